@@ -36,10 +36,10 @@ def in_batch(spark: Any, world: World, stream: str) -> Any:
 
 def follow(world: World, stream: str) -> Any:
     """Its rows are kept at the gateway from now on; tells how far they are."""
-    from medusa.spark.data_source_reader import Follower
+    from medusa.spark.data_source_reader import StreamFollower
     from medusa.spark.options import options_from
 
-    follower = Follower(options_from(world.where(stream)))
+    follower = StreamFollower(options_from(world.where(stream)))
     follower.columns()
     return follower
 

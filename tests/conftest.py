@@ -12,6 +12,7 @@ import pytest
 
 from tests.left_behind import LeftBehind
 from tests.resume import Resume
+from tests.sampling import left_to_ci
 
 # The same examples at each `make test`, so that a red one is red again; new ones in `make test-full`.
 hypothesis.settings.register_profile("fixed", database=None, deadline=None, derandomize=True)
@@ -28,8 +29,10 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--ci", action="store_true", help="run the tests marked ci, and no others")
-    parser.addoption("--full", action="store_true", help="run the tests marked full and ci too")
+    parser.addoption(
+        "--ci", action="store_true", help="run what tests/sample.toml leaves out, and nothing else"
+    )
+    parser.addoption("--full", action="store_true", help="run all, those marked full too")
     parser.addoption("--issue", type=int, help="only full tests marked with this issue")
     parser.addoption("--resume", metavar="FILE", help="leave out tests that passed with the same code")
 
@@ -45,7 +48,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    wanted = [item for item in items if _wanted(config, item)]
+    named = any("::" in arg for arg in config.args)  # Who names a test means it.
+    left = set() if named else left_to_ci(items)
+    wanted = [item for item in items if _wanted(config, item, item.nodeid in left, named=named)]
     if len(wanted) < len(items):
         ids = {item.nodeid for item in wanted}
         config.hook.pytest_deselected(items=[item for item in items if item.nodeid not in ids])
@@ -76,11 +81,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         )
 
 
-def _wanted(config: pytest.Config, item: pytest.Item) -> bool:
+def _wanted(config: pytest.Config, item: pytest.Item, in_ci: bool, *, named: bool) -> bool:
     full = item.get_closest_marker("full") is not None
-    in_ci = item.get_closest_marker("ci") is not None
     issue = config.getoption("--issue")
     if issue is None:
-        return config.getoption("--full") or (not full and in_ci == config.getoption("--ci"))
+        chosen = named or in_ci == config.getoption("--ci")
+        return config.getoption("--full") or (not full and chosen)
     marker = item.get_closest_marker("issue")
     return full and marker is not None and marker.args[0] == issue

@@ -1,29 +1,36 @@
-"""Which cases of a long list `make test` runs: a stated sample. `make test-ci` runs the others."""
+"""Which tests `make test` runs: all but what ``tests/sample.toml`` leaves to `make test-ci`."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import tomllib
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
-import pytest
+__all__ = ["SAMPLE", "left_to_ci"]
 
-__all__ = ["sampled"]
+SAMPLE = Path(__file__).with_name("sample.toml")
+REST = "*"
+"""Stands for all functions of a file that have no line of their own, counted together."""
 
 
-def sampled(cases: Iterable[Any], *, every: int) -> list[Any]:
-    """The first of each ``every`` cases as it is; the others marked ``ci``.
+def left_to_ci(items: Iterable[Any], table: Mapping[str, Mapping[str, int]] | None = None) -> set[str]:
+    """The ids of the tests that `make test` leaves out.
 
     Args:
-        cases: a value, a tuple of them, or a ``pytest.param`` each.
-        every: at least 1; 1 leaves all in `make test`.
+        items: of pytest, in their order.
+        table: file -> function, or ``*`` -> n: the first of each n cases stays, with 0 none does.
     """
-    found = []
-    for number, case in enumerate(cases):
-        if number % every == 0:
-            found.append(case)
-        elif isinstance(case, type(pytest.param())):
-            found.append(pytest.param(*case.values, marks=[*case.marks, pytest.mark.ci], id=case.id))
-        else:
-            values = case if isinstance(case, tuple) else (case,)
-            found.append(pytest.param(*values, marks=pytest.mark.ci))
-    return found
+    rows = tomllib.loads(SAMPLE.read_text()) if table is None else table
+    seen: Counter[tuple[str, str]] = Counter()
+    left = set()
+    for item in items:
+        file, name = item.nodeid.split("::")[0], getattr(item, "originalname", None) or item.name
+        row = rows.get(file, {})
+        name = name if name in row else REST
+        every = row.get(name, 1)
+        if every == 0 or seen[file, name] % every:
+            left.add(item.nodeid)
+        seen[file, name] += 1
+    return left

@@ -17,7 +17,16 @@ from click.testing import CliRunner
 
 import medusa as md
 from medusa.apps.pipeline import replay as replaying
-from medusa.apps.pipeline.folder import MANIFEST, ROWS, VERSION, Manifest, Part, begin, discard, open_folder
+from medusa.apps.pipeline.folder import (
+    MANIFEST,
+    ROWS,
+    VERSION,
+    ArchiveFile,
+    Manifest,
+    begin,
+    discard,
+    open_folder,
+)
 from medusa.apps.pipeline.replay import position_of, replay, rows_from
 from medusa.cli.main import main
 from medusa.query.boxes import Field
@@ -42,7 +51,7 @@ def write(folder: Path, files: Iterable[Iterable[int]], **more: Any) -> None:
         )
         pq.write_table(table, folder / path, row_group_size=16)
         size = (folder / path).stat().st_size
-        parts.append(Part(path=path, rows=len(seq), bytes=size, first=min(seq), last=max(seq)))
+        parts.append(ArchiveFile(path=path, rows=len(seq), bytes=size, first=min(seq), last=max(seq)))
     options = {"time": "ts", "unit": "s", **more}
     draft.publish(
         Manifest(

@@ -10,7 +10,7 @@ import pytest
 
 import medusa as md
 from medusa.apps.pipeline.doubts import gaps, shed_by, unmarked, why_unordered
-from medusa.apps.pipeline.folder import VERSION, Manifest, Part, Stored
+from medusa.apps.pipeline.folder import VERSION, ArchiveFile, Manifest, Stored
 from medusa.apps.pipeline.report import Report, SinkReport
 from medusa.query.boxes import Field
 
@@ -19,7 +19,7 @@ SCHEMA = (Field("v", "int64"),)
 
 def stored(*ranges: tuple[int, int, int], by: str = "archive", **more: Any) -> Stored:
     files = tuple(
-        Part(path=f"rows/{n}", rows=rows, bytes=1, first=a, last=b, from_us=a, to_us=b)
+        ArchiveFile(path=f"rows/{n}", rows=rows, bytes=1, first=a, last=b, from_us=a, to_us=b)
         for n, (a, b, rows) in enumerate(ranges)
     )
     manifest = Manifest(

@@ -16,9 +16,8 @@ import pytest
 
 import medusa as md
 from medusa.apps.pipeline import parts as files
-from medusa.apps.pipeline.folder import MANIFEST, ROWS, Part, begin, open_folder
+from medusa.apps.pipeline.folder import LOCK, MANIFEST, ROWS, ArchiveFile, begin, open_folder
 from medusa.apps.pipeline.growing import CHECKPOINT, Growing, held, reader_of
-from medusa.apps.pipeline.lock import LOCK
 from medusa.apps.pipeline.replay import rows_from
 from medusa.query.boxes import Field
 
@@ -83,9 +82,9 @@ def opened(folder: Path, **more: Any) -> Growing:
     return made
 
 
-def write(growing: Growing, epoch: int, low: int, high: int) -> list[Part]:
+def write(growing: Growing, epoch: int, low: int, high: int) -> list[ArchiveFile]:
     """What a task of Spark does."""
-    writing = files.Writing(
+    writing = files.WriteTask(
         folder=str(growing.folder), schema=SCHEMA, period_us=None, marks=("_late",), epoch=epoch
     )
     seq = np.arange(low, high)
@@ -100,7 +99,7 @@ def write(growing: Growing, epoch: int, low: int, high: int) -> list[Part]:
         }
     )
     told = files._write(msgspec.msgpack.encode(writing), [batch])
-    return [Part(**row) for found in told for row in found.to_pylist()]
+    return [ArchiveFile(**row) for found in told for row in found.to_pylist()]
 
 
 def run(folder: Path, checkpoint: Checkpoint, rows: int) -> None:
@@ -241,7 +240,7 @@ def test_rows_that_are_missing_are_counted(tmp_path: Path) -> None:
         for epoch, first in enumerate((3, 500)):
             name = f"rows/e{epoch}.parquet"
             (path / name).write_bytes(b"x")
-            growing.add(epoch, [Part(path=name, rows=10, bytes=1, first=first, last=first + 9)])
+            growing.add(epoch, [ArchiveFile(path=name, rows=10, bytes=1, first=first, last=first + 9)])
         manifest = growing.complete().manifest
     assert (manifest.from_row, manifest.missing_rows) == (3, 487)
     told = manifest.to_json()

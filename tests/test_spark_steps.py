@@ -22,12 +22,12 @@ from medusa.query.boxes import Sink, Source
 from medusa.query.graph import check_graph
 from medusa.spark import support
 from medusa.spark.dataframes.batches import without_early
-from medusa.spark.streaming import kept_state
 from medusa.spark.streaming import packed as packing
+from medusa.spark.streaming import processor
 from medusa.spark.streaming.lateness import FOREVER_US, Entered
 from medusa.spark.streaming.packed import Packed, place
 from medusa.spark.streaming.spark_windows import check_native
-from medusa.spark.streaming.stage import Running, shown
+from medusa.spark.streaming.stage import RunningGroup, shown
 from medusa.spark.streaming.stages import plan
 from medusa.spark.streaming.streaming import _leave
 from tests.spark import functions
@@ -120,11 +120,11 @@ class Steps:
         index, files, store = None, None, Store()
         if key in self.states:
             data, store = self.states[key]
-            index = kept_state.index_of(data)
-            files = kept_state.load(index, store)
-        running = Running(stage, group, files)
+            index = processor.index_of(data)
+            files = processor.load(index, store)
+        running = RunningGroup(stage, group, files)
         made = running.run(mine)
-        self.states[key] = kept_state.save(running.snapshot(), index, store).encoded(), store
+        self.states[key] = processor.save(running.snapshot(), index, store).encoded(), store
         return made
 
     def answers(self) -> dict[str, pa.Table]:
@@ -308,23 +308,23 @@ def test_positions_grow_from_micro_batch_to_micro_batch() -> None:
 
 
 def test_only_chunks_that_changed_are_written_and_damage_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kept_state, "CHUNK_BYTES", 1000)
-    monkeypatch.setattr(kept_state, "SMALL_BYTES", 10)
+    monkeypatch.setattr(processor, "CHUNK_BYTES", 1000)
+    monkeypatch.setattr(processor, "SMALL_BYTES", 10)
     store = Store()
     data = bytes(range(250)) * 20
-    first = kept_state.save({"a": data, "b": b"small"}, None, store)
+    first = processor.save({"a": data, "b": b"small"}, None, store)
     assert (store.puts, len(store.held)) == (5, 5)
     other = data[:2500] + b"!" + data[2501:4100]
-    second = kept_state.save({"a": other, "b": b"Small"}, first, store)
+    second = processor.save({"a": other, "b": b"Small"}, first, store)
     assert (store.puts, len(store.held)) == (7, 5)  # that with the change, and the last, which is shorter
-    assert kept_state.load(kept_state.index_of(second.encoded()), store) == {"a": other, "b": b"Small"}
-    third = kept_state.save({"a": data[:1500]}, second, store)
+    assert processor.load(processor.index_of(second.encoded()), store) == {"a": other, "b": b"Small"}
+    third = processor.save({"a": data[:1500]}, second, store)
     assert len(store.held) == 2
     store.held["a", 1] = b"x" * 500
     with pytest.raises(md.MedusaError, match="a: chunk 1 is missing or damaged"):
-        kept_state.load(third, store)
+        processor.load(third, store)
     with pytest.raises(md.MedusaError, match="not the state of a step"):
-        kept_state.index_of(b"\xc1")
+        processor.index_of(b"\xc1")
 
 
 def test_the_end_closes_a_stream() -> None:

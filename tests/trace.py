@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from medusa.apps.workloads.virtual_boxes import Arrival, Delivered, InVirtualTime
+from medusa.apps.workloads.virtual_boxes import DeliveredRows, InVirtualTime, TimedRows
 from medusa.engine.core.box import Now, Operator
 from medusa.engine.fragment import Fragment
 from medusa.engine.overload.qos_scheduler import OutputScheduler
@@ -17,7 +17,7 @@ from medusa.engine.qos.delay_utility import latency_graphs
 from medusa.query.boxes import Graph
 from medusa.testing import ManualClock
 
-__all__ = ["Arrival", "Delivered", "VirtualRun"]
+__all__ = ["TimedRows", "DeliveredRows", "VirtualRun"]
 
 
 @dataclass
@@ -33,7 +33,7 @@ class VirtualRun(InVirtualTime):
     costs_us: Mapping[str, float]
     scheduler: type[OutputScheduler] | None = None
     clock: ManualClock = field(default_factory=ManualClock)
-    delivered: dict[str, list[Delivered]] = field(default_factory=dict)
+    delivered: dict[str, list[DeliveredRows]] = field(default_factory=dict)
     steps: list[dict[str, int]] = field(default_factory=list)
     """What waited before each box after each step."""
 
@@ -48,7 +48,7 @@ class VirtualRun(InVirtualTime):
         self.order = self.scheduler(boxes, self.clock, now, latency_graphs(graph))
         return self.order
 
-    def run(self, arrivals: Sequence[Arrival], *, finish: bool = True) -> None:
+    def run(self, arrivals: Sequence[TimedRows], *, finish: bool = True) -> None:
         """Let rows come at their moments, work in between, and end when nothing waits any more.
 
         Args:
@@ -71,7 +71,7 @@ class VirtualRun(InVirtualTime):
             self.fragment.at(self.clock.monotonic_us())
             self.fragment.finish()
 
-    def _enter(self, arrival: Arrival) -> None:
+    def _enter(self, arrival: TimedRows) -> None:
         fragment = self.fragment
         box = fragment.source(arrival.source)
         (times,) = fragment.check(box, [arrival.batch])
@@ -85,6 +85,6 @@ class VirtualRun(InVirtualTime):
         return sum(value * rows for value, rows in worth) / sum(rows for _, rows in worth)
 
 
-def load(arrivals: Iterable[Arrival], us_per_row: float, over_us: int) -> float:
+def load(arrivals: Iterable[TimedRows], us_per_row: float, over_us: int) -> float:
     """Work that comes, as a share of what one processor can do."""
     return sum(each.batch.num_rows for each in arrivals) * us_per_row / over_us

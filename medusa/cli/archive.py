@@ -12,10 +12,10 @@ from typing import Any
 
 import click
 
+from medusa.cli.options.command_options import AS_JSON, FILE, FOLDER, example
 from medusa.cli.options.key_options import key_options
 from medusa.cli.options.query_file import read_query
 from medusa.cli.pipeline import (
-    example,
     new_folder,
     period_of,
     shown,
@@ -27,10 +27,6 @@ from medusa.errors import DataError
 
 __all__ = ["archive"]
 
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-_FOLDER = click.Path(path_type=Path)
-_JSON = click.option("--json", "as_json", is_flag=True, help="one JSON document, for scripts")
-
 
 @click.command(
     epilog=example(
@@ -41,7 +37,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="one JSON document,
 @click.argument("stream")
 @click.option("--gateway", required=True, metavar="ENDPOINT", help="where `medusa gateway` listens")
 @click.option(
-    "--out", required=True, type=_FOLDER, metavar="FOLDER", help="a new folder, or one that was begun so"
+    "--out", required=True, type=FOLDER, metavar="FOLDER", help="a new folder, or one that was begun so"
 )
 @click.option("--available-now", is_flag=True, help="take what is there, and end  [default]")
 @click.option(
@@ -49,7 +45,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="one JSON document,
 )
 @click.option("--time", help="the column that is the rows' time  [default: none]")
 @click.option("--unit", type=click.Choice(["s", "ms", "us", "ns"]), help="of a time that is an integer")
-@click.option("--query", "query_file", type=_FILE, help="take the time from a source of this query")
+@click.option("--query", "query_file", type=FILE, help="take the time from a source of this query")
 @click.option("--source", help="which, where the query has several")
 @click.option("--period", metavar="DURATION", help="cut files by ranges of time, such as 1h")
 @click.option(
@@ -65,7 +61,7 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="one JSON document,
 )
 @key_options
 @partial(spark_options, masters="local[N], spark://host:port")  # Epochs end in our own process.
-@_JSON
+@AS_JSON
 def archive(
     stream: str,
     out: Path,

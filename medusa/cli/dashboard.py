@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-import signal
 from pathlib import Path
 
 import click
 
+from medusa.cli.signals import sigterm_interrupts
 from medusa.errors import LinkError, StateError
 
 __all__ = ["dashboard", "draw"]
@@ -106,12 +106,8 @@ def dashboard(
         click.echo(json.dumps({"url": url}) if as_json else f"the dashboard is at {url}")
 
     watcher = Watcher(addresses, connector(TIMEOUT_S, key, _by_address(addresses, server_keys)))
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        with contextlib.suppress(KeyboardInterrupt):
-            serve(watcher, listen=listen, token=token, names=names, say=say)
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    with sigterm_interrupts(), contextlib.suppress(KeyboardInterrupt):
+        serve(watcher, listen=listen, token=token, names=names, say=say)
 
 
 def _by_address(addresses: tuple[str, ...], server_keys: tuple[str, ...]) -> dict[str, str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from medusa.cli.options.command_options import FILE
 from medusa.cli.options.key_options import key_options
 from medusa.cli.options.query_file import read_query
 from medusa.cli.screens.terminal_text import plain
@@ -25,7 +26,6 @@ Example:
   medusa explain netmon.json --svg > netmon.svg
   medusa explain netmon --node tcp://127.0.0.1:5557 --all
   medusa explain heavy --node tcp://127.0.0.1:5557"""
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @click.command(epilog=EXAMPLES)
@@ -56,7 +56,7 @@ def explain(
     if address is None:
         if all_nodes or as_json or any(keys.values()):
             raise click.UsageError("--all, --json and keys go with --node")
-        _of_file(_FILE.convert(query, context.command.params[0], context), form)
+        _of_file(FILE.convert(query, context.command.params[0], context), form)
         return
     if form is not None:
         raise click.UsageError(f"--{form} draws a file; medusa draw draws what runs on nodes")

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from medusa.cli.options.command_options import AS_JSON, FILE, example
 from medusa.cli.options.key_options import key_options
-from medusa.cli.pipeline import example
 from medusa.errors import DataError, LinkError
 from medusa.query.suggest import did_you_mean
 from medusa.units import duration_text, duration_us, size_text
@@ -24,13 +24,12 @@ __all__ = ["finish", "forget", "run", "status"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 _SHOWN = 20
 """Writers in the table; --json has more."""
 
 
 @click.command(epilog=example("medusa gateway gateway.toml", "medusa gateway run gateway.toml --json"))
-@click.argument("config", type=_FILE)
+@click.argument("config", type=FILE)
 @click.option("--json", "as_json", is_flag=True, help="say as JSON where it listens, for scripts")
 def run(config: Path, as_json: bool) -> None:
     """Run a gateway between Spark and a node until it is told to stop (Ctrl-C, SIGTERM).
@@ -45,7 +44,7 @@ def run(config: Path, as_json: bool) -> None:
 
 def _asking(command: Command) -> Command:
     for option in (
-        click.option("--json", "as_json", is_flag=True, help="one JSON document, for scripts"),
+        AS_JSON,
         click.option("--timeout", default="10s", show_default=True, help="how long to wait for an answer"),
         key_options,
         click.option(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from medusa.cli.options.command_options import AS_JSON, NODE, example
 from medusa.cli.options.key_options import key_options
 from medusa.errors import ConfigError
 from medusa.units import duration_us
@@ -22,11 +23,6 @@ __all__ = ["declare", "keygen"]
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
-_JSON = click.option("--json", "as_json", is_flag=True, help="one JSON document, for scripts")
-
-
-def _example(*lines: str) -> str:
-    return "\b\nExample:\n" + "\n".join(f"  {line}" for line in lines)
 
 
 @click.group()
@@ -38,25 +34,25 @@ def keygen() -> None:
     """
 
 
-@keygen.command(epilog=_example("medusa keygen node keys/edge-1.key"))
+@keygen.command(epilog=example("medusa keygen node keys/edge-1.key"))
 @click.argument("file", type=_FILE)
-@_JSON
+@AS_JSON
 def node(file: Path, as_json: bool) -> None:
     """Make the CURVE key of a node."""
     _make("node", file, as_json)
 
 
-@keygen.command(epilog=_example("medusa keygen client reporting.key"))
+@keygen.command(epilog=example("medusa keygen client reporting.key"))
 @click.argument("file", type=_FILE)
-@_JSON
+@AS_JSON
 def client(file: Path, as_json: bool) -> None:
     """Make the CURVE key of a client: of a program that publishes, reads, deploys or asks."""
     _make("client", file, as_json)
 
 
-@keygen.command(epilog=_example("medusa keygen participant alice.key"))
+@keygen.command(epilog=example("medusa keygen participant alice.key"))
 @click.argument("file", type=_FILE)
-@_JSON
+@AS_JSON
 def participant(file: Path, as_json: bool) -> None:
     """Make the Ed25519 key of a participant, who signs the keys of its nodes."""
     _make("participant", file, as_json)
@@ -100,7 +96,7 @@ def _signing_options(command: Command) -> Command:
             help="beyond the last one about the same  [default: microseconds since 1970]",
         ),
         click.option("--output", "-o", type=_FILE, required=True, help="the file to write"),
-        _JSON,
+        AS_JSON,
     )
     for option in reversed(options):
         command = option(command)
@@ -108,7 +104,7 @@ def _signing_options(command: Command) -> Command:
 
 
 @keygen.command(
-    epilog=_example(
+    epilog=example(
         "medusa keygen certificate edge-1.pub --node edge-1 --signer alice.key \\",
         "    --participant alice --federation netmon --output edge-1.cert",
     )
@@ -128,7 +124,7 @@ def certificate(public: str, name: str, **given: Any) -> None:
 
 
 @keygen.command(
-    epilog=_example(
+    epilog=example(
         "medusa keygen revocation edge-1.pub --signer alice.key \\",
         "    --participant alice --federation netmon --output edge-1.revoked",
         "medusa declare edge-1.revoked --node tcp://10.0.0.7:5557 --key me.key --server-key core.pub",
@@ -178,14 +174,12 @@ def _write(
 
 
 @click.command(
-    epilog=_example(
-        "medusa declare edge-1.cert --node tcp://10.0.0.7:5557 --key me.key --server-key core.pub"
-    )
+    epilog=example("medusa declare edge-1.cert --node tcp://10.0.0.7:5557 --key me.key --server-key core.pub")
 )
 @click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
-@click.option("--node", "address", required=True, metavar="ADDRESS", help="tcp://HOST:PORT or ipc://PATH")
+@NODE
 @key_options
-@_JSON
+@AS_JSON
 def declare(file: Path, address: str, key: str | None, server_key: str | None, as_json: bool) -> None:
     """Tell a node what a participant has signed: a certificate or a revocation.
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, MutableMapping
 from dataclasses import asdict
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -21,12 +20,14 @@ from medusa.cli.explain import explain
 from medusa.cli.keygen import declare, keygen
 from medusa.cli.move import grant, move
 from medusa.cli.naming import define, find, queries
+from medusa.cli.options.command_options import AS_JSON, FILE, NODE, example, with_client
 from medusa.cli.options.key_options import key_options
 from medusa.cli.options.query_file import read_placement, read_query
 from medusa.cli.publish import publish
 from medusa.cli.remote import remote
 from medusa.cli.repair import repair
 from medusa.cli.run import run
+from medusa.cli.signals import INTERRUPTED, sigterm_interrupts
 from medusa.cli.simulate import sim
 from medusa.cli.split import merge, split
 from medusa.cli.status import status
@@ -34,10 +35,10 @@ from medusa.cli.tail import tail
 from medusa.cli.top import top
 from medusa.errors import MedusaError, StateError
 
-__all__ = ["main"]
+if TYPE_CHECKING:
+    from medusa.runtime.client.client import Federation
 
-INTERRUPTED = 130
-"""Exit code after Ctrl-C, as shells have it."""
+__all__ = ["main"]
 
 
 class _Commands(click.Group):
@@ -82,21 +83,10 @@ class _Loaded(click.Group):
         """What click begins with: none."""
 
 
-def _example(*lines: str) -> str:
-    """An epilogue that click doesn't wrap."""
-    return "\b\nExample:\n" + "\n".join(f"  {line}" for line in lines)
-
-
 @click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="medusa-streams", prog_name="medusa")
 def main() -> None:
     """Medusa: continuous queries over streams, inside a program or over many nodes."""
-
-
-_ADDRESS = "tcp://HOST:PORT or ipc://PATH"
-_NODE = click.option("--node", "address", required=True, metavar="ADDRESS", help=_ADDRESS)
-_JSON = click.option("--json", "as_json", is_flag=True, help="one JSON document, for scripts")
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 @main.group()
@@ -104,7 +94,7 @@ def demo() -> None:
     """Watch Medusa at work: a botnet that is found, an overload that is borne, two owners, Spark beside."""
 
 
-@demo.command(epilog=_example("medusa demo netmon --speed 0 --report netmon.html"))
+@demo.command(epilog=example("medusa demo netmon --speed 0 --report netmon.html"))
 @click.option(
     "--speed",
     type=click.FloatRange(min=0),
@@ -120,10 +110,10 @@ def demo() -> None:
     show_default=True,
     help="where to write the HTML report",
 )
-@click.option("--trace", type=_FILE, help="replay this Parquet file instead of the shipped trace")
-@click.option("--check", type=_FILE, help="expect the answers of this file (default: of the one replayed)")
+@click.option("--trace", type=FILE, help="replay this Parquet file instead of the shipped trace")
+@click.option("--check", type=FILE, help="expect the answers of this file (default: of the one replayed)")
 @click.option("--keep", is_flag=True, help="keep the nodes' folder: configurations, state, logs")
-@_JSON
+@AS_JSON
 def netmon(*, as_json: bool, **options: Any) -> None:
     """Watch three nodes on this machine find a botnet in a real campus trace.
 
@@ -133,15 +123,15 @@ def netmon(*, as_json: bool, **options: Any) -> None:
     """
     from medusa.apps.workloads.demos.netmon_demo import NetmonOptions, run_demo
 
-    with _interruptible():
+    with sigterm_interrupts():
         equal = run_demo(NetmonOptions(**options), as_json=as_json)
     sys.exit(0 if equal else 1)
 
 
-@demo.command(epilog=_example("medusa demo shed --plot shed.svg"))
+@demo.command(epilog=example("medusa demo shed --plot shed.svg"))
 @click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="draw it: .png or .svg")
 @click.option("--seed", type=int, default=0, show_default=True, help="of the rows that come")
-@_JSON
+@AS_JSON
 def shed(plot: Path | None, seed: int, as_json: bool) -> None:
     """Watch a query at 1.5 and 3 times what it can bear.
 
@@ -151,12 +141,12 @@ def shed(plot: Path | None, seed: int, as_json: bool) -> None:
     """
     from medusa.apps.workloads.demos.shed_screen import run_demo
 
-    with _interruptible():
+    with sigterm_interrupts():
         adds_up = run_demo(plot=plot, seed=seed, as_json=as_json)
     sys.exit(0 if adds_up else 1)
 
 
-@demo.command(epilog=_example("medusa demo federation --json"))
+@demo.command(epilog=example("medusa demo federation --json"))
 @click.option(
     "--rate", type=click.IntRange(50, 1_000_000), default=2000, show_default=True, help="cars a second"
 )
@@ -169,7 +159,7 @@ def shed(plot: Path | None, seed: int, as_json: bool) -> None:
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="of the cars")
 @click.option("--keep", is_flag=True, help="keep the nodes' folder: keys, configurations, state, logs")
-@_JSON
+@AS_JSON
 def federation(*, as_json: bool, **options: Any) -> None:
     """Watch two owners run one query over five nodes, and change where it runs.
 
@@ -180,12 +170,12 @@ def federation(*, as_json: bool, **options: Any) -> None:
     """
     from medusa.apps.workloads.demos.federation_demo import FederationOptions, run_demo
 
-    with _interruptible():
+    with sigterm_interrupts():
         fine = run_demo(FederationOptions(**options), as_json=as_json)
     sys.exit(0 if fine else 1)
 
 
-@demo.command("spark", epilog=_example("medusa demo spark --json"))
+@demo.command("spark", epilog=example("medusa demo spark --json"))
 @click.option(
     "--speed",
     type=click.FloatRange(min=0),
@@ -195,7 +185,7 @@ def federation(*, as_json: bool, **options: Any) -> None:
 )
 @click.option("--memory", default="1g", show_default=True, help="of Spark")
 @click.option("--keep", is_flag=True, help="keep the folder: archives, nodes' state, logs")
-@_JSON
+@AS_JSON
 def spark_demo(*, as_json: bool, memory: str, **options: Any) -> None:
     """Watch Spark prepare, archive and check what two nodes answer.
 
@@ -208,23 +198,17 @@ def spark_demo(*, as_json: bool, memory: str, **options: Any) -> None:
     from medusa.apps.workloads.demos.spark_demo import SparkDemoOptions, run_demo
     from medusa.cli.pipeline import spark_session
 
-    with _interruptible(), spark_session("local[2]", memory) as spark:
+    with sigterm_interrupts(), spark_session("local[2]", memory) as spark:
         fine = run_demo(SparkDemoOptions(**options), spark, jobs, as_json=as_json)
     sys.exit(0 if fine else 1)
 
 
-main.add_command(run)
-main.add_command(publish)
-main.add_command(top)
-main.add_command(draw)
-main.add_command(dashboard)
-main.add_command(keygen)
-main.add_command(declare)
-main.add_command(sim)
+for _each in (run, publish, top, draw, dashboard, keygen, declare, sim):
+    main.add_command(_each)
 
 
-@main.command(epilog=_example("medusa node edge-1.toml"))
-@click.argument("config", type=_FILE)
+@main.command(epilog=example("medusa node edge-1.toml"))
+@click.argument("config", type=FILE)
 @click.option("--with-parent", is_flag=True, help="end when standard input does: don't outlive the parent")
 @click.option("--json", "as_json", is_flag=True, help="say as JSON where it listens, for scripts")
 def node(config: Path, with_parent: bool, as_json: bool) -> None:
@@ -269,15 +253,13 @@ main.add_command(
         "gateway",
         _gateway_commands,
         help="A gateway between Spark and a node: `medusa gateway CONFIG` runs one (CONFIG is a TOML file).",
-        epilog=_example(
-            "medusa gateway gateway.toml", "medusa gateway status --gateway tcp://127.0.0.1:7777"
-        ),
+        epilog=example("medusa gateway gateway.toml", "medusa gateway status --gateway tcp://127.0.0.1:7777"),
     )
 )
 
 
-@main.command("spark-participant", epilog=_example("medusa spark-participant spark1.toml"))
-@click.argument("config", type=_FILE)
+@main.command("spark-participant", epilog=example("medusa spark-participant spark1.toml"))
+@click.argument("config", type=FILE)
 @click.option("--with-parent", is_flag=True, help="end when standard input does: don't outlive the parent")
 @click.option("--json", "as_json", is_flag=True, help="say as JSON where it listens, for scripts")
 def spark_participant(config: Path, with_parent: bool, as_json: bool) -> None:
@@ -294,11 +276,11 @@ def spark_participant(config: Path, with_parent: bool, as_json: bool) -> None:
     run_participant(config, as_json=as_json)
 
 
-@main.command(epilog=_example("medusa deploy netmon.json --node tcp://127.0.0.1:5555 --at placement.json"))
-@click.argument("query", type=_FILE)
-@_NODE
+@main.command(epilog=example("medusa deploy netmon.json --node tcp://127.0.0.1:5555 --at placement.json"))
+@click.argument("query", type=FILE)
+@NODE
 @key_options
-@click.option("--at", type=_FILE, help='JSON: {"node": ["box or source", ...]}')
+@click.option("--at", type=FILE, help='JSON: {"node": ["box or source", ...]}')
 @click.option("--balance", is_flag=True, help="place boxes by load; --at then says what is pinned")
 @click.option("--nodes", metavar="NODE,...", help="with --balance: those that may be used; else the own ones")
 @click.option(
@@ -308,7 +290,7 @@ def spark_participant(config: Path, with_parent: bool, as_json: bool) -> None:
     help='with --balance: what a node can send and receive in a second: edge-1="10 MB"',
 )
 @click.option("--dry-run", is_flag=True, help="say what would stand where, with which loads; deploy nothing")
-@_JSON
+@AS_JSON
 def deploy(
     query: Path,
     address: str,
@@ -342,33 +324,18 @@ def deploy(
     click.echo(json.dumps({"deployed": asked.name}) if as_json else f"{asked.name} is deployed")
 
 
-@main.command(epilog=_example("medusa undeploy netmon --node tcp://127.0.0.1:5555"))
+@main.command(epilog=example("medusa undeploy netmon --node tcp://127.0.0.1:5555"))
 @click.argument("name")
-@_NODE
-@key_options
-@_JSON
-def undeploy(name: str, address: str, as_json: bool, **keys: Any) -> None:
+@with_client
+@AS_JSON
+def undeploy(name: str, fed: Federation, as_json: bool) -> None:
     """Stop a query everywhere and forget its state; any node of the participant takes the order."""
-    from medusa.runtime.client.client import connect
-
-    with connect(address, **keys) as fed:
-        fed.undeploy(name)
+    fed.undeploy(name)
     click.echo(json.dumps({"undeployed": name}) if as_json else f"{name} is undeployed")
 
 
-main.add_command(status)
-main.add_command(define)
-main.add_command(move)
-main.add_command(queries)
-main.add_command(find)
-main.add_command(grant)
-main.add_command(split)
-main.add_command(merge)
-main.add_command(remote)
-
-
-main.add_command(tail)
-main.add_command(explain)
+for _each in (status, define, move, queries, find, grant, split, merge, remote, tail, explain):
+    main.add_command(_each)
 
 
 def _pipeline_commands() -> MutableMapping[str, click.Command]:
@@ -397,9 +364,9 @@ def checkpoint() -> None:
     """Look into checkpoints."""
 
 
-@checkpoint.command("show", epilog=_example("medusa checkpoint show state/"))
+@checkpoint.command("show", epilog=example("medusa checkpoint show state/"))
 @click.argument("path", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@_JSON
+@AS_JSON
 def checkpoint_show(path: Path, as_json: bool) -> None:
     """What a checkpoint folder holds: position of each source, size of each box's state."""
     found = [_checkpoint(group) for group in _groups(path)]
@@ -462,16 +429,6 @@ def _checkpoint(group: Path) -> dict[str, Any]:
         "stored_bytes": stored,
         "delta_on": list(parts[:-1]),
     }
-
-
-@contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
-    """Inside, SIGTERM ends the command as Ctrl-C does, so that children are stopped in order."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _end_with_input() -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from medusa.cli.options.key_options import key_options
+from medusa.cli.options.command_options import AS_JSON, with_client
 from medusa.errors import LinkError
 
 if TYPE_CHECKING:
@@ -19,11 +19,6 @@ __all__ = ["grant", "move"]
 
 LOOK_EVERY_S = 0.5
 
-_NODE = click.option(
-    "--node", "address", required=True, metavar="ADDRESS", help="tcp://HOST:PORT or ipc://PATH"
-)
-_JSON = click.option("--json", "as_json", is_flag=True, help="one JSON document, for scripts")
-
 
 @click.command(
     epilog="\b\nExample:\n  medusa move netmon/alerts --to b --node tcp://127.0.0.1:5555",
@@ -31,26 +26,22 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="one JSON document,
 @click.argument("fragment")
 @click.option("--to", required=True, metavar="NODE", help="the node that shall have it")
 @click.option("--timeout", default="60s", show_default=True, help="attempts that break begin anew so long")
-@_NODE
-@key_options
-@_JSON
-def move(fragment: str, to: str, timeout: str, address: str, as_json: bool, **keys: Any) -> None:
+@with_client
+@AS_JSON
+def move(fragment: str, to: str, timeout: str, fed: Federation, as_json: bool) -> None:
     """Move a fragment (query/first-box) to another node while it runs.
 
     Nothing is lost and nothing comes twice; who reads and who publishes goes on there. Any node of the
     participant takes the order.
     """
-    from medusa.runtime.client.client import connect
-
-    with connect(address, **keys) as fed:
-        over = threading.Event()
-        teller = threading.Thread(target=_tell, args=(fed, fragment, over), daemon=True)
-        if not as_json:
-            teller.start()
-        try:
-            found = fed.move(fragment, to=to, timeout=timeout)
-        finally:
-            over.set()
+    over = threading.Event()
+    teller = threading.Thread(target=_tell, args=(fed, fragment, over), daemon=True)
+    if not as_json:
+        teller.start()
+    try:
+        found = fed.move(fragment, to=to, timeout=timeout)
+    finally:
+        over.set()
     if as_json:
         click.echo(json.dumps({"moved": fragment, **found}))
         return
@@ -90,16 +81,12 @@ def progress(fragment: str, found: Mapping[str, Any]) -> str:
 )
 @click.argument("fragment")
 @click.option("--to", required=True, metavar="NODE", help="the node that handed it over and waits")
-@_NODE
-@key_options
-@_JSON
-def grant(fragment: str, to: str, address: str, as_json: bool, **keys: Any) -> None:
+@with_client
+@AS_JSON
+def grant(fragment: str, to: str, fed: Federation, as_json: bool) -> None:
     """A fragment was handed over to a node that is lost for good: let the one that had it go on.
 
     If that node comes back after all, and had taken the fragment, both run it.
     """
-    from medusa.runtime.client.client import connect
-
-    with connect(address, **keys) as fed:
-        fed.grant(fragment, to=to)
+    fed.grant(fragment, to=to)
     click.echo(json.dumps({"granted": fragment, "to": to}) if as_json else f"{fragment} goes on at {to}")

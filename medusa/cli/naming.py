@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from medusa.cli.options.command_options import AS_JSON, NODE, with_client
 from medusa.cli.options.key_options import key_options
 from medusa.errors import LinkError, QueryError
 from medusa.runtime.client.overview import whole
@@ -24,11 +25,6 @@ NOT_SHOWN = (
     "deploy = [...] with their names, in its [clients.NAME]"
 )
 
-_NODE = click.option(
-    "--node", "address", required=True, metavar="ADDRESS", help="tcp://HOST:PORT or ipc://PATH"
-)
-_JSON = click.option("--json", "as_json", is_flag=True, help="one JSON document, for scripts")
-
 
 @click.command(
     epilog="\b\nExample:\n  medusa define cars -c ts='timestamp[us, UTC]' -c v=int64 --node tcp://127.0.0.1:5555"
@@ -42,9 +38,9 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="one JSON document,
 @click.option("--slack", help="how late rows may be: 2s")
 @click.option("--remove", is_flag=True, help="forget the definition, and the rows that are kept")
 @click.option("--list", "listed", is_flag=True, help="what is defined")
-@_NODE
+@NODE
 @key_options
-@_JSON
+@AS_JSON
 def define(
     name: str | None,
     file: Path | None,
@@ -103,19 +99,15 @@ def _definition(of: dict[str, Any]) -> str:
 
 
 @click.command(epilog="\b\nExample:\n  medusa queries --node tcp://127.0.0.1:5555")
-@_NODE
-@key_options
-@_JSON
-def queries(address: str, as_json: bool, **keys: Any) -> None:
+@with_client
+@AS_JSON
+def queries(fed: Federation, as_json: bool) -> None:
     """List the queries of the participant: state, and the node of each fragment. Then what its nodes run for
     other participants; --json lists the own ones only."""
-    from medusa.runtime.client.client import connect
-
-    with connect(address, **keys) as fed:
-        found, guests = fed.queries(), fed.guests()
-        sees = bool(found) or as_json or _status(fed) is not None
-        doubts = [] if as_json else _doubts(fed)
-        shown = str if as_json or not (found or guests) else _with_away(fed)
+    found, guests = fed.queries(), fed.guests()
+    sees = bool(found) or as_json or _status(fed) is not None
+    doubts = [] if as_json else _doubts(fed)
+    shown = str if as_json or not (found or guests) else _with_away(fed)
     if as_json:
         click.echo(json.dumps(found))
         return
@@ -175,20 +167,16 @@ def _with_away(fed: Federation) -> Callable[[str], str]:
 
 @click.command(epilog="\b\nExample:\n  medusa find alice/counts.out --node tcp://127.0.0.1:5555")
 @click.argument("name")
-@_NODE
-@key_options
-@_JSON
-def find(name: str, address: str, as_json: bool, **keys: Any) -> None:
+@with_client
+@AS_JSON
+def find(name: str, fed: Federation, as_json: bool) -> None:
     """Say where NAME is: a stream, source, query, fragment, node or definition, or a box (QUERY/BOX).
 
     Any node of the participant knows. What another participant publishes is called PARTICIPANT/NAME, and is
     looked up in the catalog between participants.
     """
-    from medusa.runtime.client.client import connect
-
-    with connect(address, **keys) as fed:
-        found = fed.find(name)
-        shown = str if as_json else _with_away(fed)
+    found = fed.find(name)
+    shown = str if as_json else _with_away(fed)
     if as_json:
         click.echo(json.dumps(found))
         return

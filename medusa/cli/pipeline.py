@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from medusa.cli.options.command_options import AS_JSON, FILE, FOLDER, NODE, example
 from medusa.cli.options.key_options import key_options
 from medusa.cli.options.query_file import read_query
 from medusa.errors import DataError
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from medusa.apps.pipeline.folder import Stored
 
 __all__ = [
-    "example",
     "new_folder",
     "period_of",
     "pipeline",
@@ -36,10 +36,7 @@ __all__ = [
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_JSON = click.option("--json", "as_json", is_flag=True, help="one JSON document, for scripts")
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-_FOLDER = click.Path(path_type=Path)
-_OUT = click.option("--out", required=True, type=_FOLDER, metavar="FOLDER", help="a new folder")
+_OUT = click.option("--out", required=True, type=FOLDER, metavar="FOLDER", help="a new folder")
 _REPLACE = click.option("--replace", is_flag=True, help="write it again, where there is one")
 
 
@@ -51,10 +48,6 @@ def pipeline() -> None:
 @pipeline.group()
 def prepare() -> None:
     """Make an archive: partitioned Parquet with positions."""
-
-
-def example(*lines: str) -> str:
-    return "\b\nExample:\n" + "\n".join(f"  {line}" for line in lines)
 
 
 def spark_options(command: Command, masters: str = "local[N], spark://host:port, sc://host:port") -> Command:
@@ -75,7 +68,7 @@ def spark_options(command: Command, masters: str = "local[N], spark://host:port,
 def prepare_options(command: Command) -> Command:
     """What every ``medusa pipeline prepare`` takes; goes to ``prepared``."""
     period = click.option("--period", metavar="DURATION", help="the range of time of a file, such as 1min")
-    for option in (_JSON, spark_options, _REPLACE, period, _OUT):
+    for option in (AS_JSON, spark_options, _REPLACE, period, _OUT):
         command = option(command)
     return command
 
@@ -155,7 +148,7 @@ def told_of(stored: Stored, *, as_json: bool) -> None:
 )
 @click.option("--time", default="ts", show_default=True, help="the column that holds the time; - for none")
 @click.option("--unit", type=click.Choice(["s", "ms", "us", "ns"]), help="of a time that is an integer")
-@click.option("--query", "query_file", type=_FILE, help="take columns and time from a source of this query")
+@click.option("--query", "query_file", type=FILE, help="take columns and time from a source of this query")
 @click.option("--source", help="which, where the query has several")
 @click.option("--stream", help="the name of the stream  [default: that of the source or file]")
 @click.option(
@@ -184,7 +177,7 @@ def prepare_trace(file: Path, schema: str | None, time: str, query_file: Path | 
         "medusa pipeline validate netmon.json --archive flows --answers answers --floats 1e-9 --json",
     )
 )
-@click.argument("query", type=_FILE)
+@click.argument("query", type=FILE)
 @click.option(
     "--archive",
     "archives",
@@ -205,9 +198,9 @@ def prepare_trace(file: Path, schema: str | None, time: str, query_file: Path | 
 @click.option("--floats", type=float, default=0.0, show_default=True, help="tolerance; 0: bit for bit")
 @click.option("--examples", type=click.IntRange(0, 1000), default=5, show_default=True, help="of each sink")
 @click.option("--any-order", is_flag=True, help="don't compare the order of numbered answers")
-@click.option("--stats", type=_FILE, help="Parquet of run.stats(), of a run that may have shed rows")
+@click.option("--stats", type=FILE, help="Parquet of run.stats(), of a run that may have shed rows")
 @spark_options
-@_JSON
+@AS_JSON
 def validate(
     query: Path,
     archives: tuple[str, ...],
@@ -254,7 +247,7 @@ def validate(
         "medusa pipeline history netmon.json --archive flows --out daily --by src --period 1d --column bytes"
     )
 )
-@click.argument("query", type=_FILE)
+@click.argument("query", type=FILE)
 @click.option(
     "--archive",
     "archives",
@@ -276,7 +269,7 @@ def validate(
 @click.option("--exact", is_flag=True, help="exact quantiles; else within 0.4 %")
 @_REPLACE
 @spark_options
-@_JSON
+@AS_JSON
 def history(
     query: Path,
     archives: tuple[str, ...],
@@ -322,9 +315,9 @@ def history(
         "medusa pipeline replay flows netmon.flows --node tcp://127.0.0.1:5555 --durable archive/7",
     )
 )
-@click.argument("folder", type=_FOLDER)
+@click.argument("folder", type=FOLDER)
 @click.argument("stream")
-@click.option("--node", "address", required=True, metavar="ADDRESS", help="tcp://HOST:PORT or ipc://PATH")
+@NODE
 @key_options
 @click.option(
     "--speed",
@@ -341,7 +334,7 @@ def history(
 )
 @click.option("--finish", is_flag=True, help="at the end say that no more rows come: windows close")
 @click.option("--quiet", "-q", is_flag=True, help="no progress")
-@_JSON
+@AS_JSON
 def replay(
     folder: Path,
     stream: str,

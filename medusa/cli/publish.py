@@ -7,6 +7,7 @@ import time
 
 import click
 
+from medusa.cli.options.command_options import AS_JSON, NODE
 from medusa.cli.options.key_options import key_options
 from medusa.errors import DataError
 from medusa.io.pacing import paced
@@ -23,7 +24,7 @@ EXAMPLE = (
 @click.command(epilog=EXAMPLE)
 @click.argument("stream")
 @click.argument("file")
-@click.option("--node", "address", required=True, metavar="ADDRESS", help="tcp://HOST:PORT or ipc://PATH")
+@NODE
 @key_options
 @click.option(
     "--speed",
@@ -35,7 +36,7 @@ EXAMPLE = (
 @click.option("--time", "column", help="the column that --speed goes by, a timestamp")
 @click.option("--format", type=click.Choice(FORMATS), help="of a file whose name doesn't tell")
 @click.option("--finish", is_flag=True, help="at the end say that no more rows come: windows close")
-@click.option("--json", "as_json", is_flag=True, help="one JSON document, for scripts")
+@AS_JSON
 def publish(
     stream: str,
     file: str,

@@ -5,20 +5,18 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from medusa.cli.options.command_options import AS_JSON, FILE, NODE, with_client
 from medusa.cli.options.key_options import key_options
 from medusa.cli.options.query_file import read_placement, read_query
 
-__all__ = ["remote"]
+if TYPE_CHECKING:
+    from medusa.runtime.client.client import Federation
 
-_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-_NODE = click.option(
-    "--node", "address", required=True, metavar="ADDRESS", help="tcp://HOST:PORT or ipc://PATH"
-)
-_JSON = click.option("--json", "as_json", is_flag=True, help="one JSON document, for scripts")
+__all__ = ["remote"]
 
 
 @click.group(
@@ -36,13 +34,13 @@ def remote() -> None:
     "\n  medusa remote define fast q.json --at at.json --to core --expires 30d --node tcp://127.0.0.1:5555"
 )
 @click.argument("name")
-@click.argument("query", type=_FILE)
-@click.option("--at", type=_FILE, required=True, help='JSON: {"node": ["box or source", ...]}')
+@click.argument("query", type=FILE)
+@click.option("--at", type=FILE, required=True, help='JSON: {"node": ["box or source", ...]}')
 @click.option("--to", required=True, metavar="NODE", help="the node that shall keep its part of the query")
 @click.option("--expires", help="it counts for so long from now; left out, until it is revoked")
-@_NODE
+@NODE
 @key_options
-@_JSON
+@AS_JSON
 def define(
     name: str,
     query: Path,
@@ -67,15 +65,11 @@ def define(
 
 
 @remote.command("list", epilog="\b\nExample:\n  medusa remote list --node tcp://127.0.0.1:5555")
-@_NODE
-@key_options
-@_JSON
-def listed(address: str, as_json: bool, **keys: Any) -> None:
+@with_client
+@AS_JSON
+def listed(fed: Federation, as_json: bool) -> None:
     """What other nodes keep for this one, what it keeps for others, and what it offers."""
-    from medusa.runtime.client.client import connect
-
-    with connect(address, **keys) as fed:
-        found = fed.remote_definitions()
+    found = fed.remote_definitions()
     if as_json:
         click.echo(json.dumps(found))
         return
@@ -102,19 +96,15 @@ def _end(each: dict[str, Any]) -> str:
 @remote.command(epilog="\b\nExample:\n  medusa remote revoke fast --node tcp://127.0.0.1:5555")
 @click.argument("name")
 @click.option("--stop", is_flag=True, help="at the node that keeps it: what runs by it ends now, too")
-@_NODE
-@key_options
-@_JSON
-def revoke(name: str, stop: bool, address: str, as_json: bool, **keys: Any) -> None:
+@with_client
+@AS_JSON
+def revoke(name: str, stop: bool, fed: Federation, as_json: bool) -> None:
     """Nobody shall begin to run NAME any more; what runs goes on until it is undeployed.
 
     NAME as it was defined at this node, or PARTICIPANT/NAME of one that this node keeps. With --stop what
     runs here by it ends too, and who coordinates its query is told; PARTICIPANT/QUERY stops all parts of a
     query.
     """
-    from medusa.runtime.client.client import connect
-
-    with connect(address, **keys) as fed:
-        fed.revoke(name, stop=stop)
+    fed.revoke(name, stop=stop)
     done = f"{name} is revoked" + (", and what ran by it here is stopped" if stop else "")
     click.echo(json.dumps({"revoked": name, "stopped": stop}) if as_json else done)

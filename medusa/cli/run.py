@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
-import signal
 import sys
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from medusa.cli.options.query_file import query_of, read_text
+from medusa.cli.signals import sigterm_interrupts
 from medusa.errors import DataError, DeadRowWarning, LateWarning, QueryError
-from medusa.io.places import FORMATS, Place, check_apart, delimiter_of, place_of, split_named
+from medusa.io.places import FORMATS, FilePlace, check_apart, delimiter_of, place_of, split_named
 from medusa.query.suggest import did_you_mean
 
 if TYPE_CHECKING:
-    from medusa.io.job import Input
+    from medusa.io.job import SourceInput
     from medusa.query.builder import Query
 
 __all__ = ["column_types", "run"]
@@ -102,7 +102,7 @@ def run(
     merged by time.
     docs/sql.md describes SQL, docs/run.md this command.
     """
-    from medusa.io.job import Job
+    from medusa.io.job import FileJob
 
     asked, inputs = _prepared(query, given, follow)
     try:
@@ -113,12 +113,12 @@ def run(
         outputs = _delimited(given["delimiters"], outputs, inputs)
         check_apart({name: each.place for name, each in inputs.items()}, outputs)
         to_standard = any(place.standard for place in outputs.values())
-        with warnings.catch_warnings(), _interruptible():
+        with warnings.catch_warnings(), sigterm_interrupts():
             warnings.simplefilter("always", UserWarning)
             warnings.showwarning = lambda message, *_, **__: click.echo(
                 f"warning: {_warned(message)}", err=True
             )
-            job = Job(asked, inputs, outputs, follow=follow, on_error=on_error)
+            job = FileJob(asked, inputs, outputs, follow=follow, on_error=on_error)
             told = job.run(progress=not quiet and not (to_standard and sys.stdout.isatty()))
     finally:
         for each in inputs.values():
@@ -136,16 +136,6 @@ def _warned(message: Warning | str) -> str:
     return text
 
 
-@contextlib.contextmanager
-def _interruptible() -> Iterator[None]:
-    """Inside, SIGTERM ends the run as Ctrl-C does."""
-    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
-
-
 def _tell(told: dict[str, Any], *, as_json: bool, quiet: bool, to_standard: bool) -> None:
     if as_json:
         click.echo(json.dumps(told), err=to_standard)
@@ -159,15 +149,15 @@ def _tell(told: dict[str, Any], *, as_json: bool, quiet: bool, to_standard: bool
 # -- the query and what it reads ------------------------------------------------------------------
 
 
-def _prepared(query: str, given: Mapping[str, Any], follow: bool) -> tuple[Query, dict[str, Input]]:
+def _prepared(query: str, given: Mapping[str, Any], follow: bool) -> tuple[Query, dict[str, SourceInput]]:
     """The query, and an open reader for each of its sources."""
-    from medusa.io.job import Input
+    from medusa.io.job import SourceInput
     from medusa.io.readers import open_reader
     from medusa.query.boxes import Source
     from medusa.query.shape import types_of
 
     text, name, is_json = _text(query)
-    ready = _from_json(query, text) if is_json else None
+    ready = query_of(text, query) if is_json else None
     known = {}
     if ready is not None:
         known = {box.id: types_of(box.schema) for box in ready.graph.boxes if isinstance(box, Source)}
@@ -184,12 +174,12 @@ def _prepared(query: str, given: Mapping[str, Any], follow: bool) -> tuple[Query
                 f"source {each!r} has no --input", hint=f"--input {each}=FILE", code="data.source"
             )
     types = {each: column_types(value) for each, value in _named("schema", given["schemas"], places).items()}
-    inputs: dict[str, Input] = {}
+    inputs: dict[str, SourceInput] = {}
     try:
         for each, place in places.items():
             said = types.get(each, {})
             reader = open_reader(place, types=said, known=known.get(each), follow=follow)
-            inputs[each] = Input(place, reader, said)
+            inputs[each] = SourceInput(place, reader, said)
         return (ready if ready is not None else _from_sql(text, name, given, inputs)), inputs
     except BaseException:
         for opened in inputs.values():
@@ -212,10 +202,7 @@ def _text(query: str) -> tuple[str, str, bool]:
             hint="a .sql or .json file, or the text of a query",
             code="query.file",
         )
-    try:
-        text = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise QueryError(f"{path} can't be read: {error}", code="query.file") from error
+    text = read_text(path)
     stem = "".join(
         letter if letter.isascii() and (letter.isalnum() or letter in "_-") else "_" for letter in path.stem
     )
@@ -223,16 +210,7 @@ def _text(query: str) -> tuple[str, str, bool]:
     return text, name, path.suffix.lower() == ".json"
 
 
-def _from_json(query: str, text: str) -> Query:
-    from medusa.query.builder import Query
-
-    try:
-        return Query.from_json(text)
-    except QueryError as error:
-        raise QueryError(f"{query}: {error.message}", hint=error.hint, code=error.code) from error
-
-
-def _from_sql(text: str, name: str, given: Mapping[str, Any], inputs: Mapping[str, Input]) -> Query:
+def _from_sql(text: str, name: str, given: Mapping[str, Any], inputs: Mapping[str, SourceInput]) -> Query:
     from medusa.query.sql.sources import SourceSpec
     from medusa.query.sql.statements import sql
 
@@ -262,7 +240,7 @@ def _from_sql(text: str, name: str, given: Mapping[str, Any], inputs: Mapping[st
     return made
 
 
-def _time_hint(text: str, inputs: Mapping[str, Input]) -> str:
+def _time_hint(text: str, inputs: Mapping[str, SourceInput]) -> str:
     """How to say the time on the command line, of the first input that has no time."""
     import pyarrow.types as kinds
 
@@ -280,8 +258,8 @@ def _time_hint(text: str, inputs: Mapping[str, Input]) -> str:
     return " or ".join(f"--time {name}=COLUMN" for name in list(inputs)[:3])
 
 
-def _places(texts: Iterable[str], format: str | None, sources: list[str]) -> dict[str, Place]:
-    places: dict[str, Place] = {}
+def _places(texts: Iterable[str], format: str | None, sources: list[str]) -> dict[str, FilePlace]:
+    places: dict[str, FilePlace] = {}
     for text in texts:
         place = place_of(text, format=format)
         name = place.name or (sources[0] if len(sources) == 1 else "")
@@ -322,8 +300,8 @@ def _named(option: str, texts: Iterable[str], known: Mapping[str, Any]) -> dict[
 
 
 def _delimited(
-    texts: Iterable[str], places: dict[str, Place], inputs: Mapping[str, Input] | None
-) -> dict[str, Place]:
+    texts: Iterable[str], places: dict[str, FilePlace], inputs: Mapping[str, SourceInput] | None
+) -> dict[str, FilePlace]:
     """The places with what stands between their fields.
 
     Args:
@@ -374,7 +352,7 @@ def column_types(text: str) -> dict[str, str]:
     return found
 
 
-def _outputs(query: Query, texts: Iterable[str], format: str | None) -> dict[str, Place]:
+def _outputs(query: Query, texts: Iterable[str], format: str | None) -> dict[str, FilePlace]:
     sinks, found = list(query.sinks), {}
     for text in texts:
         place = place_of(text, format=format or ("csv" if split_named(text)[1] == "-" else None))
@@ -402,7 +380,7 @@ def _outputs(query: Query, texts: Iterable[str], format: str | None) -> dict[str
         found[name] = place
     left = [sink for sink in sinks if sink not in found]
     if left and not found and len(sinks) == 1:
-        found[left[0]] = Place(left[0], "-", format or "csv")
+        found[left[0]] = FilePlace(left[0], "-", format or "csv")
     elif left:
         raise DataError(
             f"sink {left[0]!r} has no --output", hint=f"--output {left[0]}=FILE", code="data.sink"

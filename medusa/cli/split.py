@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING
 
 import click
 
-from medusa.cli.options.key_options import key_options
+from medusa.cli.options.command_options import AS_JSON, with_client
+
+if TYPE_CHECKING:
+    from medusa.runtime.client.client import Federation
 
 __all__ = ["merge", "split"]
 
-_NODE = click.option(
-    "--node", "address", required=True, metavar="ADDRESS", help="tcp://HOST:PORT or ipc://PATH"
-)
 _TIMEOUT = click.option(
     "--timeout", default="60s", show_default=True, help="attempts to move a part begin anew so long"
 )
-_JSON = click.option("--json", "as_json", is_flag=True, help="one JSON document, for scripts")
 
 
 @click.command(
@@ -34,30 +33,25 @@ _JSON = click.option("--json", "as_json", is_flag=True, help="one JSON document,
     help="of the key's hash: as long as each other; such that parts share what the box holds; where they end",
 )
 @_TIMEOUT
-@_NODE
-@key_options
-@_JSON
+@with_client
+@AS_JSON
 def split(
     box: str,
     parts: int,
     at: tuple[str, ...],
     ranges: str,
     timeout: str,
-    address: str,
+    fed: Federation,
     as_json: bool,
-    **keys: Any,
 ) -> None:
     """Run a box (QUERY/BOX) of a deployed query as parts, each over a range of its keys.
 
     The query runs on meanwhile, and gives the same rows. Without --at the parts stay where the box is; medusa
     move moves them later.
     """
-    from medusa.runtime.client.client import connect
-
     numbers = ranges.split(",")
     cuts = [int(each) for each in numbers] if all(each.strip().isdecimal() for each in numbers) else ranges
-    with connect(address, **keys) as fed:
-        found = fed.split(box, parts, at=list(at) or None, timeout=timeout, ranges=cuts)
+    found = fed.split(box, parts, at=list(at) or None, timeout=timeout, ranges=cuts)
     if as_json:
         click.echo(json.dumps({"split": box, **found}))
         return
@@ -70,15 +64,11 @@ def split(
 @click.command(epilog="\b\nExample:\n  medusa merge netmon/per_src --node tcp://127.0.0.1:5555")
 @click.argument("box")
 @_TIMEOUT
-@_NODE
-@key_options
-@_JSON
-def merge(box: str, timeout: str, address: str, as_json: bool, **keys: Any) -> None:
+@with_client
+@AS_JSON
+def merge(box: str, timeout: str, fed: Federation, as_json: bool) -> None:
     """Run a box (QUERY/BOX) that was split as one again, at the node that has its router."""
-    from medusa.runtime.client.client import connect
-
-    with connect(address, **keys) as fed:
-        found = fed.merge(box, timeout=timeout)
+    found = fed.merge(box, timeout=timeout)
     if as_json:
         click.echo(json.dumps({"merged": box, **found}))
         return

@@ -10,20 +10,20 @@ from typing import Any
 
 import click
 
+from medusa.cli.options.command_options import NODE
 from medusa.cli.options.key_options import key_options
+from medusa.cli.signals import INTERRUPTED
 
 __all__ = ["tail"]
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
-INTERRUPTED = 130
-"""Exit code after Ctrl-C, as shells have it."""
 
 
 @click.command(
     epilog="\b\nExample:\n  medusa tail netmon.both --node tcp://127.0.0.1:5557 --from oldest --json",
 )
 @click.argument("stream")
-@click.option("--node", "address", required=True, metavar="ADDRESS", help="tcp://HOST:PORT or ipc://PATH")
+@NODE
 @key_options
 @click.option("--from", "from_", default="now", show_default=True, help="now, oldest, or the number of a row")
 @click.option("--limit", type=click.IntRange(min=1), help="end after so many rows")

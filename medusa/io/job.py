@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import select
 import time
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -14,33 +13,34 @@ import pyarrow as pa
 from medusa.engine.bounded_run import Part, measured_slack_us, merged, with_slack
 from medusa.engine.input.ingest import normalise, times_of
 from medusa.engine.run import Run
-from medusa.io.places import Place
-from medusa.io.progress import Progress
-from medusa.io.readers import Reader, open_reader
-from medusa.io.writers import Writer, open_writer
+from medusa.io.lines import wait_for
+from medusa.io.places import FilePlace
+from medusa.io.progress import RunProgress
+from medusa.io.readers import RowReader, open_reader
+from medusa.io.writers import RowWriter, open_writer
 from medusa.query.boxes import Aggregate, Graph, Source
 from medusa.query.builder import Query
 from medusa.query.shape import types_of
 from medusa.runtime.embedded.embedded_run import start
 from medusa.runtime.embedded.interrupts import INTERRUPTS
 
-__all__ = ["Input", "Job"]
+__all__ = ["SourceInput", "FileJob"]
 
 
 @dataclass(frozen=True, slots=True)
-class Input:
+class SourceInput:
     """Where the rows of a source come from.
 
     Attributes:
         types: of columns, as the user said.
     """
 
-    place: Place
-    reader: Reader
+    place: FilePlace
+    reader: RowReader
     types: Mapping[str, str]
 
 
-class Job:
+class FileJob:
     """One run of a query over files.
 
     Args:
@@ -53,8 +53,8 @@ class Job:
     def __init__(
         self,
         query: Query,
-        inputs: Mapping[str, Input],
-        outputs: Mapping[str, Place],
+        inputs: Mapping[str, SourceInput],
+        outputs: Mapping[str, FilePlace],
         *,
         follow: bool,
         on_error: str,
@@ -64,7 +64,7 @@ class Job:
         self._outputs = outputs
         self._follow = follow
         self._on_error = on_error
-        self._writers: dict[str, Writer] = {}
+        self._writers: dict[str, RowWriter] = {}
         self._specs = {box.id: box for box in query.graph.boxes if isinstance(box, Source)}
         for name, spec in self._specs.items():
             if spec.time is not None:
@@ -88,7 +88,7 @@ class Job:
         try:
             for sink, place in self._outputs.items():
                 self._writers[sink] = open_writer(place, run.take(sink).schema, live=self._follow)
-            with Progress(self._fraction, wanted=progress) as bar:
+            with RunProgress(self._fraction, wanted=progress) as bar:
                 if self._follow:
                     self._live(run, bar)
                 else:
@@ -135,7 +135,7 @@ class Job:
             for part in normalise(batch, spec.schema, extra="ignore", source=name):
                 yield Part(part, times_of(part, spec))
 
-    def _bounded(self, run: Run, bar: Progress) -> None:
+    def _bounded(self, run: Run, bar: RunProgress) -> None:
         parts = {name: self._parts(name, spec) for name, spec in self._specs.items()}
         for name, part in merged(parts):
             run.push(name, part.batch)
@@ -146,14 +146,14 @@ class Job:
 
     # -- live --
 
-    def _live(self, run: Run, bar: Progress) -> None:
+    def _live(self, run: Run, bar: RunProgress) -> None:
         """Until all inputs end, or Ctrl-C: then open windows stay unwritten.
 
         What was read is pushed, and what came of it is written, before Ctrl-C is heard: no line is cut off.
         """
         readers = {name: given.reader for name, given in self._inputs.items()}
         try:
-            while not all(reader.lines is None or reader.lines.ended for reader in readers.values()):
+            while growing := [each.lines for each in readers.values() if each.lines and not each.lines.ended]:
                 rows = 0
                 with INTERRUPTS:
                     for name, reader in readers.items():
@@ -163,7 +163,7 @@ class Job:
                     self._write(run)
                 bar.rows(rows)
                 if not rows:
-                    _wait(readers)
+                    wait_for(growing)
         except KeyboardInterrupt:
             self._write(run)
             return
@@ -212,17 +212,3 @@ def _bounded(graph: Graph) -> Graph:
             box = msgspec.structs.replace(box, early_us=None)
         boxes.append(box)
     return msgspec.structs.replace(graph, boxes=tuple(boxes))
-
-
-def _wait(readers: Mapping[str, Reader]) -> None:
-    """Until there may be more to read: files have to be looked at, pipes tell."""
-    pipes, files = [], 0
-    for reader in readers.values():
-        if reader.lines is not None and not reader.lines.ended:
-            descriptor = reader.lines.waits_on()
-            files += descriptor is None
-            pipes += [] if descriptor is None else [descriptor]
-    if pipes:
-        select.select(pipes, [], [], 0.05 if files else 1.0)
-    else:
-        time.sleep(0.05)

@@ -13,7 +13,7 @@ from medusa.query.types import DURATION, TIMESTAMP, schema_from, to_arrow
 __all__ = [
     "AWARE",
     "NAIVE",
-    "Text",
+    "LineFormat",
     "first_null",
     "guessed",
     "null_time",
@@ -26,7 +26,7 @@ __all__ = [
 NAIVE, AWARE = pa.timestamp("us"), pa.timestamp("us", "UTC")
 
 
-class Text(Protocol):
+class LineFormat(Protocol):
     """How lines are read.
 
     Attributes:

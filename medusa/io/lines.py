@@ -5,22 +5,25 @@ from __future__ import annotations
 import os
 import select
 import sys
+import time
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 
 from medusa.errors import DataError
-from medusa.io.places import Place
+from medusa.io.places import FilePlace
 
-__all__ = ["BLOCK_BYTES", "LINE_BYTES_MAX", "Lines", "open_binary"]
+__all__ = ["BLOCK_BYTES", "LINE_BYTES_MAX", "Lines", "open_binary", "wait_for"]
 
 BLOCK_BYTES = 1 << 22
 """Read at once: some ten thousand rows."""
 LINE_BYTES_MAX = 1 << 26
 """A line longer than this is no line: a file without line ends would fill the memory."""
+LOOK_EVERY_S = 0.05
 
 
-def open_binary(place: Place) -> Any:
+def open_binary(place: FilePlace) -> Any:
     """The bytes of a place.
 
     Raises:
@@ -42,7 +45,7 @@ class Lines:
         quoted: a line end inside double quotes is none.
     """
 
-    def __init__(self, place: Place, *, follow: bool, quoted: bool) -> None:
+    def __init__(self, place: FilePlace, *, follow: bool, quoted: bool) -> None:
         self.place = place
         self._raw = self._file = open_binary(place)
         if place.packed:
@@ -131,3 +134,13 @@ class Lines:
         if not self.place.standard:
             self._file.close()
             self._raw.close()
+
+
+def wait_for(growing: Sequence[Lines]) -> None:
+    """Wait until there may be more to read: pipes say so, files have to be looked at again and again."""
+    found = [each.waits_on() for each in growing]
+    pipes = [each for each in found if each is not None]
+    if pipes:
+        select.select(pipes, [], [], 1.0 if len(pipes) == len(found) else LOOK_EVERY_S)
+    else:
+        time.sleep(LOOK_EVERY_S)

@@ -10,7 +10,7 @@ from pathlib import Path
 from medusa.errors import DataError
 from medusa.query.suggest import did_you_mean
 
-__all__ = ["FORMATS", "Place", "check_apart", "delimiter_of", "place_of", "split_named"]
+__all__ = ["FORMATS", "FilePlace", "check_apart", "delimiter_of", "place_of", "split_named"]
 
 FORMATS = ("csv", "jsonl", "parquet", "arrow", "arrows")
 """``arrow`` is the IPC file format, ``arrows`` the IPC stream format."""
@@ -30,7 +30,7 @@ _ENDINGS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FilePlace:
     """A file, or standard input or output (``-``).
 
     Attributes:
@@ -68,7 +68,7 @@ def split_named(text: str) -> tuple[str, str]:
     return "", text
 
 
-def place_of(text: str, *, format: str | None = None) -> Place:
+def place_of(text: str, *, format: str | None = None) -> FilePlace:
     """A place as written: ``cars=cars.csv``, ``-:jsonl``, ``data.bin:parquet``.
 
     Args:
@@ -102,7 +102,7 @@ def place_of(text: str, *, format: str | None = None) -> Place:
             hint="csv and jsonl are; the others have compression of their own",
             code="data.format",
         )
-    return Place(name, path, made, packed)
+    return FilePlace(name, path, made, packed)
 
 
 def delimiter_of(text: str) -> str:
@@ -121,7 +121,7 @@ def delimiter_of(text: str) -> str:
     return made
 
 
-def check_apart(inputs: Mapping[str, Place], outputs: Mapping[str, Place]) -> None:
+def check_apart(inputs: Mapping[str, FilePlace], outputs: Mapping[str, FilePlace]) -> None:
     """No output replaces an input or another output, by whatever name: links are followed.
 
     Devices and pipes may stand more than once.
@@ -143,7 +143,7 @@ def check_apart(inputs: Mapping[str, Place], outputs: Mapping[str, Place]) -> No
         files.append((f"--output {name}", place))
 
 
-def _is_file(place: Place) -> bool:
+def _is_file(place: FilePlace) -> bool:
     """A regular file, or one that isn't there yet."""
     return not place.standard and (os.path.isfile(place.path) or not os.path.exists(place.path))
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-__all__ = ["Progress"]
+__all__ = ["RunProgress"]
 
 
-class Progress:
+class RunProgress:
     """Rows and rows a second; a bar where it is known how much there is. Nothing without a terminal.
 
     Args:
@@ -24,7 +24,7 @@ class Progress:
         self._rows = 0
         self._wanted = wanted and sys.stderr.isatty()
 
-    def __enter__(self) -> Progress:
+    def __enter__(self) -> RunProgress:
         if self._wanted:
             from rich.console import Console
             from rich.progress import BarColumn, TextColumn, TimeElapsedColumn

@@ -10,18 +10,18 @@ import pyarrow as pa
 from medusa.errors import DataError
 from medusa.io.csv_text import CsvText
 from medusa.io.json_text import JsonText
-from medusa.io.line_batches import Text, first_null, null_time
-from medusa.io.lines import Lines, open_binary
-from medusa.io.places import Place
+from medusa.io.line_batches import LineFormat, first_null, null_time
+from medusa.io.lines import Lines, open_binary, wait_for
+from medusa.io.places import FilePlace
 
-__all__ = ["Reader", "open_reader"]
+__all__ = ["RowReader", "open_reader"]
 
 BATCH_ROWS = 1 << 17
 SAMPLE_BYTES = 1 << 20
 """Of lines that tell the columns; of a file that is followed, what is there."""
 
 
-class Reader(Protocol):
+class RowReader(Protocol):
     """Rows of one place.
 
     Attributes:
@@ -48,13 +48,13 @@ class Reader(Protocol):
 
 
 def open_reader(
-    place: Place,
+    place: FilePlace,
     *,
     types: Mapping[str, str],
     known: Mapping[str, str] | None,
     follow: bool = False,
     strict: bool = False,
-) -> Reader:
+) -> RowReader:
     """A reader.
 
     Args:
@@ -88,7 +88,7 @@ class _LineReader:
 
     def __init__(
         self,
-        place: Place,
+        place: FilePlace,
         types: Mapping[str, str],
         known: Mapping[str, str] | None,
         follow: bool,
@@ -98,7 +98,7 @@ class _LineReader:
         self._lines = self.lines = Lines(place, follow=follow, quoted=place.format == "csv")
         self._follow = follow
         csv = place.format == "csv"
-        self._text: Text = CsvText(place.label, place.delimiter) if csv else JsonText(place.label)
+        self._text: LineFormat = CsvText(place.label, place.delimiter) if csv else JsonText(place.label)
         try:
             self._lines.push_back(self._text.begin(self._sample(), types, known, strict=strict))
         except BaseException:
@@ -113,7 +113,7 @@ class _LineReader:
         while not self._lines.ended and (len(sample) < least or not self._text.enough(sample)):
             more = self._lines.next()
             if not more and not self._lines.ended:
-                wait_for(self._lines)
+                wait_for([self._lines])
             sample += more
         return sample
 
@@ -132,18 +132,6 @@ class _LineReader:
         self._lines.close()
 
 
-def wait_for(lines: Lines) -> None:
-    """Wait a moment, or until there is more to read."""
-    import select
-    import time
-
-    descriptor = lines.waits_on()
-    if descriptor is not None:
-        select.select([descriptor], [], [], 1.0)
-    else:
-        time.sleep(0.05)
-
-
 class _ParquetReader:
     """Parquet; row groups are read in batches."""
 
@@ -151,7 +139,7 @@ class _ParquetReader:
     passed_by: frozenset[str] = frozenset()
     _required: str | None = None
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: FilePlace) -> None:
         import pyarrow.parquet as pq
 
         if place.standard:
@@ -200,7 +188,7 @@ class _ArrowReader:
     passed_by: frozenset[str] = frozenset()
     _required: str | None = None
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: FilePlace) -> None:
         self._place = place
         self._source = open_binary(place)
         self._next = 0
@@ -257,12 +245,12 @@ def _flat(schema: pa.Schema) -> tuple[pa.Schema, frozenset[str]]:
     return pa.schema([field for field in schema if field.name not in nested]), nested
 
 
-def _refuse_null(place: Place, batch: pa.RecordBatch, required: str | None, before: int) -> None:
+def _refuse_null(place: FilePlace, batch: pa.RecordBatch, required: str | None, before: int) -> None:
     row = first_null(batch, required)
     if row is not None:
         raise null_time(f"{place.label}, row {before + row + 1}", required)
 
 
-def _damaged(place: Place, error: Exception) -> DataError:
+def _damaged(place: FilePlace, error: Exception) -> DataError:
     why = str(error).splitlines()[0][:200]
     return DataError(f"{place.label}: no whole {place.format} file: {why}", code="data.format")

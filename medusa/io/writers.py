@@ -14,12 +14,12 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from medusa.errors import DataError
-from medusa.io.places import Place
+from medusa.io.places import FilePlace
 
-__all__ = ["Writer", "open_writer"]
+__all__ = ["RowWriter", "open_writer"]
 
 
-class Writer(Protocol):
+class RowWriter(Protocol):
     """Takes rows; ``close`` makes the file whole, ``discard`` leaves none."""
 
     rows: int
@@ -31,7 +31,7 @@ class Writer(Protocol):
     def discard(self) -> None: ...
 
 
-def open_writer(place: Place, schema: pa.Schema, *, live: bool) -> Writer:
+def open_writer(place: FilePlace, schema: pa.Schema, *, live: bool) -> RowWriter:
     """A writer.
 
     Args:
@@ -44,7 +44,7 @@ def open_writer(place: Place, schema: pa.Schema, *, live: bool) -> Writer:
 
 
 class _Writer:
-    def __init__(self, place: Place, schema: pa.Schema, *, live: bool) -> None:
+    def __init__(self, place: FilePlace, schema: pa.Schema, *, live: bool) -> None:
         self.rows = 0
         self._live = live
         self._place = place
@@ -58,17 +58,17 @@ class _Writer:
             raise DataError(
                 f"{place.path}: {(error.strerror or str(error)).lower()}", code="data.file"
             ) from None
-        self._form: Any = _FORMS[place.format](self._file, _plain(schema, place.format), place)
+        self._encoder = _encoder(place, self._file, _plain(schema, place.format))
 
     def write(self, table: pa.Table) -> None:
         if table.num_rows:
-            self._form.write(_cast(table, self._place.format))
+            self._encoder.write_table(table.cast(_plain(table.schema, self._place.format)))
             self.rows += table.num_rows
         if self._live or self._place.standard:
             self._file.flush()
 
     def close(self) -> None:
-        self._form.close()
+        self._encoder.close()
         self._file.flush()
         if not self._place.standard:
             self._file.close()
@@ -97,28 +97,11 @@ def _plain(schema: pa.Schema, format: str) -> pa.Schema:
     return pa.schema([pa.field(f.name, pa.int64()) if pa.types.is_duration(f.type) else f for f in schema])
 
 
-def _cast(table: pa.Table, format: str) -> pa.Table:
-    return table.cast(_plain(table.schema, format))
-
-
-class _Csv:
-    def __init__(self, file: Any, schema: pa.Schema, place: Place) -> None:
-        from pyarrow import csv
-
-        self._writer = csv.CSVWriter(file, schema, write_options=csv.WriteOptions(delimiter=place.delimiter))
-
-    def write(self, table: pa.Table) -> None:
-        self._writer.write_table(table)
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-class _Jsonl:
-    def __init__(self, file: Any, schema: pa.Schema, place: Place) -> None:
+class _JsonLines:
+    def __init__(self, file: Any) -> None:
         self._file = file
 
-    def write(self, table: pa.Table) -> None:
+    def write_table(self, table: pa.Table) -> None:
         lines = [json.dumps(row, default=_json, ensure_ascii=False) for row in table.to_pylist()]
         self._file.write(("\n".join(lines) + "\n").encode())
 
@@ -139,14 +122,14 @@ def _json(value: Any) -> Any:
 
 
 class _Parquet:
-    def __init__(self, file: Any, schema: pa.Schema, place: Place) -> None:
+    def __init__(self, file: Any, schema: pa.Schema) -> None:
         import pyarrow.parquet as pq
 
         self._writer = pq.ParquetWriter(file, schema)
         self._held: list[pa.Table] = []
         self._rows = 0
 
-    def write(self, table: pa.Table) -> None:
+    def write_table(self, table: pa.Table) -> None:
         # A row group for every few rows would make a large and slow file.
         self._held.append(table)
         self._rows += table.num_rows
@@ -163,20 +146,18 @@ class _Parquet:
         self._writer.close()
 
 
-class _Arrow:
-    def __init__(self, file: Any, schema: pa.Schema, place: Place) -> None:
-        self._writer = pa.ipc.new_file(file, schema)
+def _encoder(place: FilePlace, file: Any, schema: pa.Schema) -> Any:
+    """What writes tables in this format: it has ``write_table`` and ``close`` as pyarrow's writers do."""
+    match place.format:
+        case "csv":
+            from pyarrow import csv
 
-    def write(self, table: pa.Table) -> None:
-        self._writer.write_table(table)
-
-    def close(self) -> None:
-        self._writer.close()
-
-
-class _ArrowStream(_Arrow):
-    def __init__(self, file: Any, schema: pa.Schema, place: Place) -> None:
-        self._writer = pa.ipc.new_stream(file, schema)
-
-
-_FORMS = {"csv": _Csv, "jsonl": _Jsonl, "parquet": _Parquet, "arrow": _Arrow, "arrows": _ArrowStream}
+            return csv.CSVWriter(file, schema, write_options=csv.WriteOptions(delimiter=place.delimiter))
+        case "jsonl":
+            return _JsonLines(file)
+        case "parquet":
+            return _Parquet(file, schema)
+        case "arrow":
+            return pa.ipc.new_file(file, schema)
+        case _:
+            return pa.ipc.new_stream(file, schema)

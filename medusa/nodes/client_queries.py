@@ -11,26 +11,24 @@ from medusa.nodes.config.settings import Settings
 from medusa.nodes.deploy.background_parsing import Parsing
 from medusa.nodes.deploy.coordinator import Coordinator
 from medusa.nodes.deploy.query_plan import Asked, check_name, plan_of
+from medusa.nodes.fragments import Fragments
+from medusa.nodes.messages import Heard
+from medusa.nodes.names.definitions import Definitions
 from medusa.nodes.names.unreachable_peers import Away
 from medusa.nodes.security.registry import Caller
+from medusa.nodes.security.sessions import refusal_of
 from medusa.query.suggest import did_you_mean
-from medusa.wire import limits
-from medusa.wire.messages.links_and_commands import Deploy, Remove, Reply
+from medusa.wire.messages.links_and_commands import Define, Deploy, Remove
 from medusa.wire.outbox import Outbox
 
-__all__ = ["ClientQueries", "refusal_of"]
-
-
-def refusal_of(request: int, code: str, text: str, hint: str = "") -> Reply:
-    """The answer to a question that is refused; texts are cut to what a message may have."""
-    most = limits.TEXT_CHARS_MAX
-    return Reply(request=request, code=code, text=text[:most], hint=hint[:most])
+__all__ = ["ClientQueries"]
 
 
 class ClientQueries:
-    """Takes what clients ask about queries, each question once.
+    """Takes what clients ask about queries, each question once; what a node has removed is the fragments'.
 
     Args:
+        definitions: takes streams that clients define.
         deployed_at: the node where a query was deployed, as far as is known here; empty: unknown.
         away: which nodes don't answer.
     """
@@ -40,6 +38,8 @@ class ClientQueries:
         settings: Settings,
         catalog: Catalog,
         coordinator: Coordinator,
+        definitions: Definitions,
+        fragments: Fragments,
         *,
         parsing: Parsing,
         outbox: Outbox,
@@ -47,12 +47,26 @@ class ClientQueries:
         away: Away,
     ) -> None:
         self._settings, self._catalog, self._coordinator = settings, catalog, coordinator
+        self._definitions, self._fragments = definitions, fragments
         self._parsing = parsing
         self._outbox = outbox
         self._deployed_at = deployed_at
         self._away = away
 
-    def deploy(self, now_us: int, client: str, message: Deploy, graph: bytes, caller: Caller | None) -> None:
+    def receive(self, heard: Heard) -> None:
+        """Take a command about a query."""
+        now_us, peer, message, payload = heard.now_us, heard.peer, heard.message, heard.payload or b""
+        match message:
+            case Deploy():
+                self._deploy(now_us, peer, message, bytes(payload), heard.caller)
+            case Define():
+                self._definitions.define(now_us, peer, message, payload, heard.caller)
+            case Remove() if heard.client:
+                self._undeploy(now_us, peer, message)
+            case Remove():
+                self._fragments.remove_for(peer, message, heard.caller)
+
+    def _deploy(self, now_us: int, client: str, message: Deploy, graph: bytes, caller: Caller | None) -> None:
         def refuse(error: QueryError) -> None:
             self._outbox.send(client, refusal_of(message.request, error.code, error.message, error.hint))
 
@@ -75,10 +89,10 @@ class ClientQueries:
             query=query,
         )
 
-    def undeploy(self, now_us: int, client: str, message: Remove) -> None:
+    def _undeploy(self, now_us: int, client: str, message: Remove) -> None:
         query = message.query
         try:
-            if self._parsing.holds(client, query, lambda now_us: self.undeploy(now_us, client, message)):
+            if self._parsing.holds(client, query, lambda now_us: self._undeploy(now_us, client, message)):
                 return
         except QueryError as busy:
             self._outbox.send(client, refusal_of(message.request, busy.code, busy.message, busy.hint))

@@ -13,17 +13,18 @@ import msgspec
 
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.fragment.host import Hosted
+from medusa.nodes.messages import Heard
 from medusa.nodes.migration.incoming import Arrivals
 from medusa.nodes.migration.outgoing import Moves
 from medusa.nodes.names.lookup import Names
 from medusa.nodes.names.startup_grace import NEWS_US, Early
 from medusa.nodes.repartition.coordinator import Splits
 from medusa.nodes.security.registry import Caller, no_deploy
+from medusa.nodes.security.sessions import refusal_of
 from medusa.ports import Buffer
 from medusa.query.suggest import did_you_mean
-from medusa.wire import limits
 from medusa.wire.link.automaton import LinkEvent
-from medusa.wire.messages.links_and_commands import Message, Reply
+from medusa.wire.messages.links_and_commands import Reply
 from medusa.wire.messages.move import (
     Fed,
     GiveUp,
@@ -41,7 +42,7 @@ from medusa.wire.messages.move import (
 )
 from medusa.wire.messages.split import Merge, Split
 from medusa.wire.outbox import Outbox
-from medusa.wire.status import MovesStatus
+from medusa.wire.status import AwayStatus, MovesStatus, SplitStatus
 
 __all__ = ["Sliding"]
 
@@ -100,6 +101,7 @@ class Sliding:
         own_peer: Callable[[str], bool],
     ) -> None:
         self.moves = moves
+        self._away = moves.away
         self.arrivals = arrivals
         self.splits = splits
         self._me = me
@@ -135,6 +137,14 @@ class Sliding:
         """Whether a fragment of ours is being moved, split or merged just now."""
         return self.moves.attempted(fragment) or self.splits.busy(fragment)
 
+    def gives_way(self, fragment: str) -> bool:
+        """Whether a move of it has only begun: of both ends of a stream the sender goes first."""
+        return self.moves.prepares(fragment)
+
+    def not_let_in(self, now_us: int, peer: str, why: str) -> None:
+        """A peer that was called lets us not in."""
+        self._away.refused(now_us, peer, why)
+
     def removed(self, query: str, fragments: list[str], *, whole: bool) -> None:
         """These fragments of a query, which were here, are no more; ``whole``: nor is the query."""
         self.arrivals.removed(query, fragments, whole=whole)
@@ -159,35 +169,26 @@ class Sliding:
         """Fragments on their way: those that go, those that come."""
         return MovesStatus(going=self.moves.status(), coming=self.arrivals.status())
 
+    def splits_status(self) -> tuple[SplitStatus, ...]:
+        """Boxes that are being split or merged."""
+        return self.splits.status()
+
+    def away_status(self, now_us: int) -> dict[str, AwayStatus]:
+        """Nodes that don't answer."""
+        return self._away.status(now_us)
+
     # --- messages -------------------------------------------------------------------------------
 
-    def receive(
-        self,
-        now_us: int,
-        peer: str,
-        message: Message,
-        payload: Buffer | None,
-        client: bool,
-        caller: Caller | None,
-    ) -> bool:
-        """Take a message; whether it was one of ours."""
+    def receive(self, heard: Heard) -> None:
+        """Take an order, or what the two sides of a move say to each other."""
+        now_us, peer, message, caller = heard.now_us, heard.peer, heard.message, heard.caller
         match message:
             case Move() | Grant() | Split() | Merge():
-                self._ordered(now_us, peer, message, caller if client else None)
-                return True
-            case Reply() if not client:
-                return self._answered(now_us, peer, message, payload)
-            case Receive() | Piece() | Whole() | Fed() | Standing() | Handover() | GiveUp() | Settle():
-                pass
-            case Ready() | Got() | Settled():
-                pass
-            case _:
-                return False
-        match message:
+                self._ordered(now_us, peer, message, caller if heard.client else None)
             case Receive():
-                self.arrivals.asked(now_us, peer, message, payload or b"", caller)
+                self.arrivals.asked(now_us, peer, message, heard.payload or b"", caller)
             case Piece() | Whole() | Fed() | Standing() | Handover():
-                self.arrivals.frame(now_us, peer, message, payload)
+                self.arrivals.frame(now_us, peer, message, heard.payload)
             case Settle():
                 self.arrivals.settle(now_us, peer, message)
             case GiveUp():
@@ -195,7 +196,6 @@ class Sliding:
                 self.moves.receive(now_us, peer, message)
             case Ready() | Got() | Settled():
                 self.moves.receive(now_us, peer, message)
-        return True
 
     def _ordered(self, now_us: int, peer: str, message: Order, caller: Caller | None) -> None:
         self._early.drop(peer, message.request)
@@ -233,8 +233,7 @@ class Sliding:
             self.moves.grant(now_us, peer, message.request, message.fragment)
 
     def _refuse(self, peer: str, request: int, code: str, text: str, hint: str) -> None:
-        most = limits.TEXT_CHARS_MAX
-        self._outbox.send(peer, Reply(request=request, code=code, text=text[:most], hint=hint[:most]))
+        self._outbox.send(peer, refusal_of(request, code, text, hint))
 
     def _place(self, fragment: str) -> str | None:
         """The other node of our participant that has it."""
@@ -281,9 +280,7 @@ class Sliding:
         for number, each in list(self._relayed.items()):
             if now_us - each.said_us < AGAIN_US:
                 continue
-            if now_us - each.since_us >= each.patience_us and (
-                why := self.moves.away.told(now_us, [each.node])
-            ):
+            if now_us - each.since_us >= each.patience_us and (why := self._away.told(now_us, [each.node])):
                 del self._relayed[number]
                 text = f"{why}: it has fragment {each.message.fragment!r}"
                 self._refuse(
@@ -294,7 +291,8 @@ class Sliding:
             each.node = self._place(each.message.fragment) or each.node
             self._outbox.send(each.node, msgspec.structs.replace(each.message, request=number))
 
-    def _answered(self, now_us: int, peer: str, reply: Reply, payload: Buffer | None) -> bool:
+    def answered(self, now_us: int, peer: str, reply: Reply, payload: Buffer | None) -> bool:
+        """Take an answer; whether it was to a question of ours."""
         relayed = self._relayed.get(reply.request)
         if relayed is None:
             if self.splits.answered(now_us, peer, reply):

@@ -1,8 +1,12 @@
-"""One node's mind: who is there, what is asked, and which part of the mind it concerns. No IO.
+"""One node: messages, time and reports come in; what is to be done goes out. No IO.
 
-The brain decides nothing about a protocol. A ``Session`` knows whether a peer is there, a ``Hosted`` runs a
-fragment and its links, the ``Commands`` install and remove fragments, the ``Catalog`` knows names. The
-brain brings each message to the one it is for, and checks that its sender may say it.
+A driver has this face of it: ``receive`` a message, ``tick``, ``report`` what became of effects and what only
+a driver sees, and perform the ``outbox`` in order. It asks three things: whether a caller may come in
+(``admit``, ``earlier``), and for the ``status``.
+
+The node decides nothing about a protocol. It makes its parts in the order in which they need each other, asks
+the table of messages (``nodes.messages``) whether a sender may say what it says, and brings that to its
+owner.
 """
 
 from __future__ import annotations
@@ -13,51 +17,79 @@ from typing import Any
 
 from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.nodes.catalog.catalog import Catalog
-from medusa.nodes.catalog.kept_definitions import kept_for
 from medusa.nodes.catalog.persistence import Saver
+from medusa.nodes.client_queries import ClientQueries
 from medusa.nodes.clock.wall_clock import Wall
-from medusa.nodes.commands import Commands
+from medusa.nodes.completions import Completions
 from medusa.nodes.config.settings import Settings, link_settings, stream_link
 from medusa.nodes.config.settings_offers import OfferRules
-from medusa.nodes.config.settings_security import Security
+from medusa.nodes.deploy.admission import Accepting
+from medusa.nodes.deploy.background_parsing import LOOP_BYTES_MAX, Parsing
+from medusa.nodes.deploy.coordinator import Coordinator
+from medusa.nodes.deploy.cross_query_reads import Readings
+from medusa.nodes.deploy.unfinished_deployments import Unfinished
 from medusa.nodes.diskless.host import VolatileHosted
 from medusa.nodes.diskless.sealed_cuts import Seal
-from medusa.nodes.driven import Driven
 from medusa.nodes.fragment.checkpointing import Saved
 from medusa.nodes.fragment.host import Hosted
+from medusa.nodes.fragments import Fragments
 from medusa.nodes.lanes import Lanes
+from medusa.nodes.load.load_status import node_load
+from medusa.nodes.load.loads import Loads
+from medusa.nodes.messages import MESSAGES, Heard, MessageOwner, check_payload
+from medusa.nodes.migration.incoming import Arrivals
+from medusa.nodes.migration.outgoing import Moves
+from medusa.nodes.migration.rerouting import Diverting
 from medusa.nodes.migration.standby import Shadow
+from medusa.nodes.move_orders import Sliding
+from medusa.nodes.names.definitions import Definitions
+from medusa.nodes.names.lookup import Names
+from medusa.nodes.names.names import Naming
+from medusa.nodes.names.participant_catalog import Between
+from medusa.nodes.remote.definitions import Remotes
+from medusa.nodes.repair.resolution import Resolving
+from medusa.nodes.repartition.coordinator import Splits
+from medusa.nodes.reports import (
+    LaneChanged,
+    Listening,
+    NodeReport,
+    NotLetIn,
+    PeerLost,
+    Persisted,
+    RulesRead,
+    SentToItself,
+    Started,
+    StopRequested,
+    Surroundings,
+)
 from medusa.nodes.security.guard import Guard, may_say
-from medusa.nodes.security.registry import Caller
+from medusa.nodes.security.registry import Caller, visible
 from medusa.nodes.security.sessions import check_caller, makes_room
 from medusa.nodes.spec.fragment_spec import Fragment
+from medusa.nodes.status.blocking_reasons import Unmoved, explained
+from medusa.nodes.status.status import Rates, encoded, fragment_status, queries_of, sources_of, totals
 from medusa.nodes.streams import Streams
-from medusa.ports import Buffer, Verify
+from medusa.ports import Buffer, Signer, Verify
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.link.session import SESSION, PeerState, Session, SessionSettings
 from medusa.wire.messages.links_and_commands import (
-    Ack,
-    Attach,
-    Attached,
-    Boundary,
-    Data,
     Declare,
-    Detach,
-    Heartbeat,
     Hello,
+    Load,
     Message,
-    Offer,
-    Progress,
     Refuse,
+    Reply,
+    StatusRequest,
 )
-from medusa.wire.outbox import Cut, Outbox, Owned, WakeAt
-from medusa.wire.status import plain
+from medusa.wire.messages.rerouting import DivertMessage
+from medusa.wire.outbox import Cut, Introduce, Outbox, Owned, Stopped, WakeAt
+from medusa.wire.status import FragmentStatus, NodeStatus, plain
 
 __all__ = ["Brain"]
 
 
-class Brain(Driven):
-    """The mind of one node.
+class Brain:
+    """One node.
 
     Args:
         settings: its configuration.
@@ -66,9 +98,18 @@ class Brain(Driven):
         saved: the newest checkpoint of each fragment that has one.
         first_token: larger than any token of an earlier life.
         verify: checks signatures; needed where the settings have keys.
+        signer: of the own participant; None: nothing is published between participants.
         certificate: a signed statement about our own key, said to peers; empty: none.
         note_key: secret; seals what a node without a disk leaves with its neighbours.
         session: when a peer counts as silent.
+        accepting: whether fragments are taken here; None: all for which there is room.
+        loop_bytes_max: a larger graph is read beside the loop.
+
+    Attributes:
+        peers: node that we know -> ``up`` or ``silent``.
+        clients: clients we know -> since when they are silent (0: they are there).
+        refusals: messages that broke a rule, or that their sender may not say, by code.
+        guard: keys and rules; None: who reaches us, on this machine alone, may do everything.
     """
 
     def __init__(
@@ -80,68 +121,259 @@ class Brain(Driven):
         saved: Mapping[str, Saved] | None = None,
         first_token: int = 1,
         verify: Verify | None = None,
+        signer: Signer | None = None,
         certificate: bytes = b"",
         note_key: bytes = b"",
         session: SessionSettings = SESSION,
+        accepting: Accepting | None = None,
+        loop_bytes_max: int = LOOP_BYTES_MAX,
     ) -> None:
-        self.outbox = Outbox()
+        self.outbox = outbox = Outbox()
         self.settings = settings
-        self.catalog = catalog or Catalog(settings.name)
+        self.catalog = catalog = catalog or Catalog(settings.name)
         self.incarnation = incarnation
         self.refusals: dict[str, int] = {}
-        """Messages that broke a rule, or that their sender may not say, by code."""
         self._link = link_settings(settings.limits)
         self._token = first_token - 1
         self._patience = session
         self._me = Hello.ours(settings.name, incarnation, memory=settings.store == "memory")
         self.sessions = {peer: self._session(peer, calls=True) for peer in settings.peers}
+        self.peers = dict.fromkeys(settings.peers, "silent")
         self.clients: dict[str, int] = {}
-        """Clients we know -> since when they are silent (0: they are there)."""
-        self._stopping = False
-        self._early = {}
+        self._stopping = self._said_stopped = False
         self._forgets = settings.store == "memory"
         self._seal = Seal(note_key)
         self.wall = Wall()
         self._now_us = self._started_us = 0
-        self._saver = Saver(self.catalog, outbox=self.outbox, next_token=self._next_token)
+        self._door: Mapping[str, int] = {}
+        self._saver = saver = Saver(catalog, outbox=outbox, next_token=self._next_token)
         self.guard: Guard | None = None
-        """Keys and rules; None: who reaches us, on this machine alone, may do everything."""
         if settings.security is not None:
             self.guard = Guard(
                 settings,
-                self.catalog,
-                outbox=self.outbox,
-                saver=self._saver,
+                catalog,
+                outbox=outbox,
+                saver=saver,
                 verify=verify,
                 certificate=certificate,
                 wall=self.wall,
                 count=self._count,
             )
-        self.commands = Commands(
+        self.fragments: dict[str, Hosted] = {}
+        self.rates, self._unmoved = Rates(), Unmoved()
+        self.loads = Loads(settings, outbox, self.fragments)
+        self.accepting = accepting or Accepting()
+        self.parsing = Parsing(settings.name, outbox, loop_bytes_max)
+        self._make_parts(verify, signer)
+        self._owners: dict[MessageOwner, Callable[[Heard], None]] = {
+            MessageOwner.SESSION: lambda heard: None,  # It has heard it before all others.
+            MessageOwner.KEYS: self._declared,
+            MessageOwner.STREAMS: self._streams.receive,
+            MessageOwner.NAMES: self.naming.receive,
+            MessageOwner.QUERIES: self._queries.receive,
+            MessageOwner.FRAGMENTS: self.installed.receive,
+            MessageOwner.ORDERS: self.orders.receive,
+            MessageOwner.REROUTING: self._rerouted,
+            MessageOwner.REMOTE: self.remotes.receive,
+            MessageOwner.LOADS: self._load_said,
+            MessageOwner.STATUS: self._status_asked,
+            MessageOwner.ANSWERS: self._answered,
+        }
+        self._resolving.begin(saved or {}, self.guard)
+
+    def _make_parts(self, verify: Verify | None, signer: Signer | None) -> None:
+        """Each part is given those that it needs. Where two need each other the first is given a question
+        that the second answers, below: is a fragment on its way, install this one."""
+        settings, catalog, fragments = self.settings, self.catalog, self.fragments
+        outbox, saver, parsing = self.outbox, self._saver, self.parsing
+        incarnation, count = self.incarnation, self._count
+        shared: dict[str, Any] = {"outbox": outbox, "saver": saver}
+        self.naming = naming = Naming(
             settings,
-            self.catalog,
-            outbox=self.outbox,
-            host=self._host,
+            catalog,
             incarnation=incarnation,
-            saver=self._saver,
-            refusals=self.refusals,
-            count=self._count,
-            next_token=self._next_token,
+            fragments=fragments,
+            count=count,
+            wall=self.wall,
+            moving=self._on_its_way,
+            accepting=self.accepting,
+            between=self._between(verify, signer),
+            **shared,
+        )
+        names = naming.names
+        self.diverting = diverting = Diverting(
+            settings,
+            catalog,
+            fragments,
+            incarnation=incarnation,
+            is_up=self._is_linked,
+            count=count,
+            moving=self._on_its_way,
+            gives_way=self._gives_way,
+            whose=self._participant_of if self.guard is None else self.guard.registry.owner,
+            offers=self._offers_to,
+            naming=naming,
+            **shared,
+        )
+        number = diverting.number
+        self._reading = Readings(
+            settings,
+            catalog,
+            number=number,
+            whose=diverting.participant_of,
+            install=lambda *pending: self.installed.install_read(*pending),
+            **shared,
+        )
+        self.remotes = Remotes(
+            settings,
+            catalog,
+            number=number,
+            parsing=parsing,
+            install=lambda *asked: self.installed.install(*asked),
+            drop=lambda *dropped: self.installed.drop(*dropped),
+            count=count,
+            wall=self.wall,
+            peers=self.peers,
+            whose=diverting.participant_of,
+            **shared,
+        )
+        self.installed = Fragments(
+            settings,
+            catalog,
+            fragments,
+            host=self._host,
+            accepting=self.accepting,
+            parsing=parsing,
+            reading=self._reading,
+            stopping=self.remotes.stopping,
+            loads=self.loads,
+            abroad=naming.abroad,
+            removed=lambda query, gone, whole: self.orders.removed(query, gone, whole=whole),
+            answered=lambda now_us, node, reply: self.coordinator.reply(now_us, node, reply),
+            **shared,
+        )
+        self.coordinator = Coordinator(
+            catalog,
+            timeout_us=settings.limits.deploy_timeout_us,
+            incarnation=incarnation,
+            install=self.installed.install,
+            way=self.remotes.way,
+            remove=lambda message: self.installed.remove(message, settings.name),
+            elsewhere=names.deployed_at,
+            outranks=names.outranks,
+            readers=names.readers_of,
+            abroad=naming.abroad,
+            unfinished=Unfinished(catalog, naming),
+            **shared,
+        )
+        moving: dict[str, Any] = {**shared, "diverting": diverting, "next_token": self._next_token}
+        moves = Moves(settings, catalog, fragments, **moving)
+        arrivals = Arrivals(
+            settings,
+            catalog,
+            fragments,
+            parsing=parsing,
+            make=self._host,
+            check=self.installed.check_room,
             owned=self._owned,
+            orphaned=self.installed.drop,
+            **moving,
         )
-        self.commands.remotes.wall = self.wall
-        self.commands.naming.keep_time(self.wall)
-        self.commands.remotes.revoking.peers = self.commands.remotes.stopping.peers = self.commands.peers
-        if self.guard is not None:
-            self.commands.diverting.whose = self.guard.registry.owner
-            self.guard.kept_for = partial(kept_for, self.catalog.remote)
-        self.commands.coordinator.abroad = self.commands.naming.abroad
-        self.fragments = self.commands.fragments
-        self.lanes = Lanes(self._me, settings, self.fragments)
-        self.streams = Streams(
-            settings, self.catalog, self.commands, self.clients, outbox=self.outbox, count=self._count
+        splits = Splits(
+            settings,
+            catalog,
+            fragments,
+            make=self._host,
+            room=self.installed.check_room,
+            moving=moves.moving,
+            away=moves.away,
+            **moving,
         )
-        self.commands.resolving.begin(saved or {}, self.guard)
+        self.orders = Sliding(
+            settings.name,
+            catalog,
+            moves,
+            arrivals,
+            splits,
+            outbox=outbox,
+            number=number,
+            names=names,
+            early=naming.early,
+            own_peer=lambda node: node == settings.name or node in settings.own_peers,
+        )
+        self._definitions = Definitions(
+            settings, catalog, naming.directory, self.coordinator, fragments, parsing=parsing, outbox=outbox
+        )
+        self._queries = ClientQueries(
+            settings,
+            catalog,
+            self.coordinator,
+            self._definitions,
+            self.installed,
+            parsing=parsing,
+            outbox=outbox,
+            deployed_at=names.deployed_at,
+            away=moves.away,
+        )
+        self._resolving = Resolving(
+            settings,
+            catalog,
+            fragments,
+            incarnation=incarnation,
+            host=self._host,
+            naming=naming,
+            moves=moves,
+            coordinator=self.coordinator,
+            diverting=diverting,
+            **shared,
+        )
+        self.lanes = Lanes(self._me, settings, fragments)
+        self._streams = Streams(
+            settings,
+            catalog,
+            self.installed,
+            self.clients,
+            lanes=self.lanes,
+            diverting=diverting,
+            outbox=outbox,
+            count=count,
+        )
+        self._completions = Completions(
+            self.installed, self.orders, parsing=parsing, stopping=self.remotes.stopping, wall=self.wall
+        )
+
+    def _between(self, verify: Verify | None, signer: Signer | None) -> Callable[[Names], Between] | None:
+        """Makes the part in the catalog between participants, if the configuration says that there is one."""
+        if self.settings.dht is None or self.guard is None or verify is None:
+            return None
+        return partial(
+            Between,
+            self.settings,
+            self.guard.registry,
+            outbox=self.outbox,
+            wall=self.wall,
+            verify=verify,
+            signer=signer,
+            count=self._count,
+        )
+
+    # --- what parts ask of each other -----------------------------------------------------------------
+
+    def _on_its_way(self, fragment: str) -> bool:
+        return self.orders.on_its_way(fragment)
+
+    def _gives_way(self, fragment: str) -> bool:
+        return self.orders.gives_way(fragment)
+
+    def _offers_to(self, participant: str) -> OfferRules | None:
+        return self.remotes.offers.get(participant)
+
+    def _participant_of(self, node: str) -> str | None:
+        """Without keys all nodes are ours."""
+        return self.settings.participant
+
+    def _is_linked(self, node: str) -> bool:
+        return node == self.settings.name or self.peers.get(node) == "up"
 
     def _session(self, peer: str, *, calls: bool) -> Session:
         return Session(self._me, peer, outbox=self.outbox, settings=self._patience, calls=calls)
@@ -152,9 +384,9 @@ class Brain(Driven):
         saved: Saved | None = None,
         owner: str = "",
         make: Callable[..., Hosted] = Hosted,
-    ) -> Hosted:
+    ) -> Any:
         node = self.catalog.owners.get(spec.query) or owner or self.settings.name
-        whose = self.commands.diverting.participant_of(node) or self.settings.participant
+        whose = self.diverting.participant_of(node) or self.settings.participant
         self.outbox.append(Owned(query=spec.query, owner=whose))
         make = partial(Shadow, owner=owner) if owner else make
         if self._forgets:
@@ -175,15 +407,16 @@ class Brain(Driven):
         hosted.held = partial(self.catalog.held, spec.name, spec.query)
         for output in hosted.outputs.values() if not self._forgets else ():
             output.begun(self.catalog.installed.get(spec.name, 0))
-        for peer in (self.settings.name, *self.sessions):
-            if self._is_up(peer):
-                hosted.peer_event(self._now_us, peer, LinkEvent.PEER_UP)
+        self._links_up(self._now_us, hosted)
         return hosted
 
     def _owned(self, now_us: int, hosted: Hosted) -> None:
         """What followed another node's fragment is ours now."""
         assert isinstance(hosted, Shadow)
         hosted.own(now_us)
+        self._links_up(now_us, hosted)
+
+    def _links_up(self, now_us: int, hosted: Hosted) -> None:
         for peer in (self.settings.name, *self.sessions):
             if self._is_up(peer):
                 hosted.peer_event(now_us, peer, LinkEvent.PEER_UP)
@@ -195,44 +428,10 @@ class Brain(Driven):
         self._token += 1
         return self._token
 
-    # --- life -----------------------------------------------------------------------------------
+    def _count(self, code: str) -> None:
+        self.refusals[code] = self.refusals.get(code, 0) + 1
 
-    def start(self, now_us: int) -> None:
-        """Begin: call the peers, go on with what was installed, undo what was half deployed."""
-        self._started_us = now_us
-        if self.guard is not None:
-            self.guard.start()
-        for hosted in self.fragments.values():
-            hosted.begin(now_us)
-        self.streams.start(now_us)
-        self.commands.start(now_us)
-        self.tick(now_us)
-
-    def stop(self, now_us: int) -> None:
-        """Begin to end: take nothing new, write last checkpoints. ``stopped`` says when it is done."""
-        self._stopping = True
-        self.commands.sliding.stop(now_us)
-        self.commands.naming.stop(now_us)
-        for hosted in self.fragments.values():
-            hosted.stop(now_us)
-
-    @property
-    def stopped(self) -> bool:
-        """After ``stop``: all that happened is on disk."""
-        return self._stopping and all(hosted.at_rest for hosted in self.fragments.values())
-
-    @property
-    def saved(self) -> bool:
-        """The catalog is on disk as it is."""
-        return self._saver.idle
-
-    # --- what the driver brings -------------------------------------------------------------------
-
-    def listens_at(self, address: str, server_key: str) -> None:
-        """Where others reach this node; told before it begins."""
-        self.commands.naming.listing.listens_at(address, server_key)
-        for session in self.sessions.values():
-            session.address = address
+    # --- who calls ------------------------------------------------------------------------------------
 
     def admit(self, hello: Hello, *, key: str = "") -> None:
         """Whether who calls us so may do that; before its first message is received.
@@ -256,6 +455,22 @@ class Brain(Driven):
         except RemoteProtocolError as error:
             self._count(error.code)
             raise
+
+    def earlier(self, now_us: int, hello: Hello, *, key: str = "") -> tuple[bool, Refuse | None]:
+        """Whether a caller that was admitted is an earlier life of a peer, and what it is told then, once.
+
+        A slow connection of an earlier life doesn't replace the one that stands: what came by it would count
+        as said in this life, and this life would go unheard.
+        """
+        session = self.sessions.get(hello.node)
+        if session is None or not session.is_earlier(hello):
+            return False, None
+        told = session.told_earlier
+        if not hello.lane:
+            self.receive(now_us, hello.node, hello, key=key)
+        return True, session.told_earlier if session.told_earlier is not told else None
+
+    # --- messages -------------------------------------------------------------------------------------
 
     def receive(
         self,
@@ -291,72 +506,181 @@ class Brain(Driven):
             self.sessions[peer] = self._session(peer, calls=False)
             self.clients[peer] = now_us  # Silent until it is up: what it says may not hold.
         self._now_us = now_us
+        client = peer in self.clients
         try:
             if lane == 0:
                 self._spread(now_us, peer, self.sessions[peer].receive(now_us, message))
-            if may_say(self.guard, peer, caller, message, client=peer in self.clients):
-                self._dispatch(now_us, peer, lane, message, payload, caller)
+            if may_say(self.guard, peer, caller, message, client=client):
+                self._dispatch(Heard(now_us, peer, message, payload, client, caller, lane))
         except RemoteProtocolError as error:
             self._count(error.code)
             raise
         finally:
             self._wake(now_us)
 
-    def own(self, now_us: int, message: Message, payload: Buffer | None) -> None:
-        """Take a message that this node has sent to itself: two fragments of a query are neighbours here.
+    def _dispatch(self, heard: Heard) -> None:
+        check_payload(heard.peer, heard.message, heard.payload)
+        if not self._resolving.absorbs(heard):
+            self._owners[MESSAGES[type(heard.message)].owner](heard)
+
+    def _declared(self, heard: Heard) -> None:
+        assert isinstance(heard.message, Declare)
+        if self.guard is None:
+            text = f"node {self.settings.name!r} has no keys, so nobody's statements count here"
+            raise RemoteProtocolError(text, peer=heard.peer, code="E_ROLE")
+        self.guard.declare(heard.now_us, heard.peer, heard.message)
+        self._cut_off(heard.now_us)
+
+    def _rerouted(self, heard: Heard) -> None:
+        assert isinstance(heard.message, DivertMessage)
+        self.diverting.receive(heard.now_us, heard.peer, heard.message)
+
+    def _load_said(self, heard: Heard) -> None:
+        assert isinstance(heard.message, Load)
+        self.loads.heard(heard.now_us, heard.peer, heard.message)
+
+    def _status_asked(self, heard: Heard) -> None:
+        assert isinstance(heard.message, StatusRequest)
+        status, caller = self._status(heard.now_us), heard.caller
+        limited = caller is not None and caller.rules is not None and not caller.rules.status
+        shown = visible(status, caller, heard.peer) if caller is not None and limited else status
+        self.outbox.send(heard.peer, Reply(request=heard.message.request), encoded(shown))
+
+    def _answered(self, heard: Heard) -> None:
+        """The part that asked knows the number of its question."""
+        now_us, peer, reply = heard.now_us, heard.peer, heard.message
+        assert isinstance(reply, Reply)
+        if not (
+            self.orders.answered(now_us, peer, reply, heard.payload)
+            or self.remotes.answered(peer, reply)
+            or self._reading.answered(now_us, peer, reply)
+            or self.diverting.answered(now_us, peer, reply)
+        ):
+            self.coordinator.reply(now_us, peer, reply)
+
+    # --- reports --------------------------------------------------------------------------------------
+
+    def report(self, now_us: int, report: NodeReport) -> None:
+        """Take what became of an effect, or what only a driver sees.
 
         Raises:
-            RemoteProtocolError: it broke a rule.
+            LocalProtocolError: rules were read for a node that has no keys.
+            RemoteProtocolError: what the node has sent to itself broke a rule.
         """
+        match report:
+            case SentToItself():
+                self._sent_to_itself(now_us, report)
+            case PeerLost():
+                self._lost(now_us, report.peer)
+            case LaneChanged():
+                self._lane_changed(now_us, report)
+            case Persisted():
+                self._persisted(now_us, report)
+                self._wake(now_us)
+            case Surroundings():
+                self.wall.told(now_us, report.wall_us)
+                self._door = report.door
+                if report.usage is not None:
+                    self.loads.used(now_us, report.usage)
+            case NotLetIn():
+                self.orders.not_let_in(now_us, report.peer, report.why)
+            case RulesRead():
+                self._configure(now_us, report)
+            case Listening():
+                self.naming.listens_at(report.address, report.server_key)
+                for session in self.sessions.values():
+                    session.listens_at(report.address)
+            case Started():
+                self._start(now_us)
+            case StopRequested():
+                self._stop(now_us)
+            case _:
+                if self._completions.take(now_us, report):
+                    self._wake(now_us)
+
+    def _sent_to_itself(self, now_us: int, report: SentToItself) -> None:
         self._now_us = now_us
         try:
-            self._dispatch(now_us, self.settings.name, 0, message, payload, None)
+            self._dispatch(Heard(now_us, self.settings.name, report.message, report.payload))
         finally:
             self._wake(now_us)
 
-    def _count(self, code: str) -> None:
-        self.refusals[code] = self.refusals.get(code, 0) + 1
-
-    def _dispatch(
-        self,
-        now_us: int,
-        peer: str,
-        lane: int,
-        message: Message,
-        payload: Buffer | None,
-        caller: Caller | None,
-    ) -> None:
-        match message:
-            case Hello():
-                self.commands.naming.calling.greeted(now_us, peer, message)
-            case Heartbeat():
-                pass
-            case Attach() | Ack() | Detach():
-                self.streams.from_reader(now_us, peer, message, caller)
-            case Attached() | Data() | Boundary() | Progress():
-                if not self.lanes.receive(now_us, peer, lane, message, payload):
-                    self.streams.unwanted(now_us, peer, message)
-            case Refuse():
-                self.streams.refused(now_us, peer, message)
-            case Offer():
-                self.streams.offer(now_us, peer, message, caller)
-            case Declare():
-                self._declare(now_us, peer, message)
-            case _:
-                is_client = peer in self.clients
-                self.commands.receive(now_us, peer, message, payload, client=is_client, caller=caller)
-
-    def lost(self, now_us: int, peer: str) -> None:
-        """The connection to a peer broke."""
-        self.commands.lost(peer)
+    def _lost(self, now_us: int, peer: str) -> None:
+        """Nothing that it asked and that hasn't been looked at is done any more."""
+        self.naming.early.drop(peer)
+        self.parsing.lost(peer)
         if peer in self.sessions:
             self._spread(now_us, peer, self.sessions[peer].lost())
             self._wake(now_us)
 
-    def lane_changed(self, now_us: int, peer: str, lane: int, *, up: bool) -> None:
-        """A connection for streams to a peer broke, or stands and was introduced."""
-        self.lanes.changed(now_us, peer, lane, flowing=up and self._is_up(peer))
+    def _lane_changed(self, now_us: int, report: LaneChanged) -> None:
+        peer, lane = report.peer, report.lane
+        if report.up:
+            self.outbox.append(Introduce(peer=peer, lane=lane, hello=self.lanes.hello(lane)))
+        self.lanes.changed(now_us, peer, lane, flowing=report.up and self._is_up(peer))
         self._wake(now_us)
+
+    def _persisted(self, now_us: int, report: Persisted) -> None:
+        if not self._saver.written(now_us, report.token, report.ok, report.why):
+            self._completions.take(now_us, report)
+            return
+        self.orders.splits.tick(now_us)  # What is there from now on is listed too.
+        self.naming.written(now_us)
+        if self.guard is not None:
+            self.guard.written([peer for peer in self.settings.peers if self._is_up(peer)])
+        self.orders.tick(now_us)
+
+    def _configure(self, now_us: int, rules: RulesRead) -> None:
+        """Who counts no more is cut off, who may do other things begins anew."""
+        if self.guard is None:
+            raise LocalProtocolError("a node gets keys when it starts, or never")
+        if rules.offers is not None:
+            self.remotes.offer(rules.offers)
+        for peer in self.guard.configure(rules.security):
+            self.outbox.append(Cut(peer=peer))
+            self._lost(now_us, peer)
+        self._cut_off(now_us)
+        self._wake(now_us)
+
+    def _start(self, now_us: int) -> None:
+        """Call the peers, go on with what was installed, undo what was half deployed."""
+        self._started_us = now_us
+        if self.guard is not None:
+            self.guard.start()
+        for hosted in self.fragments.values():
+            hosted.begin(now_us)
+        self._streams.start(now_us)
+        self.coordinator.resume(now_us)
+        self.diverting.start(now_us)
+        self.orders.start(now_us)
+        self._resolving.start(now_us)
+        self.tick(now_us)
+
+    def _stop(self, now_us: int) -> None:
+        self._stopping = True
+        self.orders.stop(now_us)
+        self.naming.stop(now_us)
+        for hosted in self.fragments.values():
+            hosted.stop(now_us)
+        self._say_stopped()
+
+    @property
+    def stopped(self) -> bool:
+        """It was to end, and all that happened is on disk."""
+        return self._stopping and all(hosted.at_rest for hosted in self.fragments.values())
+
+    def _say_stopped(self) -> None:
+        if self.stopped and not self._said_stopped:
+            self._said_stopped = True
+            hosted = self.fragments.values()
+            self.outbox.append(Stopped(fragments=len(hosted), rows_in=sum(each.rows_in for each in hosted)))
+
+    @property
+    def saved(self) -> bool:
+        """The catalog is on disk as it is."""
+        return self._saver.idle
+
+    # --- peers ----------------------------------------------------------------------------------------
 
     def _spread(self, now_us: int, peer: str, event: LinkEvent | None) -> None:
         if event is None:
@@ -364,91 +688,38 @@ class Brain(Driven):
         if peer in self.clients:
             self.clients[peer] = now_us if event is LinkEvent.PEER_DOWN else 0
         else:
-            self.commands.peers[peer] = "silent" if event is LinkEvent.PEER_DOWN else "up"
+            self.peers[peer] = "silent" if event is LinkEvent.PEER_DOWN else "up"
             self.outbox.report("info", event.value, peer=peer)
-            self.commands.naming.peer_event(now_us, peer, event)
+            self.naming.peer_event(now_us, peer, event)
             if event is not LinkEvent.PEER_DOWN:
-                self.commands.coordinator.came_up(now_us, peer, forgets=self.sessions[peer].forgets)
+                self.coordinator.came_up(now_us, peer, forgets=self.sessions[peer].forgets)
             if self.guard is not None and event is not LinkEvent.PEER_DOWN:
                 self.guard.came_up(peer)
         for hosted in self.fragments.values():
             hosted.peer_event(now_us, peer, event)
         if peer not in self.clients:
-            self.commands.sliding.peer_event(now_us, peer, event)
-
-    # --- keys ---------------------------------------------------------------------------------------
-
-    def clock_is(self, now_us: int, wall_us: int) -> None:
-        """What time it is, in microseconds since the Unix epoch: for what expires, and what arrives."""
-        self.wall.told(now_us, wall_us)
-
-    def configure(
-        self, now_us: int, security: Security, offers: Mapping[str, OfferRules] | None = None
-    ) -> None:
-        """Keys and rules are these now: who counts no more is cut off, who may do other things begins anew.
-
-        Args:
-            offers: to other participants; None: as before. What runs goes on.
-
-        Raises:
-            LocalProtocolError: this node has no keys.
-        """
-        if self.guard is None:
-            raise LocalProtocolError("a node gets keys when it starts, or never")
-        if offers is not None:
-            self.commands.remotes.offers = offers
-        for peer in self.guard.configure(security):
-            self.outbox.append(Cut(peer=peer))
-            self.lost(now_us, peer)
-        self._cut_off(now_us)
-        self._wake(now_us)
-
-    def door_is(self, counts: Mapping[str, int]) -> None:
-        """What the transport counted of callers, for ``status``."""
-        self.commands.door = counts
-
-    def server_keys(self) -> dict[str, tuple[str, ...]]:
-        """Peer -> keys under which it is called now, the newest first; without keys empty."""
-        if self.guard is None:
-            return {}
-        return {peer: self.guard.registry.keys_of(peer) for peer in self.settings.peers}
-
-    def _declare(self, now_us: int, peer: str, message: Declare) -> None:
-        if self.guard is None:
-            text = f"node {self.settings.name!r} has no keys, so nobody's statements count here"
-            raise RemoteProtocolError(text, peer=peer, code="E_ROLE")
-        self.guard.declare(now_us, peer, message)
-        self._cut_off(now_us)
+            self.orders.peer_event(now_us, peer, event)
 
     def _cut_off(self, now_us: int) -> None:
         """End the links of callers whose keys count no more."""
         for peer in self.guard.to_cut() if self.guard is not None else ():
-            self.lost(now_us, peer)
+            self._lost(now_us, peer)
             if peer in self.clients:
                 del self.sessions[peer], self.clients[peer]
 
-    # --- the engine ---------------------------------------------------------------------------------
+    def _forget(self, client: str) -> None:
+        # Its positions stay with the fragments; should it come back it says Hello again.
+        del self.sessions[client], self.clients[client]
+        if self.guard is not None:
+            self.guard.forget(client)
+        self.outbox.append(Cut(peer=client))
 
-    def status(self, now_us: int) -> dict[str, Any]:
-        """What ``medusa status`` shows."""
-        return plain(self.commands.status(now_us))
-
-    def persisted(self, now_us: int, token: int, ok: bool, why: str = "") -> None:
-        """A ``Persist`` is durable, or failed."""
-        if self._saver.written(now_us, token, ok, why):
-            self.commands.sliding.splits.tick(now_us)  # What is there from now on is listed too.
-            self.commands.naming.written(now_us)
-            if self.guard is not None:
-                self.guard.written([peer for peer in self.settings.peers if self._is_up(peer)])
-        elif not any(hosted.persisted(now_us, token, ok, why) for hosted in self.fragments.values()):
-            self.commands.sliding.persisted(now_us, token, ok, why)
-        self.commands.sliding.tick(now_us)
-        self._wake(now_us)
+    # --- time -----------------------------------------------------------------------------------------
 
     def tick(self, now_us: int) -> None:
-        """Do what is due."""
+        """Do what is due, take note of how it goes."""
         self._now_us = now_us
-        self._tell_early(now_us)
+        self._completions.tick(now_us)
         for peer, session in list(self.sessions.items()):
             self._spread(now_us, peer, session.tick(now_us))
         for peer, silent_us in list(self.clients.items()):
@@ -460,20 +731,64 @@ class Brain(Driven):
         if self.guard is not None:
             self.guard.tick(now_us)
             self._cut_off(now_us)
-        self.commands.tick(now_us)
+        self.coordinator.tick(now_us)
+        self._definitions.tick(now_us)
+        self.diverting.tick(now_us)
+        self._reading.tick(now_us)
+        self.remotes.tick(now_us)
+        self.orders.tick(now_us)
+        self._resolving.tick(now_us)
+        self.naming.tick(now_us)
+        self.rates.tick(now_us, self.fragments.values(), self.installed.counts)
+        self.loads.tick(now_us, (peer for peer in self.settings.own_peers if self.peers[peer] == "up"))
+        self._unmoved.tick(now_us, self.installed.counts)
         self._wake(now_us)
 
-    def _forget(self, client: str) -> None:
-        # Its positions stay with the fragments; should it come back it says Hello again.
-        del self.sessions[client], self.clients[client]
-        if self.guard is not None:
-            self.guard.forget(client)
-        self.outbox.append(Cut(peer=client))
-
     def _wake(self, now_us: int) -> None:
-        self.commands.naming.directory.flush()
+        self.naming.flush()
         times = [session.wake_at_us(now_us) for session in self.sessions.values()]
         times += [hosted.wake_at_us() for hosted in self.fragments.values()]
-        times += [self._saver.wake_at_us(), self.commands.wake_at_us(now_us)]
         times += [silent_us + self._link.idle_us for silent_us in self.clients.values() if silent_us]
+        times += [self._saver.wake_at_us(), self.coordinator.wake_at_us(), self._definitions.wake_at_us()]
+        times += [self._reading.wake_at_us(), self.diverting.wake_at_us(), self.remotes.wake_at_us()]
+        times += [self._resolving.wake_at_us(), self.naming.wake_at_us(), self.orders.wake_at_us(now_us)]
         self.outbox.append(WakeAt(at_us=min((t for t in times if t is not None), default=now_us + 1_000_000)))
+        self._say_stopped()
+
+    # --- status ---------------------------------------------------------------------------------------
+
+    def _fragment_status(self, now_us: int, name: str, hosted: Hosted) -> FragmentStatus:
+        known = self.installed.counts.get(name, {})
+        why = explained(hosted, known.get("boxes", {}), self._unmoved, now_us, self.orders.moves.away)
+        return fragment_status(hosted, self.rates, now_us, known, self.loads, why)
+
+    def status(self, now_us: int) -> dict[str, Any]:
+        """What ``medusa status`` shows, as JSON has it: docs/nodes.md describes each field."""
+        return plain(self._status(now_us))
+
+    def _status(self, now_us: int) -> NodeStatus:
+        fragments = tuple(self._fragment_status(now_us, name, each) for name, each in self.fragments.items())
+        disk = (self._saver.disk_error, *(each.disk_error for each in fragments))
+        return NodeStatus(
+            node=self.settings.name,
+            **self.naming.owners(),
+            **totals(fragments),
+            load=node_load(self.loads, now_us),
+            peers=dict(self.peers),
+            parsing=self.parsing.status(),
+            away=self.orders.away_status(now_us),
+            refused=dict(self.refusals),
+            door=dict(self._door),
+            disk_error=next(filter(None, disk), ""),
+            fragments=fragments,
+            sources=sources_of(self.catalog.fragments.values()),
+            streams=tuple(self.catalog.stream_names()),
+            moves=self.orders.status(),
+            splits=self.orders.splits_status(),
+            remote=self.remotes.status(),
+            dht=self.naming.between.status() if self.naming.between else None,
+            elsewhere=self.catalog.elsewhere(),
+            queries=queries_of(self.catalog.deployments.values()),
+            in_doubt=self._resolving.status(),
+            runs_on=self.accepting.status(),
+        )

@@ -6,25 +6,42 @@ from collections.abc import Callable, Container
 
 from medusa.errors import LinkError
 from medusa.nodes.catalog.catalog import Catalog
-from medusa.nodes.commands import Commands
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.fragment.host import Hosted
-from medusa.nodes.security.registry import Caller, Refusal
-from medusa.nodes.security.sessions import check_reader, say_no
+from medusa.nodes.fragments import Fragments
+from medusa.nodes.lanes import Lanes
+from medusa.nodes.messages import Heard
+from medusa.nodes.migration.rerouting import Diverting
+from medusa.nodes.security.registry import Caller, Refusal, no_deploy
+from medusa.nodes.security.sessions import check_reader, refusal_of, say_no
 from medusa.wire.link.automaton import ReceiverState
 from medusa.wire.link.named_subscriptions import TAKEN, key_of
 from medusa.wire.link.receiver import PATIENCE_US
 from medusa.wire.link.session import EARLIER
-from medusa.wire.messages.links_and_commands import Ack, Attach, Detach, Message, Offer, Progress, Refuse
+from medusa.wire.messages.links_and_commands import (
+    Ack,
+    Attach,
+    Attached,
+    Boundary,
+    Data,
+    Detach,
+    Forget,
+    Message,
+    Offer,
+    Progress,
+    Refuse,
+)
 from medusa.wire.outbox import Cut, Outbox
 
 __all__ = ["Streams"]
 
 
 class Streams:
-    """Brings what readers and publishers say to the fragment that it is for.
+    """Brings what readers, publishers and senders say to the fragment that it is for.
 
     Args:
+        lanes: the connections that bring rows.
+        diverting: knows streams that went elsewhere, and readers that come from elsewhere.
         clients: those that are here; others are nodes.
         count: told the code of each refusal.
     """
@@ -33,16 +50,21 @@ class Streams:
         self,
         settings: Settings,
         catalog: Catalog,
-        commands: Commands,
+        fragments: Fragments,
         clients: Container[str],
         *,
+        lanes: Lanes,
+        diverting: Diverting,
         outbox: Outbox,
         count: Callable[[str], None],
     ) -> None:
         self._me = settings.name
         self._forgets = settings.store == "memory"
         self._catalog = catalog
-        self._commands = commands
+        self._fragments = fragments
+        self._running = fragments.running
+        self._lanes = lanes
+        self._diverting = diverting
         self._clients = clients
         self._outbox = outbox
         self._count = count
@@ -52,22 +74,40 @@ class Streams:
         """The node begins."""
         self._started_us = now_us
 
-    def from_reader(
+    def receive(self, heard: Heard) -> None:
+        """Take a message about a stream, or of a whole link that is refused.
+
+        Raises:
+            RemoteProtocolError: a frame breaks a rule.
+        """
+        now_us, peer, message = heard.now_us, heard.peer, heard.message
+        match message:
+            case Attach() | Ack() | Detach():
+                self._from_reader(now_us, peer, message, heard.caller)
+            case Attached() | Data() | Boundary() | Progress():
+                if not self._lanes.receive(now_us, peer, heard.lane, message, heard.payload):
+                    self._unwanted(now_us, peer, message)
+            case Offer():
+                self._offer(now_us, peer, message, heard.caller)
+            case Refuse():
+                self._refused(now_us, peer, message)
+            case Forget():
+                self._forget(now_us, peer, message, heard.caller)
+
+    def _from_reader(
         self, now_us: int, peer: str, message: Attach | Ack | Detach, caller: Caller | None
     ) -> None:
         """Somebody reads a stream, or wants to."""
-        diverting = self._commands.diverting
         try:
             fragment, sink = self._catalog.sink(message.stream)
         except LinkError as error:
             # A client may have missed the word that it went elsewhere; nodes are told until they answer.
             asks = isinstance(message, Attach) or (isinstance(message, Ack) and peer in self._clients)
             asks = asks and not self._may_come(now_us, message.stream)
-            if asks and (peer in self._clients or not diverting.point(peer, message.stream)):
+            if asks and (peer in self._clients or not self._diverting.point(peer, message.stream)):
                 self._refuse(peer, message, error)
             return
-        fragments = self._commands.fragments
-        hosted = fragments[fragment]
+        hosted = self._running[fragment]
         owner = caller.called if caller is not None else ""
         others = 0
         try:
@@ -76,27 +116,27 @@ class Streams:
                 is_client = peer in self._clients
                 check_reader(message, peer, hosted.spec, sink, client=is_client, awaited=awaited)
                 if message.name:
-                    others = sum(each.subscribers.count(owner) for each in fragments.values())
+                    others = sum(each.subscribers.count(owner) for each in self._running.values())
             hosted.from_reader(now_us, sink, peer, message, owner=owner, others=others)
         except LinkError as error:
             self._refuse(peer, message, error)
             return
         if isinstance(message, Attach) and not message.plain:
-            diverting.attached(now_us, fragment, sink, peer)
+            self._diverting.attached(now_us, fragment, sink, peer)
 
-    def offer(self, now_us: int, peer: str, message: Offer, caller: Caller | None) -> None:
+    def _offer(self, now_us: int, peer: str, message: Offer, caller: Caller | None) -> None:
         """A client has rows for a source."""
         try:
             fragment, source = self._catalog.entry(message.stream)
-            hosted = self._commands.fragments[fragment]
+            hosted = self._running[fragment]
             owner = caller.called if caller is not None else ""
             key = key_of(owner, message.name) if message.name else peer
             known = hosted.inputs.get((source, key))
             if known is None or (message.name and known.silent_since_us is not None):
-                self._commands.check_memory(1, caller)
+                self._fragments.check_memory(1, caller)
             self._check_offer(peer, key, message, hosted)
             if message.name:
-                others = sum(each.publishers.count(owner) for each in self._commands.fragments.values())
+                others = sum(each.publishers.count(owner) for each in self._running.values())
                 hosted.offer_named(now_us, peer, source, message, owner=owner, others=others)
             else:
                 hosted.offer(now_us, peer, source, message.schema)
@@ -114,7 +154,7 @@ class Streams:
             text = f"this connection publishes into {message.stream!r} already, under another name"
             raise LinkError(text, hint="use a connection of its own for each name", code=TAKEN)
 
-    def unwanted(self, now_us: int, peer: str, message: Message) -> None:
+    def _unwanted(self, now_us: int, peer: str, message: Message) -> None:
         """Somebody asks how much came of a stream of which nothing here takes anything from it.
 
         Where that is a client it hears why: it may have missed the word that its source went elsewhere.
@@ -148,7 +188,7 @@ class Streams:
             self._count(error.code)
         say_no(self._outbox, peer, message, Refusal(code=error.code, text=error.message, hint=error.hint))
 
-    def refused(self, now_us: int, peer: str, message: Refuse) -> None:
+    def _refused(self, now_us: int, peer: str, message: Refuse) -> None:
         """The other end of a stream, or of the whole link, refuses."""
         if message.code == EARLIER:
             about = {"peer": peer, "why": message.text, "hint": message.hint}
@@ -158,7 +198,7 @@ class Streams:
             self._outbox.report("error", "refused by peer", peer=peer, code=message.code, text=message.text)
             self._outbox.append(Cut(peer=peer))
             return
-        fragments = list(self._commands.fragments.values())
+        fragments = list(self._running.values())
         readers = [(h, input) for h in fragments if (input := h.input_of(message.stream, peer)) is not None]
         if peer == self._me:  # Both ends are ours, and one of them has said it: if it rests, the input.
             readers = [each for each in readers if each[1].receiver.state is not ReceiverState.REFUSED]
@@ -170,3 +210,20 @@ class Streams:
             for output in hosted.outputs.values():
                 if output.stream == message.stream:
                     output.sender.receive(now_us, peer, message)
+
+    def _forget(self, now_us: int, client: str, message: Forget, caller: Caller | None) -> None:
+        """A client ends a named subscription, or a named publisher."""
+        found = self._catalog.entry if message.publisher else self._catalog.sink
+        try:
+            fragment, at = found(message.stream)
+        except LinkError as error:
+            self._outbox.send(client, refusal_of(message.request, error.code, error.message, error.hint))
+            return
+        hosted = self._running[fragment]
+        owner = caller.called if caller is not None else ""
+        if message.owner and caller is not None and not caller.may("deploy", hosted.spec.query):
+            why = no_deploy(caller, hosted.spec.query)
+            self._outbox.send(client, refusal_of(message.request, why.code, why.text, why.hint))
+            return
+        ending = hosted.publishers if message.publisher else hosted.subscribers
+        ending.forget(now_us, at, client, message.owner or owner, message)

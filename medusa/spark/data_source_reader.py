@@ -29,7 +29,7 @@ from medusa.spark.streaming.lateness import FOREVER_US
 from medusa.wire.codec import TrainCodec
 from medusa.wire.messages.links_and_commands import Data
 
-__all__ = ["BatchReader", "Follower", "RowRange", "StreamReader", "columns_of"]
+__all__ = ["BatchReader", "StreamFollower", "RowRange", "StreamReader", "columns_of"]
 
 LOGGER = logging.getLogger("medusa.spark")
 
@@ -361,7 +361,7 @@ def _promise_of(offset: Mapping[str, Any]) -> int:
     return found
 
 
-class Follower(_Reader):
+class StreamFollower(_Reader):
     """How far a stream is, for one who reads it by a query of Spark."""
 
     def columns(self) -> Schema:

@@ -26,26 +26,11 @@ from medusa.query.boxes import Schema
 from medusa.query.types import is_type, to_arrow
 from medusa.wire import limits
 from medusa.wire.column_cleaning import clean
-from medusa.wire.messages.links_and_commands import (
-    Attached,
-    Data,
-    Define,
-    Deploy,
-    Digest,
-    Entries,
-    Hello,
-    Install,
-    Message,
-    Offer,
-    Reply,
-)
-from medusa.wire.messages.move import Fed, Piece, Receive, Standing
-from medusa.wire.messages.remote import DefineRemote, KeepRemote
+from medusa.wire.messages.base import Payload
+from medusa.wire.messages.links_and_commands import Attached, Data, Hello, Message, Offer
 
 __all__ = ["TrainCodec", "decode_frame", "decode_header", "encode_frame", "late_below", "split"]
 
-_MUST = (Data, Define, DefineRemote, Deploy, Entries, Install, KeepRemote, Piece, Receive, Standing)
-_WITH_PAYLOAD = (*_MUST, Digest, Fed, Reply)
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
 
@@ -150,10 +135,10 @@ def decode_frame(frames: Sequence[Buffer], *, peer: str = "") -> tuple[Message, 
         raise RemoteProtocolError(f"a frame of {len(frames)} parts", peer=peer, code="E_FRAME")
     message = decode_header(frames[0], peer=peer)
     if len(frames) == 1:
-        if isinstance(message, _MUST):
+        if message.PAYLOAD is Payload.REQUIRED:
             raise RemoteProtocolError("the payload is missing", peer=peer, code="E_FRAME")
         return message, None
-    if not isinstance(message, _WITH_PAYLOAD):
+    if message.PAYLOAD is Payload.NONE:
         raise RemoteProtocolError(f"{type(message).__name__} has no payload", peer=peer, code="E_FRAME")
     nbytes = memoryview(frames[1]).nbytes
     if nbytes > limits.PAYLOAD_BYTES_MAX:

@@ -9,14 +9,15 @@ token.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from medusa.elements import Element, Silent
 from medusa.ports import Buffer, Content
 from medusa.query.boxes import Graph, Input
-from medusa.wire.messages.links_and_commands import Message
+from medusa.wire.messages.links_and_commands import Hello, Message
 
 __all__ = [
     "CallAt",
@@ -25,6 +26,7 @@ __all__ = [
     "Cut",
     "Effect",
     "Fetch",
+    "Introduce",
     "Log",
     "OpenFragment",
     "Outbox",
@@ -36,6 +38,7 @@ __all__ = [
     "RunFragment",
     "Send",
     "Spill",
+    "Stopped",
     "Trust",
     "WakeAt",
     "Weigh",
@@ -255,18 +258,50 @@ class CallAt:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trust:
-    """From now on these CURVE keys are let in at the door, and no others."""
+    """From now on these CURVE keys are let in at the door, and no others.
+
+    Attributes:
+        server_keys: peer -> keys under which it is called from now on, the newest first.
+    """
 
     keys: tuple[str, ...]
+    server_keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Introduce:
+    """Streams may go to a peer by this connection of their own: these are its first words."""
+
+    peer: str
+    lane: int
+    hello: Hello
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped:
+    """All that happened is on disk: the node may end.
+
+    Attributes:
+        fragments: that run here.
+        rows_in: of all of them.
+    """
+
+    fragments: int
+    rows_in: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Report:
-    """A line for people: ``level`` is debug, info, warning or error."""
+    """A line for people: ``level`` is debug, info, warning or error.
+
+    Attributes:
+        cause: the command that led to it, ``sender#request``; empty: none.
+    """
 
     level: str
     what: str
     fields: Mapping[str, str | int] = field(default_factory=dict)
+    cause: str = field(default="", compare=False)
 
 
 Effect: TypeAlias = (
@@ -287,6 +322,8 @@ Effect: TypeAlias = (
     | Cut
     | CallAt
     | Trust
+    | Introduce
+    | Stopped
     | Report
 )
 
@@ -294,19 +331,29 @@ Effect: TypeAlias = (
 class Outbox:
     """Effects in the order in which they are to be done."""
 
-    __slots__ = ("_effects",)
+    __slots__ = ("_cause", "_effects")
 
     def __init__(self) -> None:
         self._effects: list[Effect] = []
+        self._cause = ""
+
+    @contextmanager
+    def caused_by(self, sender: str, request: int) -> Iterator[None]:
+        """What is appended meanwhile is the consequence of this command."""
+        before, self._cause = self._cause, f"{sender}#{request}"
+        try:
+            yield
+        finally:
+            self._cause = before
 
     def send(self, peer: str, message: Message, payload: Buffer | None = None) -> None:
-        self._effects.append(Send(peer=peer, message=message, payload=payload))
+        self.append(Send(peer=peer, message=message, payload=payload))
 
     def report(self, level: str, what: str, **fields: str | int) -> None:
-        self._effects.append(Report(level=level, what=what, fields=fields))
+        self.append(Report(level=level, what=what, fields=fields, cause=self._cause))
 
     def wake_at(self, at_us: int) -> None:
-        self._effects.append(WakeAt(at_us=at_us))
+        self.append(WakeAt(at_us=at_us))
 
     def append(self, effect: Effect) -> None:
         self._effects.append(effect)
@@ -328,15 +375,6 @@ class Detour(Outbox):
     def __init__(self, target: Outbox) -> None:
         super().__init__()
         self.target = target
-
-    def send(self, peer: str, message: Message, payload: Buffer | None = None) -> None:
-        self.target.send(peer, message, payload)
-
-    def report(self, level: str, what: str, **fields: str | int) -> None:
-        self.target.report(level, what, **fields)
-
-    def wake_at(self, at_us: int) -> None:
-        self.target.wake_at(at_us)
 
     def append(self, effect: Effect) -> None:
         self.target.append(effect)

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from medusa.io.progress import Progress
+from medusa.io.progress import RunProgress
 
 
 class Terminal(io.StringIO):
@@ -22,7 +22,7 @@ def test_a_terminal_sees_rows_and_what_is_left(
     screen = Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
     monkeypatch.setenv("COLUMNS", "100")
-    with Progress(lambda: fraction, wanted=True) as bar:
+    with RunProgress(lambda: fraction, wanted=True) as bar:
         bar.rows(1_000)
         bar.rows(500)
         task = bar._bar.tasks[0]
@@ -34,6 +34,6 @@ def test_a_terminal_sees_rows_and_what_is_left(
 def test_nothing_is_written_where_nobody_looks(wanted: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     screen = io.StringIO() if wanted else Terminal()
     monkeypatch.setattr(sys, "stderr", screen)
-    with Progress(lambda: 0.5, wanted=wanted) as bar:
+    with RunProgress(lambda: 0.5, wanted=wanted) as bar:
         bar.rows(1_000)
     assert screen.getvalue() == ""

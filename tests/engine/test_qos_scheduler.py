@@ -18,7 +18,7 @@ from medusa.engine.overload.qos_scheduler import (
     RoundRobinScheduler,
 )
 from medusa.query.builder import Query
-from tests.trace import Arrival, VirtualRun, load
+from tests.trace import TimedRows, VirtualRun, load
 
 Order = type[OutputScheduler] | None
 SECOND = 1_000_000
@@ -47,15 +47,15 @@ def two_outputs(urgent: md.QoS | None = URGENT, patient: md.QoS | None = PATIENT
 COSTS = {"alarm": 200.0, "once": 50.0, "report": 500.0, "sorted": 200.0}
 
 
-def trace(seconds: int, share: float, seed: int = 7) -> list[Arrival]:
+def trace(seconds: int, share: float, seed: int = 7) -> list[TimedRows]:
     """Trains of 100 rows at random moments, as many as make this load over all."""
     count = round(share * seconds * SECOND / (100 * sum(COSTS.values())))
     chance = random.Random(seed)
     moments = sorted(chance.randrange(seconds * SECOND) for _ in range(count))
-    return [Arrival(at, "cars", rows(100 * n, 100, at)) for n, at in enumerate(moments)]
+    return [TimedRows(at, "cars", rows(100 * n, 100, at)) for n, at in enumerate(moments)]
 
 
-def ran(scheduler: Order, arrivals: list[Arrival], q: Query | None = None) -> VirtualRun:
+def ran(scheduler: Order, arrivals: list[TimedRows], q: Query | None = None) -> VirtualRun:
     run = VirtualRun((q or two_outputs()).graph, COSTS, scheduler)
     run.run(arrivals)
     return run
@@ -105,7 +105,7 @@ def test_rows_keep_the_time_when_they_entered(order: Order) -> None:
     cars = q.source("cars", {"ts": "timestamp", "k": "int64", "v": "int64"})
     q.sink("urgent", cars.filter("v >= 0", name="alarm").with_columns(w="v + 1"), qos=URGENT)
     q.sink("patient", cars.filter("k >= 0", name="report"), qos=PATIENT)
-    arrivals = [Arrival(at, "cars", rows(at, 10, at)) for at in range(0, SECOND, 9_000)]
+    arrivals = [TimedRows(at, "cars", rows(at, 10, at)) for at in range(0, SECOND, 9_000)]
     run = VirtualRun(q.graph, {"alarm": 500.0, "report": 900.0}, order)
     run.run(arrivals)
     for each in run.delivered.values():
@@ -134,7 +134,7 @@ class Noting(QosScheduler):
 def test_nothing_starves_though_something_else_always_gains(patient: md.QoS | None) -> None:
     """The urgent output alone is three times what can be done: the other one still gets its turns."""
     costs = {"alarm": 30_000.0, "report": 1_000.0}
-    arrivals = [Arrival(at, "cars", rows(at, 1, at)) for at in range(0, 2 * SECOND, 10_000)]
+    arrivals = [TimedRows(at, "cars", rows(at, 1, at)) for at in range(0, 2 * SECOND, 10_000)]
     # Its graph falls for ever, so there is always something to be gained.
     q = two_outputs(md.QoS(latency=[(0, 1), ("1h", 0)]), patient)
     run = VirtualRun(q.graph, costs, Noting)
@@ -152,14 +152,16 @@ def waiting_since(q: Query, costs: dict[str, float], entered: dict[str, int], no
     """A run that knows its costs, before whose boxes a row waits that entered at these moments."""
     run = VirtualRun(q.graph, costs, QosScheduler)
     for at in range(SKIPS_MAX * 2):
-        run.run([Arrival(run.clock.monotonic_us(), name, rows(at, 1, at)) for name in entered], finish=False)
+        run.run(
+            [TimedRows(run.clock.monotonic_us(), name, rows(at, 1, at)) for name in entered], finish=False
+        )
     run.steps.clear()
     for each in run.delivered.values():
         each.clear()
     begin_us = run.clock.monotonic_us()
     run.clock.advance(now_us)
     for name, moment in entered.items():
-        run._enter(Arrival(begin_us + moment, name, rows(10**6, 1, 10**6)))
+        run._enter(TimedRows(begin_us + moment, name, rows(10**6, 1, 10**6)))
     return run
 
 
@@ -248,10 +250,10 @@ def network() -> Query:
     return q
 
 
-def mixed_trace(chance: random.Random) -> list[Arrival]:
+def mixed_trace(chance: random.Random) -> list[TimedRows]:
     moments = sorted(chance.randrange(4 * SECOND) for _ in range(30))
     return [
-        Arrival(
+        TimedRows(
             at,
             chance.choice(["cars", "vans"]),
             rows(10 * n, chance.randint(1, 9), at + chance.randrange(SECOND)),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 import medusa as md
 from medusa.apps.workloads.demos.overload_query import Overloaded
-from medusa.apps.workloads.virtual_boxes import Arrival
+from medusa.apps.workloads.virtual_boxes import TimedRows
 from medusa.engine.fragment import Fragment
 from medusa.engine.input.intake import Entry, InputQueue
 from medusa.engine.overload.controller import Shedder
@@ -322,10 +322,10 @@ def test_every_window_is_exact_or_absent_and_every_row_is_accounted_for(data: st
 # -- deciding ---------------------------------------------------------------------------------------
 
 
-def arrivals(load: float, seconds: int, cost_us: float = 500.0) -> list[Arrival]:
+def arrivals(load: float, seconds: int, cost_us: float = 500.0) -> list[TimedRows]:
     rows = round(load * 10_000 / cost_us)
     return [
-        Arrival(at, "s", batch([(at - n % 3, n % 4, float(n * 37 % 100)) for n in range(rows)]))
+        TimedRows(at, "s", batch([(at - n % 3, n % 4, float(n * 37 % 100)) for n in range(rows)]))
         for at in range(10_000, seconds * 1_000_000 + 1, 10_000)
     ]
 
@@ -389,7 +389,7 @@ def test_after_the_overload_nothing_is_shed_any_more() -> None:
     q.sink("o", s.filter("v >= 0", name="f"), qos=LATENCY)
     run = Overloaded(q.graph, {"f": 500.0}, Shedder)
     heavy = arrivals(3.0, 3)
-    light = [Arrival(each.at_us + 3_000_000, "s", each.batch) for each in arrivals(0.5, 6)]
+    light = [TimedRows(each.at_us + 3_000_000, "s", each.batch) for each in arrivals(0.5, 6)]
     run.run(heavy + light)
     assert run.sheds is not None
     [place] = run.sheds.drops.table().to_pylist()
@@ -406,7 +406,7 @@ def test_a_burst_after_a_rest_is_no_overload(guard: bool, monkeypatch: pytest.Mo
     q.sink("o", s.filter("v >= 0", name="f"), qos=LATENCY)
     run = Overloaded(q.graph, {"f": 10_000.0}, Shedder)
     few, burst = arrivals(0.25, 1)[0], arrivals(3.0, 1)[0]  # 5 rows, 60 rows
-    run.run([few, Arrival(700_000, "s", burst.batch)])
+    run.run([few, TimedRows(700_000, "s", burst.batch)])
     shed = run.stats()["o"]["shed"]
     assert (shed == 0) is guard
 

@@ -18,7 +18,7 @@ from medusa.engine.core.box import Now
 from medusa.engine.qos.output_utility import OVER_US, QOS_SCHEMA, SLOT_US, SinkMeter
 from medusa.query.builder import Query
 from medusa.testing import ManualClock
-from tests.trace import Arrival, VirtualRun
+from tests.trace import TimedRows, VirtualRun
 
 SECOND = 1_000_000
 QOS = md.QoS(
@@ -185,7 +185,7 @@ def test_the_delay_counts_from_the_entry_of_what_caused_the_row() -> None:
     """A window leaves when the row that closes it comes: not the rows in it, but that one is waited for."""
     run = VirtualRun(measured().graph, {"fast": 0.0}, None)
     moments = [0, 300_000, 1_700_000]
-    run.run([Arrival(at, "cars", rows(at, 1.0)) for at in moments], finish=False)
+    run.run([TimedRows(at, "cars", rows(at, 1.0)) for at in moments], finish=False)
     (window,) = run.delivered["windows"]
     assert (window.at_us, window.entered_us) == (1_700_000, 1_700_000)
     assert [each.delay_us for each in run.delivered["fast"]] == [0, 0, 0]
@@ -195,7 +195,7 @@ def test_waiting_outside_counts_and_so_does_the_work() -> None:
     """Two trains at once, each 100 ms of work: the second waits for the first."""
     q = measured()
     run = VirtualRun(q.graph, {q.graph.boxes[2].id: 100_000.0}, None)
-    run.run([Arrival(7, "cars", rows(7, 1.0)), Arrival(7, "cars", rows(7, 2.0))], finish=False)
+    run.run([TimedRows(7, "cars", rows(7, 1.0)), TimedRows(7, "cars", rows(7, 2.0))], finish=False)
     assert [each.delay_us for each in run.delivered["fast"]] == [200_000, 200_000]
     found = run.fragment.sinks["fast"].meter
     assert found is not None

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import medusa as md
-from medusa.spark.data_source_reader import Follower
+from medusa.spark.data_source_reader import StreamFollower
 from medusa.spark.options import options_from
 from tests.gateway.here import timed
 from tests.system.nodes import DEADLINE_S, RUN, Nodes, first_line, until
@@ -241,6 +241,6 @@ class World:
 def all_there(endpoint: str, reader: str, rows: int) -> None:
     """So many rows have come to the gateway: AvailableNow ends with what there is."""
     options = {"endpoint": endpoint, "stream": "a.out", "reader": reader}
-    follower = Follower(options_from(options))
+    follower = StreamFollower(options_from(options))
     follower.columns()
     until(lambda: follower.state()[1] >= rows, what=f"{rows} rows are at the gateway")

@@ -20,7 +20,7 @@ from medusa.spark.data_source_writer import StreamWriter, TableWriter
 from medusa.spark.exchange.gateway import Gateway
 from medusa.spark.exchange.reader_log import ReaderLog
 from medusa.spark.options import options_from
-from medusa.spark.streaming.lateness import FOREVER_US, Entered, Judge
+from medusa.spark.streaming.lateness import FOREVER_US, Entered, LatenessJudge
 from tests.engine.segments import Disk
 from tests.gateway.fake_spark import SOURCE
 from tests.gateway.here import options, running, timed
@@ -455,5 +455,5 @@ def test_a_boundary_alone_is_no_row_of_a_query_without_time():
     spec = Entered(source="rows", fields=fields, time=None, unit=None, slack_us=None, has=has)
     columns = [[7, None], [None, None], [0, 0], [False, None], [1, 50]]
     arrays = [pa.array(each, field.type) for each, field in zip(columns, spec.carried, strict=True)]
-    came = Judge(spec).judge([pa.RecordBatch.from_arrays(arrays, schema=spec.carried)])
+    came = LatenessJudge(spec).judge([pa.RecordBatch.from_arrays(arrays, schema=spec.carried)])
     assert [train.batch.to_pylist() for train in came.trains] == [[{"v": 7}]]

@@ -16,6 +16,7 @@ from medusa.nodes.catalog.catalog import CATALOG, Catalog
 from medusa.nodes.config.settings import Limits, Settings
 from medusa.nodes.deploy.background_parsing import LOOP_BYTES_MAX
 from medusa.nodes.node import Brain
+from medusa.nodes.reports import Logged, Persisted, Started
 from medusa.query.builder import Query
 from medusa.query.codec import graph_to_msgpack
 from medusa.wire.codec import decode_frame, encode_frame
@@ -75,8 +76,8 @@ class Machine:
         self.unsynced, self.held, self.parsing = [], [], []
         self.engine = set(self.brain.fragments)
         self.wake_us = 0
-        self.brain.commands.parsing.loop_bytes_max = self.town.loop_bytes_max
-        self.brain.start(self.town.now_us)
+        self.brain.parsing.loop_bytes_max = self.town.loop_bytes_max
+        self.brain.report(self.town.now_us, Started())
         self.perform()
 
     def die(self):
@@ -95,7 +96,7 @@ class Machine:
                         self.unsynced.append(effect)
                         self.town.steps.append(("disk", self.name, self.lives, None, None))
                     case Log():
-                        self.brain.logged(self.town.now_us, effect.fragment, True)
+                        self.brain.report(self.town.now_us, Logged(effect.fragment, True))
                     case Parse():
                         self.parsing.append(effect)
                         self.town.steps.append(("parser", self.name, self.lives, None, None))
@@ -115,7 +116,9 @@ class Machine:
         for send in held if not self.full else []:
             if send.after == write.token:
                 self.town.send(self.name, send)
-        self.brain.persisted(self.town.now_us, write.token, not self.full, "full" if self.full else "")
+        self.brain.report(
+            self.town.now_us, Persisted(write.token, not self.full, "full" if self.full else "")
+        )
         self.perform()
 
     def parsed(self):

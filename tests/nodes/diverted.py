@@ -14,6 +14,7 @@ from medusa.nodes.fragment.checkpoint_record import LOG, RECORD, read_record
 from medusa.nodes.fragment.checkpointing import Saved
 from medusa.nodes.node import Brain
 from medusa.nodes.placement.placement import cut
+from medusa.nodes.reports import Logged, Persisted, Ran, Started
 from medusa.nodes.spec.fragment_spec import fragment_to
 from medusa.wire.codec import TrainCodec
 from medusa.wire.limits import PROTOCOL_VERSION
@@ -81,7 +82,7 @@ class Node:
         )
         for each in self.brain.fragments.values():
             self.engines[each.spec.name] = Engine(each.spec.graph)
-        self.brain.start(0)
+        self.brain.report(0, Started())
         self.settle()
         self.epochs: dict[str, int] = {}
         for peer in self.PEERS:
@@ -114,7 +115,7 @@ class Node:
                     self.written()
             case Log():
                 self.logs.append(effect.data)
-                self.brain.logged(self.now_us, effect.fragment, True)
+                self.brain.report(self.now_us, Logged(effect.fragment, True))
             case RunFragment():
                 engine = self.engines.setdefault(
                     effect.fragment, Engine(self.brain.catalog.fragments[effect.fragment].graph)
@@ -124,7 +125,7 @@ class Node:
                 engine.feed(effect.stream, effect.element)
                 sinks = self.brain.catalog.fragments[effect.fragment].streams
                 outputs = [(sink, each) for sink in sinks for each in engine.drain(sink)]
-                self.brain.fragment_ran(self.now_us, effect.fragment, outputs)
+                self.brain.report(self.now_us, Ran(effect.fragment, outputs))
             case Send(after=after) if after is not None and any(e.token == after for e in self.pending):
                 self.held.append(effect)
             case Send():
@@ -138,7 +139,7 @@ class Node:
         """What was to be written is on disk."""
         pending, self.pending = self.pending, []
         for each in pending:
-            self.brain.persisted(self.now_us, each.token, True)
+            self.brain.report(self.now_us, Persisted(each.token, True))
         held, self.held[:] = list(self.held), []
         for each in held:
             self.sent.append((each.peer, each.message))

@@ -8,6 +8,7 @@ from medusa.nodes.catalog.catalog import CATALOG, Catalog
 from medusa.nodes.config.settings import Limits, Settings
 from medusa.nodes.config.settings_security import ClientRules, PeerKey, Security
 from medusa.nodes.node import Brain
+from medusa.nodes.reports import Logged, Persisted, Started, Surroundings
 from medusa.query.codec import graph_to_msgpack
 from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.messages.directory import seen_to
@@ -92,13 +93,13 @@ class Keyed:
             limits=limits or Limits(),
             dht=dht,
         )
-        self.brain = Brain(settings, incarnation=1, catalog=catalog, verify=verify, certificate=own)
-        if dht is not None:
-            self.brain.commands.naming.take_part(self.brain.guard, self.brain.wall, verify, ALICE)
+        self.brain = Brain(
+            settings, incarnation=1, catalog=catalog, verify=verify, signer=ALICE, certificate=own
+        )
         self.effects = []
         self.now_us = 0
-        self.brain.clock_is(0, wall_us)
-        self.brain.start(0)
+        self.brain.report(0, Surroundings(wall_us))
+        self.brain.report(0, Started())
         self.settle()
 
     def settle(self, *, disk=True, parser=True):
@@ -108,11 +109,11 @@ class Keyed:
             found += effects
             for effect in effects:
                 if isinstance(effect, Persist) and disk:
-                    self.brain.persisted(self.now_us, effect.token, True)
+                    self.brain.report(self.now_us, Persisted(effect.token, True))
                 if isinstance(effect, Parse) and parser:
                     done(self.brain, self.now_us, effect)
                 if isinstance(effect, Log) and disk:
-                    self.brain.logged(self.now_us, effect.fragment, True)
+                    self.brain.report(self.now_us, Logged(effect.fragment, True))
         self.effects += found
         return found
 
@@ -129,7 +130,7 @@ class Keyed:
 
     def agree(self):
         """Near has written nothing that we don't know: there is nothing to wait for."""
-        directory = self.brain.commands.naming.directory
+        directory = self.brain.naming.directory
         self.say("near", Digest(digest=directory.digest()), seen_to({"near": directory.seen("near")}))
 
     def say(self, name, message, payload=None, *, called=None, key=None, disk=True, parser=True):

@@ -165,7 +165,7 @@ class World:
         nodes = self.fed.nodes.values()
         if not all(node.alive for node in nodes) or "q.out" not in self.reader.ended:
             return False
-        return not any(node.brain.commands.sliding.status().under_way for node in nodes)
+        return not any(node.brain.orders.status().under_way for node in nodes)
 
     def check(self):
         """Everything arrived, once, and it runs at one node."""

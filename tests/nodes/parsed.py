@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from medusa.errors import QueryError
+from medusa.nodes.reports import Parsed
 
 
 def done(brain, now_us, effect):
@@ -11,4 +12,4 @@ def done(brain, now_us, effect):
         found, error = effect.read(), None
     except QueryError as refusal:
         found, error = None, refusal
-    brain.parsed(now_us, effect.token, found, error)
+    brain.report(now_us, Parsed(effect.token, found, error))

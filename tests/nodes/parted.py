@@ -194,7 +194,7 @@ class Parting:
         nodes = self.fed.nodes.values()
         if not all(node.alive for node in nodes) or "q.out" not in self.reader.ended:
             return False
-        return not any(node.brain.commands.sliding.splits.status() for node in nodes)
+        return not any(node.brain.orders.splits.status() for node in nodes)
 
     def check(self):
         """Everything arrived, once, in the order of one program."""

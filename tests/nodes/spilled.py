@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 from medusa.nodes.fragment.checkpoint_record import LOG, RECORD, FragmentRecord, read_record
 from medusa.nodes.fragment.outputs import Leaving, Output
-from medusa.runtime.engine_host.completions import Fetched, Persisted
+from medusa.nodes.reports import Fetched, Persisted
 from medusa.runtime.engine_host.group_names import group_name, group_token
 from medusa.runtime.engine_host.host import FragmentHost
 from medusa.runtime.machine.clock import SystemClock

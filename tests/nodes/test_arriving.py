@@ -29,7 +29,7 @@ def test_a_checkpoint_larger_than_the_memory_of_the_target_is_refused():
 def test_checkpoints_that_come_at_once_fit_the_memory_together_or_one_waits():
     """It goes on by itself when there is room; a fragment that runs from its checkpoint counts no more."""
     world = World()
-    arrivals, other = world.fed.nodes["m2"].brain.commands.sliding.arrivals, filled()
+    arrivals, other = world.fed.nodes["m2"].brain.orders.arrivals, filled()
     about = {"fragment": FRAGMENT, "attempt": 1, "ticket": 7, "file": "rows", "nbytes": 1 << 30}
     other.receive(0, Piece(frame=0, offset=0, crc=crc32c(b"e"), **about), b"e")
     other.heard_us = 1 << 60

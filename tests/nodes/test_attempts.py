@@ -51,13 +51,13 @@ def breaks(world, node, peer):
 
 def coming(node):
     """At which step of an attempt the target is; None: nothing comes."""
-    comes = node.brain.commands.sliding.status().coming.get(FRAGMENT)
+    comes = node.brain.orders.status().coming.get(FRAGMENT)
     return None if comes is None else comes.state
 
 
 def going(node):
     """The order of the owner."""
-    return node.brain.commands.sliding.moves._orders.get(FRAGMENT)
+    return node.brain.orders.moves._orders.get(FRAGMENT)
 
 
 def test_who_moved_it_on_before_its_coordinator_knew_owes_it_no_word():
@@ -281,7 +281,7 @@ def test_what_runs_needs_no_grant(to):
 
 def test_what_is_being_taken_stays_when_another_fragment_of_its_query_ends_there():
     world = World()
-    arrivals = world.fed.nodes["m2"].brain.commands.sliding.arrivals
+    arrivals = world.fed.nodes["m2"].brain.orders.arrivals
 
     def is_taken():
         taking = arrivals._takings.get(FRAGMENT)
@@ -289,6 +289,6 @@ def test_what_is_being_taken_stays_when_another_fragment_of_its_query_ends_there
 
     world.order("m2")
     assert world.fed.run(is_taken)
-    world.fed.nodes["m2"].brain.commands.sliding.removed("q", ["another"], whole=False)
+    world.fed.nodes["m2"].brain.orders.removed("q", ["another"], whole=False)
     assert world.fed.run(lambda: world.where == ["m2"], for_us=20_000_000)
     world.check()

@@ -165,6 +165,8 @@ def test_the_states_of_a_deployment_are_the_words_in_catalogs():
         ("HOLD FOLLOW FREEZE", True, False, True),
         ("HOLD FOLLOW THAW", False, False, False),
         ("HOLD FOLLOW THAW FREEZE", True, False, False),
+        ("ASK", False, False, False),
+        ("ASK ANSWERED FREEZE", True, False, False),
     ],
 )
 def test_whose_turn_it_is(events, frozen, settling, follows):
@@ -172,6 +174,13 @@ def test_whose_turn_it_is(events, frozen, settling, follows):
     for name in events.split():
         step(TurnEvent[name])
     assert (made.frozen, made.settling, made.follows) == (frozen, settling, follows)
+
+
+@pytest.mark.parametrize("event", ["FREEZE", "SETTLE", "HOLD", "THAW"])
+def test_a_fragment_that_asks_where_it_stood_is_neither_moved_nor_split(event):
+    """It is of a node without a disk, which takes part in neither."""
+    with pytest.raises(LocalProtocolError):
+        hosted(TurnState.ASKING)[1](TurnEvent[event])
 
 
 @pytest.mark.parametrize("event", ["HOLD", "FOLLOW"])

@@ -14,7 +14,7 @@ def test_a_move_to_a_node_that_is_away_says_so_and_since_when():
     world = World()
     world.fed.nodes["m2"].crash()
     world.fed.run(for_us=3_000_000)
-    status, said = world.fed.nodes["m1"].brain.commands.sliding.moves.status, []
+    status, said = world.fed.nodes["m1"].brain.orders.moves.status, []
     request = world.order("m2", timeout_ms=1000)
     while request not in world.client("m1").mind.replies:
         world.fed.run(for_us=100_000)
@@ -116,10 +116,10 @@ def test_a_fragment_goes_to_no_node_of_another_owner():
     """That one dropped the link of whoever asked it, again and again."""
     world = World()
     owner = world.fed.nodes["m1"].brain
-    owner.commands.diverting.whose = {"m2": "bob"}.get
+    owner.diverting.whose = {"m2": "bob"}.get
     reply, _ = world.move("m2")
     assert reply.code == "E_ROLE"
     assert "'bob'" in reply.text
-    assert not owner.commands.sliding.status().going
-    owner.commands.diverting.whose = lambda node: owner.settings.participant
+    assert not owner.orders.status().going
+    owner.diverting.whose = lambda node: owner.settings.participant
     world.check()

@@ -14,6 +14,7 @@ from medusa.nodes.config.settings_dht import DhtRules
 from medusa.nodes.config.settings_security import PeerKey
 from medusa.nodes.dht.routing_table import place_of
 from medusa.nodes.names.participant_catalog import BURST
+from medusa.nodes.reports import RulesRead
 from medusa.query.boxes import Field
 from medusa.wire.dht_entry import Entry, Whereabouts, age_of, opened_entry, sign_entry
 from medusa.wire.limits import PROTOCOL_VERSION
@@ -80,7 +81,7 @@ class Taking(Keyed):
 
     @property
     def member(self):
-        return self.brain.commands.naming.between.member
+        return self.brain.naming.between.member
 
     def store(self, data, name="core"):
         """The code that a member gets for an entry."""
@@ -212,9 +213,9 @@ def test_an_entry_counts_no_more_once_its_participant_does():
     node = Taking()
     assert node.store(entry()) == ""
     only_alice = {"alice": ALICE.key}
-    node.brain.configure(node.now_us, replace(SECURITY, participants=only_alice))
+    node.brain.report(node.now_us, RulesRead(replace(SECURITY, participants=only_alice)))
     node.settle()
-    between = node.brain.commands.naming.between
+    between = node.brain.naming.between
     assert between.member.shelf.answer("bob/s.out", WALL_US) == b""
     assert not between.is_foreign("bob/s.out")
     node.pass_time(6)
@@ -224,7 +225,7 @@ def test_an_entry_counts_no_more_once_its_participant_does():
     asked = [each.message for each in node.effects[before:] if isinstance(each, Send) and each.peer == "core"]
     assert not [each for each in asked if isinstance(each, DhtFind | DhtStore)]
     other = {"alice": ALICE.key, "bob": EVE.key}
-    node.brain.configure(node.now_us, replace(SECURITY, participants=other))
+    node.brain.report(node.now_us, RulesRead(replace(SECURITY, participants=other)))
     assert between.member.shelf.answer("bob/s.out", WALL_US) == b""
 
 
@@ -359,7 +360,7 @@ def test_a_name_of_another_participant_is_looked_up_there():
 def test_a_node_that_seeks_a_stream_hears_where_its_owner_has_published_it():
     node = Taking()
     node.core_holds["bob/s.out"] = entry(epoch=4)
-    heard, naming = [], node.brain.commands.naming
+    heard, naming = [], node.brain.naming
     for participant, stream in (("bob", "s.out"), ("bob", "nothing")):
         assert naming.seek(node.now_us, participant, stream, lambda *told: heard.append(told[1:]))
     node.pass_time(6)

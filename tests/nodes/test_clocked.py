@@ -38,7 +38,7 @@ def test_rows_ahead_of_the_clock_of_their_node_are_the_same_after_a_crash(seed, 
     assert sorted(row["v"] for row in [*found["rows"], *found["ahead"]]) == list(range(count))
     assert 50 < len(found["ahead"]) < 350
     assert found == run.embedded()
-    counts = run.node.brain.commands.engine["q/cars"]["boxes"]
+    counts = run.node.brain.installed.counts["q/cars"]["boxes"]
     assert counts["cars"]["ahead"] == len(found["ahead"])
 
 

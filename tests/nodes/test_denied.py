@@ -9,6 +9,7 @@ import pytest
 from medusa.errors import ConfigError, RemoteProtocolError
 from medusa.nodes.config.settings import parse
 from medusa.nodes.config.settings_security import ClientRules
+from medusa.nodes.reports import RulesRead
 from medusa.runtime.node.reloading import rules_again
 from medusa.wire.messages.links_and_commands import Declare, Heartbeat, Refuse
 from medusa.wire.outbox import Send
@@ -28,7 +29,7 @@ def test_all_links_of_a_denied_participant_end_at_once_and_come_back_when_it_is_
     assert {curve("core"), curve("core-2"), curve("reader")} <= set(node.trusted())
     before = node.trusted()
     node.effects.clear()
-    node.brain.configure(node.now_us, replace(BEFORE, denied=("bob",)))
+    node.brain.report(node.now_us, RulesRead(replace(BEFORE, denied=("bob",))))
     node.settle()
     gone = {each.peer for each in node.cuts()}
     assert gone == {"core", client_name(curve("reader"), "1")}
@@ -36,12 +37,12 @@ def test_all_links_of_a_denied_participant_end_at_once_and_come_back_when_it_is_
     assert told == ["E_DENIED", "E_DENIED"]
     assert node.brain.refusals == {"E_DENIED": 2}
     assert set(before) - set(node.trusted()) == {curve("core"), curve("core-2"), curve("reader")}
-    assert node.brain.commands.diverting.participant_of("core") is None
+    assert node.brain.diverting.participant_of("core") is None
     with pytest.raises(RemoteProtocolError, match="'bob' is cut off here") as refused:
         node.say("core", Heartbeat(incarnation=1))
     assert refused.value.code == "E_DENIED"
     assert node.answer("near", Declare(request=2, statement=certificate(sequence=9))) != ""
-    node.brain.configure(node.now_us, BEFORE)
+    node.brain.report(node.now_us, RulesRead(BEFORE))
     node.settle()
     assert set(node.trusted()) == set(before)
     node.hello("core", incarnation=2)

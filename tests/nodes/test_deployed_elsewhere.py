@@ -66,7 +66,7 @@ def test_the_name_of_a_query_that_is_lost_with_its_nodes_is_free():
     fed, clients = two()
     assert deployed(fed, clients["a"], "a").code == ""
     fed.nodes["a"].crash()
-    fed.run(lambda: fed.nodes["b"].brain.commands.peers["a"] != "up")
+    fed.run(lambda: fed.nodes["b"].brain.peers["a"] != "up")
     assert deployed(fed, clients["b"], "b").code == ""
 
 
@@ -113,7 +113,7 @@ def test_at_the_same_moment_on_one_other_node_each_both_stand():
 def test_who_asks_for_hundreds_of_names_that_are_elsewhere_fills_no_memory():
     fed, clients = two()
     assert deployed(fed, clients["a"], "a").code == ""
-    coordinator = fed.nodes["b"].brain.commands.coordinator
+    coordinator = fed.nodes["b"].brain.coordinator
     for number in range(3 * WAITING_MAX):
         coordinator.deploy(fed.world.now_us, "at-b", 1000 + number, cut(small().graph, AT["b"]))
     assert len(coordinator._waiting) == WAITING_MAX

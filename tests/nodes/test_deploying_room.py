@@ -8,6 +8,7 @@ import pytest
 
 from medusa.nodes.config.settings_security import ClientRules
 from medusa.nodes.deploy.client_limit import UNDER_WAY_MAX, Answers, no_room
+from medusa.nodes.reports import Persisted
 from medusa.query.codec import graph_to_msgpack
 from medusa.wire.messages.links_and_commands import Declare, Deploy, Remove, Reply
 from medusa.wire.outbox import Persist, Send
@@ -45,7 +46,7 @@ def wrote(node):
     held, node.effects = node.effects, []
     for effect in held:
         if isinstance(effect, Persist):
-            node.brain.persisted(node.now_us, effect.token, True)
+            node.brain.report(node.now_us, Persisted(effect.token, True))
     node.settle()
     return codes(held, lambda send: send.after is not None)
 

@@ -9,6 +9,7 @@ import pytest
 
 from medusa.errors import RemoteProtocolError
 from medusa.nodes.placement.placement import cut
+from medusa.nodes.reports import SentToItself
 from medusa.query.boxes import Field
 from medusa.sim.actors.federation import Federation
 from medusa.wire.limits import PROTOCOL_VERSION
@@ -193,10 +194,10 @@ def test_undone_it_is_as_before_and_what_comes_late_changes_nothing():
 def test_a_refused_question_that_comes_again_after_it_was_given_up_changes_nothing():
     node = upstream()
     reads(node, "old", epoch=1)
-    node.brain.commands.diverting.moving = lambda fragment: True
+    node.brain.diverting.moving = lambda fragment: True
     assert node.says("old", EXPECT) == "E_BUSY"
     assert node.says("old", UNEXPECT) == ""
-    node.brain.commands.diverting.moving = lambda fragment: False
+    node.brain.diverting.moving = lambda fragment: False
     assert node.says("old", EXPECT) is None
     assert kept(node)[1] == ["old"]
 
@@ -247,7 +248,7 @@ def test_one_at_a_time():
     assert node.says("new", after) == "E_BUSY", "it hasn't attached"
     reads(node, "new", epoch=1)
     assert node.says("new", msgspec.structs.replace(after, request=2)) == "", "now it reads"
-    assert node.brain.commands.diverting.busy(node.hosted.spec) != ""
+    assert node.brain.diverting.busy(node.hosted.spec) != ""
 
 
 def test_who_reads_it_already_or_is_about_to_does_not_read_it_for_another_one_too():
@@ -283,7 +284,8 @@ def test_a_reader_may_come_to_the_node_that_it_reads_from():
     reads(node, "old", epoch=1)
     publishes(node, 5)
     assert node.says("old", msgspec.structs.replace(EXPECT, reader="n")) == ""
-    node.brain.own(0, Attach(stream="q.f", epoch=1, next_seq=0, durable=0, granted=CREDIT), None)
+    attach = Attach(stream="q.f", epoch=1, next_seq=0, durable=0, granted=CREDIT)
+    node.brain.report(0, SentToItself(attach, None))
     node.settle()
     assert kept(node)[1] == ["n"]
 
@@ -298,7 +300,7 @@ def coordinator() -> Node:
     )
     node.settle()
     plan = cut(query().graph, {"up": ["flows", "f"], "old": ["g", "h"], "down": ["out"]})
-    node.brain.commands.coordinator.deploy(0, "client-1", 1, plan)
+    node.brain.coordinator.deploy(0, "client-1", 1, plan)
     node.settle()
     return node
 
@@ -378,7 +380,7 @@ def test_a_fragment_that_was_taken_after_its_query_was_removed_goes_too():
     federation.run(for_us=300_000)
     network.cut("old", "new", hold=True)
     mover.do(lambda mind: mind.request(lambda n: Move(request=n, fragment=name, to="new", timeout_ms=4000)))
-    going = brains["old"].commands.sliding.moves
+    going = brains["old"].orders.moves
     deployment = brains["down"].catalog.deployments["q"]
     assert federation.run(lambda: "new" in deployment.nodes and going.moving(name))
     federation.run(for_us=20_000)
@@ -411,7 +413,7 @@ def test_a_target_that_dies_before_its_coordinator_knows_tells_it_when_it_is_bac
     [name] = nodes["old"].brain.fragments
     mover = federation.client("mover", "old")
     mover.do(lambda mind: mind.request(lambda n: Move(request=n, fragment=name, to="new", timeout_ms=4000)))
-    assert federation.run(lambda: nodes["new"].brain.commands.sliding.shadow(name) is not None)
+    assert federation.run(lambda: nodes["new"].brain.orders.shadow(name) is not None)
     for one, other in (("down", "new"), ("new", "down")):
         network.cut(one, other)
     assert federation.run(lambda: name not in nodes["old"].brain.fragments), federation.last()

@@ -9,6 +9,7 @@ import pytest
 
 from medusa.nodes.catalog.directory import Directory
 from medusa.nodes.names.startup_grace import AT_ONCE, LOOK_US, NEWS_US, WAITING_MAX, Early
+from medusa.nodes.reports import RulesRead
 from medusa.wire.messages.directory import seen_from, seen_to
 from medusa.wire.messages.links_and_commands import Digest, Entries, Lookup, Reply
 from medusa.wire.messages.move import Move
@@ -122,7 +123,7 @@ def test_who_lost_the_right_to_while_it_waited_orders_nothing():
     move = Move(request=4, fragment="q/far", to="n", timeout_ms=1000)
     assert node.say("maker", move) == []
     rules = {name: each for name, each in SECURITY.clients.items() if name != "maker"}
-    node.brain.configure(node.now_us, replace(SECURITY, clients=rules))
+    node.brain.report(node.now_us, RulesRead(replace(SECURITY, clients=rules)))
     node.hello("near")
     node.say("near", DIGEST, seen_to({"near": 7, "n": 0}))
     node.say("near", Entries(), news(name="q.out", fragment="q/far"))

@@ -96,7 +96,7 @@ def test_a_node_that_refuses_our_key_is_not_called_silent():
     core = three.federation.nodes["core"]
     for _ in range(6):
         three.passes(1_000_000)
-        core.brain.commands.sliding.moves.away.refused(core.clock.monotonic_us(), "e2", "refuses our key")
+        core.brain.orders.moves.away.refused(core.clock.monotonic_us(), "e2", "refuses our key")
     assert three.why("core")["meet"]["waits_for"].endswith("node 'e2', which refuses our key, for 5 s")
 
 

@@ -32,7 +32,7 @@ THEIRS, OURS = "q.out.bob.r.s", "q.out.r.s"
 def upstream(offers=OFFERED, security=SECURITY):
     """Node n of alice runs q; near is hers too, core is bob's."""
     node = Keyed(security)
-    node.brain.commands.remotes.offers = offers
+    node.brain.remotes.offers = offers
     for name in ("maker", "near", "core"):
         node.hello(name)
     q = md.Query("q")

@@ -142,5 +142,5 @@ def test_what_is_there_is_believed_whatever_its_clock_says():
 def test_a_node_writes_its_period():
     node = Keyed(wall_us=NOW_US)
     node.brain.tick(node.now_us + 2_000_000)
-    directory = node.brain.commands.naming.directory
+    directory = node.brain.naming.directory
     assert directory.find("node", "n").epoch == period("n", NOW_US) > 1

@@ -235,8 +235,8 @@ def test_bytes_of_a_link_are_those_of_its_frames_at_both_ends():
         world.at(world.now_us + tick * 100_000, lambda times=times: three.publish("e1", "a", *times))
     three.passes(10 * SECOND_US)
     e1, core = (three.federation.nodes[name] for name in ("e1", "core"))
-    sent = e1.brain.commands.loads.links.of("core")
-    came = core.brain.commands.loads.links.of("e1")
+    sent = e1.brain.loads.links.of("core")
+    came = core.brain.loads.links.of("e1")
     assert sent is not None
     assert came is not None
     assert sent[0] > 10_000
@@ -296,9 +296,9 @@ def test_a_load_of_a_client_or_of_another_participant_is_refused():
         with pytest.raises(RemoteProtocolError) as caught:
             node.say(name, said)
         assert caught.value.code == "E_ROLE"
-    assert node.brain.commands.loads.peers == {}
+    assert node.brain.loads.peers == {}
     node.say("near", said)
-    assert set(node.brain.commands.loads.peers) == {"near"}
+    assert set(node.brain.loads.peers) == {"near"}
 
 
 def test_another_participant_hears_nothing_of_our_load():

@@ -9,9 +9,10 @@ import pytest
 from msgspec import inspect
 
 from medusa.errors import RemoteProtocolError
-from medusa.nodes.security import message_rights
-from medusa.nodes.security.message_rights import RIGHTS
+from medusa.nodes import messages
+from medusa.nodes.messages import MESSAGES, Heard
 from medusa.wire.limits import PROTOCOL_VERSION
+from medusa.wire.messages.base import Payload
 from medusa.wire.messages.links_and_commands import Attach, Forget, Heartbeat, Hello, Message, Refuse, Reply
 from medusa.wire.statement import client_name
 from tests.nodes.keyed import NODES, curve
@@ -83,7 +84,7 @@ class Watched:
         for name in CALLERS:
             self.node.hello(name, incarnation=7)
         self.passed = []
-        self.node.brain._dispatch = lambda *args: self.passed.append(args[3])
+        self.node.brain._dispatch = lambda heard: self.passed.append(heard.message)
 
     def say(self, name, message):
         """p, r or e; and that what didn't pass changed nothing."""
@@ -119,7 +120,7 @@ def watched():
 
 
 def test_every_message_of_the_wire_has_a_row():
-    assert set(RIGHTS) == set(KINDS.values())
+    assert set(MESSAGES) == set(KINDS.values())
     assert set(EXPECTED) == set(KINDS), "and is tried below"
 
 
@@ -146,17 +147,65 @@ def test_what_a_message_names_decides_which_role_is_asked_for(watched):
 
 def test_a_message_without_a_row_is_nobodys_to_say(watched, monkeypatch):
     # A table of its own: one that gets a row back has it at its end, and docs/protocol.md shows the order.
-    fewer = {kind: row for kind, row in RIGHTS.items() if kind is not Heartbeat}
-    monkeypatch.setattr(message_rights, "RIGHTS", fewer)
+    fewer = {kind: row for kind, row in MESSAGES.items() if kind is not Heartbeat}
+    monkeypatch.setattr(messages, "MESSAGES", fewer)
     assert "".join(watched.say(name, message_of(Heartbeat)) for name in CALLERS) == "eeeeee"
 
 
 def test_without_keys_nodes_are_ours_and_clients_have_all_roles():
     for name, kind in KINDS.items():
-        row = RIGHTS[kind]
+        row = MESSAGES[kind].rights
         for right, client in ((row.own, False), (row.client, True)):
             if right.ends:
                 with pytest.raises(RemoteProtocolError, match=f"{name} is not for it to say"):
-                    message_rights.refusal("x", None, message_of(kind), "", client=client)
+                    messages.refusal("x", None, message_of(kind), "", client=client)
             else:
-                assert message_rights.refusal("x", None, message_of(kind), "", client=client) is None
+                assert messages.refusal("x", None, message_of(kind), "", client=client) is None
+
+
+OWNERS = {
+    "SESSION": "Heartbeat",
+    "KEYS": "Declare",
+    "STREAMS": "Refuse Attach Ack Detach Offer Attached Data Boundary Progress Forget",
+    "NAMES": "Hello Entries Digest Lookup DhtFind DhtFound DhtStore DhtStored DhtLeave",
+    "QUERIES": "Deploy Define Remove",
+    "FRAGMENTS": "Install",
+    "ORDERS": "Move Grant Split Merge "
+    "Receive Ready Piece Whole Fed Standing Handover Got GiveUp Settle Settled",
+    "REROUTING": "Expect Unexpect Release Follow Moved Placed Read",
+    "REMOTE": "DefineRemote RevokeRemote KeepRemote DropRemote Instantiate StoppedRemote",
+    "LOADS": "Load",
+    "STATUS": "StatusRequest",
+    "ANSWERS": "Reply",
+}
+
+REQUIRED = "Data Define DefineRemote Deploy Entries Install KeepRemote Piece Receive Standing"
+OPTIONAL = "Digest Fed Reply"
+
+
+def test_each_message_comes_to_the_part_that_is_to_have_it():
+    brain, came = running().brain, []
+    brain._owners = {each: lambda heard, name=each.name: came.append(name) for each in brain._owners}
+    expected = {name: owner for owner, names in OWNERS.items() for name in names.split()}
+    assert set(expected) == set(KINDS)
+    for name, owner in expected.items():
+        came.clear()
+        brain._dispatch(Heard(0, "near", message_of(KINDS[name]), b""))
+        assert came == [owner], name
+
+
+def test_a_message_that_needs_a_payload_is_refused_without_by_the_node_too():
+    node = running()
+    node.hello("near")
+    needs = dict.fromkeys(REQUIRED.split(), Payload.REQUIRED)
+    needs |= dict.fromkeys(OPTIONAL.split(), Payload.OPTIONAL)
+    for name, kind in KINDS.items():
+        assert kind.PAYLOAD is needs.get(name, Payload.NONE), name
+        if kind.PAYLOAD is not Payload.REQUIRED or "e" in EXPECTED[name][0]:
+            continue
+        before = node.state()
+        with pytest.raises(RemoteProtocolError) as refused:
+            node.say("near", message_of(kind), None)
+        node.settle()
+        assert refused.value.code == "E_FRAME", name
+        assert node.state() == before

@@ -58,7 +58,7 @@ def test_who_waits_for_one_that_takes_long_does_not_ask_all_the_time():
 def test_what_feeds_a_fragment_on_its_way_waits_and_begins_once():
     world = World(at=AT)
     number = world.order("e", at="m2", fragment="q/g", timeout_ms=20_000)
-    going = world.fed.nodes["m2"].brain.commands.sliding.moves
+    going = world.fed.nodes["m2"].brain.orders.moves
     assert world.fed.run(lambda: going.status().get("q/g", {}).get("state") == "copying")
     attempts, _ = moved(world, BOTH[:1])
     assert attempts == [1]

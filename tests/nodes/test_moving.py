@@ -110,7 +110,7 @@ def test_who_moved_it_says_nothing_against_an_order_that_is_passed_on_again():
         send(source, target, frames)
 
     world.fed.network.send = lose
-    sliding = world.fed.nodes["e"].brain.commands.sliding
+    sliding = world.fed.nodes["e"].brain.orders
     where, sliding._where = sliding._where, lambda fragment: "m1"  # News of where it is are late.
     number, client = world.order("m2", at="e"), world.client("e")
     assert not world.fed.run(lambda: number in client.mind.replies, for_us=5_000_000)
@@ -125,7 +125,7 @@ def test_the_figures_come_from_who_moved_it_also_when_news_of_where_it_is_came_f
     world = World()
     number, client = world.order("m2", at="e"), world.client("e")
     assert world.fed.run(lambda: world.where == ["m1", "m2"])
-    [relayed] = world.fed.nodes["e"].brain.commands.sliding._relayed.values()
+    [relayed] = world.fed.nodes["e"].brain.orders._relayed.values()
     relayed.node = "m2"
     _, figures = world.fed.answer(client, number)
     assert msgspec.json.decode(figures)["attempts"] == 1
@@ -234,7 +234,7 @@ def test_a_frame_that_is_lost_or_comes_twice_is_sent_again_or_dropped(kind):
     for message, payload in again:  # All of it once more, late: nothing changes.
         if type(message).__module__.endswith("messages_move"):
             target.receive(target._now_us, "m1", message, payload)
-    assert not target.commands.sliding.status().under_way
+    assert not target.orders.status().under_way
     world.check()
 
 
@@ -261,14 +261,14 @@ def test_what_ends_before_it_is_handed_over_has_never_been():
     world = World()
     world.order("m2", timeout_ms=1)
     owner = world.fed.nodes["m1"].brain
-    going = owner.commands.sliding.moves.status
+    going = owner.orders.moves.status
     assert world.fed.run(lambda: FRAGMENT in going() and going()[FRAGMENT].state == "copying")
     target = world.fed.nodes["m2"]
-    assert world.fed.run(lambda: target.brain.commands.sliding.arrivals.shadow(FRAGMENT) is not None)
+    assert world.fed.run(lambda: target.brain.orders.arrivals.shadow(FRAGMENT) is not None)
     assert going()[FRAGMENT].state == "copying"
     owner._spread(owner._now_us, "m2", LinkEvent.PEER_DOWN)
     owner._spread(owner._now_us, "m2", LinkEvent.PEER_UP)
-    assert world.fed.run(lambda: not owner.commands.sliding.status().going)
+    assert world.fed.run(lambda: not owner.orders.status().going)
     assert world.owners == {1: "m1"}
     assert [report.what for report in target.reports if report.level == "error"] == []
     world.check()
@@ -311,7 +311,7 @@ def test_what_was_handed_over_to_a_node_that_is_lost_waits_until_it_is_granted()
     held = owner.brain.fragments[FRAGMENT]
     assert not held.frozen  # Not before its disk says so.
     assert world.fed.run(lambda: held.frozen)
-    order = owner.brain.commands.sliding.moves._orders[FRAGMENT]
+    order = owner.brain.orders.moves._orders[FRAGMENT]
     assert world.fed.run(lambda: order.token <= owner.brain._saver.durable)
     target.crash()
     world.fed.run(for_us=3_000_000)
@@ -384,7 +384,7 @@ def test_the_target_cannot_acknowledge_what_was_not_sent():
     world = World()
     world.order("m2")
     brain = world.fed.nodes["m1"].brain
-    orders = brain.commands.sliding.moves._orders
+    orders = brain.orders.moves._orders
     assert world.fed.run(lambda: FRAGMENT in orders and orders[FRAGMENT].handing is not None)
     order = orders[FRAGMENT]
     handing, ticket = order.handing, order.handing._about["ticket"]
@@ -399,7 +399,7 @@ def test_the_target_cannot_acknowledge_what_was_not_sent():
 def test_what_the_owner_says_of_readers_is_bounded_and_its_notes_come_along():
     world = World()
     world.order("m2")
-    arrivals = world.fed.nodes["m2"].brain.commands.sliding.arrivals
+    arrivals = world.fed.nodes["m2"].brain.orders.arrivals
     assert world.fed.run(lambda: arrivals.shadow(FRAGMENT) is not None)
     shadow = arrivals.shadow(FRAGMENT)
     [(sink, output)] = shadow.outputs.items()
@@ -411,7 +411,7 @@ def test_what_the_owner_says_of_readers_is_bounded_and_its_notes_come_along():
 def test_files_stay_until_the_disk_says_that_another_has_the_fragment():
     world = World()
     brain = world.fed.nodes["m1"].brain
-    moves = brain.commands.sliding.moves
+    moves = brain.orders.moves
     moves._closing.append((brain._saver.durable + 1, "q/gone"))
     for token, closed in [(brain._saver.durable, []), (brain._saver.durable + 1, ["q/gone"])]:
         brain._saver._durable = token

@@ -11,6 +11,7 @@ from medusa.errors import RemoteProtocolError
 from medusa.nodes.catalog.catalog import REMOVING, RUNNING, Catalog
 from medusa.nodes.catalog.entry_bodies import FragmentBody, StreamBody, body_to
 from medusa.nodes.names.addresses import AWAY_US, Calling, reachable
+from medusa.nodes.reports import PeerLost
 from medusa.query.codec import graph_to_msgpack
 from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.messages.directory import Entry, Run, runs_to
@@ -161,7 +162,9 @@ def test_a_definition_is_versioned_and_not_changed_under_a_reader():
     attach = Attach(stream="q.out", epoch=1, next_seq=0, durable=0, granted=1 << 20, plain=True)
     node.say("reader", attach)
     assert node.answer("maker", Define(request=4), definition("q", "w")) == "E_READ"
-    node.brain.lost(node.now_us, next(iter(node.brain.fragments["q/in"].outputs["out"].sender.receivers)))
+    node.brain.report(
+        node.now_us, PeerLost(next(iter(node.brain.fragments["q/in"].outputs["out"].sender.receivers)))
+    )
     node.brain.fragments["q/in"].outputs["out"].sender.receivers.clear()
     assert node.answer("maker", Define(request=5), definition("q", "w")) == ""
     found = asked(node, "maker", "q", "definition")[1]

@@ -6,12 +6,13 @@ import msgspec
 import pytest
 
 from medusa.errors import QueryError
-from medusa.nodes import commands
+from medusa.nodes import fragments
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.config.settings_offers import OfferRules
 from medusa.nodes.deploy import background_parsing, query_plan
 from medusa.nodes.deploy.background_parsing import Parsing
 from medusa.nodes.remote import keeper as remote_keeping
+from medusa.nodes.reports import PeerLost
 from medusa.nodes.security.registry import Caller
 from medusa.query.codec import graph_to_msgpack
 from medusa.wire.messages.links_and_commands import Define, Deploy, Install, Remove, Reply
@@ -246,17 +247,17 @@ def test_a_definition_of_somebody_to_whom_nothing_is_offered_is_not_read():
     node.effects.clear()
     keep = KeepRemote(request=1, name="x")
     assert node.answer("core", keep, NO_GRAPH) == "E_OFFER"
-    node.brain.commands.remotes.offers = {"bob": OfferRules(boxes=("filter",), definitions=0)}
+    node.brain.remotes.offers = {"bob": OfferRules(boxes=("filter",), definitions=0)}
     assert node.answer("core", keep, NO_GRAPH) == "E_LIMIT"
     assert not [each for each in node.effects if isinstance(each, Parse)]
-    node.brain.commands.remotes.offers = {"bob": OfferRules(boxes=("filter",))}
+    node.brain.remotes.offers = {"bob": OfferRules(boxes=("filter",))}
     assert node.answer("core", keep, NO_GRAPH) == "E_SPEC"
     assert [each for each in node.effects if isinstance(each, Parse)]
 
 
 def test_a_flood_of_definitions_hears_that_the_node_is_busy_and_nobody_else_does():
     node = Keyed()
-    node.brain.commands.remotes.offers = {"bob": OfferRules(boxes=("filter",))}
+    node.brain.remotes.offers = {"bob": OfferRules(boxes=("filter",))}
     node.hello("core")
     node.hello("maker")
     node.effects.clear()
@@ -275,7 +276,7 @@ def test_a_deployment_is_read_beside_the_loop_on_every_node(client_goes):
     town.settle(lambda: bool(town.machines["m"].parsing))
     assert town.machines["m"].brain.status(0)["parsing"]["graphs"] == 1
     if client_goes:
-        town.machines["m"].brain.lost(town.now_us, "x")
+        town.machines["m"].brain.report(town.now_us, PeerLost("x"))
     town.settle(lambda: 1 in town.replies)
     town.settle()
     assert town.runs() is not client_goes
@@ -298,7 +299,7 @@ def test_more_undeployments_than_wait_for_a_graph_are_refused_and_remove_nothing
     node = Keyed()
     node.hello("maker")
     assert node.deploy("maker", own_query("q")) == ""
-    node.brain.commands.parsing.loop_bytes_max = 0
+    node.brain.parsing.loop_bytes_max = 0
     node.effects.clear()
     again = Deploy(request=2, at=(("n", ("flows",)),))
     node.say("maker", again, graph_to_msgpack(own_query("q").graph), parser=False)
@@ -320,7 +321,7 @@ def test_a_removal_that_overtakes_the_reading_of_an_install_undoes_it():
     held = town.machines["t3"]
     town.settle(lambda: bool(held.parsing))
     [reading] = held.parsing
-    install = held.brain.commands.parsing._reading[2].about[1]
+    install = held.brain.parsing._reading[2].about[1]
     held.brain.receive(town.now_us, "m", Remove(request=install + 1, query="q"))
     done(held.brain, town.now_us, reading)
     assert not held.brain.fragments
@@ -374,10 +375,10 @@ def test_the_specs_of_a_node_have_so_many_bytes_together(monkeypatch):
     node.hello("maker")
     assert node.deploy("maker", own_query("q1")) == ""
     [hosted] = node.brain.fragments.values()
-    monkeypatch.setattr(commands, "SPECS_BYTES_MAX", 2 * len(hosted.spec.packed) - 1)
+    monkeypatch.setattr(fragments, "SPECS_BYTES_MAX", 2 * len(hosted.spec.packed) - 1)
     assert node.deploy("maker", own_query("q2"), request=10) == "E_LIMIT"
     assert list(node.brain.fragments) == ["q1/flows"]
-    monkeypatch.setattr(commands, "SPECS_BYTES_MAX", 2 * len(hosted.spec.packed))
+    monkeypatch.setattr(fragments, "SPECS_BYTES_MAX", 2 * len(hosted.spec.packed))
     assert node.deploy("maker", own_query("q2"), request=11) == ""
 
 

@@ -12,6 +12,7 @@ from medusa.errors import RemoteProtocolError
 from medusa.nodes.fragment import inputs
 from medusa.nodes.fragment.checkpoint_record import InputRecord
 from medusa.nodes.fragment.inputs import Input
+from medusa.nodes.reports import PeerLost
 from medusa.query.boxes import Source
 from medusa.wire import limits
 from medusa.wire.codec import decode_frame, encode_frame
@@ -123,7 +124,7 @@ class Liar:
             called = f"{OWNER}-1" if name == "writer" else None
             if called is None:
                 called = next(each for each in self.node.brain.clients if each not in (FIRST, f"{OWNER}-2"))
-            self.node.brain.lost(self.node.now_us, called)
+            self.node.brain.report(self.node.now_us, PeerLost(called))
             self.lives[name] += 1
             self.node.hello(name, incarnation=self.lives[name])
         if self.dice.random() < 0.3:
@@ -222,7 +223,7 @@ def with_rows(count):
 
 def test_who_was_attached_before_has_lost_nothing_since():
     node = with_rows(3)
-    node.brain.lost(node.now_us, FIRST)
+    node.brain.report(node.now_us, PeerLost(FIRST))
     node.effects.clear()
     node.hello("writer", incarnation=2)
     [attach] = [e.message for e in node.effects if isinstance(e, Send) and isinstance(e.message, Attach)]

@@ -14,6 +14,7 @@ from medusa.nodes.config.settings import Limits
 from medusa.nodes.config.settings_security import ClientRules
 from medusa.nodes.fragment import published_sources, publishers
 from medusa.nodes.fragment.checkpoint_record import RECORD, read_record
+from medusa.nodes.reports import PeerLost, Persisted, Ran
 from medusa.query.types import schema_to_arrow
 from medusa.sim.actors.federation import Federation
 from medusa.wire.codec import TrainCodec
@@ -59,7 +60,7 @@ def hosted(node):
 def disk(node, ok=True):
     """The checkpoint under way becomes durable, or fails; what then goes out."""
     token = [e.token for e in node.effects if isinstance(e, Persist)][-1]
-    node.brain.persisted(node.now_us, token, ok, "full")
+    node.brain.report(node.now_us, Persisted(token, ok, "full"))
     return said(node.settle(disk=False))
 
 
@@ -105,7 +106,7 @@ def fed(node):
     """The engine does what it has to do."""
     for effect in [e for e in node.effects if isinstance(e, RunFragment)]:
         node.effects.remove(effect)
-        node.brain.fragment_ran(node.now_us, effect.fragment, [])
+        node.brain.report(node.now_us, Ran(effect.fragment, []))
     node.settle(disk=False)
 
 
@@ -160,7 +161,7 @@ def test_who_had_the_name_does_not_get_it_back():
     for offer in (RESUMED, OFFER):
         assert node.answer("writer", offer) == "E_TAKEN"
     assert node.say("writer", RESUMED, called=SECOND) == []
-    node.brain.lost(node.now_us, SECOND)
+    node.brain.report(node.now_us, PeerLost(SECOND))
     assert node.answer("writer", RESUMED) == "E_TAKEN", "not even when that one is away"
 
 
@@ -244,7 +245,7 @@ def test_a_name_is_never_forgotten_for_another_publisher(monkeypatch):
     monkeypatch.setattr(published_sources, "PUBLISHERS_MAX", 2)
     node = running()
     node.say("writer", OFFER)
-    node.brain.lost(node.now_us, FIRST)
+    node.brain.report(node.now_us, PeerLost(FIRST))
     node.say("other", Offer(stream="q.flows", schema=columns()))
     assert node.answer("writer", Offer(stream="q.flows", schema=columns()), called=SECOND) == "E_LIMIT"
 

@@ -124,7 +124,7 @@ def test_a_neighbour_that_is_no_peer_is_refused():
     for target in ("new", "n", "down"):
         follow = msgspec.structs.replace(follow, request=follow.request + 9, node=target)
         assert node.says("old", follow) == "", target
-    node.brain.commands.diverting.moving = lambda fragment: True
+    node.brain.diverting.moving = lambda fragment: True
     assert node.says("old", msgspec.structs.replace(follow, request=90)) == "E_BUSY"
     assert node.says("old", msgspec.structs.replace(MOVED, request=91)) == "E_BUSY"
     assert node.brain.catalog.to_bytes() == before
@@ -208,7 +208,7 @@ def test_the_old_owner_tells_its_readers_until_they_know_also_after_a_restart():
     node.disk = False
     hosted = node.brain.fragments[node.only]
     name = node.only
-    node.brain.commands.diverting.left(0, hosted, "new", 2)
+    node.brain.diverting.left(0, hosted, "new", 2)
     del node.brain.fragments[name]
     node.settle()
     [(to, refusal)] = [(to, each) for to, each in node.sent if isinstance(each, Refuse)]
@@ -256,7 +256,7 @@ def test_a_client_that_missed_that_a_stream_went_hears_it_when_it_says_anything(
     assert node.says("up", asks) is None
     plain = Attach(stream=stream, epoch=3, next_seq=0, durable=0, granted=CREDIT, plain=True)
     node.says("client-1", plain)
-    node.brain.commands.diverting.left(0, node.hosted, "new", 2)
+    node.brain.diverting.left(0, node.hosted, "new", 2)
     del node.brain.fragments[node.only]
     node.settle()
     ack = Ack(stream=stream, epoch=3, frames=1, received=0, durable=0, granted=CREDIT)

@@ -11,6 +11,7 @@ import medusa as md
 from medusa.nodes.config.settings import parse
 from medusa.nodes.config.settings_offers import OfferRules
 from medusa.nodes.config.settings_security import ClientRules, PeerKey
+from medusa.nodes.messages import Heard
 from medusa.nodes.placement.placement import cut
 from medusa.nodes.remote import definitions
 from medusa.nodes.spec.fragment_spec import SPEC_BYTES_MAX, fragment_to
@@ -136,7 +137,7 @@ def test_a_definition_is_one_part_at_another_node():
 def test_the_nearest_node_of_the_placement_is_named():
     brain = Town().machines["m"].brain
     message = DefineRemote(request=1, name="part", node="t33", at=AT)
-    brain.commands.remotes.receive(0, "c", message, graph_to_msgpack(query().graph), True, None)
+    brain.remotes.receive(Heard(0, "c", message, graph_to_msgpack(query().graph), client=True))
     [reply] = [each.message for each in brain.outbox.take() if isinstance(each, Send)]
     assert reply.code == "query.placement"
     assert "t3" in reply.hint
@@ -254,7 +255,7 @@ def offering(*, security=SECURITY, **rules):
     """Node n of alice, who offers bob filters."""
     node = Keyed(security)
     offers = {"bob": OfferRules(boxes=("filter",), **rules)} if rules.pop("any", True) else {}
-    node.brain.commands.remotes.offers = offers
+    node.brain.remotes.offers = offers
     for name in ("near", "core", "maker", "reader"):
         node.hello(name)
     return node
@@ -307,7 +308,7 @@ def test_what_is_not_offered_is_refused_and_changes_nothing():
 def test_what_is_offered_no_more_is_not_run_though_it_is_kept():
     node = offering()
     assert node.answer("core", keep(), fragment_to(part())) == ""
-    node.brain.commands.remotes.offers = {}
+    node.brain.remotes.offers = {}
     before = node.state()
     assert node.answer("core", run()) == "E_OFFER"
     assert node.state() == before

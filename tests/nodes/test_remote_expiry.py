@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from medusa.nodes.reports import Surroundings
 from medusa.nodes.spec.fragment_spec import fragment_to
 from medusa.query.codec import graph_to_msgpack
 from medusa.wire.messages.links_and_commands import Install
@@ -32,9 +33,9 @@ def test_what_has_expired_is_neither_kept_nor_run():
     soon = msgspec.structs.replace(keep(3), expires_us=WALL_US + HOUR_US)
     assert node.answer("core", soon, fragment_to(part())) == "", "the same part, for another time"
     assert node.brain.status(0)["remote"]["kept"]["bob/part"]["expires_us"] == WALL_US + HOUR_US
-    node.brain.clock_is(0, WALL_US + HOUR_US + SKEW_US + 1)
+    node.brain.report(0, Surroundings(WALL_US + HOUR_US + SKEW_US + 1))
     assert told_to_run(node, 4) == "E_EXPIRED"
-    node.brain.clock_is(0, WALL_US + HOUR_US + SKEW_US)
+    node.brain.report(0, Surroundings(WALL_US + HOUR_US + SKEW_US))
     assert told_to_run(node, 5) == "", "clocks may differ by so much"
     node.now_us = 2_000_000
     node.brain.tick(node.now_us)
@@ -58,7 +59,7 @@ def test_who_defined_it_uses_it_no_more_either():
     town = Town()
     machine = town.machines["m"]
     for each in town.machines.values():
-        each.brain.clock_is(town.now_us, WALL_US)
+        each.brain.report(town.now_us, Surroundings(WALL_US))
     short = DefineRemote(request=1, name="part", node="t3", at=AT, lifetime_us=500_000)
     assert asked(town, short, graph_to_msgpack(query().graph)) == ""
     assert machine.brain.catalog.remote.mapped["part"].expires_us > WALL_US

@@ -21,8 +21,8 @@ class Node:
         )
         self.kept = RemoteKept(revoking={"part": self.mapped})
         self.outbox = Outbox()
-        self.revoking = Revoking(self.kept, outbox=self.outbox, number=count(7).__next__)
-        self.revoking.peers = {"keeper": "up"}
+        self.peers = {"keeper": "up"}
+        self.revoking = Revoking(self.kept, outbox=self.outbox, number=count(7).__next__, peers=self.peers)
 
     def told(self, now_us, asked=()):
         """What is said then."""
@@ -44,9 +44,9 @@ def test_a_keeper_that_is_there_is_told_the_same_again_until_it_answers():
 
 def test_who_is_away_or_asked_for_a_client_is_left_alone():
     node = Node()
-    node.revoking.peers = {"keeper": "silent"}
+    node.peers["keeper"] = "silent"
     assert (node.revoking.wake_at_us(()), node.told(5)) == (None, [])
-    node.revoking.peers = {"keeper": "up"}
+    node.peers["keeper"] = "up"
     assert (node.revoking.wake_at_us({"part"}), node.told(5, {"part"})) == (None, [])
     assert len(node.told(5)) == 1
 

@@ -8,6 +8,8 @@ import pytest
 
 from medusa.errors import LinkError
 from medusa.nodes.catalog.catalog import Catalog
+from medusa.nodes.messages import Heard
+from medusa.nodes.reports import Failed
 from medusa.nodes.spec.fragment_spec import fragment_to
 from medusa.wire.messages.links_and_commands import Attach, Heartbeat, Refuse, Remove, Reply
 from medusa.wire.messages.remote import RevokeRemote, StoppedRemote
@@ -22,16 +24,15 @@ def hosting():
     node = offering()
     assert node.answer("core", keep(), fragment_to(part())) == ""
     assert node.answer("core", run()) == ""
-    node.brain.commands.remotes.offers = {}
+    node.brain.remotes.offers = {}
     return node
 
 
 def stop(node, name="bob/part", request=7):
     """As a client that may deploy anything."""
     called = "client-of-alice"
-    node.brain.commands.remotes.receive(
-        node.now_us, called, RevokeRemote(request=request, name=name, stop=True), None, True, None
-    )
+    message = RevokeRemote(request=request, name=name, stop=True)
+    node.brain.remotes.receive(Heard(node.now_us, called, message, None, client=True))
     [reply] = [e.message for e in node.settle() if isinstance(e, Send) and e.peer == called]
     return reply.code
 
@@ -73,7 +74,7 @@ def test_who_had_it_begun_is_told_until_it_answers_and_may_remove_its_query_then
     node = hosting()
     assert stop(node) == ""
     assert told(node) == told(node) == [WORD]
-    number = node.brain.commands.remotes.stopping._numbers["r/kept"]
+    number = node.brain.remotes.stopping._numbers["r/kept"]
     node.say("core", Reply(request=number))
     assert told(node) == []
     assert [each.code for each in node.say("core", Remove(request=9, query="r"))] == [""]
@@ -103,7 +104,7 @@ def test_who_coordinates_the_query_says_what_was_stopped_and_removes_the_rest():
     assert asked(town, RevokeRemote(request=3, name="part", stop=True)) == "E_QUERY", "not at who had it kept"
     coordinator, host = town.machines["m"], town.machines["t3"]
     coordinator.hangs = True
-    remotes = host.brain.commands.remotes
+    remotes = host.brain.remotes
     remotes.stopping.stop(remotes.stopping.running("local/part"))
     town.settle(until_us=town.now_us + 300_000)
     assert list(host.brain.fragments) == []
@@ -126,9 +127,9 @@ def test_who_coordinates_the_query_says_what_was_stopped_and_removes_the_rest():
 def test_who_asks_where_something_is_of_a_query_that_has_ended_hears_so():
     town = Town()
     assert deployed(town, 1) == ""
-    town.machines["t3"].brain.commands.remotes.stopping.end("q/on_t3", "E_MEMORY", "it holds too much", 0)
+    town.machines["t3"].brain.remotes.stopping.end("q/on_t3", "E_MEMORY", "it holds too much", 0)
     town.settle(until_us=town.now_us + 300_000)
-    names = town.machines["m"].brain.commands.naming.names
+    names = town.machines["m"].brain.naming.names
     assert json.loads(names.answer("q"))["state"] == "ended"
     for gone in ("q.on_t3", "q/none", "local/q.on_t3"):
         with pytest.raises(
@@ -144,7 +145,7 @@ def test_who_asks_where_something_is_of_a_query_that_has_ended_hears_so():
 def test_a_word_about_what_is_not_its_part_changes_nothing(word):
     town = Town()
     assert deployed(town, 1) == ""
-    stopping = town.machines["m"].brain.commands.remotes.stopping
+    stopping = town.machines["m"].brain.remotes.stopping
     stopping.heard("t3", StoppedRemote(request=1, query=word[0], fragment=word[1]))
     stopping.heard("stranger", StoppedRemote(request=1, query="q", fragment="q/on_t3"))
     assert town.machines["m"].brain.catalog.deployments["q"].stopped == ()
@@ -158,7 +159,7 @@ def test_a_part_that_takes_too_much_ends_here_and_no_restart_brings_it_back():
     assert node.answer("core", keep(), fragment_to(part())) == ""
     assert node.answer("core", run()) == ""
     node.brain.wall.told(node.now_us, 1_000_000_000)
-    node.brain.fragment_failed(node.now_us, "r/kept", "query 'r' holds 2 GiB", "E_MEMORY")
+    node.brain.report(node.now_us, Failed("r/kept", "query 'r' holds 2 GiB", "E_MEMORY"))
     effects = node.settle()
     assert [e.fragment for e in effects if isinstance(e, CloseFragment)] == ["r/kept"]
     [line] = [e for e in effects if isinstance(e, Report) and e.level == "error"]
@@ -193,7 +194,7 @@ def test_readers_and_publishers_of_what_ended_hear_the_code():
     fragment = host.brain.fragments["q/rows"]
     heard = []
     fragment.close = lambda why, code="": heard.append((why, code))
-    host.brain.fragment_failed(town.now_us, "q/rows", "too much", "E_BUSY")
+    host.brain.report(town.now_us, Failed("q/rows", "too much", "E_BUSY"))
     assert heard == [("too much", "E_BUSY")]
 
 
@@ -204,7 +205,7 @@ def test_who_coordinates_a_query_says_what_ended_of_it(name):
     assert deployed(town, 1) == ""
     host, coordinator = town.machines[name], town.machines["m"]
     (fragment,) = host.brain.fragments
-    host.brain.fragment_failed(town.now_us, fragment, "too much", "E_MEMORY")
+    host.brain.report(town.now_us, Failed(fragment, "too much", "E_MEMORY"))
     host.perform()
     town.settle(until_us=town.now_us + 3_000_000)
     expected = {"node": name, "code": "E_MEMORY", "why": "too much", "at_us": None}
@@ -229,6 +230,6 @@ def test_a_fragment_whose_boxes_failed_is_kept_as_it_is():
     town = Town()
     assert deployed(town, 1) == ""
     host = town.machines["t3"]
-    host.brain.fragment_failed(town.now_us, "q/on_t3", "ValueError: a box is broken")
+    host.brain.report(town.now_us, Failed("q/on_t3", "ValueError: a box is broken"))
     assert host.brain.fragments["q/on_t3"].failed == "ValueError: a box is broken"
     assert kept_of(town, "t3").stopped == {}

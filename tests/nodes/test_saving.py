@@ -7,6 +7,7 @@ from medusa.nodes.catalog.persistence import KEPT_MAX, PAUSE_US, PAUSE_US_MAX, S
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.node import Brain
 from medusa.nodes.placement.placement import cut
+from medusa.nodes.reports import Persisted, Started
 from medusa.query.codec import graph_to_msgpack
 from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.messages.links_and_commands import Deploy, Hello, Reply
@@ -93,7 +94,7 @@ def test_more_than_can_be_kept_is_answered_with_an_error():
 
 def test_a_node_with_a_full_disk_writes_seldom_and_answers_when_there_is_room():
     brain = Brain(Settings(name="a", listen="ipc:///a", data="a", peers={}), incarnation=1)
-    brain.start(0)
+    brain.report(0, Started())
     brain.receive(0, "c", Hello(version=PROTOCOL_VERSION, node="c", incarnation=0, client=True))
     at = tuple(("a", (box.id,)) for box in query().graph.boxes[:1])
     brain.receive(0, "c", Deploy(request=7, at=at), graph_to_msgpack(query().graph))
@@ -106,9 +107,9 @@ def test_a_node_with_a_full_disk_writes_seldom_and_answers_when_there_is_room():
             match effect:
                 case Persist(fragment="", token=token):
                     writes += 1
-                    brain.persisted(now_us, token, not full, FULL if full else "")
+                    brain.report(now_us, Persisted(token, not full, FULL if full else ""))
                 case Persist(token=token):
-                    brain.persisted(now_us, token, True)
+                    brain.report(now_us, Persisted(token, True))
                 case Report(what="catalog not written"):
                     errors += 1
                 case Send(after=None, message=Reply() as reply):

@@ -16,6 +16,7 @@ from medusa.elements import START_US, Train
 from medusa.errors import RemoteProtocolError
 from medusa.nodes.config.settings import Limits
 from medusa.nodes.placement.placement import cut
+from medusa.nodes.reports import PeerLost
 from medusa.nodes.security.registry import matches
 from medusa.nodes.security.sessions import CLIENTS_MAX, CLIENTS_PER_KEY, GONE_US, makes_room
 from medusa.nodes.spec.fragment_spec import fragment_to
@@ -130,7 +131,7 @@ def test_one_key_does_not_shut_out_the_others():
     assert caught.value.code == "E_LIMIT"
     node.hello("nobody", suffix="n7", incarnation=2)
     node.hello("writer", suffix="2")
-    node.brain.lost(1, client_name(curve("nobody"), "n7"))
+    node.brain.report(1, PeerLost(client_name(curve("nobody"), "n7")))
     node.now_us = 60_000_000
     node.brain.tick(node.now_us)
     node.settle()
@@ -145,7 +146,7 @@ def test_who_went_without_a_word_makes_room_for_one_more_with_its_key():
     for number, name in enumerate(names):
         node.now_us = 1000 + number * GONE_US // 50  # Some fifty end in a second.
         node.hello("nobody", suffix=f"n{number}")
-        node.brain.lost(node.now_us, name)
+        node.brain.report(node.now_us, PeerLost(name))
     kept = [name for name in names if name in node.brain.sessions]
     assert len(kept) == len([name for name in node.brain.clients if name in names]) < CLIENTS_PER_KEY
     assert kept == names[-len(kept) :]  # Who was silent for longest went first.
@@ -174,7 +175,7 @@ def test_who_is_not_let_in_throws_nobody_out():
     for number in range(CLIENTS_PER_KEY - 1):
         node.hello("nobody", suffix=f"n{number}")
     silent = client_name(curve("nobody"), "n3")
-    node.brain.lost(1, silent)
+    node.brain.report(1, PeerLost(silent))
     node.now_us = 2 * GONE_US
     node.brain.tick(node.now_us)
     hello = Hello(version=PROTOCOL_VERSION, node="near", incarnation=1, client=True)
@@ -195,7 +196,7 @@ def test_programs_that_never_came_up_are_forgotten():
         with pytest.raises(RemoteProtocolError) as caught:
             node.say("nobody", hello, called=name)
         assert caught.value.code == "E_VERSION"
-        node.brain.lost(node.now_us, name)
+        node.brain.report(node.now_us, PeerLost(name))
     node.now_us += GONE_US
     node.brain.tick(node.now_us)
     node.hello("nobody", suffix="new")

@@ -15,7 +15,7 @@ from tests.nodes.test_redirect import downstream
 
 def said_at(node):
     """Owner and epoch, as the catalog of a node says."""
-    directory = node.brain.commands.naming.directory
+    directory = node.brain.naming.directory
     return {
         (entry.kind, entry.name): (entry.writer, entry.epoch)
         for entry in directory.entries()
@@ -202,7 +202,7 @@ def test_what_is_found_too_late_is_not_followed():
 def test_our_catalog_says_nothing_of_streams_of_other_participants():
     for whose, node in (("bob", "old"), ("local", "new")):
         played = downstream()
-        diverting = played.brain.commands.diverting
+        diverting = played.brain.diverting
         diverting.whose = {"old": whose}.get
         [feed] = played.hosted.spec.feeds
         assert feed.node == "old"
@@ -213,7 +213,7 @@ def test_our_catalog_says_nothing_of_streams_of_other_participants():
 def test_another_participant_takes_its_stream_to_its_own_nodes_only():
     for whose, node in (({"old": "bob", "new": "bob"}, "new"), ({"old": "bob", "new": "eve"}, "old")):
         played = downstream()
-        diverting = played.brain.commands.diverting
+        diverting = played.brain.diverting
         diverting.whose = whose.get
         played.brain.catalog.owners["q"] = "old"
         [feed] = played.hosted.spec.feeds

@@ -7,9 +7,10 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from medusa.nodes import commands
+from medusa.nodes import fragments
 from medusa.nodes.repartition import job
 from medusa.nodes.repartition.job import has_all
+from medusa.nodes.reports import StopRequested
 from medusa.runtime.engine_host.group_names import group_token
 from medusa.runtime.node import loop
 from medusa.wire.link.automaton import LinkEvent
@@ -115,7 +116,7 @@ def test_what_is_refused_changes_nothing():
 def test_there_is_room_for_all_new_fragments_together_or_for_none(monkeypatch, short, code):
     """Each alone had to fit, so that a node took more than it has room for."""
     world = Parting()
-    monkeypatch.setattr(commands, "FRAGMENTS_MAX", len(world.fragments) + 4 - short)
+    monkeypatch.setattr(fragments, "FRAGMENTS_MAX", len(world.fragments) + 4 - short)
     before = state(world)
     reply, _ = world.told(world.split())
     assert reply.code == code
@@ -136,7 +137,7 @@ def test_there_is_memory_for_the_links_between_all_of_them_or_for_none(short, co
 
 def test_two_boxes_that_are_split_at_once_have_room_together(monkeypatch):
     world = Parting("joined", at={"e": ["rows", "all_rows"], "m": ["few", "rest", "box"], "c": ["out"]})
-    splits = world.fed.nodes["m"].brain.commands.sliding.splits
+    splits = world.fed.nodes["m"].brain.orders.splits
     asked = []
     monkeypatch.setattr(splits, "_room", lambda *made, gone: asked.append((len(made), len(gone))))
     world.split()
@@ -150,7 +151,7 @@ def test_while_it_is_split_it_is_not_moved_nor_split_again_and_asked_twice_it_is
     world = Parting()
     other = world.fed.client("other", "m")
     number = world.split(client=other)
-    splits = world.fed.nodes["m"].brain.commands.sliding.splits
+    splits = world.fed.nodes["m"].brain.orders.splits
     assert world.fed.run(lambda: bool(splits.status()), for_us=100_000)
     again = world.split(fragment="q/box", client=other)
     move = other.mind.request(lambda n: Move(request=n, fragment="q/box", to="c", timeout_ms=500))
@@ -170,7 +171,7 @@ def test_a_disk_that_fails_leaves_the_box_whole():
     before = world.fragments
     disk = world.fed.nodes["m"].disk
     number = world.split()
-    splits = world.fed.nodes["m"].brain.commands.sliding.splits
+    splits = world.fed.nodes["m"].brain.orders.splits
     assert world.fed.run(lambda: [each.state for each in splits.status()] == ["writing"], for_us=100_000)
     disk.fail_next = 1
     refused(world, number, "E_DISK", "failed")
@@ -225,7 +226,7 @@ def test_the_new_fragments_begin_where_the_old_one_stood():
     brain = world.fed.nodes["e"].brain
     [old] = brain.fragments.values()
     old._entries.fed_us["rows"] = 5  # As if the publisher had promised something.
-    splits = brain.commands.sliding.splits
+    splits = brain.orders.splits
     number = world.split(fragment=old.spec.name)
     assert world.fed.run(lambda: [each.state for each in splits.status()] == ["writing"], for_us=100_000)
     [job] = splits._jobs
@@ -261,7 +262,7 @@ def test_a_catalog_that_cannot_be_written_leaves_all_as_it_was(what, dies):
         assert world.told(world.split())[0].code == ""
     before, epochs = world.fragments, dict(node.brain.catalog.ownership.epochs)
     number = world.split() if what == "split" else world.merge()
-    splits = node.brain.commands.sliding.splits
+    splits = node.brain.orders.splits
     assert world.fed.run(lambda: [each.state for each in splits.status()] == ["switching"], for_us=100_000)
     assert world.fragments == before, "the others are there once the disk says so"
     node.disk.full = True
@@ -288,9 +289,9 @@ def test_a_query_that_is_removed_meanwhile_leaves_nothing(step):
     world = Parting()
     node = world.fed.nodes["m"]
     number = world.split()
-    splits = node.brain.commands.sliding.splits
+    splits = node.brain.orders.splits
     assert world.fed.run(lambda: [each.state for each in splits.status()] == [step], for_us=100_000)
-    node.order(lambda now_us: node.brain.commands._drop("q"))
+    node.order(lambda now_us: node.brain.installed.drop("q"))
     reply, _ = world.told(number)
     assert reply.code == "E_REMOVED"
     world.fed.run(for_us=50_000)
@@ -304,9 +305,9 @@ def test_a_node_that_stops_in_the_middle_finds_the_box_whole():
     node = world.fed.nodes["m"]
     before = world.fragments
     number = world.split()
-    splits = node.brain.commands.sliding.splits
+    splits = node.brain.orders.splits
     assert world.fed.run(lambda: [each.state for each in splits.status()] == ["writing"], for_us=100_000)
-    node.order(node.brain.stop)
+    node.order(lambda now_us: node.brain.report(now_us, StopRequested()))
     refused(world, number, "E_BROKEN", "node 'm' ends")
     assert world.fed.run(lambda: node.brain.stopped)
     node.crash()
@@ -318,7 +319,7 @@ def test_a_node_that_stops_in_the_middle_finds_the_box_whole():
 def test_upstream_lets_nothing_go_before_the_record_is_on_disk():
     world = Parting()
     node = world.fed.nodes["m"]
-    splits = node.brain.commands.sliding.splits
+    splits = node.brain.orders.splits
     before = world.fragments
     world.split()
     assert world.fed.run(lambda: [each.state for each in splits.status()] == ["writing"], for_us=100_000)
@@ -336,7 +337,7 @@ def test_upstream_lets_nothing_go_before_the_record_is_on_disk():
 def test_what_is_on_its_way_between_the_parts_arrives_before_they_are_merged(monkeypatch):
     world = Parting("passing")
     assert world.told(world.split())[0].code == ""
-    splits = world.fed.nodes["m"].brain.commands.sliding.splits
+    splits = world.fed.nodes["m"].brain.orders.splits
     monkeypatch.setattr(loop, "OWN_MAX", 0)  # Nothing that the node sends to itself arrives.
     world.fed.run(for_us=10_000)
     number = world.merge()
@@ -356,7 +357,7 @@ def test_a_part_that_attaches_while_all_come_to_rest_gets_what_is_on_its_way(mon
     world.fed.run(for_us=10_000)
     number = world.merge()
     node = world.fed.nodes["m"]
-    splits = node.brain.commands.sliding.splits
+    splits = node.brain.orders.splits
     assert world.fed.run(lambda: [each.state for each in splits.status()] == ["draining"], for_us=100_000)
     for input in node.brain.fragments["q/box-2"].inputs.values():
         node.order(lambda now_us, input=input: input.receiver.peer_event(now_us, LinkEvent.PEER_RESTARTED))

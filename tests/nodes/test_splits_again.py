@@ -35,7 +35,7 @@ def test_a_node_that_dies_with_the_answer_gives_it_in_its_next_life(what):
         world.fed.run(for_us=20_000)
     node = world.fed.nodes["m"]
     number = world.split() if what == "split" else world.merge()
-    splits = node.brain.commands.sliding.splits
+    splits = node.brain.orders.splits
     assert world.fed.run(lambda: [each.state for each in splits.status()] == ["switching"], for_us=100_000)
     node.slowness = 10
     world.fed.run(for_us=1_500)
@@ -99,7 +99,7 @@ def test_a_fragment_that_took_no_place_is_unknown_and_a_query_that_goes_is_forgo
     assert set(node.brain.catalog.ownership.replaced) >= {router, *PARTS}
     refused(world, world.merge(fragment="q/box-9"), "E_FRAGMENT", "knows no fragment")
     refused(world, world.split(fragment="q/box-9"), "E_FRAGMENT", "knows no fragment")
-    node.order(lambda now_us: node.brain.commands._drop("q"))
+    node.order(lambda now_us: node.brain.installed.drop("q"))
     assert node.brain.catalog.ownership.replaced == {}
 
 

@@ -11,6 +11,7 @@ from medusa.elements import Boundary, Train
 from medusa.nodes.config.settings_streams import StreamRule
 from medusa.nodes.fragment.outputs import Output
 from medusa.nodes.repartition import catch_up
+from medusa.nodes.reports import Failed, StopRequested
 from medusa.query.boxes import Field
 from medusa.query.shape import Shape
 from medusa.wire.link.automaton import LinkSettings
@@ -23,7 +24,7 @@ HERE = {"e": ["rows", "all_rows", "box"], "c": ["last", "out"]}
 
 
 def until(world, state, node="m"):
-    splits = world.fed.nodes[node].brain.commands.sliding.splits
+    splits = world.fed.nodes[node].brain.orders.splits
     assert world.fed.run(lambda: [each.state for each in splits.status()] == [state], for_us=100_000)
     [job] = splits._jobs
     return job
@@ -98,7 +99,7 @@ def test_a_node_that_stops_while_it_switches_finds_the_old_one_or_the_new_ones(u
     before = world.fragments
     world.split()
     until(world, "switching")
-    node.order(node.brain.stop)
+    node.order(lambda now_us: node.brain.report(now_us, StopRequested()))
     assert world.fed.run(lambda: node.brain.stopped, for_us=100_000)
     node.crash(unsynced)
     node.restart()
@@ -147,7 +148,7 @@ def fails(world, name):
     """The engine gives nothing of it from now on."""
     node = world.fed.nodes["m"]
     node.loop._host._running[name].failed = True
-    node.order(lambda now_us: node.brain.fragment_failed(now_us, name, "boom"))
+    node.order(lambda now_us: node.brain.report(now_us, Failed(name, "boom")))
 
 
 @pytest.mark.parametrize(("what", "which"), [("split", 0), ("merge", 0), ("merge", -1)])
@@ -202,7 +203,7 @@ def test_while_too_much_is_kept_the_old_one_is_fed_nothing(monkeypatch):
 
 def test_where_links_between_the_new_ones_would_shed_the_old_one_rests():
     world = Parting("passing")
-    splits = world.fed.nodes["m"].brain.commands.sliding.splits
+    splits = world.fed.nodes["m"].brain.orders.splits
     rule = StreamRule(pattern="q.box-*", weight=1, retention_bytes=None, at_limit="shed")
     splits._node = replace(splits._node, settings=replace(splits._node.settings, streams=(rule,)))
     number = world.split()

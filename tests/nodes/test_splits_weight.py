@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 import xxhash
 
+from medusa.nodes.reports import StopRequested
 from medusa.query.boxes import KeyRouter
 from medusa.runtime.embedded.embedded_run import collect
 from tests.nodes.parted import Parting
@@ -108,16 +109,16 @@ def test_what_ends_while_it_is_weighed_is_not_split(end):
     node = world.fed.nodes["m"]
     before = world.fragments
     number = world.split(ranges="weight")
-    splits = node.brain.commands.sliding.splits
+    splits = node.brain.orders.splits
     assert world.fed.run(lambda: [each.state for each in splits.status()] == ["weighing"], for_us=100_000)
     assert not state(world)[0]["q/box"][1], "rows flow on"
     if end == "removed":
-        node.order(lambda now_us: node.brain.commands._drop("q"))
+        node.order(lambda now_us: node.brain.installed.drop("q"))
         assert world.told(number)[0].code == "E_REMOVED"
         world.fed.run(for_us=50_000)
         assert (world.fragments, splits.status()) == ([], ())
     elif end == "stopped":
-        node.order(node.brain.stop)
+        node.order(lambda now_us: node.brain.report(now_us, StopRequested()))
         refused(world, number, "E_BROKEN", "node 'm' ends")
         assert world.fed.run(lambda: node.brain.stopped)
         node.crash()

@@ -11,6 +11,7 @@ from medusa.nodes.clock.wall_clock import Wall
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.config.settings_security import ClientRules, PeerKey
 from medusa.nodes.node import Brain
+from medusa.nodes.reports import PeerLost, Persisted, RulesRead, Started
 from medusa.nodes.security.registry import STATEMENTS_MAX
 from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.messages.links_and_commands import (
@@ -90,7 +91,7 @@ def test_a_new_key_counts_once_its_certificate_is_on_disk_and_the_old_one_goes_o
     node.say("core", Declare(request=1, statement=certificate()), disk=False)
     assert curve("core-2") not in node.trusted()
     token = node.brain.guard._token
-    node.brain.persisted(0, token, True)
+    node.brain.report(0, Persisted(token, True))
     node.settle()
     assert {curve("core"), curve("core-2")} <= set(node.trusted())
     assert node.brain.guard.registry.keys_of("core") == (curve("core-2"), curve("core"))
@@ -102,7 +103,7 @@ def test_a_new_key_counts_once_its_certificate_is_on_disk_and_the_old_one_goes_o
 def test_a_certificate_that_could_not_be_written_does_not_count():
     node = running()
     node.say("core", Declare(request=1, statement=certificate()), disk=False)
-    node.brain.persisted(0, node.brain.guard._token, False, "disk full")
+    node.brain.report(0, Persisted(node.brain.guard._token, False, "disk full"))
     node.settle(disk=False)
     assert curve("core-2") not in node.trusted()
     node.now_us = 1_000_000
@@ -256,7 +257,7 @@ def test_what_was_declared_is_passed_on_once_and_to_who_comes_later():
     node.declare("core", revocation(BOB, key=curve("core-2")))
     node.declare("core", revocation(BOB, key=curve("core-3"), recipient="n"))
     assert [e for e in node.effects if isinstance(e, Send) and isinstance(e.message, Declare)] == []
-    node.brain.lost(1, "near")
+    node.brain.report(1, PeerLost("near"))
     node.settle()
     node.effects.clear()
     node.hello("near", incarnation=2)
@@ -295,17 +296,17 @@ def test_a_configuration_that_changed_decides():
 def test_a_configuration_read_anew_hurries_no_certificate():
     node = running()
     node.say("core", Declare(request=1, statement=certificate()), disk=False)
-    node.brain.configure(0, SECURITY)
+    node.brain.report(0, RulesRead(SECURITY))
     node.settle(disk=False)
     assert curve("core-2") not in node.trusted()
-    node.brain.persisted(0, node.brain.guard._token, True)
+    node.brain.report(0, Persisted(node.brain.guard._token, True))
     node.settle()
     assert curve("core-2") in node.trusted()
 
 
 def test_without_keys_nobody_declares_anything():
     brain = Brain(Settings(name="n", listen="ipc:///n", data="d", peers={"m": "ipc:///m"}), incarnation=1)
-    brain.start(0)
+    brain.report(0, Started())
     with pytest.raises(RemoteProtocolError) as caught:
         brain.receive(0, "m", Declare(request=1, statement=certificate()))
     assert caught.value.code == "E_ROLE"

@@ -11,6 +11,7 @@ from medusa.nodes.config.settings import Limits
 from medusa.nodes.config.settings_security import ClientRules
 from medusa.nodes.fragment import subscribers
 from medusa.nodes.fragment.checkpoint_record import RECORD, read_record
+from medusa.nodes.reports import PeerLost, Persisted, RulesRead
 from medusa.wire.messages.links_and_commands import (
     NOW,
     OLDEST,
@@ -58,7 +59,7 @@ def written(node):
 def disk(node, ok=True):
     """The checkpoint under way becomes durable, or fails; what then goes out, by whom."""
     token = [e.token for e in node.effects if isinstance(e, Persist)][-1]
-    node.brain.persisted(node.now_us, token, ok, "full")
+    node.brain.report(node.now_us, Persisted(token, ok, "full"))
     return [e for e in node.settle(disk=False) if hasattr(e, "message")]
 
 
@@ -112,7 +113,7 @@ def test_a_checkpoint_that_fails_answers_nobody():
 def test_who_went_before_the_answer_keeps_no_name_busy():
     node = running()
     node.say("reader", ATTACH, disk=False)
-    node.brain.lost(node.now_us, f"{OWNER}-1")
+    node.brain.report(node.now_us, PeerLost(f"{OWNER}-1"))
     node.settle(disk=False)
     node.hello("reader", suffix="2")
     assert node.say("reader", ATTACH, called=f"{OWNER}-2", disk=False) == []
@@ -214,7 +215,7 @@ def test_nobody_ends_what_another_program_reads():
     node.hello("reader", suffix="2")
     node.say("reader", ATTACH)
     assert node.answer("reader", FORGET, called=f"{OWNER}-2") == "E_TAKEN"
-    node.brain.lost(node.now_us, f"{OWNER}-1")
+    node.brain.report(node.now_us, PeerLost(f"{OWNER}-1"))
     assert node.answer("reader", FORGET, called=f"{OWNER}-2") == ""
 
 
@@ -237,7 +238,7 @@ def test_who_may_remove_the_query_ends_the_names_of_others_also_while_they_are_r
 def test_another_query_than_one_may_deploy():
     node = running()
     rules = replace(SECURITY.clients["maker"], deploy=("other",))
-    node.brain.configure(node.now_us, replace(SECURITY, clients={**SECURITY.clients, "maker": rules}))
+    node.brain.report(node.now_us, RulesRead(replace(SECURITY, clients={**SECURITY.clients, "maker": rules})))
     node.settle()
     for name in ("reader", "maker"):
         node.hello(name)

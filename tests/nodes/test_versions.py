@@ -65,9 +65,7 @@ def told(node: Node) -> list[str]:
 def listed(node: Node) -> list[int]:
     """The versions of its stream that the catalog has."""
     waits(node)
-    return [
-        each.stream_version for each in node.brain.commands.naming.directory.versions("stream", out(node))
-    ]
+    return [each.stream_version for each in node.brain.naming.directory.versions("stream", out(node))]
 
 
 def test_a_reader_that_changes_source_raises_its_version_once_and_tells_it_once_that_is_on_disk():
@@ -121,7 +119,7 @@ def test_neither_a_restart_nor_a_reconnection_raises_it_and_a_crash_before_the_d
 
 def test_a_new_version_is_above_those_of_all_replicas_and_comes_once_in_a_while():
     node = downstream()
-    directory = node.brain.commands.naming.directory
+    directory = node.brain.naming.directory
     versions = directory.versions
     directory.versions = lambda kind, name: [
         *versions(kind, name),
@@ -160,7 +158,7 @@ def becomes_another(fed, name: str) -> None:
     catalog = node.brain.catalog
     for spec in list(catalog.fragments.values()):
         catalog.fragments[spec.name] = msgspec.structs.replace(spec, stream_version=2)
-    node.brain.commands._saver.save()
+    node.brain._saver.save()
     node.brain.tick(fed.world.now_us)
     assert fed.run(lambda: node.brain.saved, for_us=1_000_000)
     node.crash()
@@ -200,7 +198,7 @@ def test_each_below_raises_its_own_and_a_plain_subscriber_sees_it_and_a_move_rai
     world.fed.run(for_us=2_500_000)
     assert (seen(world.reader), seen(named)) == (2, 2)
     assert versions(world.fed) == {"e": {2}, "m2": {2}, "c": {2}}
-    directory = world.fed.nodes["c"].brain.commands.naming.directory
+    directory = world.fed.nodes["c"].brain.naming.directory
     said = {each.name: (each.writer, each.stream_version) for each in directory.entries("stream")}
     assert said == {"q.f": ("e", 2), "q.mean": ("m2", 2), "q.out": ("c", 2)}
     [fragment] = world.fed.nodes["m2"].brain.fragments

@@ -12,7 +12,7 @@ from medusa.elements import END_US, Boundary, Element, Train
 from medusa.engine.fragment import Fragment
 from medusa.runtime.machine.clock import SystemClock
 from medusa.spark.overflow.executor import Executor
-from medusa.spark.overflow.remote_fragment import Away
+from medusa.spark.overflow.remote_fragment import RemoteFragment
 from tests.spark import functions
 
 __all__ = ["KINDS", "there_and_back"]
@@ -61,7 +61,7 @@ def there_and_back(kind: str, executor: Executor, keys: int = 100_000) -> None:
     query = build()
     fragment = Fragment(query.graph, clock=SystemClock())
     left = _fed(fragment, _trains(sources[0], 0, keys))
-    away = Away(fragment, executor, key="f", shards=2, clock=SystemClock())
+    away = RemoteFragment(fragment, executor, key="f", shards=2, clock=SystemClock())
     for each in _trains(sources[1], 1, keys):
         away.give(*each)
     left += [element for answer in away.trigger() for _, element in answer.outputs]

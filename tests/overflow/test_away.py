@@ -21,10 +21,10 @@ from medusa.ports import Buffer
 from medusa.query.boxes import Source
 from medusa.query.types import schema_to_arrow
 from medusa.runtime.machine.clock import SystemClock
-from medusa.spark.overflow.executor import InProcess
 from medusa.spark.overflow.group import Made
-from medusa.spark.overflow.remote_fragment import Away
+from medusa.spark.overflow.remote_fragment import RemoteFragment
 from medusa.spark.overflow.sharding import cutting
+from tests.overflow.in_process import InProcess
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 COLUMNS = {"ts": "int64", "seg": "utf8", "v": "float64"}
@@ -127,14 +127,14 @@ def shown(outputs: list[tuple[str, Element]], reached: Reached) -> dict[str, lis
     return found
 
 
-def away(fragment: Fragment, executor: InProcess, shards: int = 3) -> Away:
-    return Away(fragment, executor, key="f", shards=shards, clock=SystemClock())
+def away(fragment: Fragment, executor: InProcess, shards: int = 3) -> RemoteFragment:
+    return RemoteFragment(fragment, executor, key="f", shards=shards, clock=SystemClock())
 
 
 def there_and_back(query: md.Query, waiting: list[tuple[str, Element]], executor: InProcess) -> int:
     """Feed it here, and now here, now there; each element gives the same. How many rows came out."""
     here = Fragment(query.graph, clock=SystemClock())
-    there: Fragment | Away = Fragment(query.graph, clock=SystemClock())
+    there: Fragment | RemoteFragment = Fragment(query.graph, clock=SystemClock())
     dice = random.Random(5)
     ours: Reached = {}
     theirs: Reached = {}
@@ -147,7 +147,7 @@ def there_and_back(query: md.Query, waiting: list[tuple[str, Element]], executor
             left = drained(here)
             rows += sum(len(each) for _, each in left if isinstance(each, Train))
             want.append(shown(left, ours))
-        if isinstance(there, Away):
+        if isinstance(there, RemoteFragment):
             for source, element in some:
                 there.give(source, element)
             got = [shown(answer.outputs, theirs) for answer in there.trigger()]
@@ -158,7 +158,7 @@ def there_and_back(query: md.Query, waiting: list[tuple[str, Element]], executor
                 got.append(shown(drained(there), theirs))
         assert got == want
         if dice.random() < 0.4:
-            if isinstance(there, Away):
+            if isinstance(there, RemoteFragment):
                 files = there.copying().files()
                 there.close()
                 there = Fragment.restore(query.graph, files, clock=SystemClock())

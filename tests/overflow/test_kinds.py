@@ -17,8 +17,8 @@ from medusa.errors import QueryError
 from medusa.nodes.placement.placement import cut
 from medusa.query.boxes import Source
 from medusa.query.types import schema_to_arrow
-from medusa.spark.overflow.accept import KINDS, reason
-from medusa.spark.overflow.executor import InProcess
+from medusa.spark.overflow.participant import KINDS, reason
+from tests.overflow.in_process import InProcess
 from tests.overflow.test_away import there_and_back
 from tests.spark import functions
 from tests.spark.cases import CASES, SCHEMA, rows

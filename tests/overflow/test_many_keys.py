@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from medusa.spark.overflow.executor import InProcess
+from tests.overflow.in_process import InProcess
 from tests.overflow.many_keys import KINDS, there_and_back
 
 

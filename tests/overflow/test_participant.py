@@ -18,17 +18,18 @@ from medusa.runtime.embedded_node.node_thread import Node
 from medusa.runtime.engine_host.gathering import GatheringHost
 from medusa.runtime.machine.clock import SystemClock
 from medusa.sim.actors.federation import Federation
-from medusa.spark.overflow.accept import reason
-from medusa.spark.overflow.executor import InProcess
-from medusa.spark.overflow.participant import Latency, Participant
+from medusa.spark.overflow.participant import Participant, TriggerLatency, reason
 from tests.nodes import moved
 from tests.nodes.moved import World
+from tests.overflow.in_process import InProcess
 
 TRIGGER_US = 15_000
 
 
 def participant(node: str = "m2", least_us: int = 0) -> Participant:
-    return Participant(InProcess(), node=node, clock=SystemClock(), latency=Latency(least_us), shards=2)
+    return Participant(
+        InProcess(), node=node, clock=SystemClock(), latency=TriggerLatency(least_us), shards=2
+    )
 
 
 class Slow(GatheringHost):
@@ -122,7 +123,7 @@ def test_it_dies_while_it_has_the_fragment_and_goes_on_from_its_checkpoint() -> 
 def test_what_it_declines_is_refused_at_once_and_the_run_goes_on_unchanged() -> None:
     world = World()
     node = world.fed.nodes["m2"]
-    node.brain.commands.accepting.accept = partial(_declined, "no")
+    node.brain.accepting.accept = partial(_declined, "no")
     reply, _ = world.move("m2", timeout_ms=60_000)
     assert (reply.code, reply.text) == ("E_DECLINED", "node 'm2': no")
     assert world.where == ["m1"]
@@ -218,12 +219,12 @@ def test_what_comes_in_time_and_from_other_fragments_is_taken() -> None:
 
 
 def test_latencies_are_those_of_the_last_triggers_and_no_less_than_was_said() -> None:
-    latency = Latency(least_us=30)
+    latency = TriggerLatency(least_us=30)
     assert latency.quantile(0.99) == 30
     for took_us in range(1, 1001):
         latency.add(took_us)
     assert (latency.quantile(0.5), latency.quantile(0.99)) == (901, 999)
-    assert Latency(5000).quantile(0.5) == 5000
+    assert TriggerLatency(5000).quantile(0.5) == 5000
 
 
 # --- its configuration --------------------------------------------------------------------------

@@ -19,14 +19,14 @@ import pytest
 import medusa as md
 from medusa.engine.fragment import Fragment
 from medusa.errors import LinkError
-from medusa.nodes import commands
+from medusa.nodes import fragments
 from medusa.nodes.placement.placement import cut
 from medusa.runtime.embedded_node.node_thread import Node
 from medusa.runtime.machine.clock import SystemClock
-from medusa.spark.overflow.accept import reason
-from medusa.spark.overflow.executor import InProcess, LostError
+from medusa.spark.overflow.executor import LostError
 from medusa.spark.overflow.on_spark import OnSpark
-from medusa.spark.overflow.participant import Latency, Participant
+from medusa.spark.overflow.participant import Participant, TriggerLatency, reason
+from tests.overflow.in_process import InProcess
 
 SCHEMA = {"ts": "int64", "k": "int64", "v": "float64", "note": "utf8"}
 DEADLINE_S = 60
@@ -126,7 +126,7 @@ class Ended(InProcess):
 
 
 def participant(node: str, executor: InProcess) -> Participant:
-    return Participant(executor, node=node, clock=SystemClock(), latency=Latency(1_500_000), shards=2)
+    return Participant(executor, node=node, clock=SystemClock(), latency=TriggerLatency(1_500_000), shards=2)
 
 
 def table(case: Case) -> pa.Table:
@@ -185,7 +185,7 @@ def test_what_is_refused_leaves_the_run_as_it_was(
         fed.flush("60s")
         before = fed.find("q/rows")
         if case.code == "E_LIMIT":
-            monkeypatch.setattr(commands, "FRAGMENTS_MAX", 0)
+            monkeypatch.setattr(fragments, "FRAGMENTS_MAX", 0)
         with pytest.raises(LinkError, match=case.says) as refused:
             fed.move("q/rows", to=case.to, timeout="20s")
         monkeypatch.undo()

@@ -14,9 +14,9 @@ from medusa.elements import Element, Train
 from medusa.engine.core import output_pieces
 from medusa.engine.fragment import Fragment
 from medusa.engine.operators.joins import join
+from medusa.nodes.reports import Failed, Persisted, Ran
 from medusa.query.boxes import Graph
 from medusa.runtime.engine_host.budgets import NEVER, Bounds
-from medusa.runtime.engine_host.completions import Failed, Persisted, Ran
 from medusa.runtime.engine_host.host import FragmentHost
 from medusa.sim.world.disk import Disk
 from medusa.wire.outbox import Owned, RunFragment

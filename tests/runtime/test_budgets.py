@@ -13,9 +13,9 @@ from medusa.engine.core.graph_size import compiled_bytes
 from medusa.engine.fragment import Fragment
 from medusa.nodes.placement.placement import cut
 from medusa.nodes.placement.repartition_plan import replan_split
+from medusa.nodes.reports import Failed, Ran, Remade
 from medusa.runtime.engine_host import openings
 from medusa.runtime.engine_host.budgets import NEVER, OWNERS_MAX, Bounds, Budgets
-from medusa.runtime.engine_host.completions import Failed, Ran, Remade
 from medusa.runtime.engine_host.fair_turns import RESTED_MAX, FairTurns
 from medusa.runtime.machine.usage import process_usage
 from medusa.wire.outbox import Owned, Persist, Regroup

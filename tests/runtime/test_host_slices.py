@@ -11,10 +11,10 @@ from medusa.elements import END_US, Boundary, Train
 from medusa.engine.core import graph_size
 from medusa.engine.fragment import Fragment
 from medusa.engine.state.checkpoint import unseal
+from medusa.nodes.reports import Failed, Persisted
 from medusa.runtime.engine_host import host as hosts
 from medusa.runtime.engine_host import hosted
 from medusa.runtime.engine_host.budgets import NEVER, Bounds, Budgets
-from medusa.runtime.engine_host.completions import Failed, Persisted
 from medusa.runtime.engine_host.group_names import group_name
 from medusa.runtime.engine_host.host import FragmentHost
 from medusa.runtime.machine import garbage

@@ -16,8 +16,8 @@ import pytest
 
 import medusa as md
 from medusa.elements import END_US, Boundary, Element, Train
+from medusa.nodes.reports import Failed, Ran
 from medusa.runtime.engine_host.budgets import Bounds
-from medusa.runtime.engine_host.completions import Failed, Ran
 from medusa.runtime.engine_host.host import FragmentHost
 from medusa.runtime.machine.clock import SystemClock
 from medusa.runtime.machine.usage import process_usage

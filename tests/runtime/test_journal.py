@@ -11,8 +11,8 @@ import pytest
 import medusa as md
 from medusa.engine.recovery.synced_length import SLOT_BYTES
 from medusa.engine.state.checkpoint import crc32c
+from medusa.nodes.reports import Logged, Stats
 from medusa.query.builder import Query
-from medusa.runtime.engine_host.completions import Logged, Stats
 from medusa.runtime.engine_host.host import FragmentHost
 from medusa.runtime.store.journal import FolderJournal
 from medusa.sim.world.disk import Disk

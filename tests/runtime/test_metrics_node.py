@@ -45,7 +45,7 @@ def test_a_node_tells_its_load_and_its_links_and_nothing_that_it_does_not_know()
     three.federation.nodes["e2"].crash()
     three.passes(2_000_000)
     core = three.federation.nodes["core"]
-    values, load = found(core), core.brain.commands.loads
+    values, load = found(core), core.brain.loads
     assert values["medusa_link_up", "e1"] == 1
     assert values["medusa_link_up", "e2"] == 0
     rates = load.links.of("e1")

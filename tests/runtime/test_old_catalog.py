@@ -132,7 +132,7 @@ def test_where_a_reader_has_moved_is_not_forgotten(tmp_path, coordinator):
     assert ended.exact, ended
     spec = made.node.brain.fragments["q/left"].spec
     assert spec.readers == {"first-out": ("c",)}
-    directory = made.node.brain.commands.naming.directory
+    directory = made.node.brain.naming.directory
     for named in (("m",), ("m", "c")):  # As written before the move, or in the midst of it.
         [word] = followers(msgspec.structs.replace(spec, readers={"first-out": named}), directory).values()
         assert (word.like, word.reader, word.epoch) == ("m", "c", 2)
@@ -193,7 +193,7 @@ def test_a_revocation_is_not_forgotten_while_an_own_peer_knows_it(lost_catalog):
     assert curve("near") in node.trusted()
     node.hello("near")
     assert node.declare("near", revocation()) == ""
-    directory = node.brain.commands.naming.directory
+    directory = node.brain.naming.directory
     for _ in range(3):
         node.say("near", Digest(digest=directory.digest()), seen_to({"near": directory.seen("near")}))
         node.now_us += 2_000_000

@@ -8,9 +8,9 @@ import pytest
 
 import medusa as md
 from medusa.engine.fragment import Fragment
+from medusa.nodes.reports import Failed, Persisted, Ran, Remade
 from medusa.query.boxes import Graph
 from medusa.runtime.engine_host import openings
-from medusa.runtime.engine_host.completions import Failed, Persisted, Ran, Remade
 from medusa.wire.outbox import Owned, Persist, Regroup
 from tests.runtime.engine_by_hand import (
     SCHEMA,

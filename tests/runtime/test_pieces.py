@@ -12,7 +12,7 @@ import medusa as md
 from medusa.elements import Train
 from medusa.engine.fragment import Fragment
 from medusa.engine.state.checkpoint import unseal
-from medusa.runtime.engine_host.completions import Failed, Persisted, Ran
+from medusa.nodes.reports import Failed, Persisted, Ran
 from medusa.runtime.engine_host.group_names import group_name
 from medusa.runtime.engine_host.host import FragmentHost
 from medusa.sim.world.disk import Disk

@@ -18,7 +18,7 @@ from medusa.nodes.fragment.checkpointing import Saved
 from medusa.nodes.fragment.input_log_records import JOINED, PROMISE, ROWS, Decision, pack
 from medusa.nodes.fragment.upstreams import at_feeds
 from medusa.nodes.placement.placement import cut
-from medusa.runtime.engine_host.completions import Logged
+from medusa.nodes.reports import Logged
 from medusa.runtime.engine_host.group_names import group_name, life_names
 from medusa.runtime.engine_host.host import FragmentHost
 from medusa.runtime.machine.clock import SystemClock

@@ -11,8 +11,8 @@ import medusa as md
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.load.load_status import node_load
 from medusa.nodes.load.loads import Loads, Usage
+from medusa.nodes.reports import Failed
 from medusa.runtime.engine_host.budgets import NEVER, Bounds
-from medusa.runtime.engine_host.completions import Failed
 from medusa.runtime.engine_host.host import FragmentHost
 from medusa.runtime.machine.clock import SystemClock
 from medusa.sim.world.disk import Disk

@@ -83,7 +83,7 @@ def test_virtual_nodes_use_virtual_time() -> None:
     loop._usage = counted
     three.publish("e1", "a", *range(1, 50))
     three.passes(5_000_000)
-    loads = node.brain.commands.loads
+    loads = node.brain.loads
     assert 8 <= len(asked) <= 5_000_000 // LOOK_US + 1
     assert loads.engine_share is not None
     assert loads.cpu_share is not None

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from medusa.runtime.engine_host.completions import Failed
+from medusa.nodes.reports import Failed
 from medusa.runtime.engine_host.host import FragmentHost
 from medusa.runtime.machine.clock import SystemClock
 from medusa.runtime.machine.worker_thread import WorkerThread

@@ -347,7 +347,7 @@ MISTAKES: dict[str, Mistake] = {
         about="A node obeys a Remove from a coordinator other than the query's own: when two deploy the "
         "same name, the one that loses removes parts of the one that wins.",
         edits=edit(
-            "nodes.commands:Commands._remove",
+            "nodes.fragments:Fragments.remove",
             "if self._late.remove(owner, query, request) or self._catalog.owners.get(query, owner) != owner:",
             "if self._late.remove(owner, query, request):",
         ),
@@ -451,7 +451,7 @@ MISTAKES: dict[str, Mistake] = {
         about="A merge waits for rows in flight between the parts but not for boundaries: the last one, "
         "which ends the stream, can be dropped.",
         edits=edit(
-            "nodes.repartition.steps:Steps._has_all",
+            "nodes.repartition.job:has_all",
             "(each.fed_seq, each.fed_us) == (sent[each.stream].next_seq, sent[each.stream].boundary_us)",
             "each.fed_seq == sent[each.stream].next_seq",
         ),

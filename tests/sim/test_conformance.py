@@ -10,6 +10,7 @@ import pyarrow as pa
 import medusa as md
 from medusa.nodes.config.settings import Limits, Settings
 from medusa.nodes.node import Brain
+from medusa.nodes.reports import StopRequested
 from medusa.query.boxes import Source
 from medusa.runtime.engine_host.host import FragmentHost
 from medusa.runtime.machine.clock import SystemClock
@@ -186,7 +187,7 @@ def simulated():
 
 def again(federation, node):
     """Stopped with a last checkpoint, and started."""
-    node.brain.stop(node.clock.monotonic_us())
+    node.brain.report(node.clock.monotonic_us(), StopRequested())
     assert federation.run(lambda: node.brain.stopped)
     node.crash()
     node.start()

@@ -132,7 +132,7 @@ def test_who_takes_part_in_a_move_dies_at_its_step(part, step):
         if "crashes" in world.lines[-1]:
             return True
         for name, node in trial.nodes.items():
-            status = node.brain.commands.sliding.status()
+            status = node.brain.orders.status()
             before[name] = {way.state for side in (status.going, status.coming) for way in side.values()}
         return False
 
@@ -162,7 +162,7 @@ def test_who_takes_part_in_a_split_dies_at_its_step(part, step):
         if "crashes" in world.lines[-1]:
             return True
         for name, node in trial.nodes.items():
-            ways = node.brain.commands.sliding.splits.status()
+            ways = node.brain.orders.splits.status()
             before[name] = {f"{way.what} {way.state}" for way in ways}
         return False
 

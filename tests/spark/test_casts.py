@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from medusa.apps.pipeline import casts
+from medusa.apps.pipeline import traces
 from medusa.query.types import normalise
 
 TEXTS: dict[str, tuple[list[str], list[str]]] = {
@@ -61,7 +61,7 @@ def test_text_that_would_become_another_value_is_told(spark: Any) -> None:
     frame = spark.createDataFrame(pa.table({f"i{n}": [text] for n, (_, text, _) in enumerate(cases)}))
     frame = frame.select(
         *(
-            casts.lost(F.col(f"i{n}"), casts.tried(F.col(f"i{n}"), type, "string"), type, "string")
+            traces.lost(F.col(f"i{n}"), traces.tried(F.col(f"i{n}"), type, "string"), type, "string")
             for n, (type, _, _) in enumerate(cases)
         )
     )

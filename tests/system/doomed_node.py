@@ -16,13 +16,13 @@ from typing import Any
 
 def main(config: str, doom: str) -> None:
     from medusa.cli import main
-    from medusa.nodes.commands import Commands
+    from medusa.nodes.node import Brain
     from medusa.runtime.node.loop import NodeLoop
     from medusa.wire.messages.links_and_commands import Install, Remove, Reply
 
     file = Path(doom)
     honest = os.fsync
-    receive, send = Commands.receive, NodeLoop._send
+    receive, send = Brain._dispatch, NodeLoop._send
     full = file.with_suffix(".full")
 
     def comes(moment: str) -> None:
@@ -40,11 +40,11 @@ def main(config: str, doom: str) -> None:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         honest(number)
 
-    def doomed_receive(self: Any, now_us: int, peer: str, message: Any, *rest: Any, **more: Any) -> None:
-        ours = isinstance(message, Install | Remove)
+    def doomed_receive(self: Any, heard: Any) -> None:
+        ours = isinstance(heard.message, Install | Remove)
         if ours:
             comes("asked")
-        receive(self, now_us, peer, message, *rest, **more)
+        receive(self, heard)
         if ours:
             comes("done")
 
@@ -56,6 +56,6 @@ def main(config: str, doom: str) -> None:
         if ours:
             comes("answered")
 
-    os.fsync, Commands.receive, NodeLoop._send = fsync, doomed_receive, doomed_send  # type: ignore[assignment]
+    os.fsync, Brain._dispatch, NodeLoop._send = fsync, doomed_receive, doomed_send  # type: ignore[assignment]
     sys.argv = ["medusa", "node", config]
     main.main()

@@ -7,9 +7,9 @@ from typing import get_args
 
 from medusa.nodes.catalog.deployment_automaton import DEPLOYMENT
 from medusa.nodes.fragment.automaton import LIFE, TURN
+from medusa.nodes.messages import MESSAGES
 from medusa.nodes.migration.automaton import OWNER, TARGET
 from medusa.nodes.repartition.automaton import SPLIT
-from medusa.nodes.security.message_rights import RIGHTS
 from medusa.wire import limits
 from medusa.wire.link.automaton import RECEIVER, SENDER
 from medusa.wire.messages import links_and_commands
@@ -89,12 +89,12 @@ def automaton(table):
 
 
 def message_table():
-    """Command, way, fields, meaning (the first sentence of the struct)."""
-    rows = ["| Message | From, to | Fields | Says |", "|---|---|---|---|"]
+    """Command, way, fields, whether a payload comes with it, meaning (the first sentence of the struct)."""
+    rows = ["| Message | From, to | Fields | Payload | Says |", "|---|---|---|---|---|"]
     for kind in get_args(links_and_commands.Message):
         fields = ", ".join(f"`{name}`" for name in kind.__struct_fields__)
         says = " ".join(kind.__doc__.split("\n\n")[0].split())
-        rows.append(f"| {kind.__name__} | {WAYS[kind.__name__]} | {fields} | {says} |")
+        rows.append(f"| {kind.__name__} | {WAYS[kind.__name__]} | {fields} | {kind.PAYLOAD.value} | {says} |")
     return "\n".join(rows)
 
 
@@ -109,7 +109,7 @@ def rights_table():
     rows = ["| Message | node of this participant | of another one | client |", "|---|---|---|---|"]
     kinds = {}
     for kind in get_args(links_and_commands.Message):
-        row = RIGHTS[kind]
+        row = MESSAGES[kind].rights
         kinds.setdefault((row.own.words, row.abroad.words, row.client.words), []).append(kind.__name__)
     rows += [f"| {', '.join(names)} | {' | '.join(words)} |" for words, names in kinds.items()]
     return "\n".join(rows)

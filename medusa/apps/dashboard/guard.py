@@ -17,7 +17,7 @@ from medusa.nodes.config.endpoint import is_loopback
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-__all__ = ["HEADERS", "Guard", "host_of", "is_allowed"]
+__all__ = ["HEADERS", "RequestGuard", "host_of", "is_allowed"]
 
 POLICY = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 HEADERS = {
@@ -60,7 +60,7 @@ def is_allowed(header: str, *, loopback: bool, names: Collection[str]) -> bool:
     return not loopback
 
 
-class Guard:
+class RequestGuard:
     """Stands before an application."""
 
     def __init__(

@@ -9,6 +9,9 @@ __all__ = ["LOOKERS_MAX", "Hub"]
 
 LOOKERS_MAX = 64
 
+_Newest = asyncio.Queue[bytes | None]
+"""The one event that a looker hasn't had; None ends its stream."""
+
 
 class Hub:
     """Hands each looker the newest event that it hasn't had. Used within one event loop.
@@ -19,7 +22,7 @@ class Hub:
 
     def __init__(self) -> None:
         self.wanted = asyncio.Event()
-        self._lookers: set[_Looker] = set()
+        self._lookers: set[_Newest] = set()
         self._closed = False
 
     @property
@@ -30,13 +33,13 @@ class Hub:
     def publish(self, event: bytes) -> None:
         """Put an event in the place of the one before, for everybody."""
         for looker in self._lookers:
-            looker.give(event)
+            _replace(looker, event)
 
     def close(self) -> None:
         """End all streams, at once for those who wait."""
         self._closed = True
         for looker in self._lookers:
-            looker.give(None)
+            _replace(looker, None)
 
     def look(self) -> AsyncIterator[bytes] | None:
         """Events from now on, until ``close``; None: too many look, or it is closed."""
@@ -45,28 +48,17 @@ class Hub:
         return self._events()
 
     async def _events(self) -> AsyncIterator[bytes]:
-        looker = _Looker()  # not before somebody reads: a stream that nobody begins would never end
+        looker = _Newest(1)  # not before somebody reads: a stream that nobody begins would never end
         self._lookers.add(looker)
         self.wanted.set()
         try:
-            while not self._closed and (event := await looker.next()) is not None:
+            while not self._closed and (event := await looker.get()) is not None:
                 yield event
         finally:
             self._lookers.discard(looker)
 
 
-class _Looker:
-    """One place for one event."""
-
-    def __init__(self) -> None:
-        self._newest: bytes | None = None
-        self._bell = asyncio.Event()
-
-    def give(self, event: bytes | None) -> None:
-        self._newest = event
-        self._bell.set()
-
-    async def next(self) -> bytes | None:
-        await self._bell.wait()
-        self._bell.clear()
-        return self._newest
+def _replace(newest: _Newest, event: bytes | None) -> None:
+    if newest.full():
+        newest.get_nowait()
+    newest.put_nowait(event)

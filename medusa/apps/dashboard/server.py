@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from medusa.apps.dashboard.details import details_of
-from medusa.apps.dashboard.guard import Guard
+from medusa.apps.dashboard.guard import RequestGuard
 from medusa.apps.dashboard.hub import Hub
 from medusa.apps.dashboard.network import NodeView, Seen, network_of
 from medusa.apps.dashboard.picture import key_of, svg_of
@@ -121,7 +121,7 @@ def serve(
     with _listening(host, port) as opened, contextlib.closing(watcher):
         port = opened.getsockname()[1]
         hub = Hub()
-        guarded = Guard(
+        guarded = RequestGuard(
             application(hub),
             loopback=is_loopback(host),
             names={*names, host},

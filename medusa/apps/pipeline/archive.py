@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from medusa.apps.pipeline.folder import MANIFEST, Stored, open_folder
 from medusa.apps.pipeline.growing import CHECKPOINT, Growing, give_up, held, next_row, reader_of
-from medusa.apps.pipeline.parts import SLOT, Writing, write_frame
+from medusa.apps.pipeline.parts import SLOT, WriteTask, write_frame
 from medusa.apps.pipeline.traces import check_names, source_of
 from medusa.apps.pipeline.watch import Tell, watched
 from medusa.errors import DataError, MedusaError
 from medusa.query.boxes import Schema, Source
-from medusa.spark.data_source_reader import Follower
+from medusa.spark.data_source_reader import StreamFollower
 from medusa.spark.dataframes import source as sources
 from medusa.spark.dataframes.source import LATE_MARK, SEQ
 from medusa.spark.exchange.gateway import Gateway
@@ -119,7 +119,7 @@ def archive(
     with held(folder) as path:
         options["reader"] = reader_of(path, stream)
         found = options_from(options)
-        follower = Follower(found)
+        follower = StreamFollower(found)
         if (path / MANIFEST).exists() and open_folder(path).manifest.complete:
             follower.forget()
             return open_folder(path)
@@ -211,7 +211,7 @@ class _Epochs:
         else:
             slot = F.expr(f"(t - pmod(t, {self.period_us}L)) DIV {self.period_us}L")
             rows = rows.withColumn(SLOT, slot).sortWithinPartitions(SLOT, SEQ)
-        writing = Writing(
+        writing = WriteTask(
             folder=str(self.growing.folder),
             schema=self.spec.schema,
             period_us=self.period_us,
@@ -230,7 +230,7 @@ class _Job:
         growing: Growing,
         spec: Source,
         options: dict[str, str],
-        follower: Follower,
+        follower: StreamFollower,
         tell: Tell | None,
     ) -> None:
         self._spark = spark

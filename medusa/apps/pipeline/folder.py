@@ -28,25 +28,27 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import pyarrow as pa
 
-from medusa.apps.pipeline.lock import LOCK, Lock
-from medusa.errors import DataError
+from medusa.errors import DataError, StateError
 from medusa.query.boxes import Schema
 from medusa.query.types import is_type, to_arrow
+from medusa.runtime.machine.locks import FolderLock
 from medusa.spark.dataframes.source import META
 
 if TYPE_CHECKING:
     from medusa.query.builder import Query
 
 __all__ = [
+    "ArchiveFile",
+    "ArchiveLock",
     "BY",
+    "Draft",
+    "LOCK",
     "MANIFEST",
+    "Manifest",
     "ROWS",
+    "Stored",
     "VERSION",
     "WRITING",
-    "Draft",
-    "Manifest",
-    "Part",
-    "Stored",
     "begin",
     "begun",
     "discard",
@@ -67,7 +69,29 @@ BY = "archive"
 Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class Part(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+LOCK = "_lock"
+FILE_MODE = 0o600
+
+
+class ArchiveLock(FolderLock):
+    """A folder for us alone, until it is closed.
+
+    Raises:
+        DataError: another writes there.
+        OSError: the file can't be made.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        number = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
+        try:
+            super().__init__(number, str(folder))
+        except StateError:
+            raise DataError(
+                f"{folder}: another process writes into it", hint="end that one first", code="data.archive"
+            ) from None
+
+
+class ArchiveFile(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A file.
 
     Attributes:
@@ -119,7 +143,7 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     made: dict[str, str | int | float | None] = {}
     medusa: str = ""
     rows: Count = 0
-    files: tuple[Part, ...] = ()
+    files: tuple[ArchiveFile, ...] = ()
 
     @property
     def from_us(self) -> int | None:
@@ -268,7 +292,7 @@ def _read(path: Path, text: bytes) -> Manifest:
     return made
 
 
-def _check_file(path: Path, part: Part) -> None:
+def _check_file(path: Path, part: ArchiveFile) -> None:
     try:
         found = (path / part.path).stat().st_size
     except OSError:
@@ -289,7 +313,7 @@ class Draft:
     It is ours until it is published or discarded.
     """
 
-    def __init__(self, path: Path, lock: Lock | None = None) -> None:
+    def __init__(self, path: Path, lock: ArchiveLock | None = None) -> None:
         self.path = path
         self._lock = lock
 
@@ -377,7 +401,7 @@ def begin(
         _check_place(path, replace=replace, kind=kind, held=held)
         path.mkdir(FOLDER_MODE, parents=True, exist_ok=True)
         if not held:
-            lock = Lock(path)
+            lock = ArchiveLock(path)
             _check_place(path, replace=replace, kind=kind, held=held)  # Until now it was others' too.
         write_file(path / WRITING, msgspec.json.encode(dict(made)))
         for name in (MANIFEST, QUERY):

@@ -22,12 +22,14 @@ import msgspec
 
 from medusa.apps.pipeline.folder import (
     BY,
+    LOCK,
     MANIFEST,
     ROWS,
     VERSION,
     WRITING,
+    ArchiveFile,
+    ArchiveLock,
     Manifest,
-    Part,
     Stored,
     begin,
     begun,
@@ -36,7 +38,6 @@ from medusa.apps.pipeline.folder import (
     sync_folder,
     write_manifest,
 )
-from medusa.apps.pipeline.lock import LOCK, Lock
 from medusa.errors import DataError
 from medusa.query.boxes import Schema
 
@@ -63,7 +64,7 @@ def held(folder: str | Path) -> Iterator[Path]:
             what = "an archive that no stream goes to" if (path / MANIFEST).exists() else "something else"
             raise DataError(f"{path}: there is {what}", hint="give a folder of its own", code="data.archive")
         path.mkdir(0o700, parents=True, exist_ok=True)
-        lock = Lock(path)
+        lock = ArchiveLock(path)
     except OSError as error:
         raise DataError(f"{path} can't be written: {error.strerror}", code="data.archive") from None
     try:
@@ -194,7 +195,7 @@ class Growing:
         manifest = self.manifest
         return manifest.to_row if _has(manifest, epoch) else None
 
-    def add(self, epoch: int, parts: Sequence[Part]) -> Manifest:
+    def add(self, epoch: int, parts: Sequence[ArchiveFile]) -> Manifest:
         """Take an epoch whose files are written and synced; durable when this returns.
 
         Files of an epoch that is there already are passed over. Rows of it that the archive doesn't have are

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from medusa.apps.pipeline.folder import VERSION, Manifest, Stored, begin, discard
 from medusa.apps.pipeline.frames import Inputs, inputs_of
-from medusa.apps.pipeline.parts import SLOT, Writing, write_frame
+from medusa.apps.pipeline.parts import SLOT, WriteTask, write_frame
 from medusa.apps.pipeline.traces import source_of
 from medusa.apps.pipeline.watch import Tell, watched
 from medusa.errors import DataError
@@ -186,7 +186,7 @@ class _Table:
         draft = begin(out, kind="table", replace=replace, made=self._made)
         schema, df = self._placed()
         file_us = None if self._size_us is None else max(self._size_us, DAY_US)
-        writing = Writing(folder=str(draft.path), schema=schema, period_us=file_us, numbered=False)
+        writing = WriteTask(folder=str(draft.path), schema=schema, period_us=file_us, numbered=False)
         try:
             with watched(self._df.sparkSession, "computing", tell):
                 parts = write_frame(df, writing)

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from medusa.apps.pipeline.folder import ROWS, Part
+from medusa.apps.pipeline.folder import ROWS, ArchiveFile
 from medusa.query.boxes import Schema
 from medusa.query.types import to_arrow
 from medusa.spark import column_types
@@ -29,7 +29,7 @@ from medusa.spark.dataframes.source import META
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["SLOT", "Chunk", "Writing", "made_frame", "write_frame"]
+__all__ = ["SLOT", "RowChunk", "WriteTask", "made_frame", "write_frame"]
 
 SLOT = "slot"
 """The column of a DataFrame that says to which range of time, and so to which files, a row belongs."""
@@ -40,7 +40,7 @@ SEQ, LATE, SHED = META
 Int64s = npt.NDArray[np.int64]
 
 
-class Chunk(Protocol):
+class RowChunk(Protocol):
     """Rows that a worker makes: the stream's columns, their positions, and their times (None: none)."""
 
     rows: pa.RecordBatch
@@ -48,7 +48,7 @@ class Chunk(Protocol):
     times_us: Int64s | None
 
 
-class Writing(msgspec.Struct, frozen=True, kw_only=True):
+class WriteTask(msgspec.Struct, frozen=True, kw_only=True):
     """What a task is told.
 
     Attributes:
@@ -72,7 +72,7 @@ class Writing(msgspec.Struct, frozen=True, kw_only=True):
 FIELDS = ("path", "rows", "bytes", "first", "last", "from_us", "to_us", "late", "shed")
 
 
-def write_frame(df: DataFrame, writing: Writing) -> list[Part]:
+def write_frame(df: DataFrame, writing: WriteTask) -> list[ArchiveFile]:
     """Write a DataFrame: columns by place (``c0`` ...), ``t``, ``SLOT``, and what ``writing`` says.
 
     The rows of each of its partitions are in order of slot, then position.
@@ -82,8 +82,8 @@ def write_frame(df: DataFrame, writing: Writing) -> list[Part]:
 
 
 def made_frame(
-    spark: SparkSession, make: Callable[[int], Iterator[Chunk]], parts: int, writing: Writing
-) -> list[Part]:
+    spark: SparkSession, make: Callable[[int], Iterator[RowChunk]], parts: int, writing: WriteTask
+) -> list[ArchiveFile]:
     """Write what ``make`` gives for each number below ``parts``, in as many tasks."""
     numbers = spark.range(0, parts, 1, parts)
     return _parts(numbers.mapInArrow(partial(_make, make, msgspec.msgpack.encode(writing)), _told()))
@@ -93,14 +93,14 @@ def _told() -> str:
     return "path string, " + ", ".join(f"{name} long" for name in FIELDS[1:])
 
 
-def _parts(told: DataFrame) -> list[Part]:
-    found = [Part(**{name: row[name] for name in FIELDS}) for row in told.collect()]
+def _parts(told: DataFrame) -> list[ArchiveFile]:
+    found = [ArchiveFile(**{name: row[name] for name in FIELDS}) for row in told.collect()]
     return sorted(found, key=lambda part: (part.first if part.first is not None else 0, part.path))
 
 
 def _write(encoded: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """What ``mapInArrow`` calls."""
-    files = _Files(msgspec.msgpack.decode(encoded, type=Writing))
+    files = _Files(msgspec.msgpack.decode(encoded, type=WriteTask))
     for batch in batches:
         if batch.num_rows:
             files.spark(batch)
@@ -108,9 +108,9 @@ def _write(encoded: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Rec
 
 
 def _make(
-    make: Callable[[int], Iterator[Chunk]], encoded: bytes, batches: Iterable[pa.RecordBatch]
+    make: Callable[[int], Iterator[RowChunk]], encoded: bytes, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    files = _Files(msgspec.msgpack.decode(encoded, type=Writing))
+    files = _Files(msgspec.msgpack.decode(encoded, type=WriteTask))
     for batch in batches:
         for number in batch.column(0).to_pylist():
             for chunk in make(number):
@@ -121,7 +121,7 @@ def _make(
 class _Files:
     """The files of a task, one after the other."""
 
-    def __init__(self, writing: Writing) -> None:
+    def __init__(self, writing: WriteTask) -> None:
         self._writing = writing
         own = [(field.name, to_arrow(field.type)) for field in writing.schema]
         meta = [(SEQ, pa.int64())] if writing.numbered else []
@@ -130,7 +130,7 @@ class _Files:
         self._numbered: dict[int, int] = {}
         self._slot: int | None = None
         self._file: _File | None = None
-        self._done: list[Part] = []
+        self._done: list[ArchiveFile] = []
 
     def spark(self, batch: pa.RecordBatch) -> None:
         """Rows as Spark has them."""
@@ -148,7 +148,7 @@ class _Files:
         meta += [batch.column(name) for name in writing.marks]
         self._add(pa.RecordBatch.from_arrays([*own, *meta], schema=self._schema), slots, times_us)
 
-    def chunk(self, chunk: Chunk) -> None:
+    def chunk(self, chunk: RowChunk) -> None:
         """Rows as a worker made them."""
         columns_ = [
             chunk.rows.column(field.name).cast(field.type) for field in self._schema if field.name != SEQ
@@ -199,7 +199,7 @@ class _Files:
 class _File:
     """A file that is being written."""
 
-    def __init__(self, writing: Writing, schema: pa.Schema, slot: int) -> None:
+    def __init__(self, writing: WriteTask, schema: pa.Schema, slot: int) -> None:
         self._folder = Path(writing.folder)
         period_us = writing.period_us
         start = f"{slot:012}" if period_us is None else _moment(slot * period_us)
@@ -240,13 +240,13 @@ class _File:
             self._out.write_table(table, row_group_size=GROUP_ROWS)
         self._waiting, self._waiting_rows = [], 0
 
-    def close(self) -> Part:
+    def close(self) -> ArchiveFile:
         self._flush()
         self._out.close()
         with (self._folder / self._path).open("rb") as file:
             os.fsync(file.fileno())
             size = os.fstat(file.fileno()).st_size
-        return Part(
+        return ArchiveFile(
             path=self._path,
             rows=self.rows,
             bytes=size,

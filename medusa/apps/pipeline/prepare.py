@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
-from medusa.apps.pipeline.folder import VERSION, Draft, Manifest, Part, Stored, begin, discard
-from medusa.apps.pipeline.parts import SLOT, Chunk, Writing, made_frame, write_frame
+from medusa.apps.pipeline.folder import VERSION, ArchiveFile, Draft, Manifest, Stored, begin, discard
+from medusa.apps.pipeline.parts import SLOT, RowChunk, WriteTask, made_frame, write_frame
 from medusa.apps.pipeline.traces import Trace, source_of, trace
 from medusa.apps.pipeline.watch import Tell, watched
 from medusa.errors import DataError
@@ -59,7 +59,7 @@ class Workload(Protocol):
 
     def query(self) -> Query: ...
 
-    def part(self, number: int) -> Iterator[Chunk]: ...
+    def part(self, number: int) -> Iterator[RowChunk]: ...
 
 
 def prepare(
@@ -169,7 +169,7 @@ class _Job:
         self._period_us = period_us
         self._tell = tell
 
-    def run(self, write: Callable[[], list[Part]], made: Mapping[str, Any]) -> Stored:
+    def run(self, write: Callable[[], list[ArchiveFile]], made: Mapping[str, Any]) -> Stored:
         try:
             parts = write()
         except BaseException:
@@ -191,19 +191,19 @@ class _Job:
             self._query,
         )
 
-    def _writing(self, **more: Any) -> Writing:
-        return Writing(
+    def _writing(self, **more: Any) -> WriteTask:
+        return WriteTask(
             folder=str(self._draft.path), schema=self._spec.schema, period_us=self._period_us, **more
         )
 
     # Workloads
 
-    def ordered(self, workload: Workload) -> list[Part]:
+    def ordered(self, workload: Workload) -> list[ArchiveFile]:
         """Workers write what they make: nothing is sorted."""
         with watched(self._spark, "writing", self._tell):
             return made_frame(self._spark, workload.part, workload.parts, self._writing())
 
-    def generated(self, workload: Workload) -> list[Part]:
+    def generated(self, workload: Workload) -> list[ArchiveFile]:
         """Workers make the rows, which are then sorted; Spark keeps them, as making takes longest."""
         from pyspark import StorageLevel
         from pyspark.sql import types
@@ -226,7 +226,7 @@ class _Job:
 
     # Sorted
 
-    def sorted(self, given: Trace) -> list[Part]:
+    def sorted(self, given: Trace) -> list[ArchiveFile]:
         """Rows get to their range of time, and there in order."""
         from pyspark.sql import functions as F
 
@@ -270,7 +270,7 @@ class _Job:
 
 
 def _generate(
-    make: Callable[[int], Iterator[Chunk]], names: list[tuple[str, str]], batches: Any
+    make: Callable[[int], Iterator[RowChunk]], names: list[tuple[str, str]], batches: Any
 ) -> Iterator[pa.RecordBatch]:
     """What ``mapInArrow`` calls: the rows of parts, with their time and place."""
     for batch in batches:

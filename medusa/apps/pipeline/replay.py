@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from medusa.apps.pipeline.folder import Manifest, Part, Stored, open_folder
+from medusa.apps.pipeline.folder import ArchiveFile, Manifest, Stored, open_folder
 from medusa.errors import DataError
 from medusa.io.pacing import paced_by
 from medusa.spark.dataframes.source import SEQ, UNITS
@@ -153,7 +153,7 @@ class _Cursor:
         last: the position of its last row.
     """
 
-    def __init__(self, stored: Stored, part: Part, start: int) -> None:
+    def __init__(self, stored: Stored, part: ArchiveFile, start: int) -> None:
         self._path = stored.path / part.path
         self._schema = stored.manifest.columns
         self._start = start

@@ -62,6 +62,22 @@ class _Car:
     trips: int = 1
     stopped_until: int = 0
 
+    @property
+    def segment(self) -> int:
+        return self.pos // SEGMENT_FEET
+
+    def stop(self, lane: int, pos: int, until: int) -> None:
+        self.lane, self.pos, self.speed, self.stopped_until = lane, pos, 0, until
+
+    def change_lane(self, lane: int) -> None:
+        self.lane = lane
+
+    def drive(self, speed: int) -> None:
+        """For the time between two reports."""
+        self.speed = speed
+        way = -1 if self.dir else 1
+        self.pos = min(SEGMENTS * SEGMENT_FEET - 1, max(0, self.pos + way * speed * FEET_PER_MPH))
+
 
 @dataclass
 class _Crash:
@@ -73,6 +89,12 @@ class _Crash:
     wanted: int
     place: tuple[int, int] | None = None
     cars: int = 0
+
+    def take(self, car: _Car) -> None:
+        """The first car says the place."""
+        self.place = self.place or (car.lane, car.pos)
+        self.cars += 1
+        car.stop(*self.place, until=self.end)
 
 
 def traffic(plan: Traffic | None = None, *, seed: int = 0) -> pa.Table:
@@ -131,41 +153,33 @@ class _Road:
         return _Car(vid, self._chance.randrange(self._plan.xways), direction, pos, goal, speed=20)
 
     def _report(self, now: int, car: _Car) -> tuple[int, ...]:
-        segment = car.pos // SEGMENT_FEET
-        return (0, now, car.vid, car.speed, car.xway, car.lane, car.dir, segment, car.pos, *(-1,) * 6)
+        return (0, now, car.vid, car.speed, car.xway, car.lane, car.dir, car.segment, car.pos, *(-1,) * 6)
 
     def _move(self, now: int, car: _Car) -> None:
         """To where the car's next report is, 30 s later."""
         if car.stopped_until > now:
             return
-        segment = car.pos // SEGMENT_FEET
-        crash = self._crash_at(now, car, segment) if car.lane in (1, 2, 3) else None
+        crash = self._crash_at(now, car) if car.lane in (1, 2, 3) else None
         if crash is not None:
-            crash.place = crash.place or (car.lane, car.pos)
-            crash.cars += 1
-            car.lane, car.pos = crash.place
-            car.speed, car.stopped_until = 0, crash.end
+            crash.take(car)
             return
-        car.speed = self._speed(now, car, segment)
-        way = -1 if car.dir else 1
-        car.pos = min(SEGMENTS * SEGMENT_FEET - 1, max(0, car.pos + way * car.speed * FEET_PER_MPH))
-        segment = car.pos // SEGMENT_FEET
-        over = (segment - car.exit_seg) * way
+        car.drive(self._speed(now, car))
+        over = (car.segment - car.exit_seg) * (-1 if car.dir else 1)
         # Some leave by the ramp of the segment in which they were seen, most on coming to it.
-        leaves = over > 0 or (over == 0 and self._chance.random() < 0.6) or segment in (0, SEGMENTS - 1)
-        car.lane = 4 if leaves else self._chance.randint(1, 3)
+        leaves = over > 0 or (over == 0 and self._chance.random() < 0.6) or car.segment in (0, SEGMENTS - 1)
+        car.change_lane(4 if leaves else self._chance.randint(1, 3))
 
-    def _speed(self, now: int, car: _Car, segment: int) -> int:
+    def _speed(self, now: int, car: _Car) -> int:
         for crash in self._crashes:
             xway, direction, where = crash.cell
-            before = (where - segment) * (-1 if car.dir else 1)
+            before = (where - car.segment) * (-1 if car.dir else 1)
             if (
                 (xway, direction) == (car.xway, car.dir)
                 and 0 <= before <= 2
                 and crash.begin <= now < crash.end
             ):
                 return self._chance.randint(5, 20)
-        return self._chance.randint(15, 50) if segment in self._plan.jam else self._chance.randint(45, 90)
+        return self._chance.randint(15, 50) if car.segment in self._plan.jam else self._chance.randint(45, 90)
 
     def _crash(self) -> _Crash:
         begin = self._chance.randrange(self._plan.seconds // 4, max(2, self._plan.seconds * 3 // 4))
@@ -175,8 +189,8 @@ class _Road:
             begin, begin + self._chance.choice((60, 95, 150, 240)), cell, self._chance.choice((2, 2, 3))
         )
 
-    def _crash_at(self, now: int, car: _Car, segment: int) -> _Crash | None:
-        cell = (car.xway, car.dir, segment)
+    def _crash_at(self, now: int, car: _Car) -> _Crash | None:
+        cell = (car.xway, car.dir, car.segment)
         for crash in self._crashes:
             if crash.cell == cell and crash.begin <= now < crash.end and crash.cars < crash.wanted:
                 return crash

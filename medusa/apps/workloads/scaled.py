@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Int64s = npt.NDArray[np.int64]
 
-__all__ = ["COPIES_MAX", "Chunk", "LinearRoad", "Netmon", "shifted"]
+__all__ = ["COPIES_MAX", "TraceChunk", "LinearRoad", "Netmon", "shifted"]
 
 COPIES_MAX = 10_000
 CHUNK_ROWS = 1 << 16
@@ -35,7 +35,7 @@ FIRST_NETWORK = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Chunk:
+class TraceChunk:
     """Some rows of a part.
 
     Attributes:
@@ -86,7 +86,7 @@ class Netmon:
         """One for each minute."""
         return len(_minutes()) - 1
 
-    def part(self, number: int) -> Iterator[Chunk]:
+    def part(self, number: int) -> Iterator[TraceChunk]:
         """The rows of a minute, in order."""
         import numpy as np
         import pyarrow as pa
@@ -105,7 +105,7 @@ class Netmon:
                 else:
                     columns[name] = trace[name].combine_chunks().take(pa.array(rows))
             batch = pa.record_batch(columns)
-            yield Chunk(batch, rows * self.copies + which, batch.column(0).to_numpy())
+            yield TraceChunk(batch, rows * self.copies + which, batch.column(0).to_numpy())
 
 
 @lru_cache(maxsize=1)
@@ -259,7 +259,7 @@ class LinearRoad:
         """A car reports every 30 s, and asks at most once with each report."""
         return self.cars * (self.seconds // 30 + 1)
 
-    def part(self, number: int) -> Iterator[Chunk]:
+    def part(self, number: int) -> Iterator[TraceChunk]:
         """The rows of an expressway, in order of time, then car."""
         import numpy as np
         import pyarrow as pa
@@ -274,4 +274,4 @@ class LinearRoad:
         columns["qid"][asks] += number * self._requests_max
         batch = pa.record_batch({name: pa.array(each) for name, each in columns.items()})
         times_us = columns["time"].astype(np.int64) * 1_000_000
-        yield Chunk(batch, np.arange(batch.num_rows), times_us)
+        yield TraceChunk(batch, np.arange(batch.num_rows), times_us)

@@ -14,11 +14,11 @@ from medusa.engine.fragment import Fragment
 from medusa.engine.operators.sink import SinkBox
 from medusa.testing import ManualClock
 
-__all__ = ["Arrival", "Delivered", "InVirtualTime"]
+__all__ = ["TimedRows", "DeliveredRows", "InVirtualTime"]
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class TimedRows:
     """Rows that come at a moment of the trace."""
 
     at_us: int
@@ -27,7 +27,7 @@ class Arrival:
 
 
 @dataclass(frozen=True, slots=True)
-class Delivered:
+class DeliveredRows:
     """Rows that reached a sink: when, and when what caused them entered."""
 
     at_us: int
@@ -46,7 +46,7 @@ class InVirtualTime:
     fragment: Fragment
     costs_us: Mapping[str, float]
     clock: ManualClock
-    delivered: dict[str, list[Delivered]]
+    delivered: dict[str, list[DeliveredRows]]
     _owed_us = 0.0
 
     def charge(self) -> None:
@@ -90,7 +90,7 @@ class InVirtualTime:
             if train.kind is Kind.STABLE:
                 entered_us = now.us if now.entered_us is None else now.entered_us
                 assert entered_us is not None, "at() was told when it entered"
-                self.delivered[id].append(Delivered(self.clock.monotonic_us(), entered_us, train.batch))
+                self.delivered[id].append(DeliveredRows(self.clock.monotonic_us(), entered_us, train.batch))
                 sink.take()
 
         sink.on_train = heard  # type: ignore[method-assign]

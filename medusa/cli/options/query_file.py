@@ -11,7 +11,7 @@ from medusa.errors import QueryError
 if TYPE_CHECKING:
     from medusa.query.builder import Query
 
-__all__ = ["read_placement", "read_query"]
+__all__ = ["query_of", "read_placement", "read_query", "read_text"]
 
 
 def read_query(path: Path) -> Query:
@@ -20,16 +20,25 @@ def read_query(path: Path) -> Query:
     Raises:
         QueryError: it can't be read, or is no query; names the file.
     """
+    return query_of(read_text(path), str(path))
+
+
+def read_text(path: Path) -> str:
+    """Raises: QueryError: the file of a query can't be read."""
+    try:
+        return path.read_text()
+    except (OSError, UnicodeDecodeError) as error:
+        raise QueryError(f"{path} can't be read: {error}", code="query.file") from error
+
+
+def query_of(text: str, file: str) -> Query:
+    """A query from the JSON in a file. Raises: QueryError: it is no query; names the file."""
     from medusa.query.builder import Query
 
     try:
-        text = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        raise QueryError(f"{path} can't be read: {error}", code="query.file") from error
-    try:
         return Query.from_json(text)
     except QueryError as error:
-        raise QueryError(f"{path}: {error.message}", hint=error.hint, code=error.code) from error
+        raise QueryError(f"{file}: {error.message}", hint=error.hint, code=error.code) from error
 
 
 def read_placement(path: Path) -> dict[str, list[str]]:

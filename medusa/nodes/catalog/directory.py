@@ -42,8 +42,6 @@ class Directory:
         node: its name.
         incarnation: larger than in any earlier life.
         count: told the code of each entry or run that was refused.
-
-    Attributes:
         wall: what time it is; None: not known, then no node is forgotten.
     """
 
@@ -54,11 +52,12 @@ class Directory:
         incarnation: int,
         outbox: Outbox,
         count: Callable[[str], None] = lambda code: None,
+        wall: Callable[[int], int | None] = lambda now_us: None,
     ) -> None:
         self.node = node
         self._written = Written(node, incarnation * VERSIONS_PER_LIFE, count)
         self._agreeing = Agreeing(self._written, outbox)
-        self.wall: Callable[[int], int | None] = lambda now_us: None
+        self.wall = wall
         self._changes = 0
         self._unsaid = False
         self._forget_at_us = 0

@@ -23,20 +23,16 @@ class Accepting:
 
     Attributes:
         accept: raises LinkError, with the reason, for one that it won't take.
-        ended: the same for one that took too much here before, while its query is deployed.
         told: what the catalog and the status say of where its fragments run; empty: in the node.
     """
 
-    def __init__(self) -> None:
-        self.accept: Callable[[Fragment], None] = lambda fragment: None
-        self.ended: Callable[[Fragment], None] = lambda fragment: None
-        self.told: Callable[[], dict[str, Any]] = dict
-
-    def check(self, *fragments: Fragment) -> None:
-        """Raises LinkError where one isn't taken; nothing has changed."""
-        for fragment in fragments:
-            self.ended(fragment)
-            self.accept(fragment)
+    def __init__(
+        self,
+        accept: Callable[[Fragment], None] = lambda fragment: None,
+        told: Callable[[], dict[str, Any]] = dict,
+    ) -> None:
+        self.accept = accept
+        self.told = told
 
     def status(self) -> RunsOnStatus | UnsetType:
         """For the status of the node; unset: its fragments run here."""

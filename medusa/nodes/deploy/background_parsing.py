@@ -61,15 +61,13 @@ class Parsing:
 
     Args:
         node: ours.
-
-    Attributes:
         loop_bytes_max: a larger graph is read beside the loop.
     """
 
-    def __init__(self, node: str, outbox: Outbox) -> None:
+    def __init__(self, node: str, outbox: Outbox, loop_bytes_max: int = LOOP_BYTES_MAX) -> None:
         self._node = node
         self._outbox = outbox
-        self.loop_bytes_max = LOOP_BYTES_MAX
+        self.loop_bytes_max = loop_bytes_max
         self._left = LOOP_BYTES_PER_S
         self._left_us = 0
         """Bytes that may be read on the loop, and when that was so."""

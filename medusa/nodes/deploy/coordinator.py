@@ -70,13 +70,14 @@ class Coordinator:
         way: how a node is told to run a fragment: the message with this number, and its payload.
         install, remove: do it on this node, as if asked by itself; give a Reply.
 
-    Attributes:
-        stale: answers of nodes to questions that are not open: late, repeated or of an earlier life.
         elsewhere: the other node that has deployed a query, as far as is known here; empty: none.
         outranks: the other one that goes before us, if it began at the same time; empty: none.
         readers: other queries of ours that read a sink of a query, as far as is known here.
         abroad: the participant of another one's node; empty: it is of our own.
         unfinished: what other nodes have of deployments of an earlier life; None: nobody is asked.
+
+    Attributes:
+        stale: answers of nodes to questions that are not open: late, repeated or of an earlier life.
     """
 
     def __init__(
@@ -90,16 +91,19 @@ class Coordinator:
         install: Callable[[int, Fragment, str], Reply | None],
         way: Callable[[int, Fragment], tuple[Install | Instantiate, bytes | None]],
         remove: Callable[[Remove], Reply],
+        elsewhere: Callable[[str], str] = lambda query: "",
+        outranks: Callable[[str], str] = lambda query: "",
+        readers: Callable[[str], list[str]] = lambda query: [],
+        abroad: Callable[[str], str] = lambda node: "",
+        unfinished: Unfinished | None = None,
     ) -> None:
         self._catalog = catalog
         self._outbox = outbox
         self._timeout_us = timeout_us
         self.stale = 0
-        self.elsewhere: Callable[[str], str] = lambda query: ""
-        self.outranks: Callable[[str], str] = lambda query: ""
-        self.readers: Callable[[str], list[str]] = lambda query: []
-        self.abroad: Callable[[str], str] = lambda node: ""
-        self.unfinished: Unfinished | None = None
+        self.elsewhere, self.outranks, self.readers = elsewhere, outranks, readers
+        self.abroad = abroad
+        self.unfinished = unfinished
         self._waiting: dict[tuple[str, int], tuple[int, Plan, int]] = {}
         """Who asked for a query that is elsewhere, or for a new version of a definition, and its request ->
         until when we wait for news, or until the old one is removed; what."""
@@ -115,10 +119,6 @@ class Coordinator:
         self._answers = Answers(lambda: saver.durable)
         self._request = incarnation * REQUESTS_PER_LIFE
         self._forgetful: set[str] = set()
-
-    def ask(self, elsewhere: Callable[[str], str], outranks: Callable[[str], str]) -> None:
-        """Know of other coordinators from now on."""
-        self.elsewhere, self.outranks = elsewhere, outranks
 
     def resume(self, now_us: int) -> None:
         """After a start: finish what was being removed; of what was being deployed, hear what there is."""
@@ -136,7 +136,7 @@ class Coordinator:
         for deployment, whole in self.unfinished.judged(now_us) if self.unfinished is not None else ():
             if whole is None:
                 text = "query stays deploying: nodes of other participants don't tell what they have"
-                self._outbox.report("warning", text, query=deployment.query)
+                self._report(deployment, "warning", text, query=deployment.query)
                 continue
             attempt, code = self._attempts.pop(deployment.query, None), ""
             if not whole or self.outranks(deployment.query):
@@ -144,7 +144,8 @@ class Coordinator:
                 code = "E_DEPLOYED"
             else:
                 deployment.step(_E.INSTALLED)
-                self._outbox.report("warning", "query runs: every node has its part", query=deployment.query)
+                text = "query runs: every node has its part"
+                self._report(deployment, "warning", text, query=deployment.query)
             token = self._saver.save()
             if attempt is not None:
                 self._answer(attempt.client, undone(attempt.request, code, deployment.query), after=token)
@@ -335,7 +336,7 @@ class Coordinator:
             if attempt is None or deployment.state != DEPLOYING:
                 if reply.code and deployment.state == RUNNING:
                     about = {"fragment": question.message.fragment, "node": node, "code": reply.code}
-                    self._outbox.report("error", "not installed again", **about, why=reply.text)
+                    self._report(deployment, "error", "not installed again", **about, why=reply.text)
                 return
             attempt.installs.pop(reply.request, None)
             if node in self._forgetful and question.payload is not None and not reply.code:
@@ -470,6 +471,10 @@ class Coordinator:
         times += [self._look_at_us] if self._waiting else []
         times += [judge_at_us] if judge_at_us is not None else []
         return min(times, default=None)
+
+    def _report(self, deployment: Deployment, level: str, what: str, **about: str) -> None:
+        with self._outbox.caused_by(deployment.client, deployment.request):
+            self._outbox.report(level, what, **about)
 
     def _ask(self, question: Question) -> None:
         self._saver.send(question.node, question.message, question.payload, after=question.after)

@@ -38,17 +38,22 @@ class Guests:
 
     Args:
         fragments: what runs here, by name.
-
-    Attributes:
         moving: whether a fragment of ours is just being moved, split or merged.
         offers: to other participants, by name.
     """
 
     def __init__(
-        self, settings: Settings, catalog: Catalog, fragments: Mapping[str, Hosted], outbox: Outbox
+        self,
+        settings: Settings,
+        catalog: Catalog,
+        fragments: Mapping[str, Hosted],
+        outbox: Outbox,
+        *,
+        moving: Callable[[str], bool],
+        offers: Callable[[str], OfferRules | None],
     ) -> None:
-        self.moving: Callable[[str], bool] = lambda fragment: False
-        self.offers: Callable[[str], OfferRules | None] = settings.offers.get
+        self._moving = moving
+        self._offers = offers
         self._settings = settings
         self._catalog = catalog
         self._fragments = fragments
@@ -126,7 +131,7 @@ class Guests:
         )
 
     def _check_offer(self, participant: str, stream: str) -> None:
-        rules = self.offers(participant)
+        rules = self._offers(participant)
         if rules is None or not any(matches(pattern, stream) for pattern in rules.streams):
             raise LinkError(
                 f"node {self._settings.name!r} doesn't offer stream {stream[:100]!r} to participant "
@@ -151,7 +156,7 @@ class Guests:
                 hint="put that part of its query at a node with a disk",
                 code="E_STORE",
             )
-        if self.moving(spec.name) or hosted.frozen:
+        if self._moving(spec.name) or hosted.frozen:
             text = f"what puts out stream {stream!r} is just being moved, split or merged"
             raise LinkError(text, hint="try again in a moment", code="E_BUSY")
         sender = hosted.outputs[sink].sender

@@ -21,6 +21,7 @@ from medusa.elements import END_US, START_US, Boundary, Element, Train
 from medusa.engine.held_rows_count import NOTHING, Held, row_by_row, uncounted
 from medusa.errors import LinkError
 from medusa.nodes.diskless.sealed_cuts import Cut, Seal
+from medusa.nodes.fragment.automaton import TurnEvent, TurnState
 from medusa.nodes.fragment.checkpoint_record import InputRecord
 from medusa.nodes.fragment.host import Hosted
 from medusa.nodes.fragment.inputs import Input, Work
@@ -31,7 +32,6 @@ from medusa.wire.link.attach_claims import check_attach
 from medusa.wire.link.automaton import LinkEvent, SenderState
 from medusa.wire.link.receiver import ReceiverMessage
 from medusa.wire.messages.links_and_commands import Ack, Attach, Detach, Refuse
-from medusa.wire.outbox import RunFragment
 
 __all__ = ["VolatileHosted"]
 
@@ -58,7 +58,6 @@ class VolatileHosted(Hosted):
 
     def __init__(self, spec: Fragment, *, seal: Seal, now_us: int, born_us: int, **rest: Any) -> None:
         self._seal = seal
-        self._started = False
         self.known_lost = 0
         self.lost_unknown = False
         self._base: Cut | None = None
@@ -77,6 +76,7 @@ class VolatileHosted(Hosted):
         self._waited = False
         """The clients that may come back had their time."""
         super().__init__(spec, **rest)
+        self._turns(TurnEvent.ASK)
         self._repeats = not self.mixed and all(row_by_row(box) for box in spec.graph.boxes)
         self.uncounted = tuple(uncounted(spec.graph))
         self.mixed = False
@@ -157,7 +157,7 @@ class VolatileHosted(Hosted):
             self._begin_anew(now_us)
 
     def _begin_anew(self, now_us: int) -> None:
-        self._started = False
+        self._turns(TurnEvent.ASK)
         for output in self.outputs.values():
             for view in output.sender.receivers.values():
                 if view.state is not SenderState.DETACHED:
@@ -195,12 +195,9 @@ class VolatileHosted(Hosted):
         if promise_us > self._entries.fed_us.get(input.source, END_US):
             # What was late stays late: windows that have left don't open again.
             self._entries.fed_us[input.source] = promise_us
-            work = Work(input, Boundary(promise_us), next_seq=seq, boundary_us=input.fed_us, cost=0)
-            self._running.append(work)
-            assert work.element is not None
-            self._outbox.append(
-                RunFragment(fragment=self.spec.name, stream=input.source, element=work.element)
-            )
+            promise = Boundary(promise_us)
+            work = Work(input, promise, next_seq=seq, boundary_us=input.fed_us, cost=0)
+            self._run(work, promise)
 
     # --- the start --------------------------------------------------------------------------------
 
@@ -228,8 +225,12 @@ class VolatileHosted(Hosted):
         clients = {peer for source, peer, _ in self._base.inputs if source in self.spec.entries}
         return (clients | set(self._base.readers)) <= self._heard
 
+    @property
+    def _started(self) -> bool:
+        return self._turn is not TurnState.ASKING
+
     def _start(self, now_us: int) -> None:
-        self._started = True
+        self._turns(TurnEvent.ANSWERED)
         base = self._base
         if self._repeatable and (base is None or len(base.inputs) == 1):
             # It comes to the same rows again, so where upstream stands is right too, and no row is lost

@@ -41,6 +41,7 @@ class TurnState(Enum):
     FROZEN = "frozen"  # feeds nothing: another node may be its owner
     WAITING = "waiting"  # just made: other fragments have its links
     FOLLOWING = "following"  # just made: is fed what those are fed, and emits nothing
+    ASKING = "asking"  # keeps nothing on disk: asks its neighbours where it stood
 
 
 class TurnEvent(Enum):
@@ -51,6 +52,8 @@ class TurnEvent(Enum):
     SETTLE = "it is to be split or merged"
     FREEZE = "it has to rest"
     THAW = "it is its turn"
+    ASK = "only its neighbours know where it stood"
+    ANSWERED = "all have said it"
 
 
 QUIET = (TurnState.RESTING, TurnState.FROZEN, TurnState.WAITING, TurnState.FOLLOWING)
@@ -68,10 +71,17 @@ LIFE: dict[LifeState, dict[LifeEvent, LifeState]] = {
 }
 
 TURN: dict[TurnState, dict[TurnEvent, TurnState]] = {
-    _T.OPEN: {_F.HOLD: _T.WAITING, _F.SETTLE: _T.SETTLING, _F.FREEZE: _T.FROZEN, _F.THAW: _T.OPEN},
+    _T.OPEN: {
+        _F.HOLD: _T.WAITING,
+        _F.SETTLE: _T.SETTLING,
+        _F.FREEZE: _T.FROZEN,
+        _F.THAW: _T.OPEN,
+        _F.ASK: _T.ASKING,
+    },
     _T.SETTLING: {_F.SETTLE: _T.SETTLING, _F.FREEZE: _T.RESTING, _F.THAW: _T.OPEN},
     _T.RESTING: {_F.SETTLE: _T.RESTING, _F.FREEZE: _T.RESTING, _F.THAW: _T.OPEN},
     _T.FROZEN: {_F.SETTLE: _T.RESTING, _F.FREEZE: _T.FROZEN, _F.THAW: _T.OPEN},
     _T.WAITING: {_F.FOLLOW: _T.FOLLOWING, _F.FREEZE: _T.WAITING, _F.THAW: _T.OPEN},
     _T.FOLLOWING: {_F.FREEZE: _T.FOLLOWING, _F.THAW: _T.OPEN},
+    _T.ASKING: {_F.ANSWERED: _T.OPEN},
 }

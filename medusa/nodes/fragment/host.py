@@ -264,6 +264,11 @@ class Hosted:
         return bool(self._running)
 
     @property
+    def behind(self) -> int:
+        """Elements that the engine hasn't fed yet."""
+        return len(self._running)
+
+    @property
     def quiet(self) -> bool:
         """Frozen, and nothing of it is under way any more: to the engine, to the log or to disk."""
         busy = self._running or self._made or self._writing or not self._feeding.idle
@@ -390,12 +395,14 @@ class Hosted:
                 continue
             if isinstance(work.element, Train):
                 self.rows_in += len(work.element)
-            self._running.append(work)
-            self._running_bytes += work.cost
-            self._outbox.append(
-                RunFragment(fragment=self.spec.name, stream=work.input.source, element=work.element)
-            )
+            self._run(work, work.element)
         self.decided.write(now_us)
+
+    def _run(self, work: Work, element: Element | Silent) -> None:
+        """Have the engine feed this; ``ran`` says when it has."""
+        self._running.append(work)
+        self._running_bytes += work.cost
+        self._outbox.append(RunFragment(fragment=self.spec.name, stream=work.input.source, element=element))
 
     def from_reader(
         self, now_us: int, sink: str, peer: str, message: Attach | Ack | Detach, *, owner: str, others: int
@@ -482,6 +489,12 @@ class Hosted:
         if self.failed or self.frozen or self._feeding.repeating:  # Then the log has what happened.
             return True
         return not (self._dirty or self._running or self._writing or self._wanted)
+
+    def base(self, now_us: int) -> int:
+        """Write what it begins with as its first checkpoint; the token."""
+        self._checkpoint(now_us)
+        assert self._writing is not None
+        return self._writing.token
 
     def _checkpoint(self, now_us: int) -> None:
         token = self._next_token()

@@ -399,7 +399,8 @@ class Arrivals:
         assert shadow is not None
         self._owned(now_us, shadow)
         about: dict[str, Any] = {"fragment": name, "peer": taking.owner, "epoch": taking.epoch}
-        self._outbox.report("info", "fragment taken", **about)
+        with self._outbox.caused_by(taking.owner, taking.attempt):
+            self._outbox.report("info", "fragment taken", **about)
         self._say_placed(now_us, shadow.spec, taking.coordinator)
 
     def _say_placed(self, now_us: int, spec: Fragment, coordinator: str) -> None:

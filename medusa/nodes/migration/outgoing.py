@@ -386,7 +386,8 @@ class Moves:
         token = self._diverting.left(now_us, hosted, order.to, order.epoch)
         self._closing.append((token, name))
         del self._orders[name]
-        self._outbox.report("info", "fragment moved", fragment=name, to=order.to, epoch=order.epoch)
+        with self._outbox.caused_by(self._me, order.attempt):  # The target knows that too.
+            self._outbox.report("info", "fragment moved", fragment=name, to=order.to, epoch=order.epoch)
         pause_us = now_us - order.stopped_us if order.stopped_us else 0
         for peer, request in order.answers:
             figures = _figures(order.to, order.nbytes, pause_us, order.tries)

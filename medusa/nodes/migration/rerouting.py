@@ -24,10 +24,12 @@ from medusa.errors import LinkError
 from medusa.nodes.catalog.catalog import RUNNING, Catalog, Left
 from medusa.nodes.catalog.persistence import Saver
 from medusa.nodes.config.settings import Settings
+from medusa.nodes.config.settings_offers import OfferRules
 from medusa.nodes.deploy.foreign_readers import Guests
 from medusa.nodes.fragment.host import Hosted
 from medusa.nodes.fragment.link_teardown import tell_clients
 from medusa.nodes.migration.upstream_search import Seeking
+from medusa.nodes.names.names import Naming
 from medusa.nodes.security.registry import Refusal
 from medusa.nodes.security.sessions import say_no
 from medusa.nodes.spec.fragment_spec import Feed, Fragment
@@ -76,13 +78,15 @@ class Diverting:
         saver: makes the catalog durable.
         is_up: whether a node is there; our own is.
         count: told the code of each refusal.
+        moving: whether a fragment of ours is just being moved away.
+        gives_way: whether that has only begun: of both ends of a stream the sender goes first.
+        whose: the participant of a peer; without keys all are ours.
+        offers: to other participants, by name.
+        naming: where the stream of a sender is looked for that is lost.
 
     Attributes:
-        moving: whether a fragment of ours is just being moved away; who moves fragments sets it.
-        gives_way: whether that has only begun: of both ends of a stream the sender goes first.
         seeking: looks for the stream of a sender that is lost.
         guests: queries that read sinks of others here.
-        whose: the participant of a peer; without keys all are ours.
     """
 
     def __init__(
@@ -96,10 +100,13 @@ class Diverting:
         saver: Saver,
         is_up: Callable[[str], bool],
         count: Callable[[str], None],
+        moving: Callable[[str], bool],
+        gives_way: Callable[[str], bool],
+        whose: Callable[[str], str | None],
+        offers: Callable[[str], OfferRules | None],
+        naming: Naming,
     ) -> None:
-        self.moving: Callable[[str], bool] = lambda fragment: False
-        self.gives_way: Callable[[str], bool] = lambda fragment: False
-        self.whose: Callable[[str], str | None] = lambda node: settings.participant
+        self.moving, self.gives_way, self.whose = moving, gives_way, whose
         self._settings = settings
         self._catalog = catalog
         self._fragments = fragments
@@ -107,9 +114,15 @@ class Diverting:
         self._saver = saver
         self._is_up = is_up
         self._count = count
-        self.guests = Guests(settings, catalog, fragments, outbox)
-        self.guests.moving = lambda fragment: self.moving(fragment)
-        self.seeking = Seeking(fragments, is_up=is_up, follow=self._follow, whose=self.participant_of)
+        self.guests = Guests(settings, catalog, fragments, outbox, moving=moving, offers=offers)
+        self.seeking = Seeking(
+            fragments,
+            is_up=is_up,
+            follow=self._follow,
+            whose=self.participant_of,
+            directory=naming.directory,
+            abroad=naming.seek,
+        )
         self._request = ASKED + (incarnation << 20)
         self._questions: dict[int, _Question] = {}
         self._heard: dict[tuple[str, str], int] = {}

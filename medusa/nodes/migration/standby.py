@@ -20,7 +20,6 @@ from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.base import Count, Note
 from medusa.wire.messages.links_and_commands import Data
 from medusa.wire.messages.move import Fed
-from medusa.wire.outbox import RunFragment
 
 __all__ = ["Reader", "Shadow", "saved_from"]
 
@@ -59,17 +58,6 @@ class Shadow(Hosted):
             output.all_in_memory()
         self.hold(follow=True)
 
-    def base(self, now_us: int) -> int:
-        """Write what it begins with as its own first checkpoint; the token."""
-        self._checkpoint(now_us)
-        assert self._writing is not None
-        return self._writing.token
-
-    @property
-    def behind(self) -> int:
-        """Elements that the engine hasn't fed yet."""
-        return len(self._running)
-
     @property
     def logged_all(self) -> bool:
         """What it was fed would be found again, where the order matters."""
@@ -101,8 +89,7 @@ class Shadow(Hosted):
             return False
         if isinstance(element, Train):
             self.rows_in += len(element)
-        self._running.append(work)
-        self._outbox.append(RunFragment(fragment=self.spec.name, stream=input.source, element=element))
+        self._run(work, element)
         self._pump(now_us)
         return True
 

@@ -35,8 +35,6 @@ class Seeking:
         is_up: whether a node is there.
         follow: have a feed read from another node, in an epoch.
         whose: the participant of a node; None: not known.
-
-    Attributes:
         directory: the catalog; None: nobody is looked for.
         abroad: asks (time, participant, stream, who is told) between participants; False: it is of ours.
     """
@@ -48,9 +46,10 @@ class Seeking:
         is_up: Callable[[str], bool],
         follow: Callable[[int, Feed, str, int], None],
         whose: Callable[[str], str | None] = lambda node: None,
+        directory: Directory | None = None,
+        abroad: Callable[[int, str, str, Sought], bool] = lambda *_: False,
     ) -> None:
-        self.directory: Directory | None = None
-        self.abroad: Callable[[int, str, str, Sought], bool] = lambda *_: False
+        self.directory, self.abroad = directory, abroad
         self._fragments = fragments
         self._is_up = is_up
         self._follow = follow
@@ -60,10 +59,6 @@ class Seeking:
         """The same -> when it was asked for abroad."""
         self._whose = whose
         self._look_at_us = 0
-
-    def ask(self, directory: Directory, abroad: Callable[[int, str, str, Sought], bool]) -> None:
-        """Look there from now on."""
-        self.directory, self.abroad = directory, abroad
 
     def tick(self, now_us: int) -> None:
         """Look, now and then."""

@@ -42,8 +42,6 @@ class Listing:
 
     Args:
         fragments: what runs here, by name.
-
-    Attributes:
         wall: what time it is; None: not known.
         abroad: the participant of another one's node; empty: it is of our own.
         accepting: says where the node's fragments run.
@@ -56,15 +54,19 @@ class Listing:
         directory: Directory,
         fragments: Mapping[str, Hosted],
         saver: Saver,
+        *,
+        wall: Callable[[int], int | None],
+        abroad: Callable[[str], str],
+        accepting: Accepting,
     ) -> None:
         self._settings = settings
         self._catalog = catalog
         self._directory = directory
         self._fragments = fragments
         self._saver = saver
-        self.wall: Callable[[int], int | None] = lambda now_us: None
-        self.abroad: Callable[[str], str] = lambda node: ""
-        self.accepting = Accepting()
+        self._wall = wall
+        self._abroad = abroad
+        self._accepting = accepting
         self._look_at_us = 0
         self._save_at_us = SAVE_EVERY_US
         self._made: dict[str, tuple[Fragment, Wanted]] = {}
@@ -100,7 +102,7 @@ class Listing:
         self._look_at_us = now_us + LOOK_EVERY_US
         wanted = self._wanted()
         if (own := wanted.get(("node", self._settings.name))) is not None:
-            wanted["node", self._settings.name] = period(self._settings.name, self.wall(now_us)), own[1]
+            wanted["node", self._settings.name] = period(self._settings.name, self._wall(now_us)), own[1]
         for kind, name in self._directory.own():
             if (kind, name) not in wanted:
                 self._directory.remove(now_us, kind, name)
@@ -118,7 +120,7 @@ class Listing:
                 continue
             known = made.get(name)
             if known is None or known[0] is not spec:
-                whose = self.abroad(self._catalog.owners.get(spec.query, self._settings.name))
+                whose = self._abroad(self._catalog.owners.get(spec.query, self._settings.name))
                 known = spec, _of_fragment(spec, hosted, whose)
             self._made[name] = known
             self._versions |= {e.stream: e.sender.stream_version for e in hosted.outputs.values()}
@@ -138,7 +140,7 @@ class Listing:
                 wanted["query", deployment.query] = 1, body_to(body)
             elif deployment.definition and deployment.state != REMOVING:
                 wanted["definition", deployment.query] = 1, self._definition(deployment)
-        node = msgspec.structs.replace(self._node, **self.accepting.told())
+        node = msgspec.structs.replace(self._node, **self._accepting.told())
         wanted["node", self._settings.name] = 1, body_to(node)
         return {key: value for key, value in wanted.items() if len(value[1]) <= limits.BODY_BYTES_MAX}
 

@@ -11,21 +11,21 @@ from medusa.nodes.catalog.directory import Directory
 from medusa.nodes.catalog.persistence import Saver
 from medusa.nodes.clock.wall_clock import Wall
 from medusa.nodes.config.settings import Settings
+from medusa.nodes.deploy.admission import Accepting
 from medusa.nodes.fragment.host import Hosted
+from medusa.nodes.messages import Heard
 from medusa.nodes.names.addresses import Calling
 from medusa.nodes.names.advertise import Listing
 from medusa.nodes.names.lookup import Names
 from medusa.nodes.names.participant_catalog import Between, Sought
 from medusa.nodes.names.startup_grace import Early
 from medusa.nodes.names.stream_versions import Versions
-from medusa.nodes.security.guard import Guard
 from medusa.nodes.security.registry import Caller
-from medusa.ports import Buffer, Signer, Verify
-from medusa.wire import limits
+from medusa.nodes.security.sessions import refusal_of
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.dht import DhtFind, DhtFound, DhtLeave, DhtStore, DhtStored
 from medusa.wire.messages.directory import seen_from
-from medusa.wire.messages.links_and_commands import Digest, Entries, Lookup, Message, Reply
+from medusa.wire.messages.links_and_commands import Digest, Entries, Hello, Lookup, Reply
 from medusa.wire.outbox import Outbox
 
 __all__ = ["Naming"]
@@ -37,6 +37,11 @@ class Naming:
     Args:
         fragments: what runs here, by name.
         count: told the code of what is refused.
+        wall: the time of the node.
+        moving: whether a fragment is just being moved, split or merged.
+        accepting: says where the node's fragments run.
+        between: makes its part in the catalog between participants, given the names of its own; None: it
+            takes no part.
 
     Attributes:
         directory: the replicated catalog; ``find``, ``where``, ``put``, ``remove``, ``entries``.
@@ -57,42 +62,44 @@ class Naming:
         fragments: Mapping[str, Hosted],
         saver: Saver,
         count: Callable[[str], None],
+        wall: Wall,
+        moving: Callable[[str], bool],
+        accepting: Accepting,
+        between: Callable[[Names], Between] | None = None,
     ) -> None:
-        self.directory = Directory(settings.name, incarnation=incarnation, outbox=outbox, count=count)
-        self.directory.load(0, catalog.runs)
-        catalog.learned = self.directory.runs
-        self.listing = Listing(settings, catalog, self.directory, fragments, saver)
-        self.calling = Calling(settings.peers, outbox)
-        self.versions = Versions(catalog, self.directory, fragments, outbox=outbox, saver=saver)
-        self.listing.abroad = self.abroad
-        self.names = Names(self.directory, participant=settings.participant, peers=settings.peers)
-        self.between: Between | None = None
         self._settings = settings
         self._outbox = outbox
         self._count = count
+        self.directory = Directory(
+            settings.name, incarnation=incarnation, outbox=outbox, count=count, wall=wall.at
+        )
+        self.directory.load(0, catalog.runs)
+        catalog.learned = self.directory.runs
+        self.listing = Listing(
+            settings,
+            catalog,
+            self.directory,
+            fragments,
+            saver,
+            wall=wall.at,
+            abroad=self.abroad,
+            accepting=accepting,
+        )
+        self.calling = Calling(settings.peers, outbox)
+        self.versions = Versions(
+            catalog, self.directory, fragments, outbox=outbox, saver=saver, moving=moving
+        )
+        self.names = Names(self.directory, participant=settings.participant, peers=settings.peers)
+        self.between = None if between is None else between(self.names)
         self.early = Early(filter(self.is_ours, settings.peers))
 
-    def take_part(self, guard: Guard | None, wall: Wall, verify: Verify, signer: Signer | None) -> None:
-        """Be a member of the catalog between participants, as the configuration says.
+    def listens_at(self, address: str, server_key: str) -> None:
+        """Where others reach this node."""
+        self.listing.listens_at(address, server_key)
 
-        Args:
-            signer: of the own participant; None: nothing is published.
-        """
-        assert guard is not None
-        self.between = Between(
-            self._settings,
-            guard.registry,
-            self.names,
-            outbox=self._outbox,
-            wall=wall,
-            verify=verify,
-            signer=signer,
-            count=self._count,
-        )
-
-    def keep_time(self, wall: Wall) -> None:
-        """Know what time it is from now on."""
-        self.directory.wall = self.listing.wall = wall.at
+    def flush(self) -> None:
+        """Say what the directory has learned or written."""
+        self.directory.flush()
 
     def is_ours(self, peer: str) -> bool:
         """Whether a node is of our participant; without keys all are."""
@@ -122,21 +129,16 @@ class Naming:
         if self.between is not None:
             self.between.peer_event(now_us, peer, event)
 
-    def receive(
-        self,
-        now_us: int,
-        peer: str,
-        message: Message,
-        payload: Buffer | None,
-        client: bool,
-        caller: Caller | None,
-    ) -> bool:
-        """Take a message that is about names; whether it was.
+    def receive(self, heard: Heard) -> None:
+        """Take a message that is about names.
 
         Raises:
             RemoteProtocolError: it is malformed.
         """
+        now_us, peer, message, payload = heard.now_us, heard.peer, heard.message, heard.payload
         match message:
+            case Hello():
+                self.calling.greeted(now_us, peer, message)
             case Entries() | Digest():
                 self.directory.receive(now_us, peer, message, payload)
                 if self.early.awaits(peer):
@@ -147,11 +149,8 @@ class Naming:
                     self._count("E_ROLE")  # Whoever asks finds that nobody answers, and asks others.
                 else:
                     self.between.receive(now_us, peer, message)
-            case Lookup() if client:
-                self._answer(now_us, peer, message, caller)
-            case _:
-                return False
-        return True
+            case Lookup():
+                self._answer(now_us, peer, message, heard.caller)
 
     def _answer(self, now_us: int, peer: str, message: Lookup, caller: Caller | None) -> None:
         self.early.drop(peer, message.request)
@@ -164,11 +163,7 @@ class Naming:
         except LinkError as error:
             if error.code == "E_STREAM" and self._waits(now_us, peer, message, caller):
                 return
-            most = limits.TEXT_CHARS_MAX
-            reply = Reply(
-                request=message.request, code=error.code, text=error.message[:most], hint=error.hint[:most]
-            )
-            self._outbox.send(peer, reply)
+            self._outbox.send(peer, refusal_of(message.request, error.code, error.message, error.hint))
         else:
             self._outbox.send(peer, Reply(request=message.request), content)
 

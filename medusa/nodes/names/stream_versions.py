@@ -33,8 +33,6 @@ class Versions:
 
     Args:
         fragments: what runs here, by name.
-
-    Attributes:
         moving: whether a fragment is just being moved, split or merged: then it waits.
     """
 
@@ -46,8 +44,9 @@ class Versions:
         *,
         outbox: Outbox,
         saver: Saver,
+        moving: Callable[[str], bool],
     ) -> None:
-        self.moving: Callable[[str], bool] = lambda fragment: False
+        self._moving = moving
         self._catalog = catalog
         self._directory = directory
         self._fragments = fragments
@@ -63,7 +62,7 @@ class Versions:
             if name in raised:
                 self._raised[name] = raised[name]
             found = _found(hosted)
-            if found and not (self._is_recent(now_us, name) or hosted.frozen or self.moving(name)):
+            if found and not (self._is_recent(now_us, name) or hosted.frozen or self._moving(name)):
                 self._raise(now_us, hosted, found)
 
     def _is_recent(self, now_us: int, name: str) -> bool:

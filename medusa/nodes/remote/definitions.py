@@ -10,14 +10,14 @@ runs. What runs goes on: it ends when its query is undeployed, or stopped here (
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import msgspec
 
-from medusa.errors import QueryError, RemoteProtocolError
+from medusa.errors import QueryError
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.catalog.kept_definitions import (
     EXPIRES_MAX_US,
@@ -28,18 +28,20 @@ from medusa.nodes.catalog.kept_definitions import (
 from medusa.nodes.catalog.persistence import Saver
 from medusa.nodes.clock.wall_clock import Wall
 from medusa.nodes.config.settings import Settings
+from medusa.nodes.config.settings_offers import OfferRules
 from medusa.nodes.deploy.background_parsing import Parsing
 from medusa.nodes.deploy.query_plan import Asked, check_name, plan_of
+from medusa.nodes.messages import Heard
 from medusa.nodes.placement.placement import Plan
 from medusa.nodes.remote.keeper import OWN_MAX, Keeper
 from medusa.nodes.remote.revocation import Revoking
 from medusa.nodes.remote.stopping import Stopping
 from medusa.nodes.security.registry import Caller, no_deploy
+from medusa.nodes.security.sessions import refusal_of
 from medusa.nodes.spec.fragment_spec import Fragment, fragment_to
 from medusa.ports import Buffer
 from medusa.query.suggest import did_you_mean
-from medusa.wire import limits
-from medusa.wire.messages.links_and_commands import Install, Message, Remove, Reply
+from medusa.wire.messages.links_and_commands import Install, Reply
 from medusa.wire.messages.remote import (
     DefineRemote,
     DropRemote,
@@ -91,10 +93,12 @@ class Remotes:
         install: runs a checked fragment here, for a node.
         drop: forgets fragments of a query here: see ``Stopping``.
         count: told the code of what a node may not do here.
+        wall: the time of the node, for definitions that expire.
+        peers: what the links are, ``up`` or not.
+        whose: the participant of a node; None: unknown.
 
     Attributes:
         offers: what other participants may have us keep and run, by participant.
-        wall: the time of the node, for definitions that expire.
         revoking: what other nodes have still to forget.
         stopping: parts that were ended by who runs their node.
     """
@@ -111,10 +115,13 @@ class Remotes:
         install: Callable[[int, Fragment, str], Reply | None],
         drop: Callable[[str, list[str], str, str], None],
         count: Callable[[str], None],
+        wall: Wall,
+        peers: Mapping[str, str],
+        whose: Callable[[str], str | None],
     ) -> None:
         self._settings = settings
-        self.offers = settings.offers
-        self.wall = Wall()
+        self.offers: Mapping[str, OfferRules] = settings.offers
+        self._wall = wall
         self._look_at_us = 0
         self._catalog = catalog
         self._kept = catalog.remote
@@ -124,8 +131,17 @@ class Remotes:
         self._parsing = parsing
         self._count = count
         self._asked: dict[int, _Asked] = {}
-        self.revoking = Revoking(self._kept, outbox=outbox, number=number)
-        self.stopping = Stopping(catalog, outbox=outbox, saver=saver, number=number, drop=drop, count=count)
+        self.revoking = Revoking(self._kept, outbox=outbox, number=number, peers=peers)
+        self.stopping = Stopping(
+            catalog,
+            outbox=outbox,
+            saver=saver,
+            number=number,
+            drop=drop,
+            count=count,
+            peers=peers,
+            whose=whose,
+        )
         self._keeper = Keeper(
             settings,
             catalog,
@@ -139,57 +155,38 @@ class Remotes:
             refuse=self._refuse_node,
         )
 
-    def receive(
-        self,
-        now_us: int,
-        peer: str,
-        message: Message,
-        payload: Buffer | None,
-        client: bool,
-        caller: Caller | None,
-    ) -> bool:
-        """Whether the message was one about these.
-
-        Raises:
-            RemoteProtocolError: who sent it may not say that.
-        """
+    def receive(self, heard: Heard) -> None:
+        """Take a message about these; a refusal is answered."""
+        now_us, peer, message, caller = heard.now_us, heard.peer, heard.message, heard.caller
         participant = caller.participant if caller is not None else self._settings.participant
-        if isinstance(message, Reply) and not client:
-            return self._answered(peer, message)
-        if isinstance(message, Remove):
-            foreign = participant != self._settings.participant
-            return not client and self.stopping.removed(peer, message, foreign=foreign)
-        if not isinstance(message, RemoteMessage):
-            return False
+        assert isinstance(message, RemoteMessage)
         try:
             match message:
-                case DefineRemote() if client and payload is not None:
-                    self._define(now_us, peer, message, payload, caller)
-                case RevokeRemote() if client:
+                case DefineRemote():
+                    self._define(now_us, peer, message, heard.payload or b"", caller)
+                case RevokeRemote():
                     self._revoke(now_us, peer, message, caller)
-                case KeepRemote() if not client and payload is not None:
-                    self._keeper.keep(now_us, peer, participant, message, payload, caller)
-                case DropRemote() if not client:
+                case KeepRemote():
+                    self._keeper.keep(now_us, peer, participant, message, heard.payload or b"", caller)
+                case DropRemote():
                     self._keeper.drop(peer, participant, message)
-                case Instantiate() if not client:
+                case Instantiate():
                     self._keeper.instantiate(now_us, peer, participant, message, caller)
-                case StoppedRemote() if not client:
+                case StoppedRemote():
                     self.stopping.heard(peer, message)
-                case _:
-                    what = type(message).__name__
-                    raise RemoteProtocolError(f"{what} is not for it to say", peer=peer, code="E_ROLE")
         except QueryError as error:
-            (self._refuse if client else self._refuse_node)(peer, message.request, error)
-        return True
+            (self._refuse if heard.client else self._refuse_node)(peer, message.request, error)
+
+    def offer(self, offers: Mapping[str, OfferRules]) -> None:
+        """Other participants may have us keep and run this from now on; what runs goes on."""
+        self.offers = offers
 
     def _refuse_node(self, node: str, request: int, error: QueryError) -> None:
         self._count(error.code)
         self._refuse(node, request, error)
 
     def _refuse(self, peer: str, request: int, error: QueryError) -> None:
-        most = limits.TEXT_CHARS_MAX
-        text, hint = error.message[:most], error.hint[:most]
-        self._outbox.send(peer, Reply(request=request, code=error.code, text=text, hint=hint))
+        self._outbox.send(peer, refusal_of(request, error.code, error.message, error.hint))
 
     # --- what clients ask -------------------------------------------------------------------------
 
@@ -353,7 +350,8 @@ class Remotes:
         )
         self._saver.send(mapped.node, message, payload, after=after)
 
-    def _answered(self, node: str, reply: Reply) -> bool:
+    def answered(self, node: str, reply: Reply) -> bool:
+        """Take an answer; whether it was to a question of ours."""
         asked = self._asked.get(reply.request)
         if asked is None or asked.node != node:
             if self.stopping.answered(node, reply):
@@ -407,7 +405,7 @@ class Remotes:
     # --- time -------------------------------------------------------------------------------------
 
     def _time(self, now_us: int) -> int:
-        wall_us = self.wall.at(now_us)
+        wall_us = self._wall.at(now_us)
         if wall_us is None:
             raise QueryError("nobody has told this node the time yet", code="E_EXPIRED")
         return wall_us
@@ -427,7 +425,7 @@ class Remotes:
         self.stopping.tick(now_us)
         if now_us >= self._look_at_us:
             self._look_at_us = now_us + LOOK_EVERY_US
-            self._forget_expired(self.wall.at(now_us))
+            self._forget_expired(self._wall.at(now_us))
 
     def _forget_expired(self, wall_us: int | None) -> None:
         """What has expired is as if it had been revoked, here and at the node that keeps it."""

@@ -25,13 +25,13 @@ class Revoking:
 
     Args:
         number: gives numbers for questions to nodes; they grow over all lives.
-
-    Attributes:
         peers: what the links are, ``up`` or not; who isn't there is told when it is.
     """
 
-    def __init__(self, kept: RemoteKept, *, outbox: Outbox, number: Callable[[], int]) -> None:
-        self.peers: Mapping[str, str] = {}
+    def __init__(
+        self, kept: RemoteKept, *, outbox: Outbox, number: Callable[[], int], peers: Mapping[str, str]
+    ) -> None:
+        self._peers = peers
         self._kept = kept
         self._outbox = outbox
         self._number = number
@@ -84,4 +84,4 @@ class Revoking:
 
     def _due(self, asked: Container[str]) -> list[str]:
         revoking = self._kept.revoking
-        return [n for n, each in revoking.items() if n not in asked and self.peers.get(each.node) == "up"]
+        return [n for n, each in revoking.items() if n not in asked and self._peers.get(each.node) == "up"]

@@ -41,8 +41,6 @@ class Stopping:
             and the code of that.
         number: gives numbers for questions to nodes; they grow over all lives.
         count: told the code of what a node may not do here.
-
-    Attributes:
         peers: what the links are, ``up`` or not; who isn't there is told when it is.
         whose: the participant of a node; None: unknown.
     """
@@ -56,9 +54,11 @@ class Stopping:
         number: Callable[[], int],
         drop: Callable[[str, list[str], str, str], None],
         count: Callable[[str], None],
+        peers: Mapping[str, str],
+        whose: Callable[[str], str | None],
     ) -> None:
-        self.peers: Mapping[str, str] = {}
-        self.whose: Callable[[str], str | None] = lambda node: None
+        self._peers = peers
+        self._whose = whose
         self._catalog = catalog
         self._kept = catalog.remote
         self._outbox = outbox
@@ -85,7 +85,7 @@ class Stopping:
             return found
         participant, _, query = full.partition("/")
         other = owners.get(query, self._catalog.node)
-        if other == self._catalog.node or self.whose(other) != participant:
+        if other == self._catalog.node or self._whose(other) != participant:
             return []
         return [name for name, each in fragments.items() if each.query == query]
 
@@ -242,4 +242,4 @@ class Stopping:
         if not self._saver.idle:  # Said only once it is on disk; who died before that has stopped nothing.
             return []
         stopped = self._kept.stopped.items()
-        return [name for name, each in stopped if not each.told and self.peers.get(each.node) == "up"]
+        return [name for name, each in stopped if not each.told and self._peers.get(each.node) == "up"]

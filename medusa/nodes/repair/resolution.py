@@ -35,6 +35,7 @@ from medusa.nodes.config.settings import Settings
 from medusa.nodes.deploy.coordinator import REQUESTS_PER_LIFE, Coordinator
 from medusa.nodes.fragment.checkpointing import Saved
 from medusa.nodes.fragment.host import Hosted
+from medusa.nodes.messages import Heard
 from medusa.nodes.migration.moved_readers import followers
 from medusa.nodes.migration.outgoing import Moves
 from medusa.nodes.migration.rerouting import Diverting
@@ -212,7 +213,7 @@ class Resolving:
 
     # --- messages -------------------------------------------------------------------------------------
 
-    def absorbs(self, now_us: int, peer: str, message: Message, payload: Buffer | None, client: bool) -> bool:
+    def absorbs(self, heard: Heard) -> bool:
         """Take a message that can't be answered before the doubt is over; whether it was one.
 
         A question with a number is answered ``E_BUSY``; others are asked again by themselves.
@@ -220,8 +221,9 @@ class Resolving:
         doubt = self._catalog.in_doubt
         if not doubt:
             return False
+        peer, message, client = heard.peer, heard.message, heard.client
         if not client and isinstance(message, Install):
-            self._installed(now_us, peer, message, payload)
+            self._installed(heard.now_us, peer, message, heard.payload)
         elif not client and isinstance(message, Remove):
             self._removed(peer, message)
         if not self._waits(message, client):

@@ -7,7 +7,7 @@ the new fragments to and from others are those of the old ones, at the same rows
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import msgspec
@@ -128,7 +128,8 @@ class Splits:
             ended=self._jobs.remove,
         )
         self._jobs.append(job)
-        job.ask(now_us)
+        with self._outbox.caused_by(peer, order.request):
+            job.ask(now_us)
 
     def _check(self, order: Split | Merge) -> tuple[str, ...]:
         """The fragments that it is about.
@@ -199,13 +200,20 @@ class Splits:
 
     # --- what jobs wait for -----------------------------------------------------------------------
 
+    def _each(self) -> Iterator[Job]:
+        """What is under way; what comes of it while the caller looks at a job is caused by its order."""
+        for job in list(self._jobs):
+            with self._outbox.caused_by(job.client, job.order.request):
+                yield job
+
     def answered(self, now_us: int, peer: str, reply: Reply) -> bool:
         """A node answers; whether the question was of a job."""
-        return any(job.answered(now_us, peer, reply) for job in list(self._jobs))
+        ours = [job.answered(now_us, peer, reply) for job in self._each()]
+        return any(ours)
 
     def weighed(self, now_us: int, token: int, cuts: tuple[int, ...], why: str) -> None:
         """The engine has found where ranges end, or there are none: ``why``."""
-        for job in list(self._jobs):
+        for job in self._each():
             job.weighed(now_us, token, cuts, why)
 
     def remade(
@@ -218,7 +226,7 @@ class Splits:
         why: str,
     ) -> None:
         """The engine has the new fragments of a job, or can't have them: ``why``."""
-        for job in list(self._jobs):
+        for job in self._each():
             job.remade(now_us, token, reached_us, outputs, rows, why)
 
     def shadow(self, fragment: str) -> Hosted | None:
@@ -227,21 +235,22 @@ class Splits:
 
     def persisted(self, now_us: int, token: int, ok: bool, why: str) -> bool:
         """A checkpoint or a segment was written, or not; whether it was of a new fragment."""
-        return any(job.persisted(now_us, token, ok, why) for job in list(self._jobs))
+        ours = [job.persisted(now_us, token, ok, why) for job in self._each()]
+        return any(ours)
 
     def removed(self, fragments: Sequence[str]) -> None:
         """A query is no more; these of its fragments were here."""
-        for job in list(self._jobs):
+        for job in self._each():
             job.removed(fragments)
 
     def stop(self, now_us: int) -> None:
         """The node ends."""
-        for job in list(self._jobs):
+        for job in self._each():
             job.stop(now_us)
 
     def tick(self, now_us: int) -> None:
         """Do what is due; also after anything was fed or written."""
-        for job in list(self._jobs):
+        for job in self._each():
             job.tick(now_us)
 
     def wake_at_us(self) -> int | None:

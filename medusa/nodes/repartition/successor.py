@@ -33,7 +33,6 @@ from medusa.ports import Buffer
 from medusa.query.boxes import Source
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.links_and_commands import Data
-from medusa.wire.outbox import RunFragment
 
 __all__ = ["Regrouped", "begins_with", "stands"]
 
@@ -45,7 +44,6 @@ class Regrouped(Hosted):
         super().__init__(*args, **more)
         self._inner: set[str] = set()
         """Sources and sinks that link it with others of the set."""
-        self._token = 0
         self._flushed: dict[str, int] = {}
         self._out: list[tuple[str, Element]] = []
         """What came out and wasn't looked at."""
@@ -79,13 +77,6 @@ class Regrouped(Hosted):
                 self.inputs[key] = input
         self.rows_in = max(self.rows_in, old.rows_in)
 
-    def base(self, now_us: int) -> int:
-        """Write what it begins with; the token."""
-        self._checkpoint(now_us)
-        assert self._writing is not None
-        self._token = self._writing.token
-        return self._token
-
     # --- following --------------------------------------------------------------------------------
 
     def follow_on(self, inner: Collection[str], outputs: Sequence[tuple[str, Element]] = ()) -> None:
@@ -110,11 +101,6 @@ class Regrouped(Hosted):
     def outer(self) -> set[str]:
         """Sources that are fed from outside the set."""
         return self._sources.keys() - self._inner
-
-    @property
-    def behind(self) -> int:
-        """Elements that the engine hasn't fed yet."""
-        return len(self._running)
 
     @property
     def kept_bytes(self) -> int:
@@ -160,8 +146,7 @@ class Regrouped(Hosted):
         self._dirty = True
         if element is None:
             return False
-        self._running.append(work)
-        self._outbox.append(RunFragment(fragment=self.spec.name, stream=input.source, element=element))
+        self._run(work, element)
         return True
 
     def ran(
@@ -240,8 +225,8 @@ class Regrouped(Hosted):
                 if source in self._inner:
                     input.receiver.next_seq = input.fed_seq
                     input.receiver.boundary_us = input.fed_us
-        else:
-            self.persisted(now_us, self._token, True)
+        elif self._writing is not None:
+            self.persisted(now_us, self._writing.token, True)
         for sink, later in self._later.items():
             for element in later:
                 self.outputs[sink].take(now_us, element, hold=False)

@@ -7,11 +7,12 @@ from dataclasses import replace
 
 from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.nodes.catalog.catalog import Catalog
+from medusa.nodes.catalog.kept_definitions import kept_for
 from medusa.nodes.catalog.persistence import Saver
 from medusa.nodes.clock.wall_clock import Wall
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.config.settings_security import Security
-from medusa.nodes.security.message_rights import refusal
+from medusa.nodes.messages import refusal
 from medusa.nodes.security.registry import Caller, Refusal, Registry
 from medusa.nodes.security.sessions import CLIENTS_PER_KEY, say_no
 from medusa.ports import Verify
@@ -78,8 +79,8 @@ class Guard:
         self._outbox = outbox
         self._saver = saver
         self._certificate = certificate
-        self.kept_for: Callable[[str, str], str] = lambda participant, fragment: ""
-        """The node of a participant that has a fragment kept here; empty: none."""
+        self._remote = catalog.remote
+        self._peers = tuple(settings.peers)
         self._bound: dict[str, str] = {}
         """Who spoke with us -> the key it did that with."""
         self._trusted: tuple[str, ...] | None = None
@@ -136,7 +137,9 @@ class Guard:
         against = refusal(peer, caller, message, self.registry.participant, client=client)
         if against is None:
             return False
-        if isinstance(message, Install) and (node := self.kept_for(caller.participant, message.fragment)):
+        if isinstance(message, Install) and (
+            node := kept_for(self._remote, caller.participant, message.fragment)
+        ):
             hint = f"{message.fragment!r} is kept here for node {node!r}: deploy the query by that node"
             against = replace(against, hint=hint)
         self._count(against.code)
@@ -223,7 +226,8 @@ class Guard:
         keys = self.registry.keys()
         if keys != self._trusted:
             self._trusted = keys
-            self._outbox.append(Trust(keys=keys))
+            called = {peer: self.registry.keys_of(peer) for peer in self._peers}
+            self._outbox.append(Trust(keys=keys, server_keys=called))
 
     def to_cut(self) -> list[str]:
         """Callers whose key counts no more: they are told, and their links end."""

@@ -17,7 +17,15 @@ from medusa.wire import limits
 from medusa.wire.messages.links_and_commands import Attach, Hello, Message, Refuse, Reply
 from medusa.wire.outbox import Outbox
 
-__all__ = ["CLIENTS_PER_KEY", "check_caller", "check_memory", "check_reader", "makes_room", "say_no"]
+__all__ = [
+    "CLIENTS_PER_KEY",
+    "check_caller",
+    "check_memory",
+    "check_reader",
+    "makes_room",
+    "refusal_of",
+    "say_no",
+]
 
 CLIENTS_MAX = 1000
 GONE_US = 1_000_000
@@ -139,12 +147,18 @@ def check_memory(
         )
 
 
+def refusal_of(request: int, code: str, text: str, hint: str = "") -> Reply:
+    """The answer to a question that is refused; texts are cut to what a message may have."""
+    most = limits.TEXT_CHARS_MAX
+    return Reply(request=request, code=code, text=text[:most], hint=hint[:most])
+
+
 def say_no(outbox: Outbox, peer: str, message: Message, why: Refusal) -> None:
     """Answer a message that changes nothing, in the way in which its sender waits for an answer."""
     text, hint = why.text[: limits.TEXT_CHARS_MAX], why.hint[: limits.TEXT_CHARS_MAX]
     request = getattr(message, "request", 0)
     if request:
-        outbox.send(peer, Reply(request=request, code=why.code, text=text, hint=hint))
+        outbox.send(peer, refusal_of(request, why.code, why.text, why.hint))
     elif stream := getattr(message, "stream", ""):
         epoch = getattr(message, "epoch", 0)
         outbox.send(peer, Refuse(code=why.code, text=text, hint=hint, stream=stream, epoch=epoch))

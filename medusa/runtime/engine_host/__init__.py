@@ -1,8 +1,8 @@
 """Runs the fragments of a node beside its loop, so that heartbeats go on meanwhile.
 
-``host`` is a thread that takes jobs and reports their ``completions``; ``fair_turns`` shares it between
-owners and queries, ``budgets`` bounds what they hold, ``slice_watch`` their calls; ``openings`` makes
-large fragments aside.
+``host`` is a thread that takes jobs and says what became of them (``medusa.nodes.reports``); ``fair_turns``
+shares it between owners and queries, ``budgets`` bounds what they hold, ``slice_watch`` their calls;
+``openings`` makes large fragments aside.
 
 ``host`` runs all fragments of a node in one thread. What a fragment has to do stands in its ``Slices``;
 whose turn it is says ``fair_turns`` (fair queueing by CPU time: owners, their queries, their fragments),

@@ -15,9 +15,9 @@ from typing import Any, Protocol
 from medusa.elements import Element, Silent
 from medusa.engine.fragment import Fragment
 from medusa.nodes.config.settings import Settings
+from medusa.nodes.reports import Failed, Ran
 from medusa.nodes.spec.fragment_spec import Fragment as Spec
 from medusa.runtime.engine_host.budgets import UNBOUNDED
-from medusa.runtime.engine_host.completions import Failed, Ran
 from medusa.runtime.engine_host.host import FragmentHost
 from medusa.runtime.engine_host.hosted import Hosted
 from medusa.wire.outbox import Persist, Regroup, RunFragment, Weigh

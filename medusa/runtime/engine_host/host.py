@@ -18,10 +18,10 @@ from medusa.engine.held_rows_count import NOTHING, Holding
 from medusa.engine.regrouping import Regrouped
 from medusa.engine.state.background_copy import Copying
 from medusa.errors import DataError, StateError
+from medusa.nodes.reports import Completion, Failed, Persisted, Ran, Remade, Stats
 from medusa.ports import Buffer, Clock, Journal, Store
 from medusa.query.boxes import Graph
 from medusa.runtime.engine_host.budgets import UNBOUNDED, Bounds, Budgets
-from medusa.runtime.engine_host.completions import Done, Failed, Persisted, Ran, Remade, Stats, Warned
 from medusa.runtime.engine_host.fair_turns import FairTurns
 from medusa.runtime.engine_host.host_disk import HostDisk
 from medusa.runtime.engine_host.hosted import Hosted
@@ -34,7 +34,7 @@ from medusa.runtime.machine.short_turns import ShortTurns
 from medusa.runtime.machine.worker import Worker
 from medusa.runtime.machine.worker_thread import WorkerThread
 from medusa.units import duration_text
-from medusa.wire.outbox import Copy, Fetch, Log, Owned, Persist, Regroup, RunFragment, Spill, Weigh
+from medusa.wire.outbox import Copy, Fetch, Log, Owned, Persist, Regroup, Report, RunFragment, Spill, Weigh
 from medusa.wire.status import EngineHeld
 
 __all__ = ["FragmentHost"]
@@ -46,6 +46,9 @@ WEIGH_EVERY_US = 5_000
 
 WEIGH_SHARE = 10
 """...and that takes at most this part of its time: with a thousand boxes it takes a while."""
+
+Done = Completion | Report
+"""What the host says of its work; a report is for whoever runs the node."""
 
 Run = Callable[[Callable[[], bool]], bool]
 """Runs a slice until its argument says that it ends; whether the element is done."""
@@ -356,7 +359,7 @@ class FragmentHost:
 
     def _owned(self, effect: Owned) -> None:
         for text in self._budgets.owned(effect.query, effect.owner):
-            self._tell_node(Warned(text))
+            self._tell_node(Report(level="warning", what=text))
 
     def _tell_node(self, done: Done) -> None:
         self._tell("", self._running[""].life, done)

@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 
 from medusa.engine.state.background_copy import Copying
 from medusa.errors import StateError
+from medusa.nodes.reports import Completion, Copied, Fetched, Logged, Persisted
 from medusa.ports import Content, Journal, Store
-from medusa.runtime.engine_host.completions import Copied, Done, Fetched, Logged, Persisted
 from medusa.runtime.engine_host.group_names import group_name, segment_name
 from medusa.runtime.engine_host.hosted import Hosted
 from medusa.runtime.engine_host.node_groups import NodeGroups
@@ -26,7 +26,9 @@ class HostDisk:
         tell: says of a fragment and its life what was done.
     """
 
-    def __init__(self, store: Store, journal: Journal | None, tell: Callable[[str, int, Done], None]) -> None:
+    def __init__(
+        self, store: Store, journal: Journal | None, tell: Callable[[str, int, Completion], None]
+    ) -> None:
         self._store = store
         self._groups = NodeGroups(store)
         self._journal = journal

@@ -10,9 +10,9 @@ from medusa.engine.regrouping import Regrouped
 from medusa.engine.splitting import weighing
 from medusa.engine.state.background_copy import Copying
 from medusa.errors import MedusaError, StateError
+from medusa.nodes.reports import Completion, Remade, Weighed
 from medusa.ports import Clock
 from medusa.query.boxes import Graph
-from medusa.runtime.engine_host.completions import Done, Remade, Weighed
 from medusa.runtime.engine_host.hosted import Hosted
 from medusa.runtime.engine_host.remaking import remade, remade_of
 from medusa.wire.outbox import Regroup, Weigh
@@ -40,7 +40,7 @@ class Regroups:
         running: Mapping[str, Hosted],
         clock: Clock,
         *,
-        tell: Callable[[Done], None],
+        tell: Callable[[Completion], None],
         give: Callable[[Job], None],
         beside: Callable[[Job], None],
         begin: Begin,

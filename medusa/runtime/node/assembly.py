@@ -10,7 +10,9 @@ from pathlib import Path
 
 from medusa.errors import ConfigError, StateError
 from medusa.nodes.config.settings import Settings
+from medusa.nodes.deploy.admission import Accepting
 from medusa.nodes.node import Brain
+from medusa.nodes.reports import Listening
 from medusa.runtime.engine_host.budgets import bounds_of
 from medusa.runtime.engine_host.gathering import Elsewhere, GatheringHost
 from medusa.runtime.engine_host.host import FragmentHost
@@ -113,10 +115,9 @@ def assembled(
             certificate=keys.certificate,
             note_key=keys.own.derived("notes") if keys.own is not None else b"",
             session=PROMPT,
+            signer=keys.signer,
+            accepting=None if elsewhere is None else Accepting(elsewhere.accept, elsewhere.told),
         )
-        if elsewhere is not None:
-            brain.commands.accepting.accept = elsewhere.accept
-            brain.commands.accepting.told = elsewhere.told
         transport = Transport(
             listen=settings.listen,
             peers=settings.peers,
@@ -170,9 +171,7 @@ def assembled(
                 let_go(address)
 
         server_key = "" if keys.own is None else keys.own.public
-        brain.listens_at(transport.endpoint, server_key)
-        if settings.dht is not None and keys.verify is not None:
-            brain.commands.naming.take_part(brain.guard, brain.wall, keys.verify, keys.signer)
+        brain.report(clock.monotonic_us(), Listening(transport.endpoint, server_key))
         yield Assembled(settings.name, transport.endpoint, server_key, loop, leave)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from functools import cached_property, partial
 
 from medusa.errors import QueryError
-from medusa.runtime.engine_host.completions import Parsed
+from medusa.nodes.reports import Parsed
 from medusa.runtime.machine.short_turns import ShortTurns
 from medusa.runtime.machine.worker import Worker
 from medusa.runtime.machine.worker_thread import WorkerThread

@@ -18,20 +18,20 @@ from medusa.nodes.config.settings import Settings
 from medusa.nodes.config.settings_streams import stream_settings
 from medusa.nodes.load.loads import LOOK_US, Usage
 from medusa.nodes.node import Brain
-from medusa.ports import Buffer, Clock
-from medusa.runtime.engine_host.completions import (
-    Copied,
-    Failed,
-    Fetched,
-    Logged,
-    Parsed,
+from medusa.nodes.reports import (
+    Completion,
+    LaneChanged,
+    NodeReport,
+    NotLetIn,
+    PeerLost,
     Persisted,
-    Ran,
-    Remade,
-    Stats,
-    Warned,
-    Weighed,
+    RulesRead,
+    SentToItself,
+    Started,
+    StopRequested,
+    Surroundings,
 )
+from medusa.ports import Buffer, Clock
 from medusa.runtime.engine_host.host import FragmentHost
 from medusa.runtime.node.graph_parser import GraphParser
 from medusa.runtime.transport.link_events import Arrival, Event, LinkDown, LinkRefused, LinkUp, Refused
@@ -45,6 +45,7 @@ from medusa.wire.outbox import (
     Cut,
     Effect,
     Fetch,
+    Introduce,
     Log,
     OpenFragment,
     Owned,
@@ -55,6 +56,7 @@ from medusa.wire.outbox import (
     RunFragment,
     Send,
     Spill,
+    Stopped,
     Trust,
     WakeAt,
     Weigh,
@@ -130,6 +132,7 @@ class NodeLoop:
         usage: Callable[[], Usage] | None = None,
     ) -> None:
         self._brain = brain
+        self._settings = brain.settings
         self._transport = transport
         self._host = host
         self._parser = parser
@@ -157,6 +160,7 @@ class NodeLoop:
         self._held: list[Send] = []
         self._wake_at_us = 0
         self._stopping = False
+        self._stopped: Stopped | None = None
         self._asked: deque[Callable[[dict[str, Any]], None]] = deque()
         self.refused = 0
 
@@ -186,16 +190,18 @@ class NodeLoop:
         self.begin()
         while not self._stopping:
             self._turn()
-        self._brain.stop(self._clock.monotonic_us())
+        self._report(StopRequested())
         self._perform()
         deadline_us = self._clock.monotonic_us() + stop_timeout_us
-        while not self._brain.stopped and self._clock.monotonic_us() < deadline_us:
+        while self._stopped is None and self._clock.monotonic_us() < deadline_us:
             self._turn()
-        if self._brain.stopped:
-            hosted = self._brain.fragments.values()
-            counts = {"fragments": len(hosted), "rows_in": sum(each.rows_in for each in hosted)}
+        if self._stopped is not None:
+            counts = {"fragments": self._stopped.fragments, "rows_in": self._stopped.rows_in}
             self._say(Report(level="info", what="ended", fields=counts))
-        return self._brain.stopped
+        return self._stopped is not None
+
+    def _report(self, report: NodeReport) -> None:
+        self._brain.report(self._clock.monotonic_us(), report)
 
     def _turn(self) -> None:
         left_us = self._wake_at_us - self._clock.monotonic_us()
@@ -205,19 +211,18 @@ class NodeLoop:
     def begin(self) -> None:
         """Let the brain begin; part of ``run``."""
         self._inform()
-        self._brain.start(self._clock.monotonic_us())
+        self._report(Started())
         self._perform()
         if self._own_first or self._own:
             self._transport.wake()
 
     def _inform(self) -> None:
-        """What the brain can't know by itself: what time it is, who came to the door, what we use."""
-        now_us = self._clock.monotonic_us()
-        self._brain.clock_is(now_us, self._clock.now_us())
-        self._brain.door_is(self._transport.door())
+        now_us, usage = self._clock.monotonic_us(), None
         if self._usage is not None and now_us >= self._usage_at_us:
             self._usage_at_us = now_us + LOOK_US
-            self._brain.commands.loads.used(now_us, self._usage())
+            usage = self._usage()
+        around = Surroundings(self._clock.now_us(), self._transport.door(), usage)
+        self._brain.report(now_us, around)
 
     def turn(self, events: Iterable[Event]) -> int:
         """Bring what came and what has finished; when to come again at the latest. Never waits."""
@@ -229,11 +234,10 @@ class NodeLoop:
                     self._lost(event.link, event.lane)
                 case LinkRefused() | Refused():
                     if isinstance(event, LinkRefused):
-                        away, now_us = self._brain.commands.sliding.moves.away, self._clock.monotonic_us()
-                        away.refused(now_us, event.link, REFUSALS.get(event.code, LETS_US_NOT_IN))
+                        self._report(NotLetIn(event.link, REFUSALS.get(event.code, LETS_US_NOT_IN)))
                     self._say(_told(event))
                 case LinkUp(lane=lane) if lane:
-                    self._open_lane(event.link, lane)
+                    self._report(LaneChanged(event.link, lane, up=True))
                 case LinkUp():
                     pass
             self._perform()
@@ -261,7 +265,7 @@ class NodeLoop:
         try:
             settings = self._reload()
             assert settings.security is not None
-            self._brain.configure(now_us, settings.security, settings.offers)
+            self._brain.report(now_us, RulesRead(settings.security, settings.offers))
         except ConfigError as error:
             self._say(Report(level="error", what=f"keys and rules stay as they were: {error}"))
             return
@@ -273,7 +277,7 @@ class NodeLoop:
         for _ in range(min(len(self._own_first) + len(self._own), OWN_MAX)):
             effect = (self._own_first or self._own).popleft()
             try:
-                self._brain.own(self._clock.monotonic_us(), effect.message, effect.payload)
+                self._report(SentToItself(effect.message, effect.payload))
             except RemoteProtocolError as error:
                 self.refused += 1
                 self._say(Report(level="error", what="own message refused", fields={"why": str(error)}))
@@ -315,15 +319,10 @@ class NodeLoop:
         before = self._lane_links.get((name, lane)) if lane else self._links.get(name)
         if before == link:
             return name
-        session = self._brain.sessions.get(name)
-        if session is not None and session.is_earlier(hello):
-            # A slow connection of an earlier life doesn't replace the one that stands: what came by it would
-            # count as said in this life, and this life would go unheard.
-            told = session.told_earlier
-            if not lane:
-                self._brain.receive(self._clock.monotonic_us(), name, hello, key=key)
-            if session.told_earlier is not told and session.told_earlier is not None:
-                self._transport.send(link, encode_frame(session.told_earlier))
+        earlier, told = self._brain.earlier(self._clock.monotonic_us(), hello, key=key)
+        if earlier:
+            if told is not None:
+                self._transport.send(link, encode_frame(told))
             self._forget(link, shun=True)
             return ""
         if link == self._links.get(name) or link in self._lanes:
@@ -357,14 +356,9 @@ class NodeLoop:
         refusal = Refuse(code=error.code, text=error.message[:2000], hint=error.hint[:2000])
         self._transport.send(link, encode_frame(refusal))
 
-    def _open_lane(self, peer: str, lane: int) -> None:
-        """Streams may go this way."""
-        self._transport.introduce(peer, lane, encode_frame(self._brain.lanes.hello(lane)))
-        self._brain.lane_changed(self._clock.monotonic_us(), peer, lane, up=True)
-
     def _lost(self, link: str, lane: int = 0) -> None:
         if lane:
-            self._brain.lane_changed(self._clock.monotonic_us(), link, lane, up=False)
+            self._report(LaneChanged(link, lane, up=False))
             return
         if link in self._lanes:
             return  # Who calls by it sees that too, calls again, and says what it had sent.
@@ -372,7 +366,7 @@ class NodeLoop:
         peer = link if called else self._names.get(link, "")
         # By the link that we called goes all that we say to a node, whether or not it has called us too.
         if peer and (called or self._links.get(peer, link) == link):
-            self._brain.lost(self._clock.monotonic_us(), peer)
+            self._report(PeerLost(peer))
 
     def _forget(self, link: str | None, *, shun: bool) -> None:
         if link is None:
@@ -384,36 +378,17 @@ class NodeLoop:
             del self._lane_links[name, lane]
         self._transport.cut(link, shun=shun)
 
-    def _finished(self, done: object) -> None:
-        now_us = self._clock.monotonic_us()
-        match done:
-            case Ran():
-                self._brain.fragment_ran(now_us, done.fragment, done.outputs, done.refused, done.dying)
-            case Stats():
-                self._brain.fragment_stats(now_us, done.fragment, done.counts)
-            case Failed():
-                self._brain.fragment_failed(now_us, done.fragment, done.why, done.code)
-            case Fetched():
-                self._brain.fetched(now_us, done.fragment, done.token, done.payloads, done.why)
-            case Copied():
-                self._brain.copied(now_us, done.fragment, done.token, done.files, done.why)
-            case Remade():
-                self._brain.remade(now_us, done.token, done.reached_us, done.outputs, done.rows, done.why)
-            case Warned():
-                self._say(Report(level="warning", what=done.text))
-            case Weighed():
-                self._brain.weighed(now_us, done.token, done.cuts, done.why)
-            case Parsed():
-                self._brain.parsed(now_us, done.token, done.found, done.error)
-            case Logged():
-                self._brain.logged(now_us, done.fragment, done.ok, done.why)
-            case Persisted():
-                self._unsynced.discard(done.token)
-                waiting = [send for send in self._held if send.after == done.token]
-                self._held = [send for send in self._held if send.after != done.token]
-                for send in waiting if done.ok else []:
-                    self._send(send.peer, send)
-                self._brain.persisted(now_us, done.token, done.ok, done.why)
+    def _finished(self, done: Completion | Report) -> None:
+        if isinstance(done, Report):
+            self._say(done)
+            return
+        if isinstance(done, Persisted):
+            self._unsynced.discard(done.token)
+            waiting = [send for send in self._held if send.after == done.token]
+            self._held = [send for send in self._held if send.after != done.token]
+            for send in waiting if done.ok else []:
+                self._send(send.peer, send)
+        self._report(done)
 
     # --- what is wanted -----------------------------------------------------------------------------
 
@@ -460,7 +435,11 @@ class NodeLoop:
             case CallAt():
                 self._transport.call_at(effect.peer, effect.address)
             case Trust():
-                self._transport.trust(effect.keys, self._brain.server_keys())
+                self._transport.trust(effect.keys, effect.server_keys)
+            case Introduce():
+                self._transport.introduce(effect.peer, effect.lane, encode_frame(effect.hello))
+            case Stopped():
+                self._stopped = effect
             case Report():
                 self._say(effect)
 
@@ -469,7 +448,7 @@ class NodeLoop:
 
     def _send(self, peer: str, effect: Send) -> None:
         message: Message = effect.message
-        if peer == self._brain.settings.name:
+        if peer == self._settings.name:
             (self._own if way_of(message)[0] else self._own_first).append(effect)
             return
         link = self._link(peer)
@@ -487,7 +466,7 @@ class NodeLoop:
         if weight is None:
             if len(self._weights) >= WEIGHTS_MAX:
                 self._weights.clear()
-            weight = self._weights[stream] = stream_settings(self._brain.settings, stream).weight
+            weight = self._weights[stream] = stream_settings(self._settings, stream).weight
         return weight
 
 

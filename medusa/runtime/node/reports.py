@@ -54,6 +54,7 @@ class Reports:
         others = self._others(report, now)
         if others is None:
             return
+        line = f"{line} cause={_safe(report.cause)}" if report.cause else line
         line = f"{line} ({count} times more)" if count else line
         self._tell(report.level, f"{line} ({others} others of this peer)" if others else line)
 

@@ -12,6 +12,8 @@ from typing import Any
 
 from medusa.errors import StateError
 from medusa.nodes.config.settings import Settings
+from medusa.nodes.deploy.admission import Accepting
+from medusa.nodes.deploy.background_parsing import LOOP_BYTES_MAX
 from medusa.nodes.load.loads import Usage
 from medusa.nodes.node import Brain
 from medusa.nodes.spec.fragment_spec import Fragment
@@ -152,20 +154,18 @@ class Node(Machine):
             bounds=bounds_of(self.settings.limits),
         )
         found.resume(host)
+        # Graphs are small here, and would all be read on the loop.
+        loop_bytes_max = 0 if self._parser_dice.random() < 0.5 else LOOP_BYTES_MAX
         self.brain = Brain(
             self.settings,
             incarnation=self.lives if self.forgets else found.incarnation,
             catalog=found.catalog,
             saved=found.saved,
             first_token=found.first_token,
+            accepting=Accepting(self.accept),
+            loop_bytes_max=loop_bytes_max,
             **self._keys(),
         )
-        if self.keyring is not None and self.settings.dht is not None:
-            signer = self.keyring.signer(self.name)
-            self.brain.commands.naming.take_part(self.brain.guard, self.brain.wall, signed_by, signer)
-        self.brain.commands.accepting.accept = self.accept
-        if self._parser_dice.random() < 0.5:  # Graphs are small here, and would all be read on the loop.
-            self.brain.commands.parsing.loop_bytes_max = 0
         self._links = _Links(self)
         self.loop = NodeLoop(
             self.brain,
@@ -186,7 +186,8 @@ class Node(Machine):
         """What a brain is given that has keys."""
         if self.keyring is None:
             return {}
-        return {"verify": signed_by, "certificate": self.keyring.own_certificate(self.name)}
+        certificate, signer = self.keyring.own_certificate(self.name), self.keyring.signer(self.name)
+        return {"verify": signed_by, "certificate": certificate, "signer": signer}
 
     @property
     def trusted(self) -> frozenset[str]:

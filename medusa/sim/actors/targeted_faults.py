@@ -74,7 +74,7 @@ def _meant(aim: Fault, step: str, roles: dict[str, str]) -> bool:
 
 def _splits(node: Node) -> Iterator[tuple[str, tuple[str, dict[str, str]]]]:
     """Box -> the step of its split or merge here, and who is who in it."""
-    for job in node.brain.commands.sliding.splits.status():
+    for job in node.brain.orders.splits.status():
         hosted = node.brain.fragments[job.fragments[0]]
         roles = _roles(hosted.spec, node.name, node.name)
         roles["coordinator"] = node.brain.catalog.owners.get(hosted.spec.query, node.name)
@@ -83,7 +83,7 @@ def _splits(node: Node) -> Iterator[tuple[str, tuple[str, dict[str, str]]]]:
 
 def _steps(node: Node) -> Iterator[tuple[str, tuple[str, dict[str, str]]]]:
     """Fragment -> the step of its move here, and who is who in it."""
-    sliding, catalog = node.brain.commands.sliding, node.brain.catalog
+    sliding, catalog = node.brain.orders, node.brain.catalog
     for fragment, going in sliding.moves.status().items():
         step, hosted = going.state, node.brain.fragments[fragment]
         if step == "handing" and hosted.frozen:

@@ -17,7 +17,7 @@ KINDS = ("fragment", "stream", "source")
 
 def names_agree(nodes: Iterable[Node]) -> bool:
     """Whether all directories have seen the same."""
-    return len({node.brain.commands.naming.directory.digest() for node in nodes}) <= 1
+    return len({node.brain.naming.directory.digest() for node in nodes}) <= 1
 
 
 def check_names(nodes: Iterable[Node]) -> None:
@@ -46,7 +46,7 @@ def wrong_names(nodes: Iterable[Node]) -> str:
     }
     truth |= {("node", node.name, node.name) for node in living}
     for node in living[:LOOKED_AT_MAX]:
-        directory = node.brain.commands.naming.directory
+        directory = node.brain.naming.directory
         said = {(e.kind, e.name, e.writer) for kind in (*KINDS, "node") for e in directory.standing(kind)}
         if said != truth:
             return (

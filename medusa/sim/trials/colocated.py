@@ -68,7 +68,7 @@ class TogetherTrial(QueryTrial):
             return
         if node.alive and self.q.graph.name not in node.brain.catalog.deployments:
             self._tries += 1
-            coordinator = node.brain.commands.coordinator
+            coordinator = node.brain.coordinator
             node.order(lambda now_us: coordinator.deploy(now_us, "reader", self._tries, self._plan))
         self.world.after(AGAIN_US, self._deploy)
 

@@ -160,14 +160,14 @@ class Coverage:
         began_us = self._began_us.get((node.name, node.lives), node.world.now_us)
         if node.world.now_us - began_us < STARTS_US:
             yield "starts"
-        sliding = brain.commands.sliding.status()
+        sliding = brain.orders.status()
         hosted = brain.fragments.values()
         found = {
             "writes": node.writes,
             "repeats": any(each.repeating for each in hosted),
             "moves away": bool(sliding.going),
             "arrives": bool(sliding.coming),
-            "splits": bool(brain.commands.sliding.splits.status()),
+            "splits": bool(brain.orders.splits.status()),
             "deploys": any(each.state != RUNNING for each in brain.catalog.deployments.values()),
         }
         yield from (name for name, holds in found.items() if holds)
@@ -190,7 +190,7 @@ class Coverage:
             self.met(f"session: {session.state.value}")
         for deployment in brain.catalog.deployments.values():
             self.met(f"deployment: {deployment.state}")
-        for job in brain.commands.sliding.splits.status():
+        for job in brain.orders.splits.status():
             self.met(f"{job.what}: {job.state}")
         for hosted in brain.fragments.values():
             self.met(f"fragment: {fragment_state(hosted)}")

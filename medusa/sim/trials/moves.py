@@ -323,7 +323,7 @@ class MoveTrial(QueryTrial):
         if not all(node.alive for node in self.nodes.values()):
             return False
         brains = [node.brain for node in self.nodes.values()]
-        moving = any(brain.commands.sliding.status().under_way for brain in brains)
+        moving = any(brain.orders.status().under_way for brain in brains)
         moving = moving or any(keeps_of_moves(brain.catalog) for brain in brains)
         return not moving and all(
             [fragment in brain.fragments for brain in brains].count(True) == 1 for fragment in self.fragments
@@ -406,8 +406,7 @@ def keeps_of_moves(catalog: Catalog) -> bool:
 
 def emits(node: Node, fragment: str) -> bool:
     """Whether it would send what a fragment makes, be it its own or what it has of another's."""
-    commands = node.brain.commands
-    hosted = node.brain.fragments.get(fragment) or commands.sliding.shadow(fragment)
+    hosted = node.brain.fragments.get(fragment) or node.brain.orders.shadow(fragment)
     return hosted is not None and any(not output.sender.muted for output in hosted.outputs.values())
 
 

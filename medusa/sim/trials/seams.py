@@ -156,7 +156,7 @@ class SeamTrial(SplitTrial):
 def _is_at(node: Node, moment: str) -> bool:
     if moment == "repeats":
         return any(hosted.repeating for hosted in node.brain.fragments.values())
-    sliding = node.brain.commands.sliding
+    sliding = node.brain.orders
     if moment == "splits":
         return bool(sliding.splits.status())
     moves = sliding.status()

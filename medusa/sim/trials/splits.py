@@ -107,7 +107,7 @@ class SplitTrial(MoveTrial):
         for name, node in self.nodes.items():
             if name in active or node.loop is None or not emits(node, fragment):
                 continue
-            if not node.brain.commands.sliding.splits.busy(fragment):
+            if not node.brain.orders.splits.busy(fragment):
                 raise SimulationError(f"emits: {fragment} is sent by {name}, it runs at {active}")
 
     def _watch(self, node: Node) -> None:
@@ -127,14 +127,12 @@ class SplitTrial(MoveTrial):
 
     @property
     def _settled(self) -> bool:
-        return super()._settled and not any(
-            node.brain.commands.sliding.splits.status() for node in self.nodes.values()
-        )
+        return super()._settled and not any(node.brain.orders.splits.status() for node in self.nodes.values())
 
 
 def all_of(node: Node) -> list[Hosted]:
     """What it runs, and what it has of others'."""
-    arrivals = node.brain.commands.sliding.arrivals
+    arrivals = node.brain.orders.arrivals
     shadows = [each for name in arrivals.status() if (each := arrivals.shadow(name)) is not None]
     return list({id(each): each for each in (*node.brain.fragments.values(), *shadows)}.values())
 

@@ -1,6 +1,6 @@
 """From the boxes of a query to steps over DataFrames.
 
-Boxes that look at one row at a time wait (``Stream.chain``) until somebody needs their rows, and run
+Boxes that look at one row at a time wait (``RowFlow.chain``) until somebody needs their rows, and run
 together there. A box with keys runs as the parts of a split do (``query/rewrite/split.py``): its rows are
 numbered by their place in the order, go to a shard by the hash of their key, and what the shards give has the
 columns by which a merge would put it in order. Any other box runs in one task that has all rows.
@@ -38,10 +38,10 @@ from medusa.query.rewrite.split import find_split, split
 from medusa.query.shape import Shape
 from medusa.spark import column_types
 from medusa.spark.column_types import BOUND, LATE, PART, TAG, TIME
-from medusa.spark.dataframes.flow import Hidden, Stream, judged
+from medusa.spark.dataframes.flow import Hidden, RowFlow, judged
 from medusa.spark.dataframes.numbering import counted
 from medusa.spark.dataframes.source import SEQ, Archive
-from medusa.spark.dataframes.step import Lane, Release, Step, run
+from medusa.spark.dataframes.step import MapStep, ReleaseOrder, StepInput, run
 from medusa.spark.support import Way, way_of
 
 if TYPE_CHECKING:
@@ -68,9 +68,9 @@ class Compiler:
         self._shards = shards
         self._on_error = on_error
         self._modules = modules
-        self._streams: dict[Input, Stream] = {}
+        self._streams: dict[Input, RowFlow] = {}
         self._read: dict[int, DataFrame] = {}
-        self._made_of: dict[tuple[object, ...], Stream] = {}
+        self._made_of: dict[tuple[object, ...], RowFlow] = {}
         names = {field.name for shape in checked.shapes.values() for field in shape.schema}
         self._hidden = Hidden.of(names)
         self._ids = {box.id for box in checked.graph.boxes}
@@ -81,16 +81,16 @@ class Compiler:
 
         shape = self._checked.shapes[Input(id)]
         df, orders = rows.rows(shape, ordered=ordered, assume_on_time=assume_on_time)
-        self._streams[Input(id)] = Stream(df, shape, shape, orders)
+        self._streams[Input(id)] = RowFlow(df, shape, shape, orders)
         if Input(id, "late") in self._checked.shapes:
             late = self._untimed(df.where(F.col(LATE)))
             shape = self._checked.shapes[Input(id, "late")]
-            self._streams[Input(id, "late")] = Stream(late, shape, shape, orders)
+            self._streams[Input(id, "late")] = RowFlow(late, shape, shape, orders)
 
     def given(self, arc: Input, df: DataFrame) -> None:
         """Take rows that were made elsewhere, by place, with ``TIME``, ``LATE`` and ``BOUND``."""
         shape = self._checked.shapes[arc]
-        self._streams[arc] = Stream(df, shape, shape, 0)
+        self._streams[arc] = RowFlow(df, shape, shape, 0)
 
     def run(self, ports: Mapping[str, tuple[str, ...]]) -> None:
         """Make the streams that leave boxes by these ports."""
@@ -126,7 +126,7 @@ class Compiler:
 
     # What is made of a box
 
-    def _made(self, box: Box, port: str) -> Stream:
+    def _made(self, box: Box, port: str) -> RowFlow:
         inputs = [self._streams[arc] for arc in box.inputs if arc in self._streams]
         shape = self._checked.shapes[Input(box.id, port)]
         way = way_of(box, port, timed=all(stream.shape.timed for stream in inputs))
@@ -140,7 +140,7 @@ class Compiler:
             return self._in_shards(box, port, inputs, shape)
         return self._in_one(box, port, shape)
 
-    def _in_order(self, box: Box, inputs: list[Stream], shape: Shape) -> Stream:
+    def _in_order(self, box: Box, inputs: list[RowFlow], shape: Shape) -> RowFlow:
         """A union in order of (boundary, input, position); sunion: of (time, input, position)."""
         from pyspark.sql import functions as F
 
@@ -161,9 +161,9 @@ class Compiler:
         df = frames[0]
         for other in frames[1:]:
             df = df.union(other)
-        return Stream(df, shape, shape, 2 + most if known else 0)
+        return RowFlow(df, shape, shape, 2 + most if known else 0)
 
-    def _in_shards(self, box: Box, port: str, inputs: list[Stream], shape: Shape) -> Stream:
+    def _in_shards(self, box: Box, port: str, inputs: list[RowFlow], shape: Shape) -> RowFlow:
         given = [f"{self._fresh('in')}-{number}" for number in range(len(inputs))]
         sink = self._fresh("out")
         plain = Graph(
@@ -197,17 +197,17 @@ class Compiler:
                 *own,
                 *(() if hidden is None else (BOUND,)),
             )
-            lanes.append(Lane(id, lane))
+            lanes.append(StepInput(id, lane))
             frames.append(self._routed(stream, router))
         boxes += [part, Sink(id=sink, inputs=(Input(part.id, port),))]
         df = self._together(frames, [stream.shape.schema for stream in inputs], (PART,), 1)
         df = df.repartitionById(self._shards, PART)
         df = df.sortWithinPartitions(*((BOUND, TAG, "o0") if len(frames) > 1 else ("o0",)))
-        release = None if merge.arrival else Release(merge.by, merge.positions, merge.within_us)
+        release = None if merge.arrival else ReleaseOrder(merge.by, merge.positions, merge.within_us)
         kept = merge.positions if merge.arrival else ()
         return self._stepped(df, boxes, lanes, (sink,), shape, kept=kept, bound=hidden, release=release)
 
-    def _in_one(self, box: Box, port: str, shape: Shape) -> Stream:
+    def _in_one(self, box: Box, port: str, shape: Shape) -> RowFlow:
         """A box in one task; a look-up together with its table, which all its updates come to."""
         arcs = list(box.inputs)
         beside: list[Box] = []
@@ -236,14 +236,14 @@ class Compiler:
         if most:
             df = df.sortWithinPartitions(*((BOUND, TAG, *order) if len(frames) > 1 else order))
         lanes = [
-            Lane(given[arc].box, column_types.values(schema, _letter(number)))
+            StepInput(given[arc].box, column_types.values(schema, _letter(number)))
             for number, (arc, schema) in enumerate(zip(arcs, schemas, strict=True))
         ]
         return self._stepped(df, boxes, lanes, (sink,), shape)
 
     # Rows on the way to a step
 
-    def _numbered(self, stream: Stream) -> Stream:
+    def _numbered(self, stream: RowFlow) -> RowFlow:
         """The stream, in an order that one number tells: such numbers ascend, with gaps."""
         from pyspark.sql import functions as F
 
@@ -254,10 +254,10 @@ class Compiler:
             plain = self._plain(stream)
             names = column_types.orders(plain.orders)
             df = plain.df.orderBy(*names).withColumn("n", F.monotonically_increasing_id()).drop(*names)
-            self._made_of[key] = Stream(df.withColumnRenamed("n", "o0"), plain.base, plain.shape, 1)
+            self._made_of[key] = RowFlow(df.withColumnRenamed("n", "o0"), plain.base, plain.shape, 1)
         return self._made_of[key]
 
-    def _plain(self, stream: Stream) -> Stream:
+    def _plain(self, stream: RowFlow) -> RowFlow:
         """The stream after all boxes of its chain have run."""
         if not stream.chain:
             self._use(stream.df)
@@ -271,7 +271,7 @@ class Compiler:
         self._use(made.df)
         return made
 
-    def _routed(self, stream: Stream, router: KeyRouter) -> DataFrame:
+    def _routed(self, stream: RowFlow, router: KeyRouter) -> DataFrame:
         """The same, with the shard of each row; that of one on whose key an expression fails is the first."""
         boxes, came = stream.boxes(self._hidden, origin := self._fresh("in"))
         cuts = even_cuts(self._shards)
@@ -283,9 +283,9 @@ class Compiler:
         ids = tuple(sink.id for sink in sinks)
         return self._mapped(stream, boxes, origin, ids).df
 
-    def _mapped(self, stream: Stream, boxes: list[Box], origin: str, sinks: tuple[str, ...]) -> Stream:
+    def _mapped(self, stream: RowFlow, boxes: list[Box], origin: str, sinks: tuple[str, ...]) -> RowFlow:
         kept = self._hidden.orders(stream.orders)
-        lanes = [Lane(origin, stream.lane())]
+        lanes = [StepInput(origin, stream.lane())]
         self._use(stream.df)
         return self._stepped(
             stream.df, boxes, lanes, sinks, stream.shape, kept=kept, bound=self._hidden.bound, flows=False
@@ -331,19 +331,19 @@ class Compiler:
         self,
         df: DataFrame,
         boxes: list[Box],
-        lanes: list[Lane],
+        lanes: list[StepInput],
         sinks: tuple[str, ...],
         shape: Shape,
         *,
         kept: tuple[str, ...] = (),
         bound: str | None = None,
-        release: Release | None = None,
+        release: ReleaseOrder | None = None,
         flows: bool = True,
-    ) -> Stream:
+    ) -> RowFlow:
         from pyspark.sql import types
 
         graph = Graph(name=self._checked.graph.name, boxes=tuple(boxes))
-        step = Step(
+        step = MapStep(
             graph=graph_to_msgpack(graph),
             lanes=tuple(lanes),
             sinks=sinks,
@@ -365,7 +365,7 @@ class Compiler:
         if len(sinks) > 1:
             fields.append((PART, types.IntegerType()))
         made = df.mapInArrow(partial(run, msgspec.msgpack.encode(step)), column_types.struct(fields))
-        return Stream(made, shape, shape, step.orders)
+        return RowFlow(made, shape, shape, step.orders)
 
     # Bits
 

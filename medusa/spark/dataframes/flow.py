@@ -15,7 +15,7 @@ from medusa.spark import column_types
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Hidden", "Stream", "judged"]
+__all__ = ["Hidden", "RowFlow", "judged"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Hidden:
 
 
 @dataclass(frozen=True, slots=True)
-class Stream:
+class RowFlow:
     """Rows of a DataFrame through boxes that look at one row at a time and haven't run yet.
 
     Attributes:
@@ -58,7 +58,7 @@ class Stream:
     orders: int
     chain: tuple[tuple[Box, str], ...] = ()
 
-    def through(self, box: Box, port: str, shape: Shape) -> Stream:
+    def through(self, box: Box, port: str, shape: Shape) -> RowFlow:
         """The same rows through one box more."""
         return replace(self, shape=shape, chain=(*self.chain, (box, port)))
 

@@ -22,13 +22,13 @@ from medusa.query.boxes import Schema
 from medusa.query.codec import graph_from_msgpack
 from medusa.spark import column_types as columns
 
-__all__ = ["MISSING", "Lane", "Release", "Step", "run"]
+__all__ = ["MISSING", "StepInput", "ReleaseOrder", "MapStep", "run"]
 
 MISSING = (1 << 63) - 1
 """The position of a partner that a row hasn't: behind all."""
 
 
-class Lane(msgspec.Struct, frozen=True):
+class StepInput(msgspec.Struct, frozen=True):
     """An input: a judged source of the graph.
 
     Attributes:
@@ -39,7 +39,7 @@ class Lane(msgspec.Struct, frozen=True):
     columns: tuple[str, ...]
 
 
-class Release(msgspec.Struct, frozen=True):
+class ReleaseOrder(msgspec.Struct, frozen=True):
     """Rows are in order of (release, ``by``, ``positions``): see ``OrderedMerge``."""
 
     by: tuple[str, ...]
@@ -47,7 +47,7 @@ class Release(msgspec.Struct, frozen=True):
     within_us: int
 
 
-class Step(msgspec.Struct, frozen=True, kw_only=True):
+class MapStep(msgspec.Struct, frozen=True, kw_only=True):
     """What one call of ``mapInArrow`` does.
 
     Attributes:
@@ -63,12 +63,12 @@ class Step(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     graph: bytes
-    lanes: tuple[Lane, ...]
+    lanes: tuple[StepInput, ...]
     sinks: tuple[str, ...]
     values: tuple[str, ...]
     kept: tuple[str, ...] = ()
     bound: str | None = None
-    release: Release | None = None
+    release: ReleaseOrder | None = None
     flows: bool = False
     on_error: str = "dead"
     modules: tuple[str, ...] = ()
@@ -85,17 +85,17 @@ def run(encoded: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Record
     """The rows of a partition through a step; what ``mapInArrow`` calls.
 
     Args:
-        encoded: a ``Step`` as msgpack.
+        encoded: a ``MapStep`` as msgpack.
 
     Raises:
         QueryError: the graph doesn't hold, or names functions that no module registers.
         DataError: a value doesn't fit its column; a failed row with ``on_error="stop"``.
     """
-    yield from _Running(msgspec.msgpack.decode(encoded, type=Step)).run(batches)
+    yield from _Running(msgspec.msgpack.decode(encoded, type=MapStep)).run(batches)
 
 
 class _Running:
-    def __init__(self, step: Step) -> None:
+    def __init__(self, step: MapStep) -> None:
         for module in step.modules:
             import_module(module)
         self._step = step
@@ -181,7 +181,7 @@ class _Running:
         return pa.array(np.full(rows, self._bound_us)), [numbers]
 
 
-def _train(batch: pa.RecordBatch, lane: Lane, schema: Schema, *, timed: bool) -> Train:
+def _train(batch: pa.RecordBatch, lane: StepInput, schema: Schema, *, timed: bool) -> Train:
     made = [
         columns.arrow_in(batch.column(name), field.type, f"column {field.name!r}")
         for name, field in zip(lane.columns, schema, strict=True)

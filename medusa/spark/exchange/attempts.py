@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-__all__ = ["RUN_DIGITS", "Attempt", "Attempts"]
+__all__ = ["RUN_DIGITS", "TaskAttempt", "Attempts"]
 
 RUN_DIGITS = 8
 RUNS_MAX = 1000
@@ -17,19 +17,17 @@ RUNS_MAX = 1000
 
 
 @dataclass(slots=True)
-class Attempt:
+class TaskAttempt:
     """Attributes:
     since_s: when its first chunk came.
     groups: bytes of rows in each group of the store; facts: stream and rows of those that came since the
         gateway was started.
-    published: an epoch has named it, so it stays until its rows are delivered.
     """
 
     token: str
     since_s: float
     groups: dict[str, int] = field(default_factory=dict)
     facts: dict[str, tuple[str, int]] = field(default_factory=dict)
-    published: bool = False
 
     @property
     def whole(self) -> bool:
@@ -60,21 +58,25 @@ class Attempts:
     """
 
     def __init__(self) -> None:
-        self._all: dict[str, Attempt] = {}
-        self._open: dict[str, dict[str, Attempt]] = {}
+        self._all: dict[str, TaskAttempt] = {}
+        self._open: dict[str, dict[str, TaskAttempt]] = {}
         """Mark of the writer -> token -> those that no epoch has named."""
         self._runs: dict[tuple[str, str], int] = {}
         self._last_run = 0
         self.nbytes = self.count = 0
 
-    def get(self, token: str) -> Attempt | None:
+    def get(self, token: str) -> TaskAttempt | None:
         return self._all.get(token)
 
     def groups(self, token: str) -> dict[str, int]:
         found = self._all.get(token)
         return {} if found is None else found.groups
 
-    def unpublished(self) -> list[Attempt]:
+    def is_published(self, attempt: TaskAttempt) -> bool:
+        """An epoch has named it, so it stays until its rows are delivered."""
+        return attempt.token not in self._open.get(attempt.mark, {})
+
+    def unpublished(self) -> list[TaskAttempt]:
         """Those that no epoch has named."""
         return [each for found in self._open.values() for each in found.values()]
 
@@ -86,7 +88,7 @@ class Attempts:
         """A group is there; without facts it was before the gateway was started, or holds no rows."""
         found = self._all.get(token)
         if found is None:
-            found = self._all[token] = Attempt(token, now_s)
+            found = self._all[token] = TaskAttempt(token, now_s)
             self._open.setdefault(found.mark, {})[token] = found
         found.groups[name] = nbytes
         if facts is not None:
@@ -103,7 +105,7 @@ class Attempts:
             del self._all[token]
             self._close(found)
 
-    def _close(self, attempt: Attempt) -> None:
+    def _close(self, attempt: TaskAttempt) -> None:
         found = self._open.get(attempt.mark, {})
         found.pop(attempt.token, None)
         if not found:
@@ -112,13 +114,11 @@ class Attempts:
     def publish(self, tokens: Iterable[str]) -> None:
         """An epoch has named these."""
         for found in [self._all[token] for token in tokens if token in self._all]:
-            found.published = True
             self._close(found)
 
     def release(self, tokens: Iterable[str]) -> None:
         """What was published of these is needed no more."""
         for found in [self._all[token] for token in tokens if token in self._all]:
-            found.published = False
             self._open.setdefault(found.mark, {})[found.token] = found
 
     def see(self, token: str, *, before: bool = False) -> int:
@@ -180,7 +180,7 @@ class Attempts:
             tasks[each.task] = max(tasks.get(each.task, 0), each.nbytes)
         return sum(tasks.values())
 
-    def _of_epoch(self, token: str) -> list[Attempt]:
+    def _of_epoch(self, token: str) -> list[TaskAttempt]:
         mark, epoch = token.split("-")[:2]
         return [each for each in self._open.get(mark, {}).values() if each.epoch == epoch]
 

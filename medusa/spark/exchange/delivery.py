@@ -77,8 +77,7 @@ def deliver(staging: Staging, stream: str, schema: Schema, port: Port, flush_row
     codec = TrainCodec(schema, timed=False)
     row = port.next_row
     _forget(staging, stream, port)
-    with staging.lock:
-        queue, first = staging.books.queue(stream), staging.books.first(stream)
+    first, queue = staging.pending(stream)
     if row < first:
         raise DataError(
             f"{stream!r}: the node wants row {row} of this gateway, and rows below {first} were durable "
@@ -121,8 +120,7 @@ def _forget_held(staging: Staging, stream: str, port: Port) -> None:
 def _forget(staging: Staging, stream: str, port: Port) -> None:
     row = port.durable_row
     port.check()  # Of what it refused it says so before that is durable.
-    with staging.lock:
-        staging.delivered(stream, row)
+    staging.delivered(stream, row)
 
 
 def rows_from(codec: TrainCodec, rows: int, payload: Buffer, where: str) -> pa.RecordBatch:

@@ -34,7 +34,7 @@ from medusa.spark.exchange.nodes import FederationNodes, Greeting
 from medusa.spark.exchange.registry import KEEP_S, Inlets, Outlets
 from medusa.spark.exchange.requests import decode_request, encode
 from medusa.spark.exchange.staging import Staging
-from medusa.spark.exchange.workers import Nodes, Worker
+from medusa.spark.exchange.workers import Nodes, RetryingWorker
 from medusa.units import Duration, byte_count, duration_us
 from medusa.wire.statement import is_curve_key
 
@@ -146,7 +146,7 @@ class Gateway:
         age_s: float = 86_400.0,
         keep_s: float = KEEP_S,
         report: Callable[[str], None] = LOGGER.warning,
-        greeting: Worker | None = None,
+        greeting: RetryingWorker | None = None,
     ) -> None:
         self.name = name
         self._closing = threading.Event()
@@ -332,7 +332,7 @@ class Gateway:
         with contextlib.suppress(OSError):
             self._transport.wake()
         self._thread.join()
-        workers: list[Worker] = [*self._inlets.workers(), *self._outlets.workers()]
+        workers: list[RetryingWorker] = [*self._inlets.workers(), *self._outlets.workers()]
         workers += [] if self._greeting is None else [self._greeting]
         for each in workers:
             each.stop()

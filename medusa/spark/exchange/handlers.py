@@ -151,9 +151,7 @@ class RequestHandler:
         return r.Done(number=request.number, fresh=self._inlets.forgotten(request.stream, request.reader))
 
     def _listing(self, request: r.Listing) -> r.Answer:
-        with self._staging.lock:
-            known = [each for each in self._staging.books.writers() if not each.once]
-            staged, unpublished = self._staging.nbytes, self._staging.unpublished_bytes
+        known = [each for each in self._staging.writers() if not each.once]
         return r.Listed(
             number=request.number,
             readers=self._inlets.lines(),
@@ -162,8 +160,8 @@ class RequestHandler:
                 r.EpochLine(writer=each.writer, stream=each.stream, epoch=each.epoch)
                 for each in known[: -r.LINES_MAX - 1 : -1]
             ),
-            staged_bytes=staged,
-            unpublished_bytes=unpublished,
+            staged_bytes=self._staging.nbytes,
+            unpublished_bytes=self._staging.unpublished_bytes,
             stage_bytes=self._staging.bytes_max,
             spool_bytes=self._spool_bytes,
             node_why=self._node_why()[: limits.TEXT_CHARS_MAX],
@@ -180,31 +178,27 @@ class RequestHandler:
         train = codec.decode(Data(stream="s", epoch=0, frame=0, seq=0, rows=request.rows), payload)
         # What the node would refuse must not get into an epoch.
         _checks(source).check(train.batch)
-        with self._staging.lock:
-            fresh = self._staging.stage(request.stream, request.token, request.chunk, request.rows, payload)
+        fresh = self._staging.stage(request.stream, request.token, request.chunk, request.rows, payload)
         return r.Done(number=request.number, fresh=fresh)
 
     def _seal(self, request: r.Seal) -> r.Answer:
-        with self._staging.lock:
-            return r.Done(number=request.number, fresh=self._staging.seal(request.stream, request.whole))
+        return r.Done(number=request.number, fresh=self._staging.seal(request.stream, request.whole))
 
     def _publish(self, request: r.Publish) -> r.Answer:
-        with self._staging.lock:
-            said = self._staging.publish(
-                request.stream,
-                request.writer,
-                request.origin,
-                request.epoch,
-                request.wholes,
-                once=request.once,
-                run=request.run,
-            )
+        said = self._staging.publish(
+            request.stream,
+            request.writer,
+            request.origin,
+            request.epoch,
+            request.wholes,
+            once=request.once,
+            run=request.run,
+        )
         self._outlets.wake(request.stream)
         return r.Done(number=request.number, fresh=not said, text=said)
 
     def _abort(self, request: r.Abort) -> r.Answer:
-        with self._staging.lock:
-            said = self._staging.abort(request.writer, request.epoch, request.tokens)
+        said = self._staging.abort(request.writer, request.epoch, request.tokens)
         return r.Done(number=request.number, fresh=not said, text=said)
 
     def _finish(self, request: r.Finish) -> r.Answer:

@@ -1,7 +1,7 @@
 """What was published, by whom, and how far it went to the nodes: records of a journal, and their sum.
 
 A record counts once it is whole in the journal: an epoch is published by one record. The journal begins with
-a ``Balance``, which says all that earlier journals said.
+a ``JournalSnapshot``, which says all that earlier journals said.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from medusa.ports import Buffer
 from medusa.spark.exchange.requests import Whole
 
 __all__ = [
-    "Balance",
+    "JournalSnapshot",
     "Books",
-    "Delivered",
+    "DeliveredRecord",
     "Dropped",
     "Published",
     "Queued",
@@ -40,11 +40,11 @@ ONCE_MAX = 10_000
 _Row = Annotated[int, Meta(ge=0)]
 
 
-class Record(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+class JournalRecord(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """A line of the journal."""
 
 
-class Published(Record, frozen=True, tag="published"):
+class Published(JournalRecord, frozen=True, tag="published"):
     """These rows belong to the stream, behind all that were published before."""
 
     stream: str
@@ -60,20 +60,20 @@ class Published(Record, frozen=True, tag="published"):
         return sum(each.rows for each in self.wholes)
 
 
-class Delivered(Record, frozen=True, tag="delivered"):
+class DeliveredRecord(JournalRecord, frozen=True, tag="delivered"):
     """The node holds the rows below durably: what was staged of them may go."""
 
     stream: str
     row: _Row
 
 
-class Dropped(Record, frozen=True, tag="dropped"):
+class Dropped(JournalRecord, frozen=True, tag="dropped"):
     """The source is forgotten, with what waits for it: its rows are numbered from 0 again."""
 
     stream: str
 
 
-class WriterLine(Record, frozen=True):
+class WriterLine(JournalRecord, frozen=True):
     """Attributes:
     rows: of the epoch; -1: it isn't known.
     run: that published it.
@@ -90,7 +90,7 @@ class WriterLine(Record, frozen=True):
     digest: str = ""
 
 
-class StreamLine(Record, frozen=True):
+class StreamLine(JournalRecord, frozen=True):
     """Attributes:
     first: number of the first row of ``queue``.
     """
@@ -100,14 +100,14 @@ class StreamLine(Record, frozen=True):
     queue: tuple[Published, ...]
 
 
-class Balance(Record, frozen=True, tag="balance"):
+class JournalSnapshot(JournalRecord, frozen=True, tag="balance"):
     """All of it, at the beginning of a journal."""
 
     writers: tuple[WriterLine, ...] = ()
     streams: tuple[StreamLine, ...] = ()
 
 
-Line = Balance | Published | Delivered | Dropped
+Line = JournalSnapshot | Published | DeliveredRecord | Dropped
 _encoder = msgspec.msgpack.Encoder()
 _BEGINNING = re.compile(rb"[\x90-\x9f][\xa0-\xbf](?:balance|published|delivered|dropped)")
 """Of what a record holds: an array with its tag."""
@@ -212,6 +212,10 @@ class _Stream:
     end: int = 0
     queue: deque[Queued] = field(default_factory=deque)
 
+    def add(self, line: Published) -> None:
+        self.queue.append(Queued(self.end, line))
+        self.end += line.rows
+
     @property
     def first(self) -> int:
         """Number of the first row that isn't known to be at the node."""
@@ -232,7 +236,7 @@ class Books:
             what was staged and isn't needed any more.
         """
         match line:
-            case Balance():
+            case JournalSnapshot():
                 self._writers = {each.writer: each for each in line.writers}
                 self._streams = {}
                 for each in line.streams:
@@ -255,7 +259,7 @@ class Books:
                 )
                 self._forget()
                 return []
-            case Delivered():
+            case DeliveredRecord():
                 return self._delivered(line)
             case Dropped():
                 gone = self._streams.pop(line.stream, None) or _Stream()
@@ -264,24 +268,23 @@ class Books:
     def _queue(self, line: Published) -> None:
         stream = self._streams.setdefault(line.stream, _Stream())
         if line.rows:
-            stream.queue.append(Queued(stream.end, line))
-            stream.end += line.rows
+            stream.add(line)
 
     def _forget(self) -> None:
         once = [name for name, each in self._writers.items() if each.once]
         for name in once[: max(len(once) - ONCE_MAX, 0)]:
             del self._writers[name]
 
-    def _delivered(self, line: Delivered) -> list[Whole]:
+    def _delivered(self, line: DeliveredRecord) -> list[Whole]:
         gone: list[Whole] = []
         queue = self._streams.setdefault(line.stream, _Stream()).queue
         while queue and queue[0].end <= line.row:
             gone += queue.popleft().published.wholes
         return gone
 
-    def balance(self) -> Balance:
+    def balance(self) -> JournalSnapshot:
         """All of it as a record."""
-        return Balance(
+        return JournalSnapshot(
             writers=tuple(self._writers.values()),
             streams=tuple(
                 StreamLine(

@@ -16,7 +16,7 @@ from medusa.runtime.client.client_loop import ClientLoop
 from medusa.runtime.client.publisher import described
 from medusa.runtime.keys.client_keys import KeyGiven, client_keys
 from medusa.spark.exchange.delivery import Port
-from medusa.spark.exchange.workers import Reading, Worker
+from medusa.spark.exchange.workers import NamedSubscription, RetryingWorker
 
 __all__ = ["FederationNodes", "Greeting"]
 
@@ -91,7 +91,7 @@ class FederationNodes:
             end()
 
     @contextlib.contextmanager
-    def reading(self, stream: str, reader: str, start: str | None) -> Iterator[Reading]:
+    def reading(self, stream: str, reader: str, start: str | None) -> Iterator[NamedSubscription]:
         with self._connected() as fed:
             from_: str | int = "oldest" if start is None else int(start) if start.isdigit() else start
             with fed.subscribe(stream, from_=from_, durable=reader, known=start is None) as trains:
@@ -124,7 +124,7 @@ class FederationNodes:
                     raise
 
 
-class Greeting(Worker):
+class Greeting(RetryingWorker):
     """Calls the node until it has answered once, and warns while it doesn't: a gateway that nobody asks yet
     would call nobody."""
 

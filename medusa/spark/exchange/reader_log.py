@@ -36,7 +36,7 @@ from medusa.ports import Segments
 from medusa.query.boxes import Field, Schema
 from medusa.query.types import from_arrow
 
-__all__ = ["RECORD_BYTES", "Piece", "ReaderLog", "columns_of", "schema_of"]
+__all__ = ["RECORD_BYTES", "ReadRows", "ReaderLog", "columns_of", "schema_of"]
 
 SEGMENT_BYTES = 16 << 20
 PARTS = 8
@@ -53,6 +53,10 @@ class _Segment:
     rows_bytes: int
     entries: list[Entry] = field(default_factory=list)
 
+    def add(self, entry: Entry) -> None:
+        self.entries.append(entry)
+        self.rows_bytes += entry.length
+
     @property
     def end(self) -> int:
         return self.entries[-1].end if self.entries else self.first
@@ -63,7 +67,7 @@ class _Segment:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class ReadRows:
     """Rows that were read.
 
     Attributes:
@@ -156,8 +160,7 @@ class ReaderLog:
                 if not last:
                     raise self._damaged(first)
                 break  # It wasn't synced, so nobody was told of it.
-            made.entries.append(entry)
-            made.rows_bytes += entry.length
+            made.add(entry)
         return made
 
     def _follows(self, segment: _Segment, entry: Entry, *, check: bool) -> bool:
@@ -263,8 +266,7 @@ class ReaderLog:
             sum=sum,
         )
         self._port.append(data, entry.encoded())
-        segment.entries.append(entry)
-        segment.rows_bytes += entry.length
+        segment.add(entry)
 
     def _open_segment(self, first: int) -> _Segment:
         if self._segments and self._segments[-1].rows_bytes < self._segment_bytes:
@@ -277,7 +279,7 @@ class ReaderLog:
 
     # --- rows out ---------------------------------------------------------------------------------
 
-    def read(self, lo: int, hi: int, nbytes: int = RECORD_BYTES) -> Piece:
+    def read(self, lo: int, hi: int, nbytes: int = RECORD_BYTES) -> ReadRows:
         """Rows from ``lo`` on, before ``hi``: of neighbouring records as many as have about ``nbytes``.
 
         Raises:
@@ -289,7 +291,7 @@ class ReaderLog:
         boundary_us, size, at = int(START_US), 0, lo
         for segment, entry in self._entries(lo, hi):
             if trains and (entry.first != at or size >= nbytes):
-                return Piece(_joined(trains), boundary_us, at)
+                return ReadRows(_joined(trains), boundary_us, at)
             train = self._decoded(segment, entry)
             first = max(entry.first, lo)
             last = min(entry.end, hi)
@@ -298,7 +300,7 @@ class ReaderLog:
             trains.append(_part(train, first - entry.first, last - first))
             size += entry.length
             at = last
-        return Piece(_joined(trains) if trains else None, boundary_us, at if trains else hi)
+        return ReadRows(_joined(trains) if trains else None, boundary_us, at if trains else hi)
 
     def cuts(self, lo: int, hi: int, nbytes: int) -> list[int]:
         """Rows between ``lo`` and ``hi`` at which a part of about ``nbytes`` begins.

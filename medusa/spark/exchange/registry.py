@@ -48,7 +48,7 @@ class Outlets:
         self._calls = BackgroundCalls()
 
     def begin(self) -> None:
-        for stream in self._staging.books.streams():
+        for stream in self._staging.streams():
             self._outlet(stream)
 
     def _outlet(self, stream: str) -> Outlet:
@@ -86,7 +86,7 @@ class Outlets:
         try:
             return outlet.source()
         except MedusaError:
-            if outlet.refused is not None and not self._staging.books.end(stream):
+            if outlet.refused is not None and not self._staging.counts(stream)[0]:
                 with self._lock:  # A wrong name, most likely: nothing stays of it.
                     outlet.closing.set()
                     self._made.pop(stream, None)
@@ -121,9 +121,8 @@ class Outlets:
             LinkError: rows wait for it (``E_WAITING``), or its node doesn't answer: nothing was forgotten.
             StateError: it couldn't be noted: ask again.
         """
-        with self._staging.lock:
-            rows = self._staging.books.waiting(stream)
-            known, end = stream in self._staging.books.streams(), self._staging.books.end(stream)
+        end, rows = self._staging.counts(stream)
+        known = stream in self._staging.streams()
         if rows and not waiting:
             raise LinkError(
                 f"{rows:,} rows wait for {stream!r}, and nobody else has them",
@@ -138,8 +137,7 @@ class Outlets:
             if outlet is not None:
                 outlet.close()
             self._nodes.drop(stream)
-            with self._staging.lock:
-                self._staging.drop(stream, end)
+            self._staging.drop(stream, end)
             self._notes.delete(_folder_of(stream, ""))
         except MedusaError as error:
             if known:
@@ -157,16 +155,12 @@ class Outlets:
 
     def lines(self) -> tuple[SourceLine, ...]:
         """All there are, and what waits for them."""
-        with self._staging.lock:
-            return tuple(
-                SourceLine(
-                    stream=name,
-                    published=self._staging.books.end(name),
-                    waiting=self._staging.books.waiting(name),
-                    why=each.why[: limits.TEXT_CHARS_MAX],
-                )
-                for name, each in sorted(self._made.items())
-            )
+        found = []
+        for name, each in sorted(self._made.items()):
+            published, waiting = self._staging.counts(name)
+            why = each.why[: limits.TEXT_CHARS_MAX]
+            found.append(SourceLine(stream=name, published=published, waiting=waiting, why=why))
+        return tuple(found)
 
     def status(self) -> dict[str, dict[str, Any]]:
         """The same by name, as plain values."""
@@ -293,10 +287,10 @@ class Inlets:
             if (stream, reader) in self._leaving or (found is not None and found.closing.is_set()):
                 raise Later(f"{stream!r} of {reader!r} is being forgotten")
             if found is not None and (found.refused is None or found.known):
-                found.asked_s = time.monotonic()
+                found.touch()
                 if found.batch and not batch:
                     self._store.write(_note(_folder_of(stream, reader), "s"), seal({}, {}))
-                    found.batch = False
+                    found.keep()
                 return found
             if found is not None:
                 # A wrong name, most likely: nothing stays of it.
@@ -331,7 +325,7 @@ class Inlets:
                 hint=did_you_mean(stream, {name for name, _ in self._made}),
                 code="E_READER",
             )
-        found.asked_s = time.monotonic()
+        found.touch()
         return found
 
     def forget(self, stream: str, reader: str) -> bool:

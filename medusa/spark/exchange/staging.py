@@ -11,24 +11,26 @@ abort touches them. What no record names is garbage: of aborted epochs, of attem
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import threading
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 from medusa.engine.state.checkpoint import seal, unseal
 from medusa.errors import DataError, FullError, LinkError, StateError
 from medusa.ports import Buffer, Journal, Store
 from medusa.spark.exchange.attempts import Attempts
 from medusa.spark.exchange.journal import (
-    Balance,
     Books,
-    Delivered,
+    DeliveredRecord,
     Dropped,
+    JournalSnapshot,
     Line,
     Published,
     Queued,
+    WriterLine,
     check_again,
     is_damaged,
     pack,
@@ -38,6 +40,9 @@ from medusa.spark.exchange.requests import Whole, mark_of
 from medusa.units import size_text
 
 __all__ = ["Staging"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 JOURNAL_BYTES = 1 << 20
 """From here on a new journal is begun, once it is twice what it began with."""
@@ -60,17 +65,25 @@ class Sized(Store, Protocol):
         """
 
 
+def _locked(method: Callable[Concatenate[Staging, P], T]) -> Callable[Concatenate[Staging, P], T]:
+    """One thread at a time is in these methods."""
+
+    @functools.wraps(method)
+    def run(staging: Staging, /, *args: P.args, **named: P.kwargs) -> T:
+        with staging._lock:
+            return method(staging, *args, **named)
+
+    return run
+
+
 class Staging:
-    """All that was written to this gateway and isn't at its nodes.
+    """All that was written to this gateway and isn't at its nodes. Any thread may call.
 
     Args:
         store, journal: one folder, of which nobody else takes anything away.
         bytes_max: of rows that are staged or on their way; with that it is full.
         now_s: seconds that never run back.
         age_s: what was staged so long ago and isn't published is forgotten.
-
-    Attributes:
-        lock: held by whoever calls, where there are several threads.
 
     Raises:
         StateError: what is there can't be read.
@@ -83,7 +96,7 @@ class Staging:
         self._bytes_max, self._now_s, self._age_s = bytes_max, now_s, age_s
         self._attempts = Attempts()
         self._broken = False
-        self.lock = threading.RLock()
+        self._lock = threading.RLock()
         self.books = Books()
         self._number = self._length = self._began = 0
         self._open()
@@ -118,7 +131,7 @@ class Staging:
                     self.books.add(line)
                 return
             longest, last = max(longest, memoryview(data).nbytes), last or number
-        if longest > len(pack(Balance())):
+        if longest > len(pack(JournalSnapshot())):
             raise self._damaged(last, "is damaged at its beginning")
         if self._attempts.count:
             raise self._damaged(last, "says nothing, though rows lie beside it")
@@ -156,6 +169,28 @@ class Staging:
         self._broken = False
         self._length += len(data)
 
+    # --- what is known ----------------------------------------------------------------------------
+
+    @_locked
+    def streams(self) -> list[str]:
+        """Those that something was published into."""
+        return self.books.streams()
+
+    @_locked
+    def counts(self, stream: str) -> tuple[int, int]:
+        """How many rows were published into a stream, and how many of them aren't known to be at its node."""
+        return self.books.end(stream), self.books.waiting(stream)
+
+    @_locked
+    def pending(self, stream: str) -> tuple[int, tuple[Queued, ...]]:
+        """The first row that isn't known to be at the node, and the epochs from there on."""
+        return self.books.first(stream), self.books.queue(stream)
+
+    @_locked
+    def writers(self) -> list[WriterLine]:
+        """The last epoch of each writer that is remembered."""
+        return self.books.writers()
+
     # --- staging ----------------------------------------------------------------------------------
 
     @property
@@ -166,13 +201,15 @@ class Staging:
     @property
     def unpublished_bytes(self) -> int:
         """Of these, of attempts that no epoch has named yet."""
-        return sum(each.nbytes for each in self._attempts.unpublished())
+        with self._lock:
+            return sum(each.nbytes for each in self._attempts.unpublished())
 
     @property
     def bytes_max(self) -> int:
         """With so many it is full."""
         return self._bytes_max
 
+    @_locked
     def stage(self, stream: str, token: str, chunk: int, rows: int, payload: Buffer) -> bool:
         """Keep a chunk.
 
@@ -234,6 +271,7 @@ class Staging:
             "`medusa gateway status` shows what keeps it",
         )
 
+    @_locked
     def seal(self, stream: str, whole: Whole) -> bool:
         """An attempt is complete.
 
@@ -300,6 +338,7 @@ class Staging:
 
     # --- epochs -----------------------------------------------------------------------------------
 
+    @_locked
     def publish(
         self,
         stream: str,
@@ -359,6 +398,7 @@ class Staging:
         self._let_go(self._attempts.before(mark_of(writer), epoch))
         return ""
 
+    @_locked
     def abort(self, writer: str, epoch: int, tokens: Iterable[str]) -> str:
         """Forget attempts of an epoch; one that is published stays.
 
@@ -382,7 +422,7 @@ class Staging:
         """Remove what was staged under these, as far as nothing published needs it."""
         for token in tokens:
             attempt = self._attempts.get(token)
-            if attempt is None or attempt.published:
+            if attempt is None or self._attempts.is_published(attempt):
                 continue
             if self._broken:
                 # A record that failed may be on disk all the same, and name this: take it back.
@@ -397,6 +437,7 @@ class Staging:
         self._attempts.release(tokens)
         self._let_go(tokens)
 
+    @_locked
     def collect(self) -> None:
         """Forget what was staged long ago and never published.
 
@@ -405,6 +446,7 @@ class Staging:
         """
         self._let_go(self._attempts.aged(self._now_s() - self._age_s))
 
+    @_locked
     def drop(self, stream: str, end: int) -> None:
         """Forget a source, with all that was published into it and isn't at its node.
 
@@ -436,6 +478,7 @@ class Staging:
                     raise StateError(f"{self._store.where(name)}: is no chunk", code="state.corrupt")
                 yield rows, lambda files=files: files[ROWS], self._store.where(name)  # type: ignore[misc]
 
+    @_locked
     def delivered(self, stream: str, row: int) -> None:
         """The node holds the rows below durably.
 
@@ -453,6 +496,6 @@ class Staging:
         queue = self.books.queue(stream)
         if not queue or queue[0].end > row:
             return
-        line = Delivered(stream=stream, row=row)
+        line = DeliveredRecord(stream=stream, row=row)
         self._write(line)
         self._delivered(self.books.add(line))

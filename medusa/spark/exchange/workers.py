@@ -24,7 +24,7 @@ from medusa.spark.exchange.delivery import Port, deliver
 from medusa.spark.exchange.reader_log import RECORD_BYTES, ReaderLog, schema_of
 from medusa.spark.exchange.staging import Staging
 
-__all__ = ["Inlet", "Nodes", "Outlet", "Reading", "Worker"]
+__all__ = ["Inlet", "Nodes", "Outlet", "NamedSubscription", "RetryingWorker"]
 
 SYNC_EVERY_S = 0.05
 """Rows wait so long for others to share their sync. Too small: the disk syncs all the time; too large: Spark
@@ -44,7 +44,7 @@ HOLDS_S = 30.0
 COLLECT_EVERY_S = 60.0
 
 
-class Reading(Protocol):
+class NamedSubscription(Protocol):
     """A named subscription: ``medusa.runtime.client.subscription.Subscription``."""
 
     schema: pa.Schema
@@ -62,7 +62,9 @@ class Reading(Protocol):
 class Nodes(Protocol):
     """What a gateway does at its nodes. Everything raises ``LinkError``."""
 
-    def reading(self, stream: str, reader: str, start: str | None) -> AbstractContextManager[Reading]:
+    def reading(
+        self, stream: str, reader: str, start: str | None
+    ) -> AbstractContextManager[NamedSubscription]:
         """Read a stream under a name, from ``start`` on; None: only go on, where the name is known
         (else ``E_NAME``)."""
 
@@ -82,7 +84,7 @@ class Nodes(Protocol):
         """Whoever waits for a node hears at once that it is over; nothing is done there any more."""
 
 
-class Worker(ABC):
+class RetryingWorker(ABC):
     """A thread that tries again until it is closed."""
 
     def __init__(self, name: str, report: Callable[[str], None]) -> None:
@@ -141,7 +143,7 @@ class Worker(ABC):
         """Until ``closing`` is set; whatever it raises, it is begun again."""
 
 
-class Inlet(Worker):
+class Inlet(RetryingWorker):
     """Reads a stream for one reader, to disk.
 
     Args:
@@ -186,6 +188,14 @@ class Inlet(Worker):
         """Why nothing comes behind what is here, ever; None while something may."""
         self.asked_s = time.monotonic()
         """When Spark last wanted something of it."""
+
+    def touch(self) -> None:
+        """Spark has asked for it."""
+        self.asked_s = time.monotonic()
+
+    def keep(self) -> None:
+        """A stream reads it: it doesn't expire as what only batch reads have used does."""
+        self.batch = False
 
     @property
     def known(self) -> bool:
@@ -258,7 +268,7 @@ class Inlet(Worker):
             "reads on"
         )
 
-    def _take(self, reading: Reading, spool: ReaderLog) -> None:
+    def _take(self, reading: NamedSubscription, spool: ReaderLog) -> None:
         due_s: float | None = None
         while not self.closing.is_set():
             with self.lock:
@@ -288,7 +298,7 @@ class Inlet(Worker):
                 self.rest(LOOK_EVERY_S)
         self._sync(reading, spool)
 
-    def _next(self, reading: Reading, wait_s: float) -> tuple[Train | None, bool]:
+    def _next(self, reading: NamedSubscription, wait_s: float) -> tuple[Train | None, bool]:
         """A train, if one comes, and whether the stream is over."""
         try:
             train = reading.next(f"{max(round(wait_s * 1000), 1)}ms")
@@ -298,7 +308,7 @@ class Inlet(Worker):
             return None, False
         return train, train is None
 
-    def _append(self, reading: Reading, spool: ReaderLog, train: Train) -> None:
+    def _append(self, reading: NamedSubscription, spool: ReaderLog, train: Train) -> None:
         with self.lock:
             if train.first_seq + len(train) <= spool.next_seq:
                 return
@@ -310,7 +320,7 @@ class Inlet(Worker):
                 self._report(f"{self._thread.name}: the node no longer has {-skip:,} rows")
             spool.append(train, reading.boundary_us)
 
-    def _sync(self, reading: Reading, spool: ReaderLog) -> None:
+    def _sync(self, reading: NamedSubscription, spool: ReaderLog) -> None:
         with self.lock:
             spool.sync()
             durable = spool.durable_seq
@@ -318,7 +328,7 @@ class Inlet(Worker):
             reading.ack(durable)
 
 
-class Outlet(Worker):
+class Outlet(RetryingWorker):
     """Sends what is published into a source.
 
     A node counts rows that it refuses like those that it takes: it can't be sent them again. So then
@@ -421,13 +431,9 @@ class Outlet(Worker):
             self._report(f"source {self.stream!r}: {why}")
         self.closing.wait()
 
-    def _waiting_rows(self) -> int:
-        with self._staging.lock:
-            return self._staging.books.waiting(self.stream)
-
     def _rest_finished(self) -> None:
         while not self.closing.is_set():
-            late = self._waiting_rows()
+            _, late = self._staging.counts(self.stream)
             self.why = f"it was finished before {late:,} rows were published" if late else ""
             self.rest(LOOK_EVERY_S * 5)
 
@@ -443,7 +449,7 @@ class Outlet(Worker):
                     held, moved_s = port.durable_row, time.monotonic()
                 elif time.monotonic() - moved_s > HOLDS_S:
                     port.flush("1s")  # It says what is wrong.
-                if self._finishing and held == port.next_row and not self._waiting_rows():
+                if self._finishing and held == port.next_row and not self._staging.counts(self.stream)[1]:
                     port.finish()
                     port.flush(FINISH)
                     self.finished = True
@@ -452,5 +458,4 @@ class Outlet(Worker):
                     self.rest(LOOK_EVERY_S * 5)
                 if time.monotonic() - collected_s > COLLECT_EVERY_S:
                     collected_s = time.monotonic()
-                    with self._staging.lock:
-                        self._staging.collect()
+                    self._staging.collect()

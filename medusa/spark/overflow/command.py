@@ -21,8 +21,8 @@ from medusa.runtime.machine.clock import SystemClock
 from medusa.runtime.node.configuration import NodeConfig
 from medusa.runtime.node.process import run_node
 from medusa.spark.overflow.executor import Executor
-from medusa.spark.overflow.participant import Latency, Participant
-from medusa.spark.overflow.remote_fragment import Away
+from medusa.spark.overflow.participant import Participant, TriggerLatency
+from medusa.spark.overflow.remote_fragment import RemoteFragment
 from medusa.spark.session import running, session
 from medusa.spark.session_setup import quiet
 
@@ -96,7 +96,7 @@ def _on_spark(settings: Settings, spark: SparkSession | None = None) -> Particip
                 rules.master, name=f"medusa-{settings.name}", memory=rules.memory, conf=conf
             )
         ended = made.stop
-    clock, latency = SystemClock(), Latency(rules.latency_us)
+    clock, latency = SystemClock(), TriggerLatency(rules.latency_us)
     try:
         executor = OnSpark(spark, modules=settings.functions)
         shards = executor.cores if rules.shards is None else rules.shards
@@ -111,12 +111,12 @@ def _nothing() -> None:
     """The session is somebody else's."""
 
 
-def measure(executor: Executor, latency: Latency, clock: Clock, *, shards: int) -> None:
+def measure(executor: Executor, latency: TriggerLatency, clock: Clock, *, shards: int) -> None:
     """How long a trigger takes that has next to nothing to do: what a window asks of each core."""
     q = Query("measured")
     rows = q.source("rows", {"ts": "int64", "k": "int64"}, time="ts", unit="us")
     q.sink("out", rows.group_by("k").running(n=count(), name="counted"))
-    away = Away(Fragment(q.graph), executor, key="", shards=shards, clock=clock)
+    away = RemoteFragment(Fragment(q.graph), executor, key="", shards=shards, clock=clock)
     for number in range(WARM + MEASURED):
         times = list(range(100 * number, 100 * number + 100))
         away.give("rows", Train(batch=pa.record_batch({"ts": times, "k": times})))

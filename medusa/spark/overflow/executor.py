@@ -1,4 +1,4 @@
-"""Where the groups of fragments run: the port, and one that runs them in this process."""
+"""Where the groups of fragments run: the port. ``on_spark`` implements it."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ from typing import Protocol
 
 from medusa.ports import Buffer
 from medusa.query.boxes import Graph
-from medusa.query.codec import graph_to_msgpack
 from medusa.query.user_registry import registered
-from medusa.spark.overflow.group import Made, State, Task, run_group
+from medusa.spark.overflow.group import Made
 
-__all__ = ["Executor", "InProcess", "LostError", "modules_of"]
+__all__ = ["Executor", "LostError", "modules_of"]
 
 
 class LostError(Exception):
@@ -50,51 +49,3 @@ def modules_of(graph: Graph) -> tuple[str, ...]:
     named = (function for box in graph.boxes for function in box.functions)
     found = (registered(each.name, each.version) for each in named)
     return tuple(dict.fromkeys(each.__module__ for each in found if each is not None))
-
-
-class InProcess:
-    """Runs groups here, one after the other: for tests, and to see what a query does without a cluster.
-
-    Attributes:
-        triggers: that there were.
-        fails: numbers of triggers that are lost, with all state.
-        down: set it, and nothing can begin.
-    """
-
-    cores = 1
-
-    def __init__(self) -> None:
-        self._held: dict[str, dict[int, tuple[bytes, State]]] = {}
-        self.triggers = 0
-        self.fails: set[int] = set()
-        self.down = ""
-
-    def begin(self, key: str, groups: Mapping[int, tuple[Graph, Mapping[str, Buffer]]]) -> None:
-        if self.down:
-            raise LostError(self.down)
-        self._held[key] = {
-            number: (graph_to_msgpack(graph), State.of(files)) for number, (graph, files) in groups.items()
-        }
-
-    def run(self, key: str, work: Mapping[int, bytes]) -> dict[int, Made]:
-        self.triggers += 1
-        if self.triggers in self.fails:
-            self._held.clear()
-        held, found = self._of(key), {}
-        for number, items in work.items():
-            graph, state = held[number]
-            task = Task(graph=graph, modules=(), items=items)
-            found[number], after = run_group(task, state)
-            held[number] = graph, after
-        return found
-
-    def states(self, key: str) -> dict[int, dict[str, Buffer]]:
-        return {number: dict(state.files) for number, (_, state) in self._of(key).items()}
-
-    def end(self, key: str) -> None:
-        self._held.pop(key, None)
-
-    def _of(self, key: str) -> dict[int, tuple[bytes, State]]:
-        if key not in self._held:
-            raise LostError(f"nothing is held of {key!r}")
-        return self._held[key]

@@ -17,7 +17,7 @@ from medusa.ports import Buffer
 from medusa.query.codec import graph_from_msgpack
 from medusa.spark.overflow.items import decode, encode
 
-__all__ = ["HELD_MAX", "Made", "State", "Task", "run_group"]
+__all__ = ["HELD_MAX", "Made", "State", "GroupTask", "run_group"]
 
 HELD_MAX = 64
 TOKEN_BYTES = 16
@@ -42,7 +42,7 @@ class State(msgspec.Struct, frozen=True):
         return cls(os.urandom(TOKEN_BYTES), {name: bytes(data) for name, data in files.items()})
 
 
-class Task(msgspec.Struct, frozen=True, kw_only=True):
+class GroupTask(msgspec.Struct, frozen=True, kw_only=True):
     """What one group is to do in one trigger.
 
     Attributes:
@@ -72,7 +72,7 @@ class Made(msgspec.Struct, frozen=True, kw_only=True):
     failed: str = ""
 
 
-def run_group(task: Task, state: State) -> tuple[Made, State]:
+def run_group(task: GroupTask, state: State) -> tuple[Made, State]:
     """Feed it, in order; the answer and the state behind it. Nothing else of the process changes.
 
     Where the group has failed its state is as it was.

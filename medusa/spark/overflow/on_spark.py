@@ -20,7 +20,7 @@ from medusa.ports import Buffer
 from medusa.query.boxes import Graph
 from medusa.query.codec import graph_to_msgpack
 from medusa.spark.overflow.executor import LostError, modules_of
-from medusa.spark.overflow.group import Made, State, Task, run_group
+from medusa.spark.overflow.group import GroupTask, Made, State, run_group
 from medusa.spark.session import ended, refuse_connect
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class OnSpark:
         tasks = []
         for number, items in work.items():
             graph, modules = held.tasks[number]
-            task = Task(graph=graph, modules=modules, items=items)
+            task = GroupTask(graph=graph, modules=modules, items=items)
             tasks += _chunks(number, TASK, b"", "", msgspec.msgpack.encode(task))
         try:
             made = held.rows.union(self._frame(tasks)).repartitionById(len(held.tasks), "shard")
@@ -172,7 +172,7 @@ def worker(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         state = State(token, files.get(shard, {}))
         out: list[Row] = []
         if shard in work:
-            made, state = run_group(msgspec.msgpack.decode(work[shard], type=Task), state)
+            made, state = run_group(msgspec.msgpack.decode(work[shard], type=GroupTask), state)
             out += _chunks(shard, MADE, b"", "", msgspec.msgpack.encode(made))
         yield from _batches([*out, *_rows(shard, state)])
 

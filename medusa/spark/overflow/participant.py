@@ -1,21 +1,28 @@
-"""What makes a node a participant that runs on Spark: takes fragments, and says what it can and how fast."""
+"""What makes a node a participant that runs on Spark: it says what it can and how fast, and takes fragments.
+
+It takes those whose boxes run there, in the time that is asked for. ``reason`` is where contracts and prices
+will be weighed too; today it looks at the boxes and the latency.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from medusa.engine.fragment import Fragment
-from medusa.errors import LinkError
+from medusa.errors import LinkError, QueryError
 from medusa.nodes.spec.fragment_spec import Fragment as Spec
-from medusa.ports import Buffer, Clock
-from medusa.query.boxes import Graph
-from medusa.spark.overflow.accept import KINDS, reason
+from medusa.ports import Clock
+from medusa.query.boxes import Graph, Sink, Source
+from medusa.query.codec import refuse_unregistered
+from medusa.query.graph import label_of, reads_dead_of_several
+from medusa.query.user_registry import registered
+from medusa.spark import support
 from medusa.spark.overflow.executor import Executor
-from medusa.spark.overflow.group import Made
-from medusa.spark.overflow.remote_fragment import Away
+from medusa.spark.overflow.remote_fragment import RemoteFragment
+from medusa.units import duration_text
 
-__all__ = ["Latency", "Participant"]
+__all__ = ["KINDS", "Participant", "TriggerLatency", "reason", "worth_until_us"]
 
 TRIGGERS_KEPT = 200
 """Of which latencies are told. Too few: one slow trigger counts for long; too many: a change shows late."""
@@ -24,7 +31,74 @@ TOLD_EVERY_US = 30_000_000
 """What the catalog says is looked at again so often."""
 
 
-class Latency:
+KINDS = tuple(
+    sorted(kind for kind, way in support.WAYS.items() if way is not support.Way.REFUSED and kind != "union")
+)
+"""Boxes that are taken, as the catalog lists them."""
+
+
+def reason(spec: Spec, *, latency_us: int) -> tuple[str, str]:
+    """Why a fragment isn't taken, and what can be done about it; empty: it is taken.
+
+    Args:
+        latency_us: so much later results come there, but for one in a hundred.
+    """
+    graph = spec.graph
+    try:
+        support.check(graph, support.read_ports(graph), judged=True)
+        refuse_unregistered(graph, "Spark")
+    except QueryError as error:
+        return error.message, error.hint or "leave it at a node that runs its fragments itself"
+    return _undecided(graph) or _of_program(graph) or _too_late(graph, latency_us) or ("", "")
+
+
+def _undecided(graph: Graph) -> tuple[str, str] | None:
+    """What depends on more than the rows of each input."""
+    for box in graph.boxes:
+        if isinstance(box, Source) and box.idle_us is not None and not box.judged:
+            text = f"{label_of(box)} has idle=, which the clock of its node decides"
+            return text, "publish boundaries where a stream is known to be silent"
+        if box.determinism == "arbitrary" or (reads_dead_of_several(graph) and len(box.inputs) > 1):
+            text = f"what {label_of(box)} sends depends on how its inputs interleave, which its node logs"
+            return text, "sunion merges streams in the same order everywhere"
+    return None
+
+
+def _of_program(graph: Graph) -> tuple[str, str] | None:
+    for box in graph.boxes:
+        for function in box.functions:
+            made = registered(function.name, function.version)
+            if getattr(made, "__module__", "__main__") == "__main__":
+                text = (
+                    f"{label_of(box)}: function {function.name!r} is in no module that workers could import"
+                )
+                return text, "put it in a module, and name that in `functions` of the configuration"
+    return None
+
+
+def _too_late(graph: Graph, latency_us: int) -> tuple[str, str] | None:
+    for box in graph.boxes:
+        if not isinstance(box, Sink):
+            continue
+        until_us = worth_until_us(box)
+        if until_us is not None and latency_us >= until_us:
+            text = (
+                f"{label_of(box)} wants its rows before {duration_text(until_us)}, and here 1 in 100 comes "
+                f"{duration_text(latency_us)} later"
+            )
+            return text, "leave it at a node, or ask for less: qos=md.QoS(latency=...)"
+    return None
+
+
+def worth_until_us(sink: Sink) -> int | None:
+    """The delay from which on its rows are worth least; None: nobody said, or it is all the same."""
+    points = None if sink.qos is None else sink.qos.latency
+    if points is None or points[0][1] == points[-1][1]:
+        return None
+    return next(delay_us for delay_us, worth in points if worth == points[-1][1])
+
+
+class TriggerLatency:
     """How long the last triggers took.
 
     Args:
@@ -61,11 +135,11 @@ class Participant:
         *,
         node: str,
         clock: Clock,
-        latency: Latency,
+        latency: TriggerLatency,
         shards: int | None = None,
         ended: Callable[[], None] = lambda: None,
     ) -> None:
-        self._executor = _Timed(executor, clock, latency)
+        self._executor = executor
         self._node = node
         self._clock = clock
         self._latency = latency
@@ -74,9 +148,16 @@ class Participant:
         self._told: dict[str, Any] = {}
         self._told_us = 0
 
-    def take(self, name: str, fragment: Fragment) -> Away:
+    def take(self, name: str, fragment: Fragment) -> RemoteFragment:
         """See ``Elsewhere``."""
-        return Away(fragment, self._executor, key=name, shards=self._shards, clock=self._clock)
+        return RemoteFragment(
+            fragment,
+            self._executor,
+            key=name,
+            shards=self._shards,
+            clock=self._clock,
+            ran=self._latency.add,
+        )
 
     def accept(self, spec: Spec) -> None:
         """See ``Elsewhere``. What is fed waits for the trigger before, so twice its time counts."""
@@ -101,35 +182,3 @@ class Participant:
     def close(self) -> None:
         """See ``Elsewhere``."""
         self._ended()
-
-
-class _Timed:
-    """An executor whose triggers are timed."""
-
-    def __init__(self, executor: Executor, clock: Clock, latency: Latency) -> None:
-        self._executor = executor
-        self._clock = clock
-        self._latency = latency
-
-    @property
-    def cores(self) -> int:
-        return self._executor.cores
-
-    @property
-    def down(self) -> str:
-        return self._executor.down
-
-    def begin(self, key: str, groups: Mapping[int, tuple[Graph, Mapping[str, Buffer]]]) -> None:
-        self._executor.begin(key, groups)
-
-    def run(self, key: str, work: Mapping[int, bytes]) -> dict[int, Made]:
-        begun_us = self._clock.monotonic_us()
-        made = self._executor.run(key, work)
-        self._latency.add(self._clock.monotonic_us() - begun_us)
-        return made
-
-    def states(self, key: str) -> dict[int, dict[str, Buffer]]:
-        return self._executor.states(key)
-
-    def end(self, key: str) -> None:
-        self._executor.end(key)

@@ -21,10 +21,11 @@ from medusa.errors import DataError, StateError
 from medusa.ports import Buffer, Clock
 from medusa.query.boxes import Box, Source
 from medusa.spark.overflow.executor import Executor, LostError
+from medusa.spark.overflow.group import Made
 from medusa.spark.overflow.items import Item, decode, encode, unfit
 from medusa.spark.overflow.sharding import ABOVE, BELOW, Cutting, cutting
 
-__all__ = ["Answer", "Away"]
+__all__ = ["ElementAnswer", "RemoteFragment"]
 
 WHOLE = "whole"
 TRIES = 3
@@ -34,7 +35,7 @@ T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class Answer:
+class ElementAnswer:
     """What came of an element.
 
     Attributes:
@@ -59,26 +60,35 @@ class _Counted:
         return self._state_bytes
 
 
-class Away:
+class RemoteFragment:
     """One fragment.
 
     Args:
         fragment: at rest; it is not used afterwards.
         key: by which the executor knows it.
         shards: of its keys, where it has a box that can be in shards.
+        ran: called with how long each run of the executor took, in microseconds.
 
     Raises:
         StateError: the executor doesn't take it.
     """
 
     def __init__(
-        self, fragment: Fragment, executor: Executor, *, key: str, shards: int, clock: Clock
+        self,
+        fragment: Fragment,
+        executor: Executor,
+        *,
+        key: str,
+        shards: int,
+        clock: Clock,
+        ran: Callable[[int], None] = lambda took_us: None,
     ) -> None:
         self.graph = fragment.graph
         self.sinks = tuple(fragment.sinks)
         self._key = key
         self._executor = executor
         self._clock = clock
+        self._report_run = ran
         self._cut = cutting(self.graph, shards)
         self._base: dict[str, Buffer] = fragment.snapshot()
         self._since: list[tuple[str, Element]] = []
@@ -99,7 +109,7 @@ class Away:
         """Elements that were given and not fed."""
         return len(self._gathered)
 
-    def trigger(self) -> list[Answer]:
+    def trigger(self) -> list[ElementAnswer]:
         """Feed what was given, and say what came of each, in order.
 
         Raises:
@@ -220,8 +230,8 @@ class Away:
 
     # --- one trigger --------------------------------------------------------------------------------
 
-    def _feed(self, elements: Sequence[tuple[str, Element]]) -> list[Answer]:
-        answers = [Answer() for _ in elements]
+    def _feed(self, elements: Sequence[tuple[str, Element]]) -> list[ElementAnswer]:
+        answers = [ElementAnswer() for _ in elements]
         numbered = [(number, source, element) for number, (source, element) in enumerate(elements)]
         if self._cut is None:
             self._feed_whole(numbered, answers)
@@ -232,7 +242,7 @@ class Away:
             answer.outputs.sort(key=lambda output: order[output[0]])  # stable: each sink's in their order
         return answers
 
-    def _feed_whole(self, items: Sequence[Item], answers: list[Answer]) -> None:
+    def _feed_whole(self, items: Sequence[Item], answers: list[ElementAnswer]) -> None:
         sent: list[Item] = []
         for item in items:
             if why := unfit(item):
@@ -245,7 +255,7 @@ class Away:
         for number, sink, element in left:
             answers[number].outputs.append((sink, element))
 
-    def _feed_pieces(self, cut: Cutting, items: Sequence[Item], answers: list[Answer]) -> None:
+    def _feed_pieces(self, cut: Cutting, items: Sequence[Item], answers: list[ElementAnswer]) -> None:
         above, below = self._here[ABOVE], self._here[BELOW]
         work: dict[int, list[Item]] = {number: [] for number in range(len(cut.shards))}
         numbers = {name: number for number, name in enumerate(cut.shards)}
@@ -284,7 +294,11 @@ class Away:
         """What the groups made; those without work aren't asked."""
         found: dict[int, tuple[list[Item], dict[int, str]]] = {number: ([], {}) for number in work}
         asked = {number: encode(items) for number, items in work.items() if items}
-        answers = self._executor.run(self._key, asked) if asked else {}
+        answers: Mapping[int, Made] = {}
+        if asked:
+            begun_us = self._clock.monotonic_us()
+            answers = self._executor.run(self._key, asked)
+            self._report_run(self._clock.monotonic_us() - begun_us)
         if answers.keys() != asked.keys():
             raise LostError(f"of groups {sorted(asked)} only {sorted(answers)} answered")
         for number, made in answers.items():

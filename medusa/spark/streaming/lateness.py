@@ -23,7 +23,7 @@ from medusa.spark import column_types
 from medusa.spark.column_types import TIME_MAX_US
 from medusa.spark.streaming.packed import ROWS_MAX
 
-__all__ = ["BOUNDARY", "FOREVER_US", "LATE", "META", "SEQ", "SHED", "Came", "Entered", "Judge"]
+__all__ = ["BOUNDARY", "FOREVER_US", "LATE", "META", "SEQ", "SHED", "Came", "Entered", "LatenessJudge"]
 
 SEQ, LATE, SHED, BOUNDARY = "_seq", "_late", "_shed", "_boundary"
 """Columns of an input beside its own."""
@@ -109,7 +109,7 @@ class _State(msgspec.Struct, forbid_unknown_fields=True):
     bound_us: int = int(START_US)
 
 
-class Judge:
+class LatenessJudge:
     """Of one source; what it remembers is ``saved`` and given back at the next micro-batch.
 
     Raises:

@@ -15,16 +15,16 @@ from medusa.ports import Buffer
 from medusa.query.boxes import Schema
 from medusa.query.codec import graph_from_msgpack
 from medusa.spark import column_types
-from medusa.spark.streaming.lateness import SEQ, Judge
+from medusa.spark.streaming.lateness import SEQ, LatenessJudge
 from medusa.spark.streaming.packed import Packed, carried, pack, pieces_of, read, trains
-from medusa.spark.streaming.stages import Group, Lane, Out, Stage
+from medusa.spark.streaming.stages import Group, Out, StageInput, StatefulStage
 
-__all__ = ["Running", "shown"]
+__all__ = ["RunningGroup", "shown"]
 
 _JUDGE, _SHARDS = "@judge-{}.json", "@shards"
 
 
-class Running:
+class RunningGroup:
     """A group that goes on from micro-batch to micro-batch.
 
     Args:
@@ -35,7 +35,7 @@ class Running:
         StateError: the files aren't those of this group.
     """
 
-    def __init__(self, stage: Stage, group: Group, files: Mapping[str, Buffer] | None) -> None:
+    def __init__(self, stage: StatefulStage, group: Group, files: Mapping[str, Buffer] | None) -> None:
         for module in stage.modules:
             import_module(module)
         graph = graph_from_msgpack(group.graph)
@@ -54,7 +54,7 @@ class Running:
             self._fragment = Fragment.restore(graph, files, on_error=stage.on_error)
         self._lanes = {lane.number: lane for lane in group.lanes}
         self._judges = {
-            lane.number: Judge(
+            lane.number: LatenessJudge(
                 lane.judged, None if files is None else bytes(files[_JUDGE.format(lane.number)])
             )
             for lane in group.lanes
@@ -65,7 +65,8 @@ class Running:
         """What the rows of one micro-batch give.
 
         Raises:
-            DataError: see ``Judge``; a failed row with ``on_error="stop"``. The group is of no use then.
+            DataError: see ``LatenessJudge``; a failed row with ``on_error="stop"``. The group is of no use
+                then.
         """
         came: dict[int, list[Packed]] = {}
         for each in rows:
@@ -81,7 +82,7 @@ class Running:
             made += self._left(out)
         return made
 
-    def _enter(self, lane: Lane, rows: list[Packed]) -> None:
+    def _enter(self, lane: StageInput, rows: list[Packed]) -> None:
         """Rows of a source of the query, in any order."""
         assert lane.judged is not None, "asked before"
         schema = lane.judged.carried
@@ -97,7 +98,7 @@ class Running:
         if came.bound_us == END_US and lane.late is not None:
             self._fragment.promise(lane.late, int(END_US))
 
-    def _take(self, lane: Lane, rows: list[Packed]) -> None:
+    def _take(self, lane: StageInput, rows: list[Packed]) -> None:
         """Rows of another step."""
         assert lane.source is not None, "only a source of the query can have late rows alone"
         spec = self._fragment.source(lane.source).spec

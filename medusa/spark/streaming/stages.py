@@ -23,10 +23,10 @@ from medusa.spark.streaming.lateness import Entered
 from medusa.spark.streaming.packed import place
 from medusa.spark.support import Way, way_of
 
-__all__ = ["Group", "Lane", "Out", "Plan", "Stage", "plan"]
+__all__ = ["Group", "StageInput", "Out", "StagePlan", "StatefulStage", "plan"]
 
 
-class Lane(msgspec.Struct, frozen=True, kw_only=True):
+class StageInput(msgspec.Struct, frozen=True, kw_only=True):
     """An input of a group.
 
     Attributes:
@@ -67,11 +67,11 @@ class Group(msgspec.Struct, frozen=True, kw_only=True):
 
     shard: int
     graph: bytes
-    lanes: tuple[Lane, ...]
+    lanes: tuple[StageInput, ...]
     outs: tuple[Out, ...]
 
 
-class Stage(msgspec.Struct, frozen=True, kw_only=True):
+class StatefulStage(msgspec.Struct, frozen=True, kw_only=True):
     """One stateful step.
 
     Attributes:
@@ -86,10 +86,10 @@ class Stage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True)
-class Plan:
+class StagePlan:
     """The steps, and the lanes of sources at the first and of sinks behind the last."""
 
-    stages: tuple[Stage, ...]
+    stages: tuple[StatefulStage, ...]
     sources: Mapping[str, int]
     sinks: Mapping[str, tuple[int, Shape]]
     entry: int
@@ -103,7 +103,7 @@ def plan(
     numbered: bool,
     on_error: str,
     modules: tuple[str, ...],
-) -> Plan:
+) -> StagePlan:
     """Cut a query into steps.
 
     Args:
@@ -165,7 +165,7 @@ class _Made:
     boxes: list[Box] = field(default_factory=list)
     sources: list[Box] = field(default_factory=list)
     sinks: list[Box] = field(default_factory=list)
-    lanes: dict[Input, Lane] = field(default_factory=dict)
+    lanes: dict[Input, StageInput] = field(default_factory=dict)
     outs: list[Out] = field(default_factory=list)
 
 
@@ -188,7 +188,7 @@ class _Planner:
         self._lanes = 0
         self._late: dict[str, Input] = {}
 
-    def run(self, *, numbered: bool, on_error: str, modules: tuple[str, ...]) -> Plan:
+    def run(self, *, numbered: bool, on_error: str, modules: tuple[str, ...]) -> StagePlan:
         sources, sinks = {}, {}
         for box in self._checked.graph.boxes:
             made = self._group(self._place[box.id])
@@ -212,7 +212,7 @@ class _Planner:
             )
             if groups:
                 stages.append(
-                    Stage(
+                    StatefulStage(
                         number=number,
                         groups=groups,
                         shards=self._shards,
@@ -220,7 +220,7 @@ class _Planner:
                         modules=modules,
                     )
                 )
-        return Plan(tuple(stages), sources, sinks, place(0))
+        return StagePlan(tuple(stages), sources, sinks, place(0))
 
     def _enter(self, made: _Made, box: Source) -> int:
         """A source: its rows are judged in the first step."""
@@ -235,7 +235,7 @@ class _Planner:
         read = bool(self._checked.consumers.get(arc))
         if read:
             made.sources.append(judged(box.id, shape))
-        made.lanes[arc] = Lane(
+        made.lanes[arc] = StageInput(
             number=(lane := self._lane()),
             source=box.id if read else None,
             judged=self._entered[box.id],
@@ -253,7 +253,7 @@ class _Planner:
             return arc
         made = self._group(here)
         if arc not in made.lanes:
-            lane = Lane(number=self._lane(), source=self._fresh("in"))
+            lane = StageInput(number=self._lane(), source=self._fresh("in"))
             made.lanes[arc] = lane
             assert lane.source is not None, "it was just named"
             made.sources.append(judged(lane.source, shape))

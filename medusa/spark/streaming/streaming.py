@@ -26,7 +26,7 @@ from medusa.spark.streaming.lateness import LATE, META, SEQ, Entered
 from medusa.spark.streaming.packed import COLUMNS, Packed, read, table
 from medusa.spark.streaming.spark_windows import check_native, native
 from medusa.spark.streaming.stage import shown
-from medusa.spark.streaming.stages import Plan, plan
+from medusa.spark.streaming.stages import StagePlan, plan
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -197,7 +197,7 @@ class _Streaming:
         self._numbered = numbered
         self._on_error = on_error
         self._modules = modules
-        self._whole: Plan | None = None
+        self._whole: StagePlan | None = None
         self._native = native
         if not native and not all(
             self._in_place(self._leading_to(box.id)) for box in graph.boxes if isinstance(box, Sink)
@@ -226,7 +226,7 @@ class _Streaming:
         """What takes the packed rows of all sinks apart."""
         return _Parts(self._planned().sinks, numbered=self._numbered)
 
-    def _planned(self) -> Plan:
+    def _planned(self) -> StagePlan:
         if self._whole is None:
             self._whole = self._plan(self._graph)
         return self._whole
@@ -256,7 +256,7 @@ class _Streaming:
         compiler.run(support.read_ports(graph))
         return compiler.sinks(ordered=False, numbered=False)[sink]
 
-    def _plan(self, graph: Graph) -> Plan:
+    def _plan(self, graph: Graph) -> StagePlan:
         return plan(
             check_graph(graph),
             {id: _entered(rows) for id, rows in self._archives.items()},
@@ -266,7 +266,7 @@ class _Streaming:
             modules=self._modules,
         )
 
-    def _packed(self, made: Plan) -> DataFrame:
+    def _packed(self, made: StagePlan) -> DataFrame:
         """What leaves the last step: rows for the lanes of all sinks."""
         from medusa.spark.streaming.processor import Processor
 

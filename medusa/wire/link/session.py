@@ -98,8 +98,7 @@ class Session:
         self.incarnation: int | None = None
         self.forgets = False
         self.version = 0
-        self.address = ""
-        """Where we listen; said with each ``Hello``."""
+        self._address = ""
         self.settings = settings or SessionSettings()
         self._me = me
         self._outbox = outbox
@@ -107,6 +106,10 @@ class Session:
         self.told_earlier: Refuse | None = None
         self._heard_at_us = 0
         self._spoke_at_us: int | None = None
+
+    def listens_at(self, address: str) -> None:
+        """Where we listen; said with each ``Hello``."""
+        self._address = address
 
     def receive(self, now_us: int, message: Message) -> LinkEvent | None:
         """Take any message of the peer; what it means for its links (``PEER_...``), if anything.
@@ -204,7 +207,7 @@ class Session:
 
     def _say_hello(self, now_us: int, *, answer: bool) -> None:
         self._spoke_at_us = now_us
-        self._outbox.send(self.peer, replace(self._me, answer=answer, address=self.address))
+        self._outbox.send(self.peer, replace(self._me, answer=answer, address=self._address))
 
     def _speak_at_us(self, now_us: int) -> int:
         if self._spoke_at_us is None:

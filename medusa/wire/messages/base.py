@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from enum import Enum
+from typing import Annotated, ClassVar
 
 import msgspec
 from msgspec import Meta
@@ -16,6 +17,7 @@ __all__ = [
     "Name",
     "Names",
     "Note",
+    "Payload",
     "PublisherName",
     "StreamTime",
     "SubscriptionName",
@@ -33,8 +35,18 @@ StreamTime = Annotated[int, Meta(ge=-(1 << 62), le=1 << 62)]
 Names = Annotated[tuple[Name, ...], Meta(max_length=limits.PLACES_MAX)]
 
 
+class Payload(Enum):
+    """Whether something stands beside a message, in the second part of its frame."""
+
+    NONE = "no"
+    OPTIONAL = "may"
+    REQUIRED = "yes"
+
+
 class MessageBase(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """An array of the fields in order, first the tag: compact, and no key can come twice.
 
     A newer release may add fields at the end, with defaults: an older one skips them.
     """
+
+    PAYLOAD: ClassVar[Payload] = Payload.NONE

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
-from typing import Annotated, TypeAlias, TypeVar
+from typing import Annotated, ClassVar, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Meta
@@ -15,7 +15,7 @@ from msgspec import Meta
 from medusa.errors import RemoteProtocolError
 from medusa.ports import Buffer
 from medusa.wire import limits
-from medusa.wire.messages.base import Count, MessageBase, Name
+from medusa.wire.messages.base import Count, MessageBase, Name, Payload
 
 __all__ = [
     "ALL",
@@ -88,6 +88,8 @@ class Entries(MessageBase, frozen=True, tag="entries"):
         more: there is more; answer with a ``Digest``.
     """
 
+    PAYLOAD: ClassVar[Payload] = Payload.REQUIRED
+
     more: bool = False
 
 
@@ -100,6 +102,8 @@ class Digest(MessageBase, frozen=True, tag="digest"):
         covers: which nodes the payload names: 0 us two, and those of which I lack something; 1 also those of
             which I had news since I last told you; 2 all of which I know anything.
     """
+
+    PAYLOAD: ClassVar[Payload] = Payload.OPTIONAL
 
     digest: Annotated[bytes, Meta(min_length=16, max_length=16)]
     answer: bool = False
@@ -121,6 +125,8 @@ class Lookup(MessageBase, frozen=True, tag="lookup"):
 
 class Define(MessageBase, frozen=True, tag="define"):
     """From a client: let there be this stream. Payload: a query of one source and one sink, as msgpack."""
+
+    PAYLOAD: ClassVar[Payload] = Payload.REQUIRED
 
     request: Count
 

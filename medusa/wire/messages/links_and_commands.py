@@ -11,7 +11,7 @@ an earlier attachment is recognised.
 
 from __future__ import annotations
 
-from typing import Annotated, TypeAlias
+from typing import Annotated, ClassVar, TypeAlias
 
 from msgspec import Meta
 
@@ -24,6 +24,7 @@ from medusa.wire.messages.base import (
     Name,
     Names,
     Note,
+    Payload,
     PublisherName,
     StreamTime,
     SubscriptionName,
@@ -312,6 +313,8 @@ class Data(MessageBase, frozen=True, tag="data"):
         note: keep the last one and give it back when you attach.
     """
 
+    PAYLOAD: ClassVar[Payload] = Payload.REQUIRED
+
     stream: Name
     epoch: Count
     frame: Count
@@ -358,6 +361,8 @@ class Deploy(MessageBase, frozen=True, tag="deploy"):
         reads: (source, node, stream, epoch) for each source that reads a stream of another query.
     """
 
+    PAYLOAD: ClassVar[Payload] = Payload.REQUIRED
+
     request: Count
     at: Annotated[tuple[tuple[Name, Names], ...], Meta(max_length=limits.PLACES_MAX)]
     reads: Annotated[tuple[tuple[Name, Name, Name, Count], ...], Meta(max_length=limits.PLACES_MAX)] = ()
@@ -365,6 +370,8 @@ class Deploy(MessageBase, frozen=True, tag="deploy"):
 
 class Install(MessageBase, frozen=True, tag="install"):
     """From the node that took a query: run this fragment of it. Payload: its spec, as msgpack."""
+
+    PAYLOAD: ClassVar[Payload] = Payload.REQUIRED
 
     request: Count
     query: Name
@@ -424,6 +431,8 @@ class Reply(MessageBase, frozen=True, tag="reply"):
     Attributes:
         code: empty where it was done; else the rule that stood against it, and nothing changed.
     """
+
+    PAYLOAD: ClassVar[Payload] = Payload.OPTIONAL
 
     request: Count
     code: Annotated[str, Meta(max_length=limits.NAME_CHARS_MAX)] = ""

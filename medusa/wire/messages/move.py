@@ -8,12 +8,12 @@ the target has got it.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
 from medusa.wire import limits
-from medusa.wire.messages.base import Count, MessageBase, Name, Note, StreamTime, Text
+from medusa.wire.messages.base import Count, MessageBase, Name, Note, Payload, StreamTime, Text
 
 __all__ = [
     "Fed",
@@ -72,6 +72,8 @@ class Receive(MessageBase, frozen=True, tag="receive"):
         coordinator: of its query.
     """
 
+    PAYLOAD: ClassVar[Payload] = Payload.REQUIRED
+
     fragment: Name
     attempt: Count
     epoch: Count
@@ -94,6 +96,8 @@ class Piece(MessageBase, frozen=True, tag="piece"):
         nbytes: of the whole file.
         crc: CRC32C of this piece.
     """
+
+    PAYLOAD: ClassVar[Payload] = Payload.REQUIRED
 
     fragment: Name
     attempt: Count
@@ -130,6 +134,8 @@ class Fed(MessageBase, frozen=True, tag="fed"):
         note: the sender's, as it stood then.
     """
 
+    PAYLOAD: ClassVar[Payload] = Payload.OPTIONAL
+
     fragment: Name
     attempt: Count
     ticket: Count
@@ -153,6 +159,8 @@ class Fed(MessageBase, frozen=True, tag="fed"):
 class Standing(MessageBase, frozen=True, tag="standing"):
     """How far the readers of each stream are: what lies before needn't be kept. Payload: msgpack,
     ``nodes.migration.state_receiver.Readers``."""
+
+    PAYLOAD: ClassVar[Payload] = Payload.REQUIRED
 
     fragment: Name
     attempt: Count

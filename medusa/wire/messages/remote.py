@@ -5,12 +5,12 @@ See ``nodes/remote/definitions.py`` for who may say what.
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
 from medusa.wire import limits
-from medusa.wire.messages.base import Count, MessageBase, Name, Names, Text
+from medusa.wire.messages.base import Count, MessageBase, Name, Names, Payload, Text
 
 __all__ = [
     "DefineRemote",
@@ -33,6 +33,8 @@ class DefineRemote(MessageBase, frozen=True, tag="define-remote"):
         at: as in ``Deploy``; one fragment of it must be at ``node``.
         lifetime_us: it counts for so long from now; 0: until it is revoked.
     """
+
+    PAYLOAD: ClassVar[Payload] = Payload.REQUIRED
 
     request: Count
     name: Name
@@ -60,6 +62,8 @@ class KeepRemote(MessageBase, frozen=True, tag="keep-remote"):
     Attributes:
         expires_us: until then, in microseconds since the Unix epoch; 0: until it is revoked.
     """
+
+    PAYLOAD: ClassVar[Payload] = Payload.REQUIRED
 
     request: Count
     name: Name

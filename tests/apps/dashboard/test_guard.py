@@ -7,7 +7,7 @@ import hmac
 import pytest
 
 from medusa.apps.dashboard import guard
-from medusa.apps.dashboard.guard import HEADERS, Guard, host_of, is_allowed
+from medusa.apps.dashboard.guard import HEADERS, RequestGuard, host_of, is_allowed
 from medusa.apps.dashboard.hub import Hub
 from medusa.apps.dashboard.server import application
 from tests.apps.dashboard.asked import ask
@@ -16,8 +16,8 @@ TOKEN = "a-very-secret-token"
 PATHS = ("/", "/dashboard.js", "/dashboard.css", "/icon.svg")
 
 
-def guarded(*, token: str = "", loopback: bool = True, names: tuple[str, ...] = ()) -> Guard:
-    return Guard(application(Hub()), loopback=loopback, names=names, token=token, cookie="medusa-8080")
+def guarded(*, token: str = "", loopback: bool = True, names: tuple[str, ...] = ()) -> RequestGuard:
+    return RequestGuard(application(Hub()), loopback=loopback, names=names, token=token, cookie="medusa-8080")
 
 
 @pytest.mark.parametrize(

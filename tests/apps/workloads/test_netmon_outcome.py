@@ -13,7 +13,7 @@ from rich.console import Console
 
 from medusa.apps.workloads import netmon, netmon_check
 from medusa.apps.workloads.demos import netmon_report
-from medusa.apps.workloads.demos.netmon_outcome import Latency, NetmonOutcome, percentile
+from medusa.apps.workloads.demos.netmon_outcome import NetmonOutcome, ResultLatency, percentile
 from medusa.apps.workloads.demos.netmon_screen import NetmonProgress, show_outcome
 from medusa.apps.workloads.demos.screens import DemoScreen, NodeSample
 from medusa.apps.workloads.demos.spark_demo import SparkProgress
@@ -34,7 +34,7 @@ def outcome() -> NetmonOutcome:
         seconds=2.0,
         speed=0.0,
         seed=3,
-        latencies=[Latency("both", 60_000_000 * at, 1_000 * at) for at in range(1, 101)],
+        latencies=[ResultLatency("both", 60_000_000 * at, 1_000 * at) for at in range(1, 101)],
         samples=[NodeSample(at / 5, "core", at * 100, at, None) for at in range(20)],
         bots=frozenset({"147.32.84.165", "192.0.2.1"}),
     )

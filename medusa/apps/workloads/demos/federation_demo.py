@@ -61,10 +61,10 @@ _T = TypeVar("_T")
 class FederationOptions:
     """What the command was told; see its help."""
 
-    rate: int = 2000
-    rest: float = 1.5
-    seed: int = 0
-    keep: bool = False
+    rate: int
+    rest: float
+    seed: int
+    keep: bool
 
 
 def run_demo(options: FederationOptions, *, as_json: bool = False) -> bool:
@@ -262,27 +262,26 @@ class FederationRun:
         self._done("b3 joins", "join", began)
 
     def _move(self, alice: Federation, bobs: Mapping[str, Federation], to: str) -> None:
-        began = self._since()
-        told = self._do(lambda: self._ordered(lambda: alice.move("traffic/totals", to=to)))
-        took = self._since()
+        told, began, took = self._order(lambda: alice.move("traffic/totals", to=to))
         self._screen.say(f"traffic/totals is at {told['node']}, after {took - began:.2f} s")
         self._look_up(f"move to {to}", bobs, to)
-        what = f"totals {self._been[-2]} -> {to}"
-        self._done(what, "move", began, took, **_sent(told))
+        self._done(f"totals {self._been[-2]} -> {to}", "move", began, took, **_sent(told))
 
     def _split(self, alice: Federation) -> None:
         """In two, on two nodes; and one again."""
-        began = self._since()
-        told = self._do(lambda: self._ordered(lambda: alice.split("traffic/per_road", 2, at=["a2", "a3"])))
-        took = self._since()
+        told, began, took = self._order(lambda: alice.split("traffic/per_road", 2, at=["a2", "a3"]))
         parts = ", ".join(f"{name} at {node}" for name, node in told["parts"].items())
         self._screen.say(f"traffic/per_road runs as {parts}, after {took - began:.2f} s")
         self._done("per_road in two", "split", began, took, **_sent(told))
-        began = self._since()
-        told = self._do(lambda: self._ordered(lambda: alice.merge("traffic/per_road")))
-        took = self._since()
+        told, began, took = self._order(lambda: alice.merge("traffic/per_road"))
         self._screen.say(f"traffic/per_road is one again, at {told['node']}, after {took - began:.2f} s")
         self._done("per_road in one", "merge", began, took, **_sent(told))
+
+    def _order(self, order: Callable[[], dict[str, Any]]) -> tuple[dict[str, Any], float, float]:
+        """Give an order: its answer, when it was given, and when it was carried out."""
+        began = self._since()
+        told = self._do(lambda: self._ordered(order))
+        return told, began, self._since()
 
     def _ordered(self, order: Callable[[], _T]) -> _T:
         """What a busy node refuses is ordered again in a second; what was done isn't done twice."""
@@ -341,7 +340,7 @@ class FederationRun:
                     federation_query.traffic(self._seed, self.ticks, self.rows_per_tick),
                 )
                 self.ticks += 1
-                self._progress.cars = self.ticks * self.rows_per_tick
+                self._progress.published(self.ticks * self.rows_per_tick)
             if not self._cancelled:
                 alice.finish(federation_query.SOURCE)
                 alice.flush()
@@ -354,8 +353,7 @@ class FederationRun:
                 self._arrivals.append(self._since())
                 window = newest
             self._batches.append(train.batch)
-            self._progress.rows += len(train)
-            self._progress.reads_from = trains.loop.node
+            self._progress.received(len(train), trains.loop.node)
 
     def _look(self) -> None:
         with contextlib.ExitStack() as stack:

@@ -30,6 +30,15 @@ class FederationProgress:
     reads_from: str = ""
     nodes: NodeSamples = field(default_factory=lambda: NodeSamples(AWAY_S))
 
+    def published(self, cars: int) -> None:
+        """So many, up to now."""
+        self.cars = cars
+
+    def received(self, rows: int, node: str) -> None:
+        """So many results more came from a node."""
+        self.rows += rows
+        self.reads_from = node
+
     def look(self, at_s: float, status: Mapping[str, Any]) -> None:
         """Take what a node says of itself."""
         self.nodes.take(at_s, status)

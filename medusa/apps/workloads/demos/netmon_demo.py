@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from medusa.apps.workloads import netmon, netmon_check
 from medusa.apps.workloads.demos.crew import Crew, started
-from medusa.apps.workloads.demos.netmon_outcome import Latency, NetmonOutcome
+from medusa.apps.workloads.demos.netmon_outcome import NetmonOutcome, ResultLatency
 from medusa.apps.workloads.demos.netmon_screen import NetmonProgress, show_outcome
 from medusa.apps.workloads.demos.screens import DemoScreen, NodeSample
 from medusa.apps.workloads.interruption import Interruption
@@ -47,12 +47,12 @@ SOURCE = "netmon.flows"
 class NetmonOptions:
     """What the command was told; see its help."""
 
-    speed: float = 60.0
-    seed: int = 0
-    report: Path = Path("netmon-report.html")
-    trace: Path | None = None
-    check: Path | None = None
-    keep: bool = False
+    speed: float
+    seed: int
+    report: Path
+    trace: Path | None
+    check: Path | None
+    keep: bool
 
 
 def run_demo(options: NetmonOptions, *, as_json: bool = False) -> bool:
@@ -149,7 +149,7 @@ class NetmonReplay:
         interruption: Interruption | None = None,
     ) -> None:
         self.results: dict[str, pa.Table] = {}
-        self.latencies: list[Latency] = []
+        self.latencies: list[ResultLatency] = []
         self.samples: list[NodeSample] = []
         self.seconds = 0.0
         self.late = 0
@@ -204,8 +204,8 @@ class NetmonReplay:
                 if len(rows):
                     self._closable.publishing(delivery.edge, rows["ts_us"])
                     edges[delivery.edge].publish(SOURCE, rows)
-                    self._progress.published += len(rows)
-            self._progress.time_us = end_us
+                    self._progress.publish(len(rows))
+            self._progress.reach(end_us)
             self._crew.look()
         self._closable.ending()
         for edge in EDGES:
@@ -240,7 +240,7 @@ class NetmonReplay:
             self._progress.take(sink, rows)
         self.results[sink] = pa.Table.from_batches(batches, trains.schema)
         self.latencies += [
-            Latency(sink, window, round((at - self._closable.at(window)) * 1e6))
+            ResultLatency(sink, window, round((at - self._closable.at(window)) * 1e6))
             for window, at in sorted(last.items())
         ]
 

@@ -12,11 +12,11 @@ from medusa.apps.workloads.netmon_check import Comparison, Row
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Latency", "NetmonOutcome", "percentile"]
+__all__ = ["ResultLatency", "NetmonOutcome", "percentile"]
 
 
 @dataclass(frozen=True, slots=True)
-class Latency:
+class ResultLatency:
     """From publishing the row (or end) that lets a window close, to having all its results of a sink."""
 
     sink: str
@@ -38,7 +38,7 @@ class NetmonOutcome:
     seconds: float
     speed: float
     seed: int
-    latencies: list[Latency]
+    latencies: list[ResultLatency]
     samples: list[NodeSample] = field(default_factory=list)
     bots: frozenset[str] = frozenset()
     """Sources whose flows the data set's authors label as a bot's; for the reader, not the query."""

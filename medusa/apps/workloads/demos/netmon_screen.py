@@ -37,6 +37,14 @@ class NetmonProgress:
     counts: dict[str, int] = field(default_factory=dict)
     recent: deque[str] = field(default_factory=lambda: deque(maxlen=8))
 
+    def publish(self, rows: int) -> None:
+        """So many more were published."""
+        self.published += rows
+
+    def reach(self, time_us: int) -> None:
+        """The trace is published up to this time."""
+        self.time_us = time_us
+
     def look(self, at_s: float, status: Mapping[str, Any]) -> NodeSample:
         """Take what a node says of itself."""
         return self.nodes.take(at_s, status)

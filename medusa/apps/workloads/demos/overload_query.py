@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from medusa.apps.workloads.virtual_boxes import Arrival, Delivered, InVirtualTime
+from medusa.apps.workloads.virtual_boxes import DeliveredRows, InVirtualTime, TimedRows
 from medusa.engine.fragment import Fragment
 from medusa.engine.input.intake import Entry, InputQueue
 from medusa.engine.overload.controller import Shedder
@@ -47,7 +47,7 @@ class Overloaded(InVirtualTime):
     shedder: Callable[[Fragment], Shedder] | None = None
     queue_bytes: int = 1 << 40
     clock: ManualClock = field(default_factory=ManualClock)
-    delivered: dict[str, list[Delivered]] = field(default_factory=dict)
+    delivered: dict[str, list[DeliveredRows]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.fragment = Fragment(self.graph, clock=self.clock)
@@ -55,7 +55,7 @@ class Overloaded(InVirtualTime):
         self.sheds = None if self.shedder is None else self.shedder(self.fragment)
         self.charge()
 
-    def run(self, arrivals: Sequence[Arrival]) -> None:
+    def run(self, arrivals: Sequence[TimedRows]) -> None:
         """Let rows come at their moments, work them off in that order until nothing waits, and finish."""
         coming = sorted(arrivals, key=lambda each: each.at_us)
         place = 0
@@ -71,7 +71,7 @@ class Overloaded(InVirtualTime):
         self.fragment.at(self.clock.monotonic_us(), coming[-1].at_us if coming else None)  # when the end came
         self.fragment.finish()
 
-    def _put(self, arrival: Arrival) -> None:
+    def _put(self, arrival: TimedRows) -> None:
         batch = arrival.batch
         times = self.fragment.check(self.fragment.source(arrival.source), [batch])
         entry = Entry(arrival.at_us, arrival.source, [batch], times, rows=batch.num_rows, nbytes=batch.nbytes)

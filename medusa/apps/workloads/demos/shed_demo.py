@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from medusa.apps.workloads.demos.overload_query import Overloaded, at_random
-from medusa.apps.workloads.virtual_boxes import Arrival
+from medusa.apps.workloads.virtual_boxes import TimedRows
 from medusa.engine.fragment import Fragment
 from medusa.engine.overload.controller import Shedder
 from medusa.engine.qos.delay_utility import Utility
@@ -59,7 +59,7 @@ def roads() -> Query:
     return q
 
 
-def trace(load: float, *, seconds: int = SECONDS, seed: int = 0) -> list[Arrival]:
+def trace(load: float, *, seconds: int = SECONDS, seed: int = 0) -> list[TimedRows]:
     """Trains that make this load: cars on ten roads, most of them slow."""
     chance = np.random.default_rng(seed)
     arrivals = []
@@ -73,7 +73,7 @@ def trace(load: float, *, seconds: int = SECONDS, seed: int = 0) -> list[Arrival
                 "speed": pa.array(chance.exponential(30.0, rows)),
             }
         )
-        arrivals.append(Arrival(at_us, "cars", batch))
+        arrivals.append(TimedRows(at_us, "cars", batch))
     return arrivals
 
 

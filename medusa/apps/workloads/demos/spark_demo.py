@@ -62,8 +62,8 @@ TIMEOUT_S = 120.0
 class SparkDemoOptions:
     """What the command was told; see its help."""
 
-    speed: float = 60.0
-    keep: bool = False
+    speed: float
+    keep: bool
 
 
 def run_demo(
@@ -166,6 +166,14 @@ class SparkProgress:
     flows: int = 0
     published: int = 0
     rows: int = 0
+
+    def publish(self, rows: int, flows: int) -> None:
+        """So many of all flows are published."""
+        self.published, self.flows = rows, flows
+
+    def archive(self, rows: int) -> None:
+        """So many rows are in the archive."""
+        self.rows = rows
 
     def line(self) -> str:
         """In one line, for logs and pipes."""
@@ -368,13 +376,12 @@ class SparkRun:
             wait([archive], TIMEOUT_S)
 
     def _archive_told(self, _: str, rows: int, __: int) -> None:
-        self._progress.rows = rows
+        self._progress.archive(rows)
 
     def _publish(self, edge: Any, sent: pa.Table, first: int, behind: int, began: float) -> None:
         """Rows of these places, at the pace of the trace."""
         import numpy as np
 
-        self._progress.flows = len(sent)
         times = np.maximum.accumulate(sent["ts_us"].to_numpy())
         start_us = int(times[0])
         at = first
@@ -383,7 +390,8 @@ class SparkRun:
             due = began + (int(times[at]) - start_us) / 1e6 / self._speed if self._speed else 0.0
             self._crew.sleep_until(due, LOOK_EVERY_S)
             edge.publish(SOURCE, sent.slice(at, until - at))
-            self._progress.published = at = until
+            at = until
+            self._progress.publish(at, len(sent))
             self._crew.look()
 
     def _until(self, there: Callable[[], bool], missing: str) -> None:

@@ -1,29 +1,46 @@
-"""What the threads beside the loop tell it of their work, when that has come to an end."""
+"""What a driver tells a node, as values: what became of effects, and what happens around the node.
+
+A ``Completion`` says that an effect was done by the engine, the disk or the parser, or could not be. The
+others say what only a driver sees: connections that break, what time it is, a new configuration.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from medusa.elements import Element
 from medusa.engine.fragment import Fragment
 from medusa.engine.held_rows_count import NOTHING, Held
 from medusa.errors import QueryError
+from medusa.nodes.config.settings_offers import OfferRules
+from medusa.nodes.config.settings_security import Security
+from medusa.nodes.load.loads import Usage
 from medusa.ports import Buffer
+from medusa.wire.messages.links_and_commands import Message
 
 __all__ = [
+    "Completion",
     "Copied",
-    "Done",
     "Failed",
     "Fetched",
+    "LaneChanged",
+    "Listening",
     "Logged",
+    "NodeReport",
+    "NotLetIn",
     "Parsed",
+    "PeerLost",
     "Persisted",
     "Ran",
     "Remade",
+    "RulesRead",
+    "SentToItself",
+    "Started",
     "Stats",
-    "Warned",
+    "StopRequested",
+    "Surroundings",
     "Weighed",
 ]
 
@@ -142,13 +159,6 @@ class Weighed:
 
 
 @dataclass(frozen=True, slots=True)
-class Warned:
-    """What whoever runs the node should know."""
-
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
 class Parsed:
     """What a ``Parse`` gave, or why it gave nothing."""
 
@@ -157,4 +167,98 @@ class Parsed:
     error: QueryError | None
 
 
-Done: TypeAlias = Ran | Stats | Failed | Persisted | Logged | Fetched | Copied | Remade | Warned | Weighed
+Completion: TypeAlias = (
+    Ran | Stats | Failed | Persisted | Logged | Fetched | Copied | Remade | Weighed | Parsed
+)
+"""What became of an effect that the engine, the disk or the parser was given."""
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The node begins: it calls its peers and goes on with what was installed."""
+
+
+@dataclass(frozen=True, slots=True)
+class StopRequested:
+    """The node is to end: it takes nothing new and writes last checkpoints. ``outbox.Stopped`` answers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """Where others reach this node; told before it begins."""
+
+    address: str
+    server_key: str
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a node can't know by itself, looked at now and then.
+
+    Attributes:
+        wall_us: since the Unix epoch: for what expires, and what arrives.
+        door: what the transport counted of callers, for the status.
+        usage: what the process has used; None: it wasn't looked at.
+    """
+
+    wall_us: int
+    door: Mapping[str, int] = field(default_factory=dict)
+    usage: Usage | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PeerLost:
+    """The connection to a peer broke."""
+
+    peer: str
+
+
+@dataclass(frozen=True, slots=True)
+class LaneChanged:
+    """A connection for streams to a peer stands (``up``), or broke."""
+
+    peer: str
+    lane: int
+    up: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NotLetIn:
+    """A peer that we call lets us not in. ``why`` goes on after its name: ``refuses our key``."""
+
+    peer: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class RulesRead:
+    """Keys and rules of the configuration were read again, and are these from now on.
+
+    Attributes:
+        offers: to other participants; None: as before. What runs goes on.
+    """
+
+    security: Security
+    offers: Mapping[str, OfferRules] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SentToItself:
+    """A message that this node has sent to itself: two fragments of a query are neighbours here."""
+
+    message: Message
+    payload: Buffer | None
+
+
+NodeReport: TypeAlias = (
+    Completion
+    | Started
+    | StopRequested
+    | Listening
+    | Surroundings
+    | PeerLost
+    | LaneChanged
+    | NotLetIn
+    | RulesRead
+    | SentToItself
+)

@@ -1,0 +1,121 @@
+"""What the engine, the disk and the parser have done, brought to the part of the node that waits for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from medusa.nodes.clock.wall_clock import Wall
+from medusa.nodes.deploy.background_parsing import Parsing
+from medusa.nodes.fragment.host import Hosted
+from medusa.nodes.fragments import Fragments
+from medusa.nodes.move_orders import Sliding
+from medusa.nodes.remote.stopping import Stopping
+from medusa.nodes.reports import (
+    Completion,
+    Copied,
+    Failed,
+    Fetched,
+    Logged,
+    Parsed,
+    Persisted,
+    Ran,
+    Remade,
+    Stats,
+    Weighed,
+)
+
+__all__ = ["Completions"]
+
+EARLY_MAX = 100
+
+
+class Completions:
+    """Brings completions to fragments, and to what moves or splits them.
+
+    Args:
+        stopping: ends a fragment whose query took more than it may.
+    """
+
+    def __init__(
+        self, fragments: Fragments, orders: Sliding, *, parsing: Parsing, stopping: Stopping, wall: Wall
+    ) -> None:
+        self._fragments = fragments
+        self._orders = orders
+        self._splits = orders.splits
+        self._parsing = parsing
+        self._stopping = stopping
+        self._wall = wall
+        self._early: dict[str, Mapping[str, Any]] = {}
+        """What was counted in fragments that aren't ours, yet."""
+
+    def take(self, now_us: int, done: Completion) -> bool:
+        """Take one; whether there may be something to do at another time than before."""
+        match done:
+            case Ran() | Fetched() | Logged():
+                hosted = self._fragments.running.get(done.fragment) or self._orders.shadow(done.fragment)
+                if hosted is None:
+                    return False
+                self._of_fragment(now_us, hosted, done)
+            case Failed():
+                return self._failed(now_us, done)
+            case Stats():
+                self._counted(now_us, done)
+                return False
+            case Persisted():
+                self._persisted(now_us, done)
+            case Copied():
+                self._orders.copied(now_us, done.fragment, done.token, done.files, done.why)
+            case Remade():
+                reached, rows = done.reached_us, done.rows
+                self._splits.remade(now_us, done.token, reached, done.outputs, rows, done.why)
+            case Weighed():
+                self._splits.weighed(now_us, done.token, done.cuts, done.why)
+            case Parsed():
+                self._parsing.parsed(now_us, done.token, done.found, done.error)
+        return True
+
+    def tick(self, now_us: int) -> None:
+        """Of fragments that were opened before they were ours: without rows nothing else would be said."""
+        for fragment in [name for name in self._early if name in self._fragments.running]:
+            self._fragments.counted(now_us, fragment, self._early.pop(fragment))
+
+    def _of_fragment(self, now_us: int, hosted: Hosted, done: Ran | Fetched | Logged) -> None:
+        match done:
+            case Ran():
+                hosted.ran(now_us, done.outputs, done.refused, done.dying)
+                self._orders.ran(now_us, done.fragment)
+            case Fetched():
+                spilling = (output.spilling for output in hosted.outputs.values())
+                any(each.fetched(now_us, done.token, done.payloads, done.why) for each in spilling)
+            case Logged():
+                hosted.logged(now_us, done.ok, done.why)
+                self._orders.tick(now_us)
+
+    def _counted(self, now_us: int, done: Stats) -> None:
+        if done.fragment in self._fragments.running:
+            self._fragments.counted(now_us, done.fragment, done.counts)
+            return
+        self._early.pop(done.fragment, None)
+        self._early[done.fragment] = done.counts
+        if len(self._early) > EARLY_MAX:
+            del self._early[next(iter(self._early))]
+
+    def _failed(self, now_us: int, done: Failed) -> bool:
+        running = self._fragments.running.get(done.fragment)
+        if done.code and running is not None:
+            self._stopping.end(done.fragment, done.code, done.why, self._wall.at(now_us) or 0)
+        elif (hosted := running or self._orders.shadow(done.fragment)) is not None:
+            hosted.fail(done.why)
+            self._orders.failed(done.fragment, done.why, done.code)
+        else:
+            return False
+        self._splits.tick(now_us)
+        return True
+
+    def _persisted(self, now_us: int, done: Persisted) -> None:
+        """A checkpoint or a segment of a fragment, where it isn't the catalog."""
+        hosted = self._fragments.running.values()
+        if not any(each.persisted(now_us, done.token, done.ok, done.why) for each in hosted):
+            self._orders.persisted(now_us, done.token, done.ok, done.why)
+        self._orders.tick(now_us)

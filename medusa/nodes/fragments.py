@@ -1,0 +1,241 @@
+"""The fragments of a node: installed and removed, each time whole, and within bounds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from functools import partial
+from typing import Any
+
+from medusa.errors import LinkError, QueryError
+from medusa.nodes.catalog.catalog import Catalog
+from medusa.nodes.catalog.persistence import Saver
+from medusa.nodes.config.settings import Settings
+from medusa.nodes.deploy.admission import Accepting
+from medusa.nodes.deploy.background_parsing import Parsing
+from medusa.nodes.deploy.cross_query_reads import Pending, Readings
+from medusa.nodes.deploy.install_checks import check_place
+from medusa.nodes.deploy.stale_requests import Late
+from medusa.nodes.deploy.wording import CONTENDED, there_already
+from medusa.nodes.fragment.host import Hosted
+from medusa.nodes.load.loads import Loads
+from medusa.nodes.messages import Heard
+from medusa.nodes.remote.stopping import Stopping
+from medusa.nodes.security.registry import Caller
+from medusa.nodes.security.sessions import check_memory, refusal_of
+from medusa.nodes.spec.fragment_spec import Fragment, fragment_from
+from medusa.wire.messages.links_and_commands import Install, Remove, Reply
+from medusa.wire.outbox import CloseFragment, OpenFragment, Outbox
+
+__all__ = ["Fragments"]
+
+FRAGMENTS_MAX = 1000
+SPECS_BYTES_MAX = 64 << 20
+"""Of all fragments together: each takes some 20 times as much memory, and the catalog is written whole."""
+
+
+class Fragments:
+    """Installs and removes fragments.
+
+    Args:
+        running: what runs here, by name; shared with the parts of the node that only look.
+        saver: makes the catalog durable.
+        host: makes the state machine of a fragment.
+        accepting: whether a fragment is taken here at all.
+        parsing: reads the specs that other nodes send.
+        reading: asks for what a fragment reads of other queries.
+        stopping: fragments that ended here before their query did.
+        loads: told what boxes count.
+        abroad: the participant of another one's node; empty: it is of our own.
+        removed: told the query, which of its fragments are gone from here, and whether the query is.
+        answered: told what became of a fragment that this node asked itself for, where that took a while.
+
+    Attributes:
+        counts: what the driver last said of each fragment's boxes.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        catalog: Catalog,
+        running: dict[str, Hosted],
+        *,
+        outbox: Outbox,
+        saver: Saver,
+        host: Callable[[Fragment], Hosted],
+        accepting: Accepting,
+        parsing: Parsing,
+        reading: Readings,
+        stopping: Stopping,
+        loads: Loads,
+        abroad: Callable[[str], str],
+        removed: Callable[[str, list[str], bool], None],
+        answered: Callable[[int, str, Reply], None],
+    ) -> None:
+        self.running = running
+        self.counts: dict[str, Mapping[str, Any]] = {}
+        self._settings, self._catalog, self._outbox = settings, catalog, outbox
+        self._saver, self._host = saver, host
+        self._accepting = accepting
+        self._parsing = parsing
+        self._reading = reading
+        self._stopping = stopping
+        self._loads = loads
+        self._abroad = abroad
+        self._removed = removed
+        self._answered = answered
+        self._late = Late()
+
+    def counted(self, now_us: int, fragment: str, counts: Mapping[str, Any]) -> None:
+        """What the boxes of a fragment count now."""
+        self.counts[fragment] = counts
+        self._loads.told(now_us, fragment, counts["boxes"])
+
+    # --- room -----------------------------------------------------------------------------------
+
+    def check_room(self, *fragments: Fragment, gone: Collection[Fragment] = ()) -> None:
+        """Whether there is room for these, instead of those that are ``gone``.
+
+        Raises:
+            LinkError: there isn't, or one of them isn't taken here.
+        """
+        if len(self.running) + len(fragments) - len(gone) > FRAGMENTS_MAX:
+            raise LinkError(f"no more than {FRAGMENTS_MAX} fragments run here", code="E_LIMIT")
+        self._check_taken(*fragments)
+        self.check_memory(sum(len(each.feeds) for each in fragments) - sum(len(each.feeds) for each in gone))
+
+    def _check_taken(self, *fragments: Fragment) -> None:
+        for fragment in fragments:
+            self._stopping.refuse_ended(fragment)
+            self._accepting.accept(fragment)
+
+    def check_memory(self, streams: int, caller: Caller | None = None) -> None:
+        """Whether so many more incoming streams may be given credit; see ``sessions.check_memory``."""
+        check_memory(self._settings, self.running.values(), streams, caller)
+
+    # --- what other nodes ask ---------------------------------------------------------------------
+
+    def receive(self, heard: Heard) -> None:
+        """A node has a fragment installed. It hears once it is on disk, or why not."""
+        message, owner = heard.message, heard.peer
+        assert isinstance(message, Install)
+        spec = bytes(heard.payload or b"")
+
+        def refuse(error: QueryError) -> None:
+            code = error.code if error.code == "E_BUSY" else "E_SPEC"
+            self._reply(owner, refusal_of(message.request, code, error.message, error.hint))
+
+        def take(now_us: int, fragment: Fragment) -> None:
+            if (fragment.name, fragment.query) != (message.fragment, message.query) or fragment.guests:
+                refuse(QueryError(f"the spec is of {fragment.name!r}", code="query.placement"))
+            elif (reply := self.install(message.request, fragment, owner)) is not None:
+                self._reply(owner, reply)
+
+        self._parsing.read(
+            heard.now_us,
+            owner,
+            heard.caller,
+            ("install", message.request),
+            nbytes=len(spec),
+            read=partial(fragment_from, spec),
+            then=take,
+            refuse=refuse,
+        )
+
+    def remove_for(self, peer: str, message: Remove, caller: Caller | None) -> None:
+        """A node has a query removed: what this node runs of it for that one."""
+        foreign = caller is not None and caller.participant != self._settings.participant
+        if not self._stopping.removed(peer, message, foreign=foreign):
+            self._reply(peer, self.remove(message, peer))
+
+    def _reply(self, peer: str, reply: Reply) -> None:
+        """After the catalog is durable, so that what was promised survives."""
+        if reply.code:
+            self._outbox.send(peer, reply)
+        else:
+            self._saver.send(peer, reply, after=self._saver.save())
+
+    # --- install and remove -------------------------------------------------------------------------
+
+    def install(self, request: int, fragment: Fragment, owner: str) -> Reply | None:
+        """Install a checked fragment; the same one twice is no error. Refused, nothing changed.
+
+        Returns:
+            None: what it reads of other queries is asked for first.
+        """
+        known = self._catalog.fragments.get(fragment.name)
+        if self._late.install(owner, fragment.query, request):
+            text = f"query {fragment.query!r} was removed after node {owner!r} asked for it"
+            return refusal_of(request, "E_STALE", text, "")
+        if known and known.as_deployed == fragment and self._catalog.owners[fragment.query] == owner:
+            return Reply(request=request)
+        if known is not None or self._catalog.owners.get(fragment.query, owner) != owner:
+            where = self._catalog.owners[fragment.query]
+            code = CONTENDED if owner < where else "E_DEPLOYED"
+            return there_already(request, fragment.query, where, self._abroad(where), code)
+        try:
+            check_place(fragment, self._settings, self._catalog)
+        except LinkError as error:
+            return refusal_of(request, error.code, error.message, error.hint)
+        if len(self.running) >= FRAGMENTS_MAX:
+            return refusal_of(request, "E_LIMIT", f"{FRAGMENTS_MAX} fragments run here already", "")
+        specs_bytes = sum(len(each.spec.packed) for each in self.running.values())
+        if specs_bytes + len(fragment.packed) > SPECS_BYTES_MAX:
+            text = f"the specs of all fragments here would have more than {SPECS_BYTES_MAX:,} bytes"
+            hint = "undeploy a query first, or deploy this one elsewhere"
+            return refusal_of(request, "E_LIMIT", text, hint)
+        try:
+            self._check_taken(fragment)
+            self.check_memory(len(fragment.feeds))
+            if not self._reading.ready(request, fragment, owner):
+                return None
+        except LinkError as error:
+            return refusal_of(request, error.code, error.message, error.hint)
+        self._catalog.add(fragment, owner, request)
+        self.running[fragment.name] = self._host(fragment)
+        self._outbox.append(OpenFragment(fragment=fragment.name, graph=fragment.graph))
+        self._saver.save()
+        return Reply(request=request)
+
+    def install_read(self, now_us: int, pending: Pending, reply: Reply | None) -> None:
+        """What a fragment reads of other queries is there for it, or was refused."""
+        if reply is None:
+            reply = self.install(pending.request, pending.fragment, pending.owner)
+        if reply is not None and pending.owner == self._settings.name:
+            self._answered(now_us, pending.owner, reply)
+        elif reply is not None:
+            self._reply(pending.owner, reply)
+
+    def remove(self, message: Remove, owner: str) -> Reply:
+        """Forget a query's fragments here, if there are any that this node asked for."""
+        query, request = message.query, message.request
+        done = Reply(request=request)
+        if self._late.remove(owner, query, request) or self._catalog.owners.get(query, owner) != owner:
+            return done
+        self._stopping.undeployed(query)
+        came = self._catalog.came_by(query, range(message.since, request)) if message.since else None
+        self.drop(query, came, undoes=bool(message.since))
+        return done
+
+    def drop(
+        self,
+        query: str,
+        only: Collection[str] | None = None,
+        why: str = "",
+        code: str = "",
+        *,
+        undoes: bool = False,
+    ) -> None:
+        """Nothing of a query is here any more, or not these of its fragments."""
+        known = query in self._catalog.owners
+        if only is None or undoes:  # What others have kept here reads no other query.
+            specs = (s for s in self._catalog.fragments.values() if s.query == query)
+            self._reading.removed(query, [s for s in specs if only is None or s.name in only])
+        gone = self._catalog.remove(query, only, undoes=undoes)
+        for name in gone:
+            hosted = self.running.pop(name)
+            self.counts.pop(name, None)
+            hosted.close(why or f"query {query!r} was removed", code or "E_REMOVED")
+            self._outbox.append(CloseFragment(fragment=name))
+        self._removed(query, gone, only is None and not undoes)
+        if known:
+            self._saver.save()

@@ -1,0 +1,336 @@
+"""All messages of the wire, a row each: who may say it, and which part of the node takes it.
+
+The node reads nothing else to authorise and to dispatch. A message that isn't in the table is nobody's to
+say. What the table allows may still be refused by its owner: a plan names its readers, an offer its parts, a
+graph its query. Whether a message brings a payload stands with its struct (``MessageBase.PAYLOAD``), where
+the codec finds it too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+
+from medusa.errors import RemoteProtocolError
+from medusa.nodes.security.registry import Caller, Refusal, no_deploy, no_role
+from medusa.ports import Buffer
+from medusa.wire.messages.base import Payload
+from medusa.wire.messages.dht import DhtFind, DhtFound, DhtLeave, DhtStore, DhtStored
+from medusa.wire.messages.links_and_commands import (
+    Ack,
+    Attach,
+    Attached,
+    Boundary,
+    Data,
+    Declare,
+    Define,
+    Deploy,
+    Detach,
+    Digest,
+    Entries,
+    Forget,
+    Heartbeat,
+    Hello,
+    Install,
+    Load,
+    Lookup,
+    Message,
+    Offer,
+    Progress,
+    Refuse,
+    Remove,
+    Reply,
+    StatusRequest,
+)
+from medusa.wire.messages.move import (
+    Fed,
+    GiveUp,
+    Got,
+    Grant,
+    Handover,
+    Move,
+    Piece,
+    Ready,
+    Receive,
+    Settle,
+    Settled,
+    Standing,
+    Whole,
+)
+from medusa.wire.messages.remote import (
+    DefineRemote,
+    DropRemote,
+    Instantiate,
+    KeepRemote,
+    RevokeRemote,
+    StoppedRemote,
+)
+from medusa.wire.messages.rerouting import Expect, Follow, Moved, Placed, Read, Release, Unexpect
+from medusa.wire.messages.split import Merge, Split
+
+__all__ = ["MESSAGES", "Heard", "MessageOwner", "Right", "Rights", "Row", "check_payload", "refusal"]
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """A message that its sender may say, as its owner gets it.
+
+    Attributes:
+        client: ``peer`` is a client, not a node.
+        caller: who has the key of ``peer``; None: this node has no keys, or has sent it to itself.
+        lane: of the connection that brought it; 0: the one for control.
+    """
+
+    now_us: int
+    peer: str
+    message: Message
+    payload: Buffer | None
+    client: bool = False
+    caller: Caller | None = None
+    lane: int = 0
+
+
+class MessageOwner(Enum):
+    """The part of a node that takes a message."""
+
+    SESSION = "whether a peer is there"
+    KEYS = "statements about keys"
+    STREAMS = "rows of streams, their readers and publishers"
+    NAMES = "where things are, by name"
+    QUERIES = "queries and definitions, as clients ask for them"
+    FRAGMENTS = "what other nodes install and remove here"
+    ORDERS = "fragments that move, or are split and merged"
+    REROUTING = "neighbours of fragments that move"
+    REMOTE = "parts that one node keeps for another"
+    LOADS = "how much there is to do"
+    STATUS = "how the node is"
+    ANSWERS = "answers: the part that asked, found by the number"
+
+
+@dataclass(frozen=True, slots=True)
+class Right:
+    """What a kind of caller may do with a message.
+
+    Attributes:
+        words: for the documentation.
+        against: gives the refusal that answers a message of this caller, or None where it may say it; the
+            link stays. None: every message is allowed.
+        ends: the message breaks the protocol (``E_ROLE``), and the link ends.
+    """
+
+    words: str
+    against: Callable[[Caller, Message, str], Refusal | None] | None = None
+    ends: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rights:
+    """Who may say a message: a node of our participant; one of another participant; a client.
+
+    Without keys every node is of our participant, and a client has all roles.
+    """
+
+    own: Right
+    abroad: Right
+    client: Right
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """What a node knows of one kind of message."""
+
+    rights: Rights
+    owner: MessageOwner
+
+
+# --- cells ------------------------------------------------------------------------------------------
+
+YES = Right("yes")
+NO = Right("no", ends=True)
+
+
+def _role(role: str, name: Callable[[Message], str], of: str) -> Right:
+    """A client with this role for what the message names."""
+
+    def against(caller: Caller, message: Message, own: str) -> Refusal | None:
+        named = name(message)
+        return None if caller.may(role, named) else no_role(caller, role, named)
+
+    return Right(f"`{role}` of the {of}", against)
+
+
+def _some(*roles: str) -> Right:
+    """A client with one of these roles for anything; the rest shows when the message is read."""
+
+    def against(caller: Caller, message: Message, own: str) -> Refusal | None:
+        has = any(getattr(caller.rules, role) for role in roles)
+        return None if has else no_role(caller, roles[0], "")
+
+    return Right(" or ".join(f"`{role}`" for role in roles), against)
+
+
+def _not_abroad(code: str, text: str, hint: str = "") -> Right:
+    """``text``: what that node may not; ``{own}`` in it stands for the participant of this node."""
+
+    def against(caller: Caller, message: Message, own: str) -> Refusal | None:
+        who = f"node {caller.name!r} of participant {caller.participant!r}"
+        return Refusal(code=code, text=f"{who} {text.format(own=own)}", hint=hint.format(name=caller.name))
+
+    return Right(f"no: `{code}`", against)
+
+
+def _plain_abroad(caller: Caller, message: Message, own: str) -> Refusal | None:
+    assert isinstance(message, Attach)
+    if not message.plain:
+        return None
+    who = f"node {caller.name!r} of participant {caller.participant!r}"
+    hint = "subscribe with the key of a client"
+    return Refusal(code="E_READER", text=f"{who} reads only what the plan of a query gives it", hint=hint)
+
+
+def _forget(caller: Caller, message: Message, own: str) -> Refusal | None:
+    assert isinstance(message, Forget)
+    if message.owner:  # Of which query it is shows there.
+        return None if caller.rules is not None and caller.rules.deploy else no_deploy(caller, "")
+    role = "publish" if message.publisher else "subscribe"
+    return None if caller.may(role, message.stream) else no_role(caller, role, message.stream)
+
+
+def _stream(message: Message) -> str:
+    return str(getattr(message, "stream", ""))
+
+
+def _query(message: Message) -> str:
+    return str(getattr(message, "query", ""))
+
+
+def _query_of_fragment(message: Message) -> str:
+    return str(getattr(message, "fragment", "")).partition("/")[0]
+
+
+_PUBLISH = _role("publish", _stream, "stream")
+_READ = _role("subscribe", _stream, "stream")
+_NO_CONTRACT = _not_abroad(
+    "E_NO_CONTRACT",
+    "has no contract under which it may run or stop anything here",
+    "have that part kept first, by {name} (medusa remote define there: a definition is of one node, so "
+    "deploy there too), or put it at nodes of its own participant",
+)
+_NO_STATUS = _not_abroad("E_ROLE", "may not ask for the status")
+_NO_CATALOG = _not_abroad("E_ROLE", "takes no part in the catalog of participant {own!r}")
+
+ANYBODY = Rights(YES, YES, YES)
+NODES = Rights(YES, YES, NO)
+OWN_NODES = Rights(YES, NO, NO)
+STREAM_DATA = Rights(YES, YES, _PUBLISH)
+READING = Rights(YES, YES, _READ)
+DEPLOYING = Rights(NO, NO, _some("deploy"))
+ORDERING = Rights(YES, NO, _role("deploy", _query_of_fragment, "query"))
+
+MESSAGES: dict[type, Row] = {
+    # --- who is there
+    Hello: Row(ANYBODY, MessageOwner.NAMES),
+    Heartbeat: Row(ANYBODY, MessageOwner.SESSION),
+    Refuse: Row(ANYBODY, MessageOwner.STREAMS),
+    # --- streams
+    Attach: Row(
+        Rights(YES, Right("yes, but not `plain`: `E_READER`", _plain_abroad), _READ), MessageOwner.STREAMS
+    ),
+    Ack: Row(READING, MessageOwner.STREAMS),
+    Detach: Row(READING, MessageOwner.STREAMS),
+    Offer: Row(Rights(NO, NO, _PUBLISH), MessageOwner.STREAMS),
+    Attached: Row(STREAM_DATA, MessageOwner.STREAMS),
+    Data: Row(STREAM_DATA, MessageOwner.STREAMS),
+    Boundary: Row(STREAM_DATA, MessageOwner.STREAMS),
+    Progress: Row(STREAM_DATA, MessageOwner.STREAMS),
+    # --- commands
+    Deploy: Row(DEPLOYING, MessageOwner.QUERIES),
+    Define: Row(DEPLOYING, MessageOwner.QUERIES),
+    Install: Row(Rights(YES, _NO_CONTRACT, NO), MessageOwner.FRAGMENTS),
+    Remove: Row(Rights(YES, YES, _role("deploy", _query, "query")), MessageOwner.QUERIES),
+    Forget: Row(
+        Rights(
+            NO, NO, Right("`subscribe` or `publish` of the stream; `deploy` where it names an owner", _forget)
+        ),
+        MessageOwner.STREAMS,
+    ),
+    StatusRequest: Row(Rights(YES, _NO_STATUS, _some("status", "publish", "subscribe")), MessageOwner.STATUS),
+    Lookup: Row(Rights(NO, NO, _some("status", "publish", "subscribe", "deploy")), MessageOwner.NAMES),
+    Declare: Row(ANYBODY, MessageOwner.KEYS),
+    Reply: Row(NODES, MessageOwner.ANSWERS),
+    # --- the catalogs
+    Entries: Row(Rights(YES, _NO_CATALOG, NO), MessageOwner.NAMES),
+    Digest: Row(Rights(YES, _NO_CATALOG, NO), MessageOwner.NAMES),
+    DhtFind: Row(NODES, MessageOwner.NAMES),
+    DhtFound: Row(NODES, MessageOwner.NAMES),
+    DhtStore: Row(NODES, MessageOwner.NAMES),
+    DhtStored: Row(NODES, MessageOwner.NAMES),
+    DhtLeave: Row(NODES, MessageOwner.NAMES),
+    Load: Row(OWN_NODES, MessageOwner.LOADS),
+    # --- readers that go elsewhere
+    Expect: Row(NODES, MessageOwner.REROUTING),
+    Unexpect: Row(NODES, MessageOwner.REROUTING),
+    Release: Row(NODES, MessageOwner.REROUTING),
+    Follow: Row(NODES, MessageOwner.REROUTING),
+    Moved: Row(NODES, MessageOwner.REROUTING),
+    Placed: Row(Rights(YES, _NO_CONTRACT, NO), MessageOwner.REROUTING),
+    Read: Row(NODES, MessageOwner.REROUTING),
+    # --- fragments that move, or are split
+    Move: Row(ORDERING, MessageOwner.ORDERS),
+    Grant: Row(ORDERING, MessageOwner.ORDERS),
+    Split: Row(ORDERING, MessageOwner.ORDERS),
+    Merge: Row(ORDERING, MessageOwner.ORDERS),
+    Receive: Row(OWN_NODES, MessageOwner.ORDERS),
+    Ready: Row(OWN_NODES, MessageOwner.ORDERS),
+    Piece: Row(OWN_NODES, MessageOwner.ORDERS),
+    Whole: Row(OWN_NODES, MessageOwner.ORDERS),
+    Fed: Row(OWN_NODES, MessageOwner.ORDERS),
+    Standing: Row(OWN_NODES, MessageOwner.ORDERS),
+    Handover: Row(OWN_NODES, MessageOwner.ORDERS),
+    Got: Row(OWN_NODES, MessageOwner.ORDERS),
+    GiveUp: Row(OWN_NODES, MessageOwner.ORDERS),
+    Settle: Row(OWN_NODES, MessageOwner.ORDERS),
+    Settled: Row(OWN_NODES, MessageOwner.ORDERS),
+    # --- parts that another node keeps
+    DefineRemote: Row(DEPLOYING, MessageOwner.REMOTE),
+    RevokeRemote: Row(DEPLOYING, MessageOwner.REMOTE),
+    KeepRemote: Row(NODES, MessageOwner.REMOTE),
+    DropRemote: Row(NODES, MessageOwner.REMOTE),
+    Instantiate: Row(NODES, MessageOwner.REMOTE),
+    StoppedRemote: Row(NODES, MessageOwner.REMOTE),
+}
+"""Every message of the wire."""
+
+_NOBODY = Rights(NO, NO, NO)
+
+
+def refusal(peer: str, caller: Caller | None, message: Message, own: str, *, client: bool) -> Refusal | None:
+    """What stands against a message; None: nothing.
+
+    Args:
+        caller: who has the key of ``peer``; None: this node has no keys.
+        own: the participant of this node.
+        client: ``peer`` came as a client.
+
+    Raises:
+        RemoteProtocolError: it is not for this kind of caller to say (``E_ROLE``).
+    """
+    row = MESSAGES.get(type(message))
+    rights = _NOBODY if row is None else row.rights
+    near = caller is None or caller.participant == own
+    right = rights.client if client else rights.own if near else rights.abroad
+    if right.ends:
+        what = type(message).__name__
+        raise RemoteProtocolError(f"{what} is not for it to say", peer=peer, code="E_ROLE")
+    return None if caller is None or right.against is None else right.against(caller, message, own)
+
+
+def check_payload(peer: str, message: Message, payload: Buffer | None) -> None:
+    """The codec checks that too; a node asks for itself, whatever drives it.
+
+    Raises:
+        RemoteProtocolError: it brings nothing, and can't be understood without.
+    """
+    if payload is None and message.PAYLOAD is Payload.REQUIRED:
+        raise RemoteProtocolError("the payload is missing", peer=peer, code="E_FRAME")
