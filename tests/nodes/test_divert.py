@@ -328,7 +328,7 @@ def test_a_coordinator_knows_where_a_fragment_may_be_before_it_is_there():
     assert ("q.h", "old") in node.brain.catalog.deployments["q"].streams
     there = msgspec.structs.replace(PLACED, request=1, streams=("q.h",))
     assert node.says("new", there) == ""
-    assert node.brain.catalog.elsewhere()["q.h"] == ["new"]
+    assert node.brain.catalog.elsewhere()["q.h"] == ("new",)
     node.sent.clear()
     assert node.says("client-1", Remove(request=2, query="q")) is None
     told = [to for to, each in node.sent if isinstance(each, Remove)]
@@ -421,7 +421,7 @@ def test_a_target_that_dies_before_its_coordinator_knows_tells_it_when_it_is_bac
     for one, other in (("down", "new"), ("new", "down")):
         network.heal(one, other)
     assert "q.h" in nodes["down"].brain.catalog.elsewhere()
-    assert nodes["down"].brain.catalog.elsewhere()["q.h"] == ["old"]
+    assert nodes["down"].brain.catalog.elsewhere()["q.h"] == ("old",)
     nodes["new"].restart()
     assert federation.run(lambda: nodes["down"].brain.catalog.elsewhere()["q.h"] == ["new"])
     assert federation.run(lambda: nodes["new"].brain.catalog.ownership.unplaced == {})

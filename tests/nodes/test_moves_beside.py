@@ -59,7 +59,7 @@ def test_what_feeds_a_fragment_on_its_way_waits_and_begins_once():
     world = World(at=AT)
     number = world.order("e", at="m2", fragment="q/g", timeout_ms=20_000)
     going = world.fed.nodes["m2"].brain.orders.moves
-    assert world.fed.run(lambda: going.status().get("q/g", {}).get("state") == "copying")
+    assert world.fed.run(lambda: [each.state for each in going.status().values()] == ["copying"])
     attempts, _ = moved(world, BOTH[:1])
     assert attempts == [1]
     assert world.fed.answer(world.client("m2"), number)[0].code == ""
