@@ -15,7 +15,7 @@ import pytest
 import medusa as md
 from medusa.query.builder import Query
 from medusa.runtime.embedded.ordered_worker import OrderedWorker
-from medusa.runtime.embedded.worker import Worker
+from medusa.runtime.embedded.queue_worker import QueueWorker
 from medusa.testing import ManualClock
 
 SCHEMA = pa.schema([("ts", pa.timestamp("us", "UTC")), ("k", pa.int64()), ("v", pa.int64())])
@@ -69,7 +69,7 @@ def test_other_runs_work_in_the_order_of_the_pushes(tmp_path: Path, given: dict[
         q.sink("one", q.source("cars", {"v": "int64"}, time=None), qos=md.QoS(loss=[(0, 0), (100, 1)]))
     options: Any = {name: tmp_path / folder for name, folder in given.items()}
     with md.start(q, queue="1 MiB", clock=ManualClock(), **options) as run:
-        assert type(run._intake._worker) is Worker, why
+        assert type(run._intake._worker) is QueueWorker, why
 
 
 class Gate:

@@ -13,13 +13,13 @@ from typing import Any, Protocol
 from medusa.engine.core.watchers import Watchers
 from medusa.errors import FullError, StateError
 
-__all__ = ["LOOK_AGAIN_S", "Streamed", "push_when_room", "stream_of"]
+__all__ = ["LOOK_AGAIN_S", "AwaitedRun", "push_when_room", "stream_of"]
 
 LOOK_AGAIN_S = 0.25
 """How often, at least, a stream looks whose run may go on though nobody pushes."""
 
 
-class Streamed(Protocol):
+class AwaitedRun(Protocol):
     """What has sinks, and can be waited for."""
 
     @property
@@ -44,7 +44,7 @@ async def push_when_room(push: Callable[[], None], room: Watchers) -> None:
     await asyncio.sleep(0)
 
 
-async def stream_of(run: Streamed, read: Callable[[], tuple[Any, bool]]) -> AsyncIterator[Any]:
+async def stream_of(run: AwaitedRun, read: Callable[[], tuple[Any, bool]]) -> AsyncIterator[Any]:
     """What comes out of a sink, as it comes.
 
     Args:
@@ -71,7 +71,7 @@ async def stream_of(run: Streamed, read: Callable[[], tuple[Any, bool]]) -> Asyn
                 await _something(run, event)
 
 
-async def _something(run: Streamed, event: asyncio.Event) -> None:
+async def _something(run: AwaitedRun, event: asyncio.Event) -> None:
     if not run.goes_on_alone:
         await event.wait()
         return

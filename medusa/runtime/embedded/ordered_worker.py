@@ -8,9 +8,9 @@ from medusa.engine.input.intake import Entry
 from medusa.engine.overload.qos_scheduler import Ordering, latency_outputs
 from medusa.ports import Clock
 from medusa.query.boxes import Apply, Graph
-from medusa.runtime.embedded.worker import Worker
+from medusa.runtime.embedded.queue_worker import QueueWorker
 
-__all__ = ["OrderedWorker", "ordering_of"]
+__all__ = ["OrderedWorker", "ordering_of", "worker_of"]
 
 
 def ordering_of(graph: Graph, clock: Clock, *, queued: bool, durable: bool, bounded: bool) -> Ordering | None:
@@ -27,7 +27,7 @@ def ordering_of(graph: Graph, clock: Clock, *, queued: bool, durable: bool, boun
     return Ordering(clock)
 
 
-class OrderedWorker(Worker):
+class OrderedWorker(QueueWorker):
     """Rows enter as soon as the thread has a moment, and wait before the first boxes.
 
     They count as waiting in the input queue until nothing that entered before them is left. Calls that
@@ -86,3 +86,8 @@ class OrderedWorker(Worker):
             super()._done(entry, error)
         else:
             self._belt.taken_in()
+
+
+def worker_of(ordering: Ordering | None, *parts: Any) -> QueueWorker:
+    """The worker of a run; None: its work is done in the order in which it came."""
+    return QueueWorker(*parts) if ordering is None else OrderedWorker(*parts, ordering=ordering)

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from medusa.engine.query_change import Change, Given, change_fragment
 from medusa.engine.run.checkpoints import RunCheckpoints
-from medusa.engine.run.direct_intake import RunIntake
 from medusa.engine.run.gate import RunGate
 from medusa.engine.run.idle_clock import IdleClock
+from medusa.engine.run.intake import RunIntake
 from medusa.engine.run.output import RunOutput
 from medusa.engine.run.run_warnings import RunWarnings
 from medusa.engine.splitting import Repartition, merge_running, split_running

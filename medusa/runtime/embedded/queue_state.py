@@ -6,6 +6,7 @@ import threading
 import warnings
 from collections.abc import Callable, Mapping
 
+from medusa.elements import Element
 from medusa.engine.input.intake import Entry, InputQueue
 
 __all__ = ["LISTEN_AGAIN_S", "Belt", "Changed", "abandon", "note_left"]
@@ -66,8 +67,8 @@ class Belt:
         with self.changed:
             self.changed.notify_all()
 
-    def note_take(self) -> None:
-        """Output has been taken."""
+    def note_take(self, elements: list[Element]) -> None:
+        """Output has been taken, perhaps none."""
         with self.changed:
             self.takes += 1
             self.changed.notify_all()

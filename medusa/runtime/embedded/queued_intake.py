@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from datetime import datetime
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from functools import partial
 from typing import Any, TypeVar, cast
 
@@ -16,14 +15,14 @@ from medusa.engine.input.push_arguments import boundary_time_us, from_first
 from medusa.engine.operators.source import SourceBox
 from medusa.engine.query_change import Change
 from medusa.engine.run.at_rest import AtRest
-from medusa.engine.run.direct_intake import Check
 from medusa.engine.run.gate import RunGate
+from medusa.engine.run.intake import Check, Moment, RunIntake
 from medusa.errors import FullError, MedusaError, StateError
 from medusa.ports import Clock
 from medusa.runtime.embedded.queue_state import Belt, note_left
+from medusa.runtime.embedded.queue_worker import QueueWorker
 from medusa.runtime.embedded.shedding import Shedding
 from medusa.runtime.embedded.thread_reports import ThreadReports
-from medusa.runtime.embedded.worker import Worker
 from medusa.units import size_text
 
 __all__ = ["QueuedIntake"]
@@ -31,7 +30,7 @@ __all__ = ["QueuedIntake"]
 T = TypeVar("T")
 
 
-class QueuedIntake:
+class QueuedIntake(RunIntake):
     """Puts rows into a bounded queue, from which a worker takes them.
 
     Any thread may call it. What goes wrong in the thread of the run (a failed row with
@@ -50,16 +49,13 @@ class QueuedIntake:
         reports: ThreadReports,
         rest: AtRest,
         shedding: Shedding,
-        worker: Worker,
+        worker: QueueWorker,
         *,
         waits: bool,
     ) -> None:
-        self._gate = gate
-        self._fragment = gate.fragment
-        self._clock = clock
+        super().__init__(gate, clock, reports, rest)
         self._belt = belt
         self._reports = reports
-        self._rest = rest
         self._shedding = shedding
         self._worker = worker
         self._waits = waits
@@ -73,10 +69,9 @@ class QueuedIntake:
         *,
         extra: str = "refuse",
         first: int | None = None,
-        arrival: int | str | datetime | None = None,
+        arrival: Moment | None = None,
         wait: bool = True,
     ) -> None:
-        """Check rows and put them into the queue: as ``md.Run.push``."""
         with self._gate.interrupts:
             self._reports.tell_caller()
             fragment = self._fragment
@@ -113,7 +108,7 @@ class QueuedIntake:
                 if self._put(entry, wait, position, box):
                     return
 
-    def boundary(self, source: str, time: int | str | datetime) -> None:
+    def boundary(self, source: str, time: Moment) -> None:
         """Promise it behind the rows that wait."""
         with self._gate.interrupts:
             self._reports.tell_caller()
@@ -178,8 +173,7 @@ class QueuedIntake:
 
     def tick(self) -> None:
         self._reports.hear()
-        with self._gate.turn(tells=True):
-            self._rest.settle()
+        super().tick()
         self._worker.look()
 
     def flush(self) -> None:
@@ -237,10 +231,8 @@ class QueuedIntake:
             for name, box in self._fragment.sources.items():
                 box.waiting_rows, box.waiting_bytes = queue.rows[name], queue.nbytes[name]
 
-    @contextmanager
-    def changing(self) -> Iterator[None]:
-        with self._belt.changed:
-            yield
+    def changing(self) -> AbstractContextManager[object]:
+        return self._belt.changed
 
     def check_change(self, change: Change) -> None:
         queue = self._belt.queue

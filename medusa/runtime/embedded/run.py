@@ -15,8 +15,8 @@ import pyarrow as pa
 from medusa.engine.logged_fragment import LoggedFragment
 from medusa.engine.query_change import Change
 from medusa.engine.run.checkpoints import RunCheckpoints
-from medusa.engine.run.direct_intake import Check
 from medusa.engine.run.gate import RunGate
+from medusa.engine.run.intake import Check
 from medusa.engine.state.checkpoint import Checkpoints
 from medusa.ports import Clock, Interrupts, Lock, Turns
 from medusa.query.rewrite.split import BLOCK_ROWS
@@ -92,11 +92,11 @@ class Run(ReadableRun):
             gate, clock, settings, made.intake, made.time, made.warnings, made.output, made.checkpoints
         )
         self._attachments = Attachments(
-            gate, clock, made.time, made.warnings, made.checkpoints, made.rest, made.fork_guard
+            gate, clock, made.time, made.warnings, made.checkpoints, made.rest, made.forks
         )
         self._metrics = MetricsService(gate)
         self._on_close = on_close
-        self.push = made.intake.push  # type: ignore[method-assign]  # as ``take``
+        self.push = made.intake.push  # type: ignore[assignment, method-assign]  # as ``take``
 
     # Rows in
 

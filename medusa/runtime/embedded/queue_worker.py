@@ -14,7 +14,7 @@ from medusa.runtime.embedded.queue_state import Belt, abandon
 from medusa.runtime.embedded.shedding import Shedding
 from medusa.runtime.embedded.thread_reports import ThreadReports
 
-__all__ = ["Worker", "silent_until"]
+__all__ = ["QueueWorker", "leave_to_parent", "silent_until"]
 
 
 def silent_until(clock: Clock, belt: Belt) -> int:
@@ -24,7 +24,13 @@ def silent_until(clock: Clock, belt: Belt) -> int:
         return clock.monotonic_us() if head is None else head.came_us
 
 
-class Worker:
+def leave_to_parent(belt: Belt, finalizer: weakref.finalize[..., QueueWorker]) -> None:
+    """In a forked process: the thread isn't there, and nobody else works on what waits."""
+    belt.forked()
+    finalizer.detach()
+
+
+class QueueWorker:
     """Works off the queue of a run, in a thread that begins at once.
 
     Its thread holds it only while it works, so that of a run that is lost the thread ends.
@@ -137,7 +143,7 @@ class Worker:
         self._gate.tell()
 
 
-def _serve(belt: Belt, ref: weakref.ref[Worker], look_again_s: float | None) -> None:
+def _serve(belt: Belt, ref: weakref.ref[QueueWorker], look_again_s: float | None) -> None:
     """What the thread does."""
     while True:
         entry = belt.next(look_again_s)
