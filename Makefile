@@ -24,7 +24,7 @@ FOUND = $(or $(PYTHON),$(shell for name in python3 python3.14 python3.13 python3
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo federation spark spark-there test test-full test-spark spark-ready lint bench bench-spark sanitize sim docs wheel clean
+.PHONY: help demo federation spark spark-there test test-ci test-full test-spark spark-ready lint bench bench-spark sanitize sim docs wheel clean
 
 help: ## list the targets
 	@echo "make TARGET, where TARGET is one of:"
@@ -40,8 +40,14 @@ spark: ## install what Spark needs, into .venv-spark; it needs Java 17 besides; 
 	@$(MAKE) --no-print-directory VENV=$(SPARK_VENV) spark-there
 	@echo 'ready: export PATH="$(abspath $(SPARK_VENV))/bin:$$PATH", then medusa demo spark, or docs/spark.md step by step'
 
-test: $(READY) $(VENV)/.stamp-extra-test ## run the tests, C and Python; ARGS="-k window" chooses
-	$(SUITES) $(IN_PROCESSES) -- $(ARGS)
+# OUTCOME=file keeps what came out, and BEFORE=file counts it again, in one summary of both.
+KEEP = $(if $(OUTCOME),-p tests.outcome --outcome=$(OUTCOME) --outcome-of="make $@") $(BEFORE:%=-p tests.outcome --before=%)
+
+test: $(READY) $(VENV)/.stamp-extra-test ## run a sample of the tests, C and Python; ARGS="-k window" chooses
+	$(SUITES) $(IN_PROCESSES) $(KEEP) -- $(ARGS)
+
+test-ci: $(READY) $(VENV)/.stamp-extra-test ## run what make test leaves out: more seeds, more kills
+	$(SUITES) $(IN_PROCESSES) --ci $(KEEP) -- $(ARGS)
 
 # The second version of pyspark last, unless something was chosen that isn't for it.
 test-full: export SPARK_CONNECT = yes

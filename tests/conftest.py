@@ -28,7 +28,8 @@ def pytest_report_header(config: pytest.Config) -> str | None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--full", action="store_true", help="run the tests marked full too")
+    parser.addoption("--ci", action="store_true", help="run the tests marked ci, and no others")
+    parser.addoption("--full", action="store_true", help="run the tests marked full and ci too")
     parser.addoption("--issue", type=int, help="only full tests marked with this issue")
     parser.addoption("--resume", metavar="FILE", help="leave out tests that passed with the same code")
 
@@ -77,8 +78,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 def _wanted(config: pytest.Config, item: pytest.Item) -> bool:
     full = item.get_closest_marker("full") is not None
+    in_ci = item.get_closest_marker("ci") is not None
     issue = config.getoption("--issue")
     if issue is None:
-        return config.getoption("--full") or not full
+        return config.getoption("--full") or (not full and in_ci == config.getoption("--ci"))
     marker = item.get_closest_marker("issue")
     return full and marker is not None and marker.args[0] == issue

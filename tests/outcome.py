@@ -1,7 +1,8 @@
 """A plugin of pytest that lets one run count the tests of another: -p tests.outcome.
 
-``--outcome=FILE`` keeps there what came out; ``--before=FILE`` of a later run adds that to its own summary
-and exit status, so that its last line is about both.
+``--outcome=FILE`` keeps there what came out, ``--outcome-of=NAME`` says of what run; ``--before=FILE`` of a
+later run adds that to its own summary and exit status, so that its last line is about both. It may be given
+twice.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ GREEN = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--outcome", metavar="FILE", help="keep there what came out")
-    parser.addoption("--before", metavar="FILE", help="count what a run before kept there")
+    parser.addoption(
+        "--outcome-of", metavar="NAME", default="the run before", help="what the run is called there"
+    )
+    parser.addoption("--before", metavar="FILE", action="append", help="count what a run before kept there")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -26,8 +30,8 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     if config.getoption("--outcome"):
         config.pluginmanager.register(Keeps(config, Path(config.getoption("--outcome"))))
-    if config.getoption("--before"):
-        config.pluginmanager.register(Adds(config, Path(config.getoption("--before"))))
+    for before in config.getoption("--before") or ():
+        config.pluginmanager.register(Adds(config, Path(before)))
 
 
 class Keeps:
@@ -47,7 +51,8 @@ class Keeps:
                     for each in kept
                 ]
         seconds = time.monotonic() - self._start
-        outcome = {"status": int(session.exitstatus), "seconds": seconds, "reports": found}
+        of = self._config.getoption("--outcome-of")
+        outcome = {"of": of, "status": int(session.exitstatus), "seconds": seconds, "reports": found}
         self._path.write_text(json.dumps(outcome, default=str))
 
 
@@ -56,6 +61,7 @@ class Adds:
         self._config = config
         outcome = json.loads(path.read_text())
         self._green = outcome["status"] in GREEN
+        self._of: str = outcome["of"]
         self._said: str = outcome.get("said", "")
         self._seconds: float = outcome.get("seconds", 0.0)
         self._reports = {
@@ -80,5 +86,5 @@ class Adds:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         counted = ", ".join(f"{len(reports)} {category}" for category, reports in self._reports.items())
-        counted = f"tests/spark, counted below: {counted or 'none chosen'} in {self._seconds:.0f} s"
+        counted = f"{self._of}, counted below: {counted or 'none chosen'} in {self._seconds:.0f} s"
         terminalreporter.write_line(self._said or counted, red=not self._green)

@@ -2,8 +2,9 @@
 
 python -m tests.suites SPARK_VENV [OPTION...] -- [ARG...]
 
-Options are for the second run, but for those of ``make test-full``, which are for both. Paths among the
-arguments go to the run that they belong to. What came out of the first run is counted in the second one too.
+Options are for the second run, but for those of ``make test-full`` and ``make test-ci``, which are for both.
+Paths among the arguments go to the run that they belong to. What came out of the first run is counted in the
+second one too.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from medusa.spark.session import check_java
 
 ROOT = Path(__file__).resolve().parents[1]
 SPARK = "tests/spark"
-FULL = ("--full", "--issue")
+SELECTED = ("--full", "--issue", "--ci")
 TAKE_A_WORD = ("-k", "-m", "-n", "-p", "-r", "-W", "-o", "-c", "--deselect", "--ignore", "--basetemp")
 # pytest's exit statuses.
 FAILED, INTERRUPTED, NONE_RAN = 1, 2, 5
@@ -76,13 +77,13 @@ def run_spark(venv: Path, options: list[str], outcome: Path) -> int:
             said = f"{SPARK} is left out: {venv} can't be made"
     if said is None:
         command = [str(venv / "bin" / "python"), "-m", "pytest", "-p", "tests.outcome"]
-        command += [f"--outcome={outcome}", *options]
+        command += [f"--outcome={outcome}", f"--outcome-of={SPARK}", *options]
         status = subprocess.run(command, cwd=ROOT, check=False).returncode
         if outcome.exists():
             return status
         said = f"{SPARK} ended before its summary, with exit status {status}"
     print(said, flush=True)
-    outcome.write_text(json.dumps({"status": status, "said": said}))
+    outcome.write_text(json.dumps({"of": SPARK, "status": status, "said": said}))
     return status
 
 
@@ -92,7 +93,7 @@ def main(venv: Path, options: list[str], args: list[str]) -> int:
     if for_spark is None:
         return subprocess.run([*command, *args], cwd=ROOT, check=False).returncode
     both = [f"--resume={venv / 'full-passed.json'}" for each in options if each.startswith("--resume=")]
-    both += [each for each in options if each.startswith(FULL)]
+    both += [each for each in options if each.startswith(SELECTED)]
     with tempfile.TemporaryDirectory() as folder:
         outcome = Path(folder) / "outcome.json"
         status = run_spark(venv, [*both, *for_spark], outcome)

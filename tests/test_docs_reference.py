@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 import sys
@@ -110,3 +111,18 @@ def test_what_a_page_names_exists(page: Path) -> None:
     for path in re.findall(r"`([\w./*-]+\.(?:py|c|h|pyx|pxi|json))`", text):
         if "/" in path and not any(list((DOCS.parent / room).glob(path)) for room in ROOMS):
             raise AssertionError(f"{page.name}: there is no {path}")
+
+
+@pytest.mark.parametrize(
+    "package",
+    sorted((DOCS.parent / "medusa").rglob("__init__.py")),
+    ids=lambda p: p.parent.relative_to(DOCS.parent).as_posix(),
+)
+def test_files_that_a_package_says_to_have_exist(package: Path) -> None:
+    """``nodes/fragment/host`` in a docstring of a package is a module, ``native/window/window.c`` a file."""
+    said = ast.get_docstring(ast.parse(package.read_text())) or ""
+    root = DOCS.parent
+    for path in re.findall(r"``((?:\w+/)+[\w.*]+)``", said):
+        places = (root / "medusa", root, package.parent)
+        kinds = (path, f"{path}.py", f"{path}/__init__.py")
+        assert any(list(place.glob(kind)) for place in places for kind in kinds), f"{package}: no {path}"

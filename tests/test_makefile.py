@@ -17,6 +17,7 @@ TARGETS = (
         "federation",
         "spark",
         "test",
+        "test-ci",
         "test-full",
         "test-spark",
         "lint",
@@ -112,22 +113,36 @@ def test_a_python_that_is_named_but_too_old_is_refused(machine: Path) -> None:
 
 
 MAKE = """#!/bin/sh
-for target; do :; done
-echo "made $target" >> {0}.log
+target=$2
+case "$3" in
+OUTCOME=*) grep -qw dies {0}.is || echo kept > "${{3#OUTCOME=}}"; with=" OUTCOME" ;;
+BEFORE=*) with=" BEFORE of $(cat "${{3#BEFORE=}}")" ;;
+*) with= ;;
+esac
+echo "made $target$with" >> {0}.log
 echo "== 3 things in $target =="
-grep -qw $target {0}.is || exit 0
+tr " " "\n" < {0}.is | grep -qx "$target" || exit 0
 echo "make: *** [Makefile:1: $target] Error 1" >&2
 exit 2
 """
 
 
 @pytest.mark.parametrize(
-    ("failing", "status"), [("", 0), ("lint", 1), ("sanitize", 1), ("test", 1), ("lint sanitize test", 1)]
+    ("failing", "status"),
+    [
+        ("", 0),
+        ("lint", 1),
+        ("sanitize", 1),
+        ("test", 1),
+        ("test-ci", 1),
+        ("lint sanitize test", 1),
+        ("dies test", 1),
+    ],
 )
 def test_ci_runs_everything_and_ends_with_the_summary_of_the_tests(
     tmp_path: Path, failing: str, status: int
 ) -> None:
-    for name in ("bash", "sed", "grep", "dirname"):
+    for name in ("bash", "sed", "grep", "dirname", "mktemp", "rm", "cat", "tr"):
         found = shutil.which(name)
         assert found is not None
         (tmp_path / name).symlink_to(found)
@@ -142,9 +157,10 @@ def test_ci_runs_everything_and_ends_with_the_summary_of_the_tests(
     )
     assert (done.returncode != 0) == (status != 0)
     made = (tmp_path / "make.log").read_text().split("\n")[:-1]
-    assert made == ["made lint", "made sanitize", "made test"]
-    assert done.stdout.split("\n")[-2] == "== 3 things in test =="
-    for target in set(failing.split()) - {"test"}:
+    counts_both = "" if "dies" in failing else " BEFORE of kept"
+    assert made == ["made lint", "made sanitize", "made test OUTCOME", f"made test-ci{counts_both}"]
+    assert done.stdout.split("\n")[-2] == "== 3 things in test-ci =="
+    for target in {"lint", "sanitize"} & {*failing.split()}:
         assert f"make {target} FAILED" in done.stdout
 
 

@@ -131,10 +131,10 @@ def netmon(*, as_json: bool, **options: Any) -> None:
     end the results are compared, row by row, with an independent computation. Exit code 1: they are
     not equal. Ctrl-C at any time stops all three nodes.
     """
-    from medusa.apps.workloads.demos.netmon_demo import Options, run_demo
+    from medusa.apps.workloads.demos.netmon_demo import NetmonOptions, run_demo
 
     with _interruptible():
-        equal = run_demo(Options(**options), as_json=as_json)
+        equal = run_demo(NetmonOptions(**options), as_json=as_json)
     sys.exit(0 if equal else 1)
 
 
@@ -178,10 +178,10 @@ def federation(*, as_json: bool, **options: Any) -> None:
     one joins; a subscriber at bob follows the result by its name. At the end the result is compared, row by
     row, with the query in one process. Exit code 1: something differs. Ctrl-C at any time stops all nodes.
     """
-    from medusa.apps.workloads.demos.federation_demo import Options, run_demo
+    from medusa.apps.workloads.demos.federation_demo import FederationOptions, run_demo
 
     with _interruptible():
-        fine = run_demo(Options(**options), as_json=as_json)
+        fine = run_demo(FederationOptions(**options), as_json=as_json)
     sys.exit(0 if fine else 1)
 
 
@@ -205,11 +205,11 @@ def spark_demo(*, as_json: bool, memory: str, **options: Any) -> None:
     extra `spark`. Exit code 1: a check isn't passed.
     """
     import medusa.spark as jobs
-    from medusa.apps.workloads.demos.spark_demo import Options, run_demo
+    from medusa.apps.workloads.demos.spark_demo import SparkDemoOptions, run_demo
     from medusa.cli.pipeline import spark_session
 
     with _interruptible(), spark_session("local[2]", memory) as spark:
-        fine = run_demo(Options(**options), spark, jobs, as_json=as_json)
+        fine = run_demo(SparkDemoOptions(**options), spark, jobs, as_json=as_json)
     sys.exit(0 if fine else 1)
 
 

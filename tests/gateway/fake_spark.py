@@ -1,6 +1,6 @@
 """Spark's part, as its micro-batches go: plan, tasks that may fail and run again, commit or abort.
 
-Beside it a world without threads and sockets: the desk of a gateway whose disk dies when it is
+Beside it a world without threads and sockets: the request handler of a gateway whose disk dies when it is
 told to, and a node that numbers what it is given. A request goes through the bytes of the protocol, and may
 be lost on the way there or back.
 """
@@ -23,8 +23,8 @@ from medusa.spark.data_source_reader import StreamReader
 from medusa.spark.data_source_writer import Staged, StreamWriter
 from medusa.spark.exchange import requests as r
 from medusa.spark.exchange.delivery import deliver
-from medusa.spark.exchange.handlers import Desk
-from medusa.spark.exchange.spool import Spool
+from medusa.spark.exchange.handlers import RequestHandler
+from medusa.spark.exchange.reader_log import ReaderLog
 from medusa.spark.exchange.staging import Staging
 from medusa.spark.options import Options, options_from
 from tests.engine.segments import Disk
@@ -144,10 +144,10 @@ class Inlet:
     def __init__(self, world: World, nbytes: int) -> None:
         self.lock = threading.RLock()
         self._world, self._bytes = world, nbytes
-        self._spool = Spool(world.rows, ARROW, bytes_max=nbytes)
+        self._spool = ReaderLog(world.rows, ARROW, bytes_max=nbytes)
         self._spool.begin(world.node.acked)
 
-    def spool(self) -> Spool:
+    def spool(self) -> ReaderLog:
         return self._spool
 
     def wake(self) -> None:
@@ -163,7 +163,7 @@ class Inlet:
                 spool.sync()
             except StateError:  # As a worker does: anew, from what is on disk.
                 self._world.rows.last = None
-                spool = self._spool = Spool(self._world.rows, ARROW, bytes_max=self._bytes)
+                spool = self._spool = ReaderLog(self._world.rows, ARROW, bytes_max=self._bytes)
         assert node.acked <= spool.durable_seq, "what was acknowledged is on disk"
         node.acked = spool.durable_seq
 
@@ -191,16 +191,16 @@ class World:
         self.deaths = 0
         self.driven = 0
         self._bytes = spool_bytes
-        self._desk: Desk | None = None
+        self._handler: RequestHandler | None = None
 
     # The gateway
 
-    def _open(self) -> Desk:
+    def _open(self) -> RequestHandler:
         self.staging = Staging(
             self.disk, Logs(self.disk), bytes_max=1 << 20, now_s=lambda: self.now_s, age_s=100.0
         )
         self._inlet = Inlet(self, self._bytes)
-        return Desk(self.staging, self, self)
+        return RequestHandler(self.staging, self, self)
 
     def columns(self, stream: str) -> tuple[Field, ...]:
         return SCHEMA
@@ -248,16 +248,16 @@ class World:
             if cut and not self.cut_answer:
                 continue
             try:
-                if self._desk is None:
-                    self._desk = self._open()
-                answer, found = self._desk.answer(*r.decode_request(frames))
+                if self._handler is None:
+                    self._handler = self._open()
+                answer, found = self._handler.answer(*r.decode_request(frames))
             except StateError:  # It doesn't open; whoever runs it starts it again.
                 continue
             except DiedError:
                 self.deaths += 1
                 self.disk.power_fails()
                 self.rows.power_fails()
-                self._desk = None
+                self._handler = None
                 continue
             if cut:
                 continue
@@ -277,15 +277,15 @@ class World:
         first, others = self.again_at
         if self.requests - 1 == first:
             self._kept = frames
-        elif self.requests - 1 == first + others and self._desk is not None:
-            self._desk.answer(*r.decode_request(self._kept))
+        elif self.requests - 1 == first + others and self._handler is not None:
+            self._handler.answer(*r.decode_request(self._kept))
 
     def settle(self) -> None:
         """All that is published reaches the node, after one more start of the gateway."""
         self.driven = self.disk.steps
         self.disk.die_at = None
         self.rows.last = None
-        self._desk = self._open()
+        self._handler = self._open()
         self.wake("q.in")
 
 

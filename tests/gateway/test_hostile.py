@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from concurrent.futures import wait
 
 import pyarrow as pa
 import pytest
@@ -15,11 +16,10 @@ from medusa.query.boxes import Field
 from medusa.query.types import to_arrow
 from medusa.spark.data_source_reader import StreamReader, columns_of
 from medusa.spark.data_source_writer import StreamWriter
-from medusa.spark.exchange import aside_requests, registry, staging
+from medusa.spark.exchange import background_calls, registry, staging
 from medusa.spark.exchange import requests as r
-from medusa.spark.exchange.aside_requests import Asides
+from medusa.spark.exchange.background_calls import BackgroundCalls, Later
 from medusa.spark.exchange.caller import Caller, Endpoint
-from medusa.spark.exchange.handlers import Later
 from medusa.spark.exchange.requests import encode, token_of
 from medusa.spark.options import options_from
 from medusa.wire.codec import TrainCodec
@@ -115,11 +115,11 @@ def test_ever_more_pieces_and_names_end_at_a_limit(node, tmp_path, monkeypatch):
 
 
 def test_ever_more_names_to_look_up_take_so_many_threads(monkeypatch):
-    monkeypatch.setattr(aside_requests, "ASIDES_MAX", 2)
-    questions, go = Asides(), threading.Event()
+    monkeypatch.setattr(background_calls, "CALLS_MAX", 2)
+    questions, go = BackgroundCalls(), threading.Event()
 
     def ask(key):
-        return questions.done(key, "it", lambda: go.wait(60) and key)
+        return questions.result(key, "it", lambda: go.wait(60) and key)
 
     for key in "ab":
         with pytest.raises(Later, match="is being done"):
@@ -127,30 +127,30 @@ def test_ever_more_names_to_look_up_take_so_many_threads(monkeypatch):
     with pytest.raises(Later, match="2 questions to nodes are waiting"):
         ask("c")
     go.set()
-    questions.join()
+    wait(questions._calls.values())
     with contextlib.suppress(Later):
         assert ask("c") == "c", "nobody came for the others"
         return
-    questions.join()
+    wait(questions._calls.values())
     assert ask("c") == "c"
 
 
 def test_an_answer_that_nobody_fetched_is_not_that_of_a_later_question(monkeypatch):
-    questions, go, answers = Asides(), threading.Event(), iter("ab")
+    questions, go, answers = BackgroundCalls(), threading.Event(), iter("ab")
 
     def ask():
-        return questions.done("key", "it", lambda: go.wait(60) and next(answers))
+        return questions.result("key", "it", lambda: go.wait(60) and next(answers))
 
     with pytest.raises(Later, match="is being done"):
         ask()
     go.set()
-    questions.join()
-    monkeypatch.setattr(aside_requests, "FETCHED_S", -1.0)
+    wait(questions._calls.values())
+    monkeypatch.setattr(background_calls, "FETCHED_S", -1.0)
     found = None
     with contextlib.suppress(Later):
         found = ask()
-    monkeypatch.setattr(aside_requests, "FETCHED_S", 60.0)
-    questions.join()
+    monkeypatch.setattr(background_calls, "FETCHED_S", 60.0)
+    wait(questions._calls.values())
     assert (found or ask()) == "b"
 
 

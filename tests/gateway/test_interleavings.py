@@ -16,8 +16,8 @@ import pytest
 
 from medusa.elements import START_US, Train
 from medusa.errors import LinkError
+from medusa.spark.exchange.reader_log import ReaderLog
 from medusa.spark.exchange.requests import Whole, token_of
-from medusa.spark.exchange.spool import Spool
 from tests.engine.segments import Disk
 from tests.gateway.dying_disk import DyingDisk
 from tests.gateway.test_staging import CODEC, opened, send
@@ -162,9 +162,9 @@ class Reading:
         self.sent: list[int] = []
         self.late = self.kills = self.deaths = 0
 
-    def _opened(self) -> Spool:
+    def _opened(self) -> ReaderLog:
         self.disk.last = None
-        return Spool(self.disk, ROWS, bytes_max=8)  # Each record has a segment of its own.
+        return ReaderLog(self.disk, ROWS, bytes_max=8)  # Each record has a segment of its own.
 
     def can(self, actor: str) -> bool:
         match actor:

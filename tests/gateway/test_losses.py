@@ -18,7 +18,7 @@ from medusa.runtime.client.publisher import described
 from medusa.spark.data_source_reader import BatchReader, RowRange, StreamReader
 from medusa.spark.data_source_writer import StreamWriter, TableWriter
 from medusa.spark.exchange.gateway import Gateway
-from medusa.spark.exchange.spool import Spool
+from medusa.spark.exchange.reader_log import ReaderLog
 from medusa.spark.options import options_from
 from medusa.spark.streaming.lateness import FOREVER_US, Entered, Judge
 from tests.engine.segments import Disk
@@ -361,7 +361,7 @@ def test_promises_and_the_end_come_as_rows_that_are_boundaries_alone(tmp_path):
 
 
 def test_a_promise_counts_once_the_rows_before_it_are_shown():
-    spool = Spool(Disk(), Stream.schema, bytes_max=1 << 20)
+    spool = ReaderLog(Disk(), Stream.schema, bytes_max=1 << 20)
     spool.promise(7)
     assert spool.promised_us == 7
     spool.append(Train(batch=pa.record_batch({"v": [1]}), first_seq=0), 7)

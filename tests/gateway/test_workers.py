@@ -14,7 +14,7 @@ from medusa.elements import START_US, Train
 from medusa.errors import LinkError, StateError
 from medusa.query.boxes import Field, Source
 from medusa.spark.exchange import workers
-from medusa.spark.exchange.spool import Spool
+from medusa.spark.exchange.reader_log import ReaderLog
 from medusa.spark.exchange.staging import Staging
 from medusa.spark.exchange.workers import Inlet, Outlet
 from tests.engine.segments import Disk
@@ -26,13 +26,13 @@ SCHEMA = pa.schema([("v", pa.int64())])
 ROWS = 20
 
 
-def spool_of(disk: Disk) -> Spool:
+def spool_of(disk: Disk) -> ReaderLog:
     """After the power failed."""
     left = copy.deepcopy(disk)
     for key, data in left.files.items():
         del data[left.synced[key] :]
     left.last = left.fail_in = None
-    return Spool(left, SCHEMA, bytes_max=1 << 20)
+    return ReaderLog(left, SCHEMA, bytes_max=1 << 20)
 
 
 class Node:
@@ -143,7 +143,7 @@ def test_a_node_that_holds_nothing_is_called_anew_and_what_is_wrong_is_told(monk
 @pytest.mark.parametrize("step", range(5))
 def test_what_could_not_be_synced_is_not_shown(step):
     disk = Disk()
-    spool = Spool(disk, SCHEMA, bytes_max=1 << 20)
+    spool = ReaderLog(disk, SCHEMA, bytes_max=1 << 20)
     disk.fail_in = step
     spool.append(Train(batch=pa.record_batch({"v": pa.array([1], pa.int64())}), first_seq=0), int(START_US))
     for why in ("couldn't be", "writing failed before"):

@@ -8,7 +8,8 @@ import msgspec
 import pytest
 
 from medusa.nodes import commands
-from medusa.nodes.repartition import coordinator as splits_
+from medusa.nodes.repartition import job
+from medusa.nodes.repartition.job import has_all
 from medusa.runtime.engine_host.group_names import group_token
 from medusa.runtime.node import loop
 from medusa.wire.link.automaton import LinkEvent
@@ -141,7 +142,7 @@ def test_two_boxes_that_are_split_at_once_have_room_together(monkeypatch):
     world.split()
     assert world.fed.run(lambda: [each["state"] for each in splits.status()] == ["writing"], for_us=100_000)
     [job] = splits._jobs
-    splits._check_room(job.plan)
+    splits.check_room(job.plan)
     assert asked == [(5, 1), (5, 1), (10, 2)]
 
 
@@ -160,7 +161,7 @@ def test_while_it_is_split_it_is_not_moved_nor_split_again_and_asked_twice_it_is
     assert first.code == ""
     assert splits.known("other", number)
     assert not splits.known("other", number + 3)
-    assert msgspec.json.decode(splits._done["other", number][1]) == told
+    assert msgspec.json.decode(splits._completed._answers["other", number][1]) == told
     world.check()
 
 
@@ -191,7 +192,7 @@ def test_what_does_not_arrive_is_waited_for_only_so_long(monkeypatch):
     world = Parting("passing")
     assert world.told(world.split())[0].code == ""
     before = world.fragments
-    monkeypatch.setattr(splits_, "DRAIN_US", 100_000)
+    monkeypatch.setattr(job, "DRAIN_US", 100_000)
     monkeypatch.setattr(loop, "OWN_MAX", 0)  # Nothing that the node sends to itself arrives.
     world.fed.run(for_us=10_000)
     number = world.merge()
@@ -209,7 +210,6 @@ def test_what_does_not_arrive_is_waited_for_only_so_long(monkeypatch):
     [((3, 7), (3, 7), True), ((3, 7), (4, 7), False), ((3, 7), (3, 8), False)],
 )
 def test_what_was_sent_has_arrived_when_its_rows_have_and_its_boundary(fed, sent, all_of_it):
-    splits = Parting().fed.nodes["m"].brain.commands.sliding.splits
     log = SimpleNamespace(next_seq=sent[0], boundary_us=sent[1])
     sends = SimpleNamespace(
         outputs={"a": SimpleNamespace(stream="q.a", sender=SimpleNamespace(log=log))}, inputs={}
@@ -217,7 +217,7 @@ def test_what_was_sent_has_arrived_when_its_rows_have_and_its_boundary(fed, sent
     reads = SimpleNamespace(peer="m", stream="q.a", fed_seq=fed[0], fed_us=fed[1])
     elsewhere = SimpleNamespace(peer="e", stream="q.a", fed_seq=0, fed_us=0)
     hosted = SimpleNamespace(inputs={"reads": reads, "elsewhere": elsewhere}, outputs={})
-    assert splits._has_all(hosted, [hosted, sends]) == all_of_it
+    assert has_all("m", hosted, [hosted, sends]) == all_of_it
 
 
 def test_the_new_fragments_begin_where_the_old_one_stood():

@@ -204,7 +204,7 @@ def test_where_links_between_the_new_ones_would_shed_the_old_one_rests():
     world = Parting("passing")
     splits = world.fed.nodes["m"].brain.commands.sliding.splits
     rule = StreamRule(pattern="q.box-*", weight=1, retention_bytes=None, at_limit="shed")
-    splits._settings = replace(splits._settings, streams=(rule,))
+    splits._node = replace(splits._node, settings=replace(splits._node.settings, streams=(rule,)))
     number = world.split()
     job = until(world, "writing")
     assert (job.follows, job.olds[0].frozen) == (False, True)

@@ -8,7 +8,7 @@ import pytest
 
 from medusa.errors import LinkError
 from medusa.nodes.move_orders import PATIENCE_US
-from medusa.nodes.repartition.coordinator import ASK_US
+from medusa.nodes.repartition.job import ASK_US
 from medusa.runtime.client import splits
 
 

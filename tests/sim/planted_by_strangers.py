@@ -16,7 +16,7 @@ MISTAKES: dict[str, Mistake] = {
         about="When a train is resent and its first rows have already arrived, the receiver skips one row "
         "too few and delivers that row twice.",
         edits=edit(
-            "wire.receiver:Receiver._rows",
+            "wire.link.receiver:Receiver._rows",
             "skip = self.next_seq - message.seq",
             "skip = max(self.next_seq - message.seq - 1, 0)",
         ),
@@ -28,7 +28,7 @@ MISTAKES: dict[str, Mistake] = {
         about="The sender takes the row that a receiver asks for next as durable there and trims all rows "
         "below it. If the receiver crashes before its next checkpoint, those rows are lost.",
         edits=edit(
-            "wire.sender:Sender._attach",
+            "wire.link.sender:Sender._attach",
             "view.durable = wanted if message.plain else max(min(message.durable, wanted), known_durable)",
             "view.durable = wanted",
         ),
@@ -40,7 +40,7 @@ MISTAKES: dict[str, Mistake] = {
         about="A receiver that reattaches doesn't reset its count of received bytes, so it grants more "
         "credit than its window allows: memory grows without bound.",
         edits=edit(
-            "wire.receiver:Receiver._attach",
+            "wire.link.receiver:Receiver._attach",
             "self._frames = self._received_bytes = 0",
             "self._frames = 0",
         ),
@@ -52,7 +52,7 @@ MISTAKES: dict[str, Mistake] = {
         about="A receiver doesn't repeat its acknowledgement after a second of silence. If the sender has "
         "detached it and that message was lost, the receiver waits for rows forever.",
         edits=edit(
-            "wire.receiver:Receiver._ack_due_us",
+            "wire.link.receiver:Receiver._ack_due_us",
             "return probe_us if self._ack_at_us is None else min(self._ack_at_us, probe_us)",
             "return probe_us + (1 << 50) if self._ack_at_us is None else self._ack_at_us",
         ),
@@ -64,7 +64,9 @@ MISTAKES: dict[str, Mistake] = {
         about="After a trim the output log reports the first row of the last deleted train as its start, "
         "so a reader that was away is promised rows that no longer exist.",
         edits=edit(
-            "wire.log:OutputLog._forget", "self.start_seq = gone[-1].end", "self.start_seq = gone[-1].seq"
+            "wire.link.output_log:OutputLog._forget",
+            "self.start_seq = gone[-1].end",
+            "self.start_seq = gone[-1].seq",
         ),
         scenarios=("gap", "shed", "crash"),
         seed=0,
@@ -73,7 +75,7 @@ MISTAKES: dict[str, Mistake] = {
         area="link",
         about="A receiver passes on a gap without counting it: status says that no rows were lost.",
         edits=edit(
-            "wire.receiver:Receiver._attached", "self.lost_rows += lost.to_seq - lost.from_seq", "pass"
+            "wire.link.receiver:Receiver._attached", "self.lost_rows += lost.to_seq - lost.from_seq", "pass"
         ),
         scenarios=("damage", "ruin", "memory", "gap"),
         seed=0,
@@ -84,7 +86,7 @@ MISTAKES: dict[str, Mistake] = {
         about="A peer that restarts within the timeout is taken for the same incarnation: whatever should "
         "end with the old one (attempts to move, fragments of a node without a disk) is kept.",
         edits=edit(
-            "wire.session:Session._hello",
+            "wire.link.session:Session._hello",
             "if before is not None and before != message.incarnation:",
             "if before is not None and before != message.incarnation and was is PeerState.SILENT:",
         ),
@@ -96,7 +98,7 @@ MISTAKES: dict[str, Mistake] = {
         about="The incarnation is the clock in seconds and isn't required to exceed the last one. A node "
         "that restarts within a second reuses its incarnation: epochs and request numbers repeat.",
         edits=edit(
-            "runtime.recovery:_next_life",
+            "runtime.repair.startup:_next_life",
             "each.number + 1 for each in old",
             "each.number for each in old",
         ),
@@ -109,7 +111,7 @@ MISTAKES: dict[str, Mistake] = {
         about="When a checkpoint is on disk the node acknowledges the rows fed so far, not the rows in "
         "the checkpoint. Rows fed while it was being written are lost in a crash.",
         edits=edit(
-            "mind.hosting:Hosted.persisted",
+            "nodes.fragment.host:Hosted.persisted",
             "input.receiver.durable(now_us, seq)",
             "input.receiver.durable(now_us, input.fed_seq)",
         ),
@@ -121,7 +123,7 @@ MISTAKES: dict[str, Mistake] = {
         about="After a failed checkpoint write no checkpoint is due until new rows arrive: a publisher "
         "that waits for durability waits forever.",
         edits=edit(
-            "mind.hosting:Hosted.persisted",
+            "nodes.fragment.host:Hosted.persisted",
             "self.checkpoint_failures += 1\n        self._dirty = True",
             "self.checkpoint_failures += 1",
         ),
@@ -133,7 +135,7 @@ MISTAKES: dict[str, Mistake] = {
         about="A checkpoint records the received position of each receiver as its durable position. After "
         "a restart the sender trims rows that no disk holds yet.",
         edits=edit(
-            "wire.sender:Sender.durable_positions",
+            "wire.link.sender:Sender.durable_positions",
             "return {key: view.durable for",
             "return {key: max(view.acked, view.durable) for",
         ),
@@ -146,7 +148,7 @@ MISTAKES: dict[str, Mistake] = {
         "the largest number: new checkpoints sort below old ones, and the next start loads an old "
         "one.",
         edits=edit(
-            "runtime.recovery:Folder.examine",
+            "runtime.repair.startup:Folder.examine",
             "first_token=max(tokens, default=0) + 1",
             "first_token=len(set(tokens)) + 1",
         ),
@@ -159,7 +161,7 @@ MISTAKES: dict[str, Mistake] = {
         "writes fail twice, no whole checkpoint is left.",
         edits=(
             Edit(
-                "runtime.host_disk:HostDisk.write",
+                "runtime.engine_host.host_disk:HostDisk.write",
                 "    try:\n        files:",
                 "    running.needed[effect.token] = effect.keep\n"
                 "    for old in sorted(running.needed)[:-2]:\n"
@@ -179,7 +181,7 @@ MISTAKES: dict[str, Mistake] = {
         "deleted together with decisions not yet replayed, and after another crash rows come in "
         "another order under the same numbers.",
         edits=edit(
-            "mind.hosting:Hosted._pump",
+            "nodes.fragment.host:Hosted._pump",
             "due = self._wanted and self._writing is None and not self._feeding.repeating",
             "due = self._wanted and self._writing is None",
         ),
@@ -190,7 +192,11 @@ MISTAKES: dict[str, Mistake] = {
         area="decision log",
         about="A checkpoint doesn't begin a new log file. Two checkpoints later the file is deleted, "
         "together with decisions that no checkpoint covers.",
-        edits=edit("mind.decided:Decided.turn", "self._file = token", "self._file = self._file or token"),
+        edits=edit(
+            "nodes.fragment.input_log:Decided.turn",
+            "self._file = token",
+            "self._file = self._file or token",
+        ),
         scenarios=("union", "comeback"),
         seed=125,
     ),
@@ -199,7 +205,7 @@ MISTAKES: dict[str, Mistake] = {
         about="At start the files of the decision log are read newest first, so the newest seems to "
         "follow a gap and is deleted: rows that were already sent are produced in another order.",
         edits=edit(
-            "runtime.found_decisions:find_decisions",
+            "runtime.repair.found_decisions:find_decisions",
             "for number in journal.numbers():",
             "for number in sorted(journal.numbers(), reverse=True):",
         ),
@@ -211,7 +217,7 @@ MISTAKES: dict[str, Mistake] = {
         about="At start decisions that the checkpoint already covers are replayed too. They don't fit its "
         "state, so the logged order is abandoned.",
         edits=edit(
-            "runtime.found_decisions:find_decisions",
+            "runtime.repair.found_decisions:find_decisions",
             "extend(each.decisions()[-new:] if new else ())",
             "extend(each.decisions())",
         ),
@@ -223,7 +229,7 @@ MISTAKES: dict[str, Mistake] = {
         area="publishers",
         about="A checkpoint doesn't record which client holds a publisher's name: after each restart of "
         "the node the rightful holder is refused as if another program had taken the name.",
-        edits=edit("mind.inputs:Input.record", 'holder=self.by if self.named else ""', 'holder=""'),
+        edits=edit("nodes.fragment.inputs:Input.record", 'holder=self.by if self.named else ""', 'holder=""'),
         scenarios=("comeback",),
         seed=11,
     ),
@@ -232,7 +238,7 @@ MISTAKES: dict[str, Mistake] = {
         about="A publisher that follows its source to another node drops rows that the old node had "
         "received but not made durable. A crash of the new node loses them.",
         edits=edit(
-            "wire.client:Publication.move",
+            "wire.client_mind:Publication.move",
             "self.sender.expect(node, view.durable)",
             "self.sender.expect(node, max(view.durable, view.acked))",
         ),
@@ -245,7 +251,7 @@ MISTAKES: dict[str, Mistake] = {
         about="After a failed segment write its trains are queued behind younger ones, so the record of "
         "what is on disk is wrong.",
         edits=edit(
-            "mind.spilling:Spilling.written",
+            "nodes.fragment.spilling:Spilling.written",
             "self._fresh.extendleft(reversed(segment.trains))",
             "self._fresh.extend(segment.trains)",
         ),
@@ -259,7 +265,7 @@ MISTAKES: dict[str, Mistake] = {
         about="A node without a disk forgets to count the rows that it held when it crashed: they are "
         "missing, and lost_rows is too low.",
         edits=edit(
-            "mind.volatile_hosting:VolatileHosted._start",
+            "nodes.diskless.host:VolatileHosted._start",
             "self.known_lost = base.lost + max(base.held, 0)",
             "self.known_lost = base.lost",
         ),
@@ -272,7 +278,7 @@ MISTAKES: dict[str, Mistake] = {
         about="A failed write of the catalog isn't retried: the client waits forever, and a crash forgets "
         "the change.",
         edits=edit(
-            "mind.saving:Saver.written",
+            "nodes.catalog.persistence:Saver.written",
             "self._retry = now_us + self._pause_us, self._next_token()",
             "pass",
         ),
@@ -284,7 +290,7 @@ MISTAKES: dict[str, Mistake] = {
         about="A node answers (installed, removed, expected) as soon as the catalog is handed to the "
         "disk. A crash before the sync breaks what it promised.",
         edits=edit(
-            "mind.saving:Saver.send",
+            "nodes.catalog.persistence:Saver.send",
             "if after <= self._durable:",
             "if after <= self._durable or not self.disk_error:",
         ),
@@ -296,7 +302,7 @@ MISTAKES: dict[str, Mistake] = {
         about="A node accepts directory entries that begin beyond what it has seen. What was lost before "
         "them is never requested, so it doesn't find those names.",
         edits=edit(
-            "mind.written:Written.take",
+            "nodes.catalog.replica_state:Written.take",
             "if run.after > max(writer.seen, run.since - 1):\n        return True\n    ",
             "",
         ),
@@ -308,7 +314,7 @@ MISTAKES: dict[str, Mistake] = {
         about="After a restart a node has forgotten by which attempt it took a fragment over. It tells "
         "the old owner that it didn't, and both run the fragment.",
         edits=edit(
-            "mind.catalog:Catalog.from_bytes",
+            "nodes.catalog.catalog:Catalog.from_bytes",
             "made.ownership = saved.ownership",
             "made.ownership = msgspec.structs.replace(saved.ownership, taken={})",
         ),
@@ -321,7 +327,7 @@ MISTAKES: dict[str, Mistake] = {
         about="A coordinator that crashed during a deployment doesn't undo it at start: the nodes keep "
         "fragments of a query that doesn't run.",
         edits=edit(
-            "mind.deploying:Coordinator.resume",
+            "nodes.deploy.coordinator:Coordinator.resume",
             "if deployment.state != RUNNING:",
             "if deployment.state == REMOVING:",
         ),
@@ -332,7 +338,7 @@ MISTAKES: dict[str, Mistake] = {
         area="deployments",
         about="A node obeys an Install that arrives after the Remove of the same query, and keeps a "
         "fragment that no coordinator knows.",
-        edits=edit("mind.late:Late.install", "return True", "return False"),
+        edits=edit("nodes.deploy.stale_requests:Late.install", "return True", "return False"),
         scenarios=("deploys",),
         seed=56,
     ),
@@ -341,7 +347,7 @@ MISTAKES: dict[str, Mistake] = {
         about="A node obeys a Remove from a coordinator other than the query's own: when two deploy the "
         "same name, the one that loses removes parts of the one that wins.",
         edits=edit(
-            "mind.commands:Commands._remove",
+            "nodes.commands:Commands._remove",
             "if self._late.remove(owner, query, request) or self._catalog.owners.get(query, owner) != owner:",
             "if self._late.remove(owner, query, request):",
         ),
@@ -353,7 +359,7 @@ MISTAKES: dict[str, Mistake] = {
         about="A client that deploys a different query under a name that it already uses is told that it "
         "runs, while the first one still does.",
         edits=edit(
-            "mind.deploying:Coordinator.deploy",
+            "nodes.deploy.coordinator:Coordinator.deploy",
             "same = (known.client, known.request) == (client, request)",
             "same = known.client == client",
         ),
@@ -366,7 +372,7 @@ MISTAKES: dict[str, Mistake] = {
         about="During a move, upstream keeps rows for the target from the received position of the old "
         "owner, not from its durable position. Rows that the target's checkpoint lacks are lost.",
         edits=edit(
-            "mind.diverting:Diverting._expect",
+            "nodes.migration.rerouting:Diverting._expect",
             "sender.expect(reader, view.durable)",
             "sender.expect(reader, view.acked)",
         ),
@@ -374,13 +380,13 @@ MISTAKES: dict[str, Mistake] = {
         # gives away, and the target attaches with the position of that one.
         beside=(
             Edit(
-                "mind.diverting:Diverting._expect",
+                "nodes.migration.rerouting:Diverting._expect",
                 "self._read_by(hosted, sink, (*readers, reader))",
                 'sender.followed = {**getattr(sender, "followed", {}), peer: reader, reader: ""}\n'
                 "    self._read_by(hosted, sink, (*readers, reader))",
             ),
             Edit(
-                "wire.sender:Sender._trim",
+                "wire.link.sender:Sender._trim",
                 "floor = min(view.durable for view in self.receivers.values())",
                 "floor = min(\n"
                 "        view.durable\n"
@@ -395,7 +401,7 @@ MISTAKES: dict[str, Mistake] = {
         area="moves",
         about="An aborted move leaves its tap on the fragment, which then takes no checkpoints and "
         "buffers all of its input.",
-        edits=edit("mind.moves:Moves._undo", "        order.handing.stop()\n", ""),
+        edits=edit("nodes.migration.outgoing:Moves._undo", "        order.handing.stop()\n", ""),
         scenarios=("move", "splits", "comeback"),
         seed=21,
     ),
@@ -404,7 +410,7 @@ MISTAKES: dict[str, Mistake] = {
         about="The old owner announces a move in the epoch before the move. Readers discard it as stale "
         "and keep reading from the node that no longer has the stream.",
         edits=edit(
-            "mind.moves:Moves._taken",
+            "nodes.migration.outgoing:Moves._taken",
             "token = self._diverting.left(now_us, hosted, order.to, order.epoch)",
             "token = self._diverting.left(now_us, hosted, order.to, order.epoch - 1)",
         ),
@@ -415,7 +421,7 @@ MISTAKES: dict[str, Mistake] = {
         area="moves",
         about="A neighbour acts on a stale question: an Unexpect of an earlier attempt removes the target "
         "of the current one, for which no rows are kept then.",
-        edits=edit("mind.diverting:Diverting._is_late", "return True", "return False"),
+        edits=edit("nodes.migration.rerouting:Diverting._is_late", "return True", "return False"),
         scenarios=("move", "returns", "splits"),
     ),
     # --- splits and merges ------------------------------------------------------------------------
@@ -423,7 +429,7 @@ MISTAKES: dict[str, Mistake] = {
         area="splits",
         about="After a split the checkpoint of a new fragment doesn't record that it is behind what was "
         "already sent. After a crash the rows in between get wrong numbers.",
-        edits=edit("mind.outputs:Output.record", "again=self.rows - self.given", "again=0"),
+        edits=edit("nodes.fragment.outputs:Output.record", "again=self.rows - self.given", "again=0"),
         scenarios=("splits",),
         shows="SimulationError: ",
     ),
@@ -432,7 +438,7 @@ MISTAKES: dict[str, Mistake] = {
         about="A split by weight routes rows by the weighted ranges but cuts the state of the box by even "
         "ones: open groups end up in the wrong part.",
         edits=edit(
-            "engine.partition_tables:Cut.owners",
+            "engine.repartition.tables:Cut.owners",
             "return part_of(keys, self.made.routers[input].cuts)",
             "from medusa.query.rewrite.key_ranges import even_cuts\n"
             "    return part_of(keys, even_cuts(len(self.made.parts)))",
@@ -445,7 +451,7 @@ MISTAKES: dict[str, Mistake] = {
         about="A merge waits for rows in flight between the parts but not for boundaries: the last one, "
         "which ends the stream, can be dropped.",
         edits=edit(
-            "mind.split_steps:Steps._has_all",
+            "nodes.repartition.steps:Steps._has_all",
             "(each.fed_seq, each.fed_us) == (sent[each.stream].next_seq, sent[each.stream].boundary_us)",
             "each.fed_seq == sent[each.stream].next_seq",
         ),

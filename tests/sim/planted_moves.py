@@ -12,7 +12,8 @@ from medusa.nodes.migration.incoming import Arrivals
 from medusa.nodes.migration.outgoing import Moves
 from medusa.nodes.migration.rerouting import Diverting
 from medusa.nodes.migration.standby import Shadow
-from medusa.nodes.repartition.coordinator import Splits
+from medusa.nodes.repartition.automaton import SplitState
+from medusa.nodes.repartition.job import Job
 from medusa.nodes.repartition.successor import Regrouped
 from medusa.query.boxes import Distinct
 
@@ -147,14 +148,14 @@ MOVED = {
 
 def new_ones_go_before_it_persisted(monkeypatch):
     """The parts of a box feed and emit before the disk says that they are there."""
-    honest = Splits._switch
+    honest = Job._switch
 
-    def hasty(self, now_us, job):
-        honest(self, now_us, job)
-        if job in self._jobs:
-            self._go(now_us, job)
+    def hasty(self, now_us):
+        honest(self, now_us)
+        if self.state is SplitState.SWITCHING:
+            self._go(now_us)
 
-    monkeypatch.setattr(Splits, "_switch", hasty)
+    monkeypatch.setattr(Job, "_switch", hasty)
 
 
 def what_waited_is_forgotten(monkeypatch):

@@ -20,7 +20,7 @@ OWNERS: dict[str, Mistake] = {
         about="At start only revocations by the node's own participant are loaded: a key that another "
         "participant revoked is accepted again.",
         edits=edit(
-            "mind.security:Registry._load",
+            "nodes.security.registry:Registry._load",
             "self._revoke(statement)",
             "if statement.participant == self.participant:\n            self._revoke(statement)",
         ),
@@ -34,7 +34,7 @@ OWNERS: dict[str, Mistake] = {
         about="Of two entries for a name the one with the larger sequence number wins whatever its epoch: "
         "the entry of a former owner replaces that of the current one.",
         edits=edit(
-            "mind.dht_shelf:Shelf.put",
+            "nodes.dht.storage:Shelf.put",
             "(age_of(held.entry), held.data) > (age_of(entry), data)",
             "(age_of(held.entry)[1], held.data) > (age_of(entry)[1], data)",
         ),
@@ -46,7 +46,7 @@ OWNERS: dict[str, Mistake] = {
         about="A revocation of a definition that never expires counts as expired: a keeper that was away "
         "never hears of it and keeps the definition.",
         edits=edit(
-            "mind.remote_revoking:Revoking.forget_expired",
+            "nodes.remote.revocation:Revoking.forget_expired",
             "if 0 < each.expires_us < wall_us - 2 * SKEW_US",
             "if each.expires_us < wall_us - 2 * SKEW_US",
         ),
@@ -60,7 +60,7 @@ OWNERS: dict[str, Mistake] = {
         about="An acknowledgement of a named subscription doesn't make a checkpoint due: after a crash of "
         "an otherwise idle node, rows acknowledged long before are sent again.",
         edits=edit(
-            "mind.subscribers:Subscribers.receive",
+            "nodes.fragment.subscribers:Subscribers.receive",
             "if view is not None and view.named and view.durable > before:",
             "if view is not None and view.named and view.durable > before and view.state is None:",
         ),
@@ -74,7 +74,7 @@ OWNERS: dict[str, Mistake] = {
         about="The definer keeps a revoked definition among those that deployments use. Its keeper has "
         "forgotten it, so every later deployment of that query is refused.",
         edits=edit(
-            "mind.remote:Remotes._revoke",
+            "nodes.remote.definitions:Remotes._revoke",
             "self._kept.mapped.pop(message.name, None)  # From now on no deployment of ours uses it.",
             "pass",
         ),
@@ -86,7 +86,7 @@ OWNERS: dict[str, Mistake] = {
         about="A keeper says that it has dropped a definition before its catalog says so on disk: after "
         "a crash it keeps, and runs, what was revoked.",
         edits=edit(
-            "mind.remote_keeping:Keeper.drop",
+            "nodes.remote.keeper:Keeper.drop",
             "self._saver.send(peer, Reply(request=message.request), after=self._saver.save())",
             "self._saver.save()\n    self._outbox.send(peer, Reply(request=message.request))",
         ),
@@ -98,7 +98,7 @@ OWNERS: dict[str, Mistake] = {
         about="Who runs the keeper revokes what it keeps for others, is told that it is done, and it is "
         "still kept and run.",
         edits=edit(
-            "mind.remote_keeping:Keeper.revoke",
+            "nodes.remote.keeper:Keeper.revoke",
             "self._kept.held.pop(full, None)",
             "self._kept.held.get(full)",
         ),
@@ -109,7 +109,7 @@ OWNERS: dict[str, Mistake] = {
         area="remote definitions",
         about="A keeper doesn't compare the numbers of what it is asked: a late KeepRemote brings back what "
         "was dropped after it.",
-        edits=edit("mind.late:Late.install", "return True", "return False"),
+        edits=edit("nodes.deploy.stale_requests:Late.install", "return True", "return False"),
         scenarios=_IN,
         seed=17,
         shows="SimulationError: defined: ",
@@ -119,7 +119,7 @@ OWNERS: dict[str, Mistake] = {
         about="A definer that dies before its keeper has answered knows of nothing to "
         "take back: the keeper keeps it for ever.",
         edits=edit(
-            "mind.remote:Remotes._take",
+            "nodes.remote.definitions:Remotes._take",
             "self._kept.revoking[message.name] = mapped  # If we die before it has answered.",
             "pass",
         ),
@@ -132,7 +132,7 @@ OWNERS: dict[str, Mistake] = {
         about="A new name is attached at once, not once a checkpoint holds it: after a crash the program is "
         "told that there is no such subscription.",
         edits=edit(
-            "mind.subscribers:Subscribers._attach",
+            "nodes.fragment.subscribers:Subscribers._attach",
             "self._waiting.append(_Waiting(key, sink, peer, message))",
             "sender.receive(now_us, peer, message, key=key)",
         ),
@@ -144,7 +144,7 @@ OWNERS: dict[str, Mistake] = {
         about="A named subscription goes on behind the last row that was received under it, not behind the "
         "last that was acknowledged: what its program hadn't done when it died is never sent again.",
         edits=edit(
-            "wire.sender:Sender._asked",
+            "wire.link.sender:Sender._asked",
             "if message.name and view is not None:\n        return view.durable",
             "if message.name and view is not None:\n        return max(view.durable, view.acked)",
         ),
@@ -156,7 +156,7 @@ OWNERS: dict[str, Mistake] = {
         about="A checkpoint records for a name what was received under it: after a crash of the node rows "
         "that its program hasn't acknowledged are gone.",
         edits=edit(
-            "wire.sender:Sender.durable_positions",
+            "wire.link.sender:Sender.durable_positions",
             "return {key: view.durable for",
             "return {key: max(view.acked, view.durable) if view.named else view.durable for",
         ),
@@ -169,7 +169,7 @@ OWNERS: dict[str, Mistake] = {
         about="Statements are passed on to the nodes that are there, and not said again to one that comes "
         "up: who was away lets revoked keys in for ever.",
         edits=edit(
-            "mind.guard:Guard.came_up",
+            "nodes.security.guard:Guard.came_up",
             "for data in (*own, *self.registry.to_pass_on()):",
             "for data in own:",
         ),
@@ -181,7 +181,7 @@ OWNERS: dict[str, Mistake] = {
         about="Who declares a revocation is answered at once: after a crash the node lets the key in again, "
         "and nobody knows.",
         edits=edit(
-            "mind.guard:Guard.declare",
+            "nodes.security.guard:Guard.declare",
             "self._saver.send(peer, Reply(request=message.request), after=self._token)",
             "self._outbox.send(peer, Reply(request=message.request))",
         ),
@@ -193,7 +193,7 @@ OWNERS: dict[str, Mistake] = {
         about="A key that was certified counts although it was revoked: only configured keys are compared "
         "with what was revoked.",
         edits=edit(
-            "mind.security:Registry._list",
+            "nodes.security.registry:Registry._list",
             "if not self._is_revoked(one.key, one.participant):",
             "if one.key:",
         ),
@@ -206,7 +206,7 @@ OWNERS: dict[str, Mistake] = {
         about="A stream that was removed is said no more, instead of being said to be gone: others find it "
         "until its entry expires.",
         edits=edit(
-            "mind.between:Between._publish",
+            "nodes.names.participant_catalog:Between._publish",
             "self._say(now_us, name, said.entry.epoch, (), NOTHING, gone=True)",
             "pass",
         ),
@@ -217,7 +217,7 @@ OWNERS: dict[str, Mistake] = {
         area="DHT",
         about="An entry that too few members took isn't said again in the next round but only when it is due "
         "again, after a minute: until then nobody finds the name.",
-        edits=edit("mind.dht:Member._said", "if not put.enough:", "if False:"),
+        edits=edit("nodes.dht.member:Member._said", "if not put.enough:", "if False:"),
         scenarios=_IN,
     ),
     "sequences begin anew in each life": Mistake(
@@ -225,7 +225,7 @@ OWNERS: dict[str, Mistake] = {
         about="The sequence of entries counts from 1 in each life: what a restarted node says is older than "
         "what is held of it, and is refused.",
         edits=edit(
-            "mind.between:Between._say",
+            "nodes.names.participant_catalog:Between._say",
             "sequence=max(wall_us, sequence, 1 + before.entry.sequence if before else 0)",
             "sequence=1 + before.entry.sequence if before else 1",
         ),

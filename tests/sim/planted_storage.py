@@ -13,7 +13,7 @@ STORAGE: dict[str, Mistake] = {
     "one copy of the catalog": Mistake(
         area="catalog",
         about="The second copy of a catalog is never written: one damaged file takes away what runs.",
-        edits=edit("runtime.node_groups:write_catalog", "store.write(second, sealed)", "pass"),
+        edits=edit("runtime.engine_host.node_groups:write_catalog", "store.write(second, sealed)", "pass"),
         scenarios=("nodes", "storage"),
         seed=0,
         shows="SimulationError: disk: ",
@@ -21,9 +21,9 @@ STORAGE: dict[str, Mistake] = {
     "tidied after a fall-back": Mistake(
         area="recovery",
         about="A node that has fallen back to an older catalog deletes what that doesn't name.",
-        edits=edit("runtime.recovery:Folder.tidy", "if self.fell_back:\n        return", ""),
+        edits=edit("runtime.repair.startup:Folder.tidy", "if self.fell_back:\n        return", ""),
         # What the older catalog doesn't name is in doubt, so it counts as named.
-        beside=(Edit("runtime.recovery:Folder._doubt_all", "in self._unnamed.items()", "in ()"),),
+        beside=(Edit("runtime.repair.startup:Folder._doubt_all", "in self._unnamed.items()", "in ()"),),
         scenarios=(),
         tests="tests/runtime/test_repair.py",
     ),
@@ -31,7 +31,7 @@ STORAGE: dict[str, Mistake] = {
         area="recovery",
         about="A node goes by an older catalog although a checkpoint saw a newer one, and says nothing.",
         edits=edit(
-            "runtime.recovery:Folder._is_older",
+            "runtime.repair.startup:Folder._is_older",
             "if self._witness > catalogs.token:\n        return True",
             "",
         ),
@@ -44,7 +44,7 @@ STORAGE: dict[str, Mistake] = {
         about="The first checkpoint leaves no mark: once it is lost the fragment begins anew, under numbers "
         "that readers have.",
         edits=edit(
-            "runtime.node_groups:NodeGroups._mark",
+            "runtime.engine_host.node_groups:NodeGroups._mark",
             "self._store.write(begun_name(fragment, token), seal({}, facts))",
             "pass",
         ),
@@ -56,7 +56,7 @@ STORAGE: dict[str, Mistake] = {
         area="recovery",
         about="A fragment of which no checkpoint is whole begins with nothing instead of waiting.",
         edits=edit(
-            "runtime.recovery:Folder.examine",
+            "runtime.repair.startup:Folder.examine",
             "if name not in found.saved and owner_of(name) in found.begun:",
             "if False:",
         ),
@@ -68,7 +68,11 @@ STORAGE: dict[str, Mistake] = {
         area="decision log",
         about="What an interrupted write left at the end of a decision log stays there, and hides what is "
         "written behind it.",
-        edits=edit("runtime.recovery:Folder.tidy", "self._journal.cut(each.number, each.stays)", "pass"),
+        edits=edit(
+            "runtime.repair.startup:Folder.tidy",
+            "self._journal.cut(each.number, each.stays)",
+            "pass",
+        ),
         scenarios=("storage", "union"),
         seed=91,
         shows="SimulationError: start: ",
@@ -77,7 +81,11 @@ STORAGE: dict[str, Mistake] = {
         area="decision log",
         about="A file of the decision log that begins beyond the checkpoint is repeated although decisions "
         "are missing before it: rows leave in another order under the same numbers.",
-        edits=edit("runtime.found_decisions:find_decisions", "if records[0].first > at[name]:", "if False:"),
+        edits=edit(
+            "runtime.repair.found_decisions:find_decisions",
+            "if records[0].first > at[name]:",
+            "if False:",
+        ),
         scenarios=("storage",),
         seed=165,
         shows="SimulationError: start: ",
@@ -85,7 +93,7 @@ STORAGE: dict[str, Mistake] = {
     "one checkpoint too few": Mistake(
         area="checkpoints",
         about="Only the newest checkpoint is kept: where it is damaged there is none before it.",
-        edits=edit("runtime.host_disk:HostDisk.write", "[:-2]", "[:-1]"),
+        edits=edit("runtime.engine_host.host_disk:HostDisk.write", "[:-2]", "[:-1]"),
         scenarios=("storage", "nodes"),
         seed=4,
         shows="SimulationError: start: ",
@@ -93,7 +101,7 @@ STORAGE: dict[str, Mistake] = {
     "adopted although another has it": Mistake(
         area="doubt",
         about="A node takes a fragment in doubt that another node has too: both run it.",
-        edits=edit("mind.resolving:Resolving._judge", "elif last is not None:", "elif False:"),
+        edits=edit("nodes.repair.resolution:Resolving._judge", "elif last is not None:", "elif False:"),
         scenarios=("storage",),
         seed=20,
         shows="SimulationError: doubt: ",
@@ -101,7 +109,7 @@ STORAGE: dict[str, Mistake] = {
     "judged before peers were heard": Mistake(
         area="doubt",
         about="A node judges what is in doubt by what the peers said that it has heard so far.",
-        edits=edit("mind.resolving:Resolving.tick", "if heard and", "if True or heard and"),
+        edits=edit("nodes.repair.resolution:Resolving.tick", "if heard and", "if True or heard and"),
         scenarios=("storage",),
         tests="tests/runtime/test_old_catalog.py",
         seed=None,

@@ -89,6 +89,14 @@ def test_a_change_is_made_and_undone():
 
 
 def test_words_that_are_not_there_are_an_error():
-    wrong = Mistake(area="link", about="None.", edits=edit("wire.log:OutputLog._forget", "no such words", ""))
+    wrong = Mistake(
+        area="link",
+        about="None.",
+        edits=edit(
+            "wire.link.output_log:OutputLog._forget",
+            "no such words",
+            "",
+        ),
+    )
     with pytest.raises(AssertionError, match="_forget has 0 times 'no such words'"), planted(wrong):
         pass

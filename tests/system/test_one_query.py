@@ -18,9 +18,9 @@ import pytest
 
 import medusa as md
 from medusa.apps.workloads import netmon
-from medusa.apps.workloads.demos.netmon_run import Replay
+from medusa.apps.workloads.demos.netmon_demo import NetmonReplay
+from medusa.apps.workloads.demos.screens import DemoScreen
 from medusa.apps.workloads.local_nodes import LocalNodes
-from medusa.apps.workloads.screens import Screen
 from tests.engine.queries import numbers
 from tests.system.one_query_run import TRACE_SEED, arrivals
 from tests.system.test_restore import ROOT, SECONDS_MAX, read_rows
@@ -94,8 +94,8 @@ def test_killed_and_restored_from_positions(tmp_path: Path, collected: Answers) 
 
 def test_over_three_processes(tmp_path: Path, collected: Answers) -> None:
     edges = netmon.deliveries(netmon.load_trace(), TRACE_SEED)
-    with LocalNodes((*netmon.EDGES, netmon.CORE), tmp_path) as nodes, Screen() as screen:
-        replay = Replay(nodes.addresses, edges, 0.0, screen)
+    with LocalNodes((*netmon.EDGES, netmon.CORE), tmp_path) as nodes, DemoScreen() as screen:
+        replay = NetmonReplay(nodes.addresses, edges, 0.0, screen)
         replay.run()
     got = {sink: numbers(table) for sink, table in replay.results.items()}
     assert differing(in_order(got), in_order(collected)) == []

@@ -5,7 +5,10 @@ from __future__ import annotations
 import re
 from typing import get_args
 
+from medusa.nodes.catalog.deployment_automaton import DEPLOYMENT
+from medusa.nodes.fragment.automaton import LIFE, TURN
 from medusa.nodes.migration.automaton import OWNER, TARGET
+from medusa.nodes.repartition.automaton import SPLIT
 from medusa.nodes.security.message_rights import RIGHTS
 from medusa.wire import limits
 from medusa.wire.link.automaton import RECEIVER, SENDER
@@ -115,6 +118,16 @@ def rights_table():
 MOVING = {"owner": lambda: automaton(OWNER), "target": lambda: automaton(TARGET)}
 """Of docs/moving.md."""
 
+SPLITTING = {"split": lambda: automaton(SPLIT)}
+"""Of docs/splitting.md."""
+
+NODES = {
+    "deployment": lambda: automaton(DEPLOYMENT),
+    "life": lambda: automaton(LIFE),
+    "turn": lambda: automaton(TURN),
+}
+"""Of docs/nodes.md."""
+
 PARTS = {
     "receiver": lambda: automaton(RECEIVER),
     "sender": lambda: automaton(SENDER),
@@ -128,6 +141,6 @@ def drawn(text):
     """The document with every part between ``<!-- drawn: NAME -->`` and ``<!-- end -->`` drawn anew."""
 
     def draw(found):
-        return f"<!-- drawn: {found[1]} -->\n{(PARTS | MOVING)[found[1]]()}\n<!-- end -->"
+        return f"<!-- drawn: {found[1]} -->\n{(PARTS | MOVING | SPLITTING | NODES)[found[1]]()}\n<!-- end -->"
 
     return re.sub(r"<!-- drawn: (\w+) -->\n.*?<!-- end -->", draw, text, flags=re.DOTALL)

@@ -1,4 +1,4 @@
-"""docs/protocol.md and docs/moving.md show the automata and messages that the code has.
+"""The documents of protocols show the automata and messages that the code has.
 
 ``MEDUSA_REWRITE=1 pytest tests/wire/test_protocol_doc.py`` draws them anew.
 """
@@ -11,12 +11,20 @@ from pathlib import Path
 import pytest
 
 from medusa.wire.link.automaton import RECEIVER, LinkEvent, ReceiverState
-from tests.wire.drawing import MOVING, PARTS, automaton, drawn
+from tests.wire.drawing import MOVING, NODES, PARTS, SPLITTING, automaton, drawn
 
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-@pytest.mark.parametrize(("name", "parts"), [("protocol.md", PARTS), ("moving.md", MOVING)])
+@pytest.mark.parametrize(
+    ("name", "parts"),
+    [
+        ("protocol.md", PARTS),
+        ("moving.md", MOVING),
+        ("splitting.md", SPLITTING),
+        ("nodes.md", NODES),
+    ],
+)
 def test_the_document_shows_what_the_code_has(name, parts):
     document = DOCS / name
     text = document.read_text()

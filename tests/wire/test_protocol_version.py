@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from typing import get_args
 
 import msgspec
@@ -14,7 +15,7 @@ from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.messages import links_and_commands
 from medusa.wire.messages.remote import StoppedRemote
 
-LAYOUTS = {2: "4ac6a0075fb56733"}
+LAYOUTS = {2: "f4b3eafa71d98921"}
 """By version, a digest of the fields of all messages. Where they changed raise ``PROTOCOL_VERSION`` and add
 the digest under it; the one of a version that was released never changes."""
 
@@ -26,7 +27,8 @@ def layout():
         info = msgspec.inspect.type_info(kind)
         fields = [f"{each.name} {each.type} {each.default!r}" for each in info.fields]
         lines.append(f"{info.tag}: {'; '.join(fields)}")
-    return "\n".join(sorted(lines))
+    # Where a struct stands isn't sent.
+    return re.sub(r"medusa\.[\w.]*\.(?=\w)", "", "\n".join(sorted(lines)))
 
 
 def test_other_fields_take_another_version_of_the_protocol():

@@ -9,6 +9,8 @@ from typing import TypeVar, cast
 import msgspec
 
 from medusa.errors import LinkError, RemoteProtocolError, StateError
+from medusa.nodes.automaton import next_state
+from medusa.nodes.catalog.deployment_automaton import DEPLOYMENT, DeploymentEvent, DeploymentState
 from medusa.nodes.catalog.in_doubt import InDoubt
 from medusa.nodes.catalog.kept_definitions import RemoteKept
 from medusa.nodes.catalog.kept_moves import Ownership
@@ -23,7 +25,11 @@ __all__ = ["CATALOG", "Becoming", "Catalog", "Deployment", "Left", "Reading"]
 CATALOG = "catalog"
 VERSION = 1
 
-DEPLOYING, RUNNING, REMOVING = "deploying", "running", "removing"
+DEPLOYING, RUNNING, REMOVING = (
+    DeploymentState.DEPLOYING.value,
+    DeploymentState.RUNNING.value,
+    DeploymentState.REMOVING.value,
+)
 ENDED = "ended"
 
 REMOVED_MAX = 1000
@@ -37,7 +43,7 @@ class Deployment(msgspec.Struct, kw_only=True):
     """A query that this node took from a client and spread over nodes.
 
     Attributes:
-        state: ``deploying`` until every node has it; ``removing`` until every node has forgotten it.
+        state: of ``DeploymentState``; only ``step`` changes it.
         client, request: who asked, so that the same question is answered once.
         streams: (stream, node) for each stream and each source that clients can use.
         forgetful: (node, fragment, spec) of nodes that forget what they run.
@@ -69,6 +75,13 @@ class Deployment(msgspec.Struct, kw_only=True):
     def shown(self) -> str:
         """Its state as users see it: ``ended`` where it runs and a part of it took more than it may."""
         return ENDED if self.ended and self.state == RUNNING else self.state
+
+    def step(self, event: DeploymentEvent) -> None:
+        """Take a step of the automaton."""
+        state = DeploymentState(self.state)
+        self.state = next_state(DEPLOYMENT, state, event, of=f"query {self.query!r}").value
+        if event in (DeploymentEvent.INSTALLED, DeploymentEvent.REMOVE):
+            self.began = 0  # Of a removal: all of it is to go, and parts that moved came by no request.
 
 
 class Left(msgspec.Struct, frozen=True, kw_only=True):
@@ -228,7 +241,9 @@ class Catalog:
 
     def undeployed(self, query: str) -> None:
         """A deployment of ours is over; one that was undone removed nothing that was there before."""
-        if not self.deployments.pop(query).began:
+        deployment = self.deployments.pop(query)
+        deployment.step(DeploymentEvent.FORGOTTEN)
+        if not deployment.began:
             others = tuple(each for each in self.removed if each != query)
             self.removed = (*others, query)[-REMOVED_MAX:]
 

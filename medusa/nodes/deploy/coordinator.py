@@ -1,11 +1,7 @@
 """A deployment: all nodes take their fragments, or none keeps one.
 
-    deploying --every node said yes--> running --Remove--> removing --every node said so--> (gone)
-        |                                                     ^
-        +---------- one refused, or did not answer in time ---+
-
-The state is on disk before the first word goes out. A coordinator that finds "deploying" when it comes
-back hears first what the nodes have (``nodes.deploy.unfinished_deployments``): where that is all of it the
+``nodes.catalog.deployment_automaton`` has the states. A coordinator that finds "deploying" when it comes back
+hears first what the nodes have (``nodes.deploy.unfinished_deployments``): where that is all of it the
 query runs, where some is missing it removes what it began. A client that removes the query meanwhile removes
 all of it.
 Asking twice is harmless: installing what is installed, and removing what isn't there, succeed.
@@ -16,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from medusa.nodes.catalog.catalog import DEPLOYING, REMOVING, RUNNING, Catalog, Deployment
+from medusa.nodes.catalog.deployment_automaton import DeploymentEvent
 from medusa.nodes.catalog.persistence import Saver
 from medusa.nodes.deploy.client_limit import Answers, no_room
 from medusa.nodes.deploy.unfinished_deployments import Unfinished
@@ -60,6 +57,8 @@ of an earlier life answers none of this one."""
 
 ANSWERED_MAX = 1000
 """Removals whose client may ask again, since the answer was lost on its way."""
+
+_E = DeploymentEvent
 
 
 class Coordinator:
@@ -129,7 +128,8 @@ class Coordinator:
             if deployment.state == DEPLOYING and self.unfinished is not None:
                 self.unfinished.begin(now_us, deployment.query)
             elif deployment.state != RUNNING:
-                self._begin_removal(now_us, deployment)
+                again = deployment.state == REMOVING
+                self._begin_removal(now_us, deployment, _E.RESUME if again else _E.UNDO)
 
     def _judge(self, now_us: int) -> None:
         """Deployments that an earlier life left half done, or whose end the catalog on disk doesn't know."""
@@ -140,10 +140,10 @@ class Coordinator:
                 continue
             attempt, code = self._attempts.pop(deployment.query, None), ""
             if not whole or self.outranks(deployment.query):
-                self._begin_removal(now_us, deployment)
+                self._begin_removal(now_us, deployment, _E.UNDO)
                 code = "E_DEPLOYED"
             else:
-                deployment.state, deployment.began = RUNNING, 0
+                deployment.step(_E.INSTALLED)
                 self._outbox.report("warning", "query runs: every node has its part", query=deployment.query)
             token = self._saver.save()
             if attempt is not None:
@@ -153,7 +153,7 @@ class Coordinator:
 
     def redefine(self, now_us: int, client: str, request: int, plan: Plan, defined: int) -> None:
         """Remove a running definition, and spread this one once every node that had it has forgotten it."""
-        self._begin_removal(now_us, self._catalog.deployments[plan.query])
+        self._begin_removal(now_us, self._catalog.deployments[plan.query], _E.REMOVE)
         if plan.query in self._catalog.deployments:
             self._waiting[client, request] = now_us + self._timeout_us, plan, defined
             self._look_at_us = now_us + LOOK_US
@@ -303,8 +303,7 @@ class Coordinator:
         before = self._attempts.get(query)
         self._attempts[query] = Attempt(client=client, request=request, deadline_us=now_us + self._timeout_us)
         if deployment.state == RUNNING or judged or deployment.began:
-            deployment.began = 0  # All of it is to go: parts that moved came by no request.
-            self._begin_removal(now_us, deployment)
+            self._begin_removal(now_us, deployment, _E.REMOVE)
         if judged and before is not None:
             self._answer(before.client, undeployed(before.request, query), after=self._saver.save())
 
@@ -350,7 +349,7 @@ class Coordinator:
                     now_us, deployment, attempt, there_already(attempt.request, deployment.query, other)
                 )
             elif not attempt.installs:
-                deployment.state, deployment.began = RUNNING, 0
+                deployment.step(_E.INSTALLED)
                 del self._attempts[deployment.query]
                 self._answer(attempt.client, Reply(request=attempt.request), after=self._saver.save())
             elif node != self._catalog.node:
@@ -394,14 +393,14 @@ class Coordinator:
         code = "E_DEPLOYED" if why.code == CONTENDED else why.code
         reply = Reply(request=attempt.request, code=code, text=why.text, hint=why.hint)
         del self._attempts[deployment.query]
-        self._begin_removal(now_us, deployment)
+        self._begin_removal(now_us, deployment, _E.UNDO)
         self._answer(attempt.client, reply, after=self._saver.save())  # Or a later life would go on with it.
 
-    def _begin_removal(self, now_us: int, deployment: Deployment) -> None:
+    def _begin_removal(self, now_us: int, deployment: Deployment, event: DeploymentEvent) -> None:
         query = deployment.query
         self._questions = {n: q for n, q in self._questions.items() if q.query != query}
         self._saver.drop(lambda message: isinstance(message, BEGINS) and message.query == query)
-        deployment.state = REMOVING
+        deployment.step(event)
         token = self._saver.save()
         for node in deployment.nodes:
             self._request += 1

@@ -96,6 +96,10 @@ class Tap:
             self.bound = max(self.bound - cost // 2, NEAR_BYTES)
             self.items_bound = max(self.items_bound - self._halves % 2, NEAR_ITEMS)
 
+    def close(self) -> None:
+        """Let no other publisher in from now on."""
+        self.closed = True
+
     def begins(self, token: int) -> None:
         """A checkpoint is being taken: if it is the first, what is fed from now on comes after it."""
         self.token = self.token or token

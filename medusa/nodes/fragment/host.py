@@ -17,7 +17,17 @@ from collections.abc import Callable, Mapping
 
 from medusa.elements import Element, Silent, Train
 from medusa.engine.held_rows_count import NOTHING, Held
+from medusa.nodes.automaton import next_state
 from medusa.nodes.clock.wall_clock import Wall
+from medusa.nodes.fragment.automaton import (
+    LIFE,
+    QUIET,
+    TURN,
+    LifeEvent,
+    LifeState,
+    TurnEvent,
+    TurnState,
+)
 from medusa.nodes.fragment.change_feed import Tap
 from medusa.nodes.fragment.checkpoint_record import InputRecord
 from medusa.nodes.fragment.checkpointing import Saved, Writing, taken
@@ -51,24 +61,22 @@ class Hosted:
 
     Attributes:
         spec: what was installed; ``link_of`` says what holds for a stream that leaves it.
-        failed: why it stopped for good; empty while it runs.
+        failed: why it stopped for good; empty while it runs, or stops with its node.
         mixed: its output depends on how its inputs interleave, so it leaves only once that is on disk.
         decided: what it was fed, and how much of that is.
         rows_in: fed since the process started.
         known_lost: rows that died with earlier lives of a node without a disk.
         lost_unknown: of some of those lives nobody can say.
         uncounted: boxes whose rows would die with it, and nobody could say how many.
-        tap: takes what it is fed while it is copied to another node; None: it isn't.
-        frozen: it feeds and emits nothing: another node may be its owner.
+        tap: takes what it is fed while it is copied, to another node or into other fragments; None: it isn't.
         epoch: in which it is surely this node's (``Attach.fragment_epoch``); 0: nobody has said.
         held: what checkpoints say of whose it is (``Catalog.held``).
-        settling: to be split or merged: no checkpoint is due, and planned readers may attach, frozen or not.
     """
 
     known_lost = 0
     uncounted: tuple[str, ...] = ()
     tap: Tap | None = None
-    lost_unknown = frozen = settling = False
+    lost_unknown = False
 
     def __init__(
         self,
@@ -91,6 +99,8 @@ class Hosted:
         self.epoch: Callable[[], int] = lambda: 0
         self.held: Callable[[], tuple[str, int]] = lambda: ("", 0)
         self.failed = ""
+        self._life = LifeState.RUNNING
+        self._turn = TurnState.OPEN
         self.checkpoints = self.checkpoint_failures = 0
         self.disk_error = ""
         """Why the last checkpoint couldn't be written; empty: it could."""
@@ -137,7 +147,7 @@ class Hosted:
         self._writing: Writing | None = None
         self._dirty = record is None
         self._checkpoint_at_us: int | None = None
-        self._wanted = self._stopping = False
+        self._wanted = False
         self._retry: dict[tuple[str, str], int] = {}
         self.rows_in = 0
 
@@ -152,6 +162,96 @@ class Hosted:
     def begin(self, now_us: int) -> None:
         """The node starts: publishers known from before have some time to come back."""
         self._entries.begin(now_us)
+
+    # --- its state ------------------------------------------------------------------------------
+
+    @property
+    def frozen(self) -> bool:
+        """It feeds and emits nothing: it isn't its turn."""
+        return self._turn in QUIET
+
+    @property
+    def settling(self) -> bool:
+        """To be split or merged: no checkpoint is due, and planned readers may attach, frozen or not."""
+        return self._turn in (TurnState.SETTLING, TurnState.RESTING)
+
+    @property
+    def follows(self) -> bool:
+        """It was just made, and is fed what others are fed until it is its turn."""
+        return self._turn is TurnState.FOLLOWING
+
+    @property
+    def _stopping(self) -> bool:
+        return self._life in (LifeState.STOPPING, LifeState.HALTED)
+
+    def _lives(self, event: LifeEvent) -> None:
+        self._life = next_state(LIFE, self._life, event, of=f"fragment {self.spec.name!r}")
+
+    def _turns(self, event: TurnEvent) -> None:
+        self._turn = next_state(TURN, self._turn, event, of=f"fragment {self.spec.name!r}")
+
+    def freeze(self) -> None:
+        """Feed and emit nothing more, acknowledge nothing as durable, until ``thaw``."""
+        self._turns(TurnEvent.FREEZE)
+        self._mute()
+
+    def hold(self, *, follow: bool = False) -> None:
+        """Feed and emit nothing yet: others have its links until ``thaw``.
+
+        Args:
+            follow: it is fed what those are fed.
+        """
+        if self._turn is not TurnState.WAITING:
+            self._turns(TurnEvent.HOLD)
+            self._mute()
+        if follow:
+            self._turns(TurnEvent.FOLLOW)
+
+    def _mute(self) -> None:
+        for output in self.outputs.values():
+            output.sender.muted = True
+
+    def _unmute(self, now_us: int) -> None:
+        for output in self.outputs.values():
+            output.sender.muted = False
+            output.sender.settle(now_us)
+
+    def settle(self) -> None:
+        """It is to be split or merged: take no checkpoint, and leave in memory what is there."""
+        self._turns(TurnEvent.SETTLE)
+        for output in self.outputs.values():
+            output.spilling.pause()
+
+    def rest(self, now_us: int) -> None:
+        """Feed nothing more; what came out before goes on its way."""
+        self.freeze()
+        self._unmute(now_us)
+
+    def thaw(self, now_us: int) -> None:
+        """Go on."""
+        self._turns(TurnEvent.THAW)
+        self._unmute(now_us)
+        self._pump(now_us)
+
+    def tapped(self, tap: Tap | None) -> None:
+        """From now on this takes what the fragment is fed; None: nothing does."""
+        self.tap = tap
+
+    def fail(self, why: str) -> None:
+        """The engine can't go on: stop feeding. What is kept stays, and status tells why."""
+        self._lives(LifeEvent.FAIL)
+        self.failed = why
+        self._outbox.report("error", "fragment failed", fragment=self.spec.name, why=why)
+
+    def drop(self, why: str) -> None:
+        """It is no more here; its links are left as they are."""
+        self._lives(LifeEvent.CLOSE)
+        self.failed = why
+
+    def close(self, why: str, code: str = "E_REMOVED") -> None:
+        """End all links: upstream keeps nothing more for us, readers and publishers hear why."""
+        self.drop(why)
+        close_links(self.inputs.values(), self.outputs.values(), self._outbox, why, code)
 
     @property
     def streams_in(self) -> int:
@@ -357,30 +457,6 @@ class Hosted:
         self._release(now_us)
         self._pump(now_us)
 
-    def freeze(self) -> None:
-        """Feed and emit nothing more, acknowledge nothing as durable, until ``thaw``."""
-        self.frozen = True
-        for output in self.outputs.values():
-            output.sender.muted = True
-
-    def thaw(self, now_us: int) -> None:
-        """Go on."""
-        self.frozen = self.settling = False
-        for output in self.outputs.values():
-            output.sender.muted = False
-            output.sender.settle(now_us)
-        self._pump(now_us)
-
-    def fail(self, why: str) -> None:
-        """The engine can't go on: stop feeding. What is kept stays, and status tells why."""
-        self.failed = why
-        self._outbox.report("error", "fragment failed", fragment=self.spec.name, why=why)
-
-    def close(self, why: str, code: str = "E_REMOVED") -> None:
-        """End all links: upstream keeps nothing more for us, readers and publishers hear why."""
-        self.failed = why
-        close_links(self.inputs.values(), self.outputs.values(), self._outbox, why, code)
-
     # --- checkpoints ------------------------------------------------------------------------
 
     def stop(self, now_us: int) -> None:
@@ -388,7 +464,7 @@ class Hosted:
 
         ``at_rest`` says when it is done. What comes from now on stays with who sent it.
         """
-        self._stopping = True
+        self._lives(LifeEvent.STOP)
         self._wanted = self._wanted or self._dirty
         self._pump(now_us)
 

@@ -117,6 +117,10 @@ class Spilling:
         """Something is in segments, or on its way there."""
         return bool(self._segments or self._writing or self._reading or self._sender.log.spilled_bytes)
 
+    def pause(self) -> None:
+        """Begin no segment: what is in memory stays there."""
+        self.paused = True
+
     def resume(self) -> None:
         """Look after the output again, after another one was to."""
         self.paused = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from medusa.nodes.migration.automaton import OwnerState
+from medusa.nodes.migration.automaton import OWNER, MoveEvent, OwnerState
 from medusa.nodes.migration.state_sender import Handing
 from medusa.nodes.security.registry import Refusal
 
@@ -49,6 +49,14 @@ class Order:
     waits_for: str = ""
     why: Refusal = field(default_factory=lambda: no("E_TIMEOUT", "there was no time for an attempt", ""))
     final: bool = False
+
+    def move(self, event: MoveEvent) -> bool:
+        """Take a step of the automaton; whether there is one."""
+        target = OWNER[self.state].get(event)
+        if target is None:
+            return False
+        self.state = target
+        return True
 
     def waited_for(self) -> list[str]:
         """The nodes whose word it needs next."""

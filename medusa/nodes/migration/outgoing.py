@@ -15,7 +15,7 @@ from medusa.nodes.catalog.kept_moves import Moving
 from medusa.nodes.catalog.persistence import Saver
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.fragment.host import Hosted
-from medusa.nodes.migration.automaton import OWNER, MoveEvent, OwnerState
+from medusa.nodes.migration.automaton import MoveEvent, OwnerState
 from medusa.nodes.migration.order import Order, no
 from medusa.nodes.migration.rerouting import Diverting
 from medusa.nodes.migration.state_sender import Handing
@@ -95,10 +95,16 @@ class Moves:
         for name, kept in list(self._kept.moves.items()):
             if name in self._orders or name not in self._fragments:
                 continue  # One that lost its state is in doubt, and its move waits with it.
-            order = Order(fragment=name, to=kept.to, until_us=now_us, attempt=kept.attempt, epoch=kept.epoch)
+            order = Order(
+                fragment=name,
+                to=kept.to,
+                until_us=now_us,
+                state=_O.HANDING if kept.handing else _O.UNDOING,
+                attempt=kept.attempt,
+                epoch=kept.epoch,
+            )
             self._orders[name] = order
             if kept.handing:
-                order.state = _O.HANDING
                 self._fragments[name].freeze()
             else:
                 self._undo(now_us, order)
@@ -121,13 +127,6 @@ class Moves:
     def status(self) -> dict[str, Any]:
         """What is being moved, as plain data."""
         return {order.fragment: order.status() for order in self._orders.values()}
-
-    def _step(self, order: Order, event: MoveEvent) -> bool:
-        target = OWNER[order.state].get(event)
-        if target is None:
-            return False
-        order.state = target
-        return True
 
     # --- orders -----------------------------------------------------------------------------------
 
@@ -183,7 +182,7 @@ class Moves:
     def _begin(self, now_us: int, order: Order) -> None:
         """A new attempt; on disk before anybody hears of it."""
         spec = self._fragments[order.fragment].spec
-        self._step(order, _E.MOVE)
+        order.move(_E.MOVE)
         order.attempt, order.epoch = self._next_token(), self._kept.epoch(order.fragment) + 1
         order.tries += 1
         order.begun_us = order.asked_us = now_us
@@ -262,7 +261,7 @@ class Moves:
             return
         match message:
             case Ready():
-                if order.state is _O.PREPARING and not order.questions and self._step(order, _E.READY):
+                if order.state is _O.PREPARING and not order.questions and order.move(_E.READY):
                     hosted = self._fragments[order.fragment]
                     order.handing = Handing(
                         now_us, hosted, message, node=self._me, target=peer, outbox=self._outbox
@@ -316,7 +315,7 @@ class Moves:
         if order.state is _O.HANDING and not self._said(order):
             self._never(now_us, order, why)  # Nobody can have it: nobody was told.
             return
-        if order.state not in (_O.PREPARING, _O.COPYING) or not self._step(order, event):
+        if order.state not in (_O.PREPARING, _O.COPYING) or not order.move(event):
             return
         order.why, order.final = why, why.code in FINAL
         self._outbox.send(order.to, GiveUp(fragment=order.fragment, attempt=order.attempt))
@@ -328,7 +327,6 @@ class Moves:
 
     def _undo(self, now_us: int, order: Order) -> None:
         """The neighbours forget the target."""
-        order.state = _O.UNDOING
         if order.handing is not None:
             order.nbytes += order.handing.nbytes
             order.handing.stop()
@@ -347,7 +345,7 @@ class Moves:
     def _undone(self, now_us: int, order: Order) -> None:
         if self._fragments[order.fragment].frozen:
             return  # Not before the disk says that it is ours again.
-        self._step(order, _E.TOLD)
+        order.move(_E.TOLD)
         self._kept.moves.pop(order.fragment, None)
         self._saver.save()
         if order.answers and not order.final and now_us < order.until_us:
@@ -365,7 +363,7 @@ class Moves:
         self, now_us: int, order: Order, why: Refusal | None = None, event: MoveEvent = _E.NEVER
     ) -> None:
         """The target doesn't have it, and won't: it is ours again, in an epoch that nobody had."""
-        if not self._step(order, event):
+        if not order.move(event):
             return
         order.why = why or no("E_BROKEN", f"node {order.to!r} did not take fragment {order.fragment!r}", "")
         kept = self._kept.moves[order.fragment]
@@ -375,7 +373,7 @@ class Moves:
 
     def _taken(self, now_us: int, order: Order) -> None:
         """It is the target's: who asks is told so, and nothing is left here."""
-        if not self._step(order, _E.TAKEN):
+        if not order.move(_E.TAKEN):
             return
         name = order.fragment
         hosted = self._fragments.pop(name)
@@ -459,7 +457,7 @@ class Moves:
         order.handing.tick(now_us)
         if order.handing.broken:
             self._end(now_us, order, _E.BROKEN, no("E_BROKEN", order.handing.broken, ""))
-        elif order.handing.near and self._step(order, _E.NEAR):
+        elif order.handing.near and order.move(_E.NEAR):
             kept = self._kept.moves[order.fragment]
             self._kept.moves[order.fragment] = msgspec.structs.replace(kept, handing=True)
             order.token = self._saver.save()

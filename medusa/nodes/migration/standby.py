@@ -55,11 +55,9 @@ class Shadow(Hosted):
     def __init__(self, *args: Any, owner: str, **more: Any) -> None:
         super().__init__(*args, **more)
         self._owner = owner
-        self._follows = True
-        """Until it is ours; later it may be frozen as any other."""
         for output in self.outputs.values():
             output.all_in_memory()
-        self.freeze()
+        self.hold(follow=True)
 
     def base(self, now_us: int) -> int:
         """Write what it begins with as its own first checkpoint; the token."""
@@ -173,21 +171,20 @@ class Shadow(Hosted):
         for output in self.outputs.values():
             for view in output.sender.receivers.values():
                 view.moved_at_us = now_us
-        self._follows = False
         self.begin(now_us)
         # Who reads has waited already: the fragment rests for a checkpoint later. Its first is on disk.
         self._checkpoint_at_us = now_us + self._every_us
         self.thaw(now_us)
 
     def tick(self, now_us: int) -> None:
-        if self._follows:
+        if self.follows:
             self._pump(now_us)  # What was noted goes to disk; nothing is fed.
         else:
             super().tick(now_us)
 
     def wake_at_us(self) -> int | None:
-        return self.decided.wake_at_us() if self._follows else super().wake_at_us()
+        return self.decided.wake_at_us() if self.follows else super().wake_at_us()
 
     def peer_event(self, now_us: int, peer: str, event: LinkEvent) -> None:
-        if not self._follows:
+        if not self.follows:
             super().peer_event(now_us, peer, event)

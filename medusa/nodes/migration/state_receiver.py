@@ -261,7 +261,8 @@ class Taking:
 
     def drop(self) -> None:
         """Nothing of it is left here."""
+        self.move(MoveEvent.BROKEN)
         if self.shadow is not None:
-            self.shadow.failed = "the attempt to move it here is over"  # Nobody's mistake, so no report.
+            self.shadow.drop("the attempt to move it here is over")  # Nobody's mistake, so no report.
             self._outbox.append(CloseFragment(fragment=self.spec.name))
         self.shadow = None

@@ -67,7 +67,8 @@ class Handing:
         self._target = target
         self._outbox = outbox
         self._window = ready.window
-        self._tap = hosted.tap = Tap()
+        self._tap = Tap()
+        hosted.tapped(self._tap)
         self._asked = False
         self._files: Iterator[tuple[Message, Buffer | None]] | None = None
         self._going: deque[tuple[Message, Buffer | None, int, int]] = deque()
@@ -101,7 +102,7 @@ class Handing:
 
     def stop(self) -> None:
         """Send nothing more; the fragment is as before."""
-        self._hosted.tap = None
+        self._hosted.tapped(None)
 
     # --- what comes -----------------------------------------------------------------------------
 

@@ -48,6 +48,11 @@ class Replan:
     whole: Graph
     arcs: Arcs
 
+    @property
+    def gone_ends(self) -> Arcs:
+        """Ends of the fragments that were which are no more."""
+        return self.arcs if self.merges else {}
+
 
 def replan_split(
     spec: Fragment,

@@ -1,4 +1,4 @@
-"""What is ordered of boxes that are split or merged, and whether it was done before. Pure."""
+"""What is ordered of boxes that are split or merged, and whether it was done before. No IO."""
 
 from __future__ import annotations
 
@@ -6,12 +6,49 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from medusa.errors import LinkError
+from medusa.nodes.catalog.persistence import Saver
 from medusa.nodes.spec.fragment_spec import Fragment
 from medusa.query.boxes import Graph, KeyRouter
 from medusa.query.rewrite.key_ranges import even_cuts
+from medusa.wire import limits
+from medusa.wire.messages.links_and_commands import Reply
 from medusa.wire.messages.split import Merge, Split
+from medusa.wire.outbox import Outbox
 
-__all__ = ["already", "cuts_ordered"]
+__all__ = ["CompletedOrders", "already", "cuts_ordered", "refuse"]
+
+ANSWERS_KEPT = 100
+"""Orders that were done and are remembered, since a client whose answer was lost asks again."""
+
+
+class CompletedOrders:
+    """Answers to the latest orders that were done, in this life of the node."""
+
+    def __init__(self, saver: Saver) -> None:
+        self._saver = saver
+        self._answers: dict[tuple[str, int], tuple[int, bytes]] = {}
+        """Client and number of its request -> the token of the write that holds it, and the answer."""
+
+    def done(self, client: str, request: int, token: int, content: bytes) -> None:
+        """An order is done: its client hears so when the write with this token is durable."""
+        self._answers[client, request] = token, content
+        self.repeat(client, request)
+        while len(self._answers) > ANSWERS_KEPT:
+            del self._answers[next(iter(self._answers))]
+
+    def repeat(self, client: str, request: int) -> bool:
+        """Answer an order that was done (again); whether it was."""
+        if (answer := self._answers.get((client, request))) is None:
+            return False
+        token, content = answer
+        self._saver.send(client, Reply(request=request), content, after=token)
+        return True
+
+
+def refuse(outbox: Outbox, client: str, request: int, code: str, text: str, hint: str) -> None:
+    """Tell the client of an order that nothing comes of it."""
+    most = limits.TEXT_CHARS_MAX
+    outbox.send(client, Reply(request=request, code=code, text=text[:most], hint=hint[:most]))
 
 
 def already(

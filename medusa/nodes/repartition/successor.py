@@ -13,6 +13,7 @@ from typing import Any
 
 from medusa.elements import Boundary, Element, Train
 from medusa.engine.held_rows_count import NOTHING, Held
+from medusa.nodes.fragment.automaton import TurnState
 from medusa.nodes.fragment.change_feed import Tapped
 from medusa.nodes.fragment.checkpoint_record import (
     LOG,
@@ -38,14 +39,7 @@ __all__ = ["Regrouped", "begins_with", "stands"]
 
 
 class Regrouped(Hosted):
-    """It rests until all of it, and that it is there, is on disk; then it goes on where the others stand.
-
-    Attributes:
-        linked: it has taken over, so that what happens to its peers concerns it.
-        follows: it is fed what the others were, until it takes over.
-    """
-
-    linked = follows = False
+    """It rests until all of it, and that it is there, is on disk; then it goes on where the others stand."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
@@ -57,7 +51,7 @@ class Regrouped(Hosted):
         """What came out and wasn't looked at."""
         self._later: dict[str, deque[Element]] = {}
         """Sink -> what came out of it that the others haven't sent, as far as is known."""
-        self.freeze()
+        self.hold()
 
     def adopt(
         self, olds: Iterable[Hosted], inner: Collection[str], outputs: Sequence[tuple[str, Element]] = ()
@@ -102,7 +96,7 @@ class Regrouped(Hosted):
             outputs: what came out on the way, of rows that the others hold back.
         """
         self._inner = set(inner)
-        self.follows = True
+        self.hold(follow=True)
         for sink, output in self.outputs.items():
             output.all_in_memory()
             if sink not in self._inner:
@@ -209,7 +203,6 @@ class Regrouped(Hosted):
         Args:
             gone: the ends of the others that aren't any more.
         """
-        self.linked = True
         for old in olds:
             if self.follows:
                 self._relieve(old, gone.get(old.spec.name, {}))
@@ -241,7 +234,7 @@ class Regrouped(Hosted):
     def go(self, now_us: int, me: str) -> None:
         """All is on disk: feed and emit."""
         if self.follows:
-            self.follows, self._dirty = False, True  # What readers hold by now isn't in ``base``.
+            self._dirty = True  # What readers hold by now isn't in ``base``.
             self._checkpoint_at_us = now_us + self._every_us
             for (source, _), input in self.inputs.items():
                 if source in self._inner:
@@ -272,7 +265,7 @@ class Regrouped(Hosted):
         return None if self.frozen else super().wake_at_us()
 
     def peer_event(self, now_us: int, peer: str, event: LinkEvent) -> None:
-        if self.linked:
+        if self._turn not in (TurnState.WAITING, TurnState.FOLLOWING):  # Else others have its links.
             super().peer_event(now_us, peer, event)
 
 

@@ -14,12 +14,13 @@ from contextlib import contextmanager
 from enum import Enum
 from functools import lru_cache, partial
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 from typing import Any
 
 from medusa.errors import RemoteProtocolError
 from medusa.nodes.catalog.catalog import DEPLOYING, REMOVING, RUNNING
 from medusa.nodes.migration.automaton import OWNER, TARGET
-from medusa.nodes.repartition.steps import Step
+from medusa.nodes.repartition.automaton import SPLIT, SplitState
 from medusa.ports import Buffer
 from medusa.sim.actors.node import Node
 from medusa.sim.world.faults import KINDS, OF_MACHINES, Fault, Stage
@@ -45,7 +46,7 @@ CONDITIONS = ("starts", "runs", "writes", "repeats", "moves away", "arrives", "s
 FRAGMENT = ("runs", "frozen", "settling", "repeats its log", "copied", "failed")
 """What a fragment does at its node."""
 
-PACKAGES = ("wire", "mind", "runtime")
+PACKAGES = ("wire", "nodes", "runtime")
 """Where nodes refuse."""
 
 LIAR = "liar"
@@ -59,10 +60,17 @@ def refusal_codes() -> tuple[str, ...]:
     """Every code in the source by which a node or a client's half of a link refuses, in order."""
     found: set[str] = set()
     for package in PACKAGES:
-        for source in files(f"medusa.{package}").iterdir():
-            if source.name.endswith(".py"):
-                found |= set(re.findall(r"[\"'](E_[A-Z_]+)[\"']", source.read_text()))
+        for text in _sources(files(f"medusa.{package}")):
+            found |= set(re.findall(r"[\"'](E_[A-Z_]+)[\"']", text))
     return tuple(sorted(found))
+
+
+def _sources(folder: Traversable) -> Iterator[str]:
+    for each in folder.iterdir():
+        if each.is_dir():
+            yield from _sources(each)
+        elif each.name.endswith(".py"):
+            yield each.read_text()
 
 
 @lru_cache(maxsize=1)
@@ -78,7 +86,7 @@ def events() -> tuple[str, ...]:
         *moves,
         *(f"session: {state.value}" for state in PeerState),
         *(f"deployment: {state}" for state in (DEPLOYING, RUNNING, REMOVING)),
-        *(f"{what}: {step.value}" for what in ("split", "merge") for step in Step),
+        *(f"{what}: {each.value}" for what in ("split", "merge") for each in SplitState if SPLIT[each]),
         *(f"fragment: {each}" for each in FRAGMENT),
         *(f"refusal: {code}" for code in refusal_codes()),
         *(f"fault: {kind}" for kind in KINDS),

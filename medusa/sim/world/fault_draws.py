@@ -50,7 +50,7 @@ STEPS = ("preparing", "copying", "handing", "handed", "undoing", "filling", "fol
 CROSSING = ("handing", "handed", "taking", "owning")
 """Where each may be the owner by its disk: drawn more often."""
 SPLIT_STEPS = ("asking", "weighing", "draining", "cutting", "writing", "following", "switching", "over")
-"""Of splits and merges: those of ``medusa.nodes.repartition.steps``; ``over``: done, or given up."""
+"""Of splits and merges: those of ``medusa.nodes.repartition.automaton``."""
 PARTS = ("owner", "target", "target", "upstream", "reader")
 WORDS = (
     *("expect", "unexpect", "release", "follow", "moved", "placed"),

@@ -28,7 +28,8 @@ from medusa.runtime.store.history_files import make_folder
 from medusa.runtime.store.journal import FolderJournal
 from medusa.runtime.transport.link_events import Arrival, Refused
 from medusa.runtime.transport.zeromq import Transport
-from medusa.spark.exchange.handlers import Desk, Later
+from medusa.spark.exchange.background_calls import Later
+from medusa.spark.exchange.handlers import RequestHandler
 from medusa.spark.exchange.nodes import FederationNodes, Greeting
 from medusa.spark.exchange.registry import KEEP_S, Inlets, Outlets
 from medusa.spark.exchange.requests import decode_request, encode
@@ -167,7 +168,9 @@ class Gateway:
             self._held.callback(self._outlets.close)
             self._inlets = Inlets(nodes, data, spool_bytes, report, keep_s)
             self._held.callback(self._inlets.close)
-            self._desk = Desk(self._staging, self._inlets, self._outlets, spool_bytes, self._node_why)
+            self._handler = RequestHandler(
+                self._staging, self._inlets, self._outlets, spool_bytes, self._node_why
+            )
             if key is None:
                 self._transport = Transport(listen=listen)
             else:
@@ -215,7 +218,7 @@ class Gateway:
             self._transport.cut(event.link)
             return
         try:
-            answer, found = self._desk.answer(request, payload)
+            answer, found = self._handler.answer(request, payload)
             self._transport.send(event.link, encode(answer, found))
         except Exception as error:
             # A fault of ours: this request stays without answer, all others go on.

@@ -4,112 +4,25 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from contextlib import AbstractContextManager
-from typing import Protocol
-
-import pyarrow as pa
 
 from medusa.elements import START_US
 from medusa.engine.operators.source import RowChecks
 from medusa.errors import FullError, MedusaError, StateError
 from medusa.ports import Buffer
-from medusa.query.boxes import Field, Schema, Source
-from medusa.query.types import from_arrow
+from medusa.query.boxes import Source
 from medusa.spark.exchange import requests as r
-from medusa.spark.exchange.spool import Spool
+from medusa.spark.exchange.background_calls import Later
+from medusa.spark.exchange.reader_log import columns_of
+from medusa.spark.exchange.registry import Inlets, Outlets
 from medusa.spark.exchange.staging import Staging
 from medusa.wire import limits
 from medusa.wire.codec import TrainCodec
 from medusa.wire.messages.links_and_commands import Data
 
-__all__ = ["Desk", "Inlets", "Later", "Outlets", "columns_of"]
+__all__ = ["RequestHandler"]
 
 
-class Later(MedusaError):
-    """It isn't known yet: ask again soon."""
-
-    code = "E_LATER"
-
-
-class Inlet(Protocol):
-    """A stream that is being read for one reader."""
-
-    @property
-    def lock(self) -> AbstractContextManager[object]: ...
-
-    def spool(self) -> Spool:
-        """Raises: Later: nothing is known of the stream yet."""
-
-    @property
-    def why(self) -> str:
-        """What keeps new rows away; empty: nothing."""
-
-    @property
-    def ended(self) -> bool:
-        """The stream is over, and all its rows are here."""
-
-    @property
-    def over(self) -> MedusaError | None:
-        """Why nothing comes behind what is here, ever; None while something may."""
-
-    @property
-    def timed(self) -> bool:
-        """The stream has times, so that there are promises of them."""
-
-    @property
-    def begins(self) -> str:
-        """Where the reader began, as ``Open`` said it."""
-
-    @property
-    def anew(self) -> bool:
-        """The reader began since the gateway was started: else nobody knows what of it was read."""
-
-    @property
-    def life(self) -> str:
-        """What tells this reader from others of its name; empty: nothing does."""
-
-    def wake(self) -> None:
-        """There may be room again."""
-
-
-class Inlets(Protocol):
-    """All that is being read."""
-
-    def open(self, stream: str, reader: str, start: str, *, batch: bool) -> Inlet: ...
-
-    def columns(self, stream: str) -> Schema:
-        """Raises: Later: the node is being asked; LinkError: there is no such stream."""
-
-    def get(self, stream: str, reader: str) -> Inlet:
-        """Raises: LinkError: it was never opened."""
-
-    def forgotten(self, stream: str, reader: str) -> bool:
-        """Returns: whether there was such a reader. Raises: Later: it is being ended; LinkError."""
-
-    def lines(self) -> tuple[r.ReaderLine, ...]:
-        """All there are."""
-
-
-class Outlets(Protocol):
-    """All sources that are written to."""
-
-    def source(self, stream: str) -> Source:
-        """Raises: Later; LinkError: there is no such source."""
-
-    def wake(self, stream: str) -> None:
-        """Something was published."""
-
-    def finished(self, stream: str) -> bool:
-        """Returns: whether it was finished now. Raises: Later: it is being done; LinkError; DataError."""
-
-    def dropped(self, stream: str, *, waiting: bool) -> bool:
-        """Returns: whether there was such a source. Raises: Later: it is being done; LinkError."""
-
-    def lines(self) -> tuple[r.SourceLine, ...]:
-        """All there are."""
-
-
-class Desk:
+class RequestHandler:
     """Answers requests; one thread."""
 
     def __init__(
@@ -305,8 +218,3 @@ class Desk:
 @functools.lru_cache(maxsize=128)
 def _checks(source: Source) -> RowChecks:
     return RowChecks(source)
-
-
-def columns_of(schema: pa.Schema) -> Schema:
-    """Names and types."""
-    return tuple(Field(field.name, from_arrow(field.type)) for field in schema)

@@ -22,8 +22,8 @@ from medusa.query.boxes import Schema, Source
 from medusa.query.suggest import did_you_mean
 from medusa.runtime.store.folder_store import FolderStore, told
 from medusa.runtime.store.history_files import FolderSegments, make_folder
-from medusa.spark.exchange.aside_requests import Asides
-from medusa.spark.exchange.handlers import Later, columns_of
+from medusa.spark.exchange.background_calls import BackgroundCalls, Later
+from medusa.spark.exchange.reader_log import columns_of
 from medusa.spark.exchange.requests import ReaderLine, SourceLine
 from medusa.spark.exchange.staging import Staging
 from medusa.spark.exchange.workers import FOR_GOOD, Inlet, Nodes, Outlet
@@ -45,7 +45,7 @@ class Outlets:
         self._nodes, self._staging, self._notes, self._report = nodes, staging, notes, report
         self._made: dict[str, Outlet] = {}
         self._lock = threading.Lock()
-        self._asides = Asides()
+        self._calls = BackgroundCalls()
 
     def begin(self) -> None:
         for stream in self._staging.books.streams():
@@ -152,7 +152,7 @@ class Outlets:
     def dropped(self, stream: str, *, waiting: bool) -> bool:
         """``forget``, for one who may not wait. Raises: Later; and as that."""
         what = f"forgetting source {stream!r}"
-        done: bool = self._asides.done((stream, waiting), what, lambda: self.forget(stream, waiting=waiting))
+        done: bool = self._calls.result((stream, waiting), what, lambda: self.forget(stream, waiting=waiting))
         return done
 
     def lines(self) -> tuple[SourceLine, ...]:
@@ -183,7 +183,7 @@ class Outlets:
         """End all; the nodes are closed."""
         for each in list(self._made.values()):
             each.close()
-        self._asides.join()
+        self._calls.close()
 
 
 class Inlets:
@@ -206,7 +206,7 @@ class Inlets:
         self._ports: dict[str, FolderSegments] = {}
         self._store = FolderStore(f"{data}/readers")
         self._lock = threading.Lock()
-        self._asides = Asides()
+        self._calls = BackgroundCalls()
         with told(f"{data}/rows", "can't be opened"):
             make_folder(f"{data}/rows")
 
@@ -259,7 +259,7 @@ class Inlets:
                 with each.lock:
                     return columns_of(each.spool().schema)
         try:
-            asked = self._asides.done(stream, f"asking for {stream!r}", lambda: self._nodes.columns(stream))
+            asked = self._calls.result(stream, f"asking for {stream!r}", lambda: self._nodes.columns(stream))
         except LinkError as error:
             if error.code in FOR_GOOD:
                 raise
@@ -276,7 +276,9 @@ class Inlets:
                 each.stop()
         for key in list(self._expiring):
             try:
-                self._asides.done(("expire", *key), f"forgetting {key}", functools.partial(self.forget, *key))
+                self._calls.result(
+                    ("expire", *key), f"forgetting {key}", functools.partial(self.forget, *key)
+                )
             except Later:
                 continue
             except MedusaError as error:
@@ -375,7 +377,7 @@ class Inlets:
     def forgotten(self, stream: str, reader: str) -> bool:
         """``forget``, for one who may not wait. Raises: Later; and as that."""
         what = f"forgetting {stream!r} of {reader!r}"
-        done: bool = self._asides.done((stream, reader), what, lambda: self.forget(stream, reader))
+        done: bool = self._calls.result((stream, reader), what, lambda: self.forget(stream, reader))
         return done
 
     def lines(self) -> tuple[ReaderLine, ...]:
@@ -401,7 +403,7 @@ class Inlets:
         """End all; the nodes are closed."""
         for each in list(self._made.values()):
             each.close()
-        self._asides.join()
+        self._calls.close()
         for port in self._ports.values():
             port.close()
         self._store.close()

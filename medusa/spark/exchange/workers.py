@@ -19,9 +19,9 @@ from medusa.elements import Train
 from medusa.errors import DataError, LinkError, MedusaError
 from medusa.ports import Segments
 from medusa.query.boxes import Schema, Source
+from medusa.spark.exchange.background_calls import Later
 from medusa.spark.exchange.delivery import Port, deliver
-from medusa.spark.exchange.handlers import Later
-from medusa.spark.exchange.spool import RECORD_BYTES, Spool, schema_of
+from medusa.spark.exchange.reader_log import RECORD_BYTES, ReaderLog, schema_of
 from medusa.spark.exchange.staging import Staging
 
 __all__ = ["Inlet", "Nodes", "Outlet", "Reading", "Worker"]
@@ -180,7 +180,7 @@ class Inlet(Worker):
         self._nodes, self._port, self._bytes_max = nodes, port, bytes_max
         self._sync_every_s = sync_every_s
         self.lock = threading.RLock()
-        self._spool: Spool | None = None
+        self._spool: ReaderLog | None = None
         self.ended = self.timed = False
         self.over: LinkError | None = None
         """Why nothing comes behind what is here, ever; None while something may."""
@@ -197,7 +197,7 @@ class Inlet(Worker):
         """That the node no longer had, between rows that are here or came since it was started."""
         return 0 if self._spool is None else self._spool.missing_rows
 
-    def spool(self) -> Spool:
+    def spool(self) -> ReaderLog:
         """What is on disk; for one who holds the lock.
 
         Raises:
@@ -217,7 +217,7 @@ class Inlet(Worker):
         with self.lock:
             if self._spool is None and (schema := schema_of(port := self._port())) is not None:
                 # What is here can be read before the node answers, or without it.
-                self._spool = Spool(port, schema, bytes_max=self._bytes_max)
+                self._spool = ReaderLog(port, schema, bytes_max=self._bytes_max)
         try:
             self._read(None if self._begun or self._spool is not None else self.begins)
         except LinkError as error:
@@ -240,7 +240,7 @@ class Inlet(Worker):
             with self.lock:
                 # From disk: what an attempt before hadn't synced comes again.
                 before = self._spool
-                spool = self._spool = Spool(self._port(), reading.schema, bytes_max=self._bytes_max)
+                spool = self._spool = ReaderLog(self._port(), reading.schema, bytes_max=self._bytes_max)
                 spool.begin(reading.next_row)
                 if before is not None:
                     spool.was_read(before.read_seq)
@@ -258,7 +258,7 @@ class Inlet(Worker):
             "reads on"
         )
 
-    def _take(self, reading: Reading, spool: Spool) -> None:
+    def _take(self, reading: Reading, spool: ReaderLog) -> None:
         due_s: float | None = None
         while not self.closing.is_set():
             with self.lock:
@@ -298,7 +298,7 @@ class Inlet(Worker):
             return None, False
         return train, train is None
 
-    def _append(self, reading: Reading, spool: Spool, train: Train) -> None:
+    def _append(self, reading: Reading, spool: ReaderLog, train: Train) -> None:
         with self.lock:
             if train.first_seq + len(train) <= spool.next_seq:
                 return
@@ -310,7 +310,7 @@ class Inlet(Worker):
                 self._report(f"{self._thread.name}: the node no longer has {-skip:,} rows")
             spool.append(train, reading.boundary_us)
 
-    def _sync(self, reading: Reading, spool: Spool) -> None:
+    def _sync(self, reading: Reading, spool: ReaderLog) -> None:
         with self.lock:
             spool.sync()
             durable = spool.durable_seq

@@ -4,4 +4,13 @@
 ``remote_fragment`` cuts a fragment into shards as a split over nodes does (``sharding``), so state goes there
 and comes back by the same functions; ``group`` runs a shard on a worker, ``on_spark`` is a trigger's job.
 ``accept`` says what a participant takes. ``medusa.cli`` starts it; nothing else imports it.
+
+A participant is a node with another host: ``runtime/engine_host/gathering`` (``GatheringHost``) gathers
+what the mind has it feed, and answers each element when its trigger has ended; the mind notices nothing.
+Where fragments run is a port (``Elsewhere``, ``Away``). ``remote_fragment`` cuts a fragment as a split
+over nodes does (``sharding``, ``engine/regrouping``), so state goes there and comes back by what splits
+and merges already do. The executor is a port too: ``executor`` has one in the process, for tests without
+Java and in the simulator; ``on_spark`` is a job for each trigger whose rows are the states that the next
+one takes. ``nodes/deploy/admission`` is the one place where a node decides whether it takes a fragment
+that is offered; ``accept`` is what a participant says there.
 """

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from medusa.apps.workloads.crew import Crew
+from medusa.apps.workloads.demos.crew import Crew
+from medusa.apps.workloads.demos.screens import DemoScreen
 from medusa.apps.workloads.interruption import Interruption
-from medusa.apps.workloads.screens import Screen
 from medusa.errors import LinkError
 
 
 def crew(interruption: Interruption | None = None) -> Crew:
     progress: Any = SimpleNamespace()
-    return Crew(Screen(), progress, interruption or Interruption())
+    return Crew(DemoScreen(), progress, interruption or Interruption())
 
 
 def test_the_first_failure_of_a_thread_ends_what_waits() -> None:
@@ -31,8 +31,8 @@ def test_the_first_failure_of_a_thread_ends_what_waits() -> None:
     go.set()
     with pytest.raises(ValueError, match="the disk"):
         made.wait(lambda: False, lambda: "nothing", 60)
-    thread.join(60)
-    made.start(fails, "another").join(60)
+    assert isinstance(thread.exception(60), ValueError)
+    assert isinstance(made.start(fails, "another").exception(60), ValueError)
     with pytest.raises(ValueError, match="the disk"):
         made.wait(lambda: True, lambda: "nothing", 60)
 
@@ -51,8 +51,9 @@ def test_an_interruption_and_the_end_of_patience_end_it() -> None:
 
 def test_threads_that_ended_are_forgotten() -> None:
     made, over = crew(), threading.Event()
-    made.start(lambda: None).join(60)
+    made.start(lambda: None).result(60)
     waits = made.start(over.wait, 60)
-    assert made.threads == [waits]
+    assert made.running == [waits]
     over.set()
-    waits.join(60)
+    assert made.result(waits, "end of it", 60) is True
+    assert made.result(made.start(pow, 2, 5), "power", 60) == 32

@@ -14,23 +14,25 @@ from click.testing import CliRunner
 
 from medusa.apps.workloads.demos import federation_demo, federation_query
 from medusa.apps.workloads.demos.federation_outcome import (
-    Comparison,
+    FederationOutcome,
+    FederationStep,
     LookUps,
-    Outcome,
-    Step,
+    TableComparison,
     compare,
     gaps_us,
 )
-from medusa.apps.workloads.demos.federation_progress import Progress
+from medusa.apps.workloads.demos.federation_screen import FederationProgress
 from medusa.cli.main import main
 from medusa.errors import LinkError
 
-STEP = Step(what="totals a3 -> a2", kind="move", seconds=0.5, gaps_us=[50_000, 70_000, 51_000], stopped_us=9)
+STEP = FederationStep(
+    what="totals a3 -> a2", kind="move", seconds=0.5, gaps_us=[50_000, 70_000, 51_000], stopped_us=9
+)
 LOOK = LookUps(
     after="deployment", asked=["b1"], truth="a3", right=1, nothing=2, older=0, wrong=0, seconds=0.25
 )
-FINE = Outcome(
-    comparison=Comparison(rows=3, expected=3),
+FINE = FederationOutcome(
+    comparison=TableComparison(rows=3, expected=3),
     steps=[STEP],
     lookups=[LOOK],
     lost_rows=0,
@@ -61,7 +63,7 @@ def test_five_processes_of_two_owners_give_what_one_gives() -> None:
 
 
 WRONG: list[Mapping[str, Any]] = [
-    {"comparison": Comparison(rows=3, expected=3, example="row 1: ...")},
+    {"comparison": TableComparison(rows=3, expected=3, example="row 1: ...")},
     {"lookups": [replace(LOOK, seconds=None)]},
     {"lookups": [replace(LOOK, wrong=1)]},
     {"lost_rows": 1},
@@ -140,14 +142,20 @@ def test_every_box_has_a_node_of_its_owner() -> None:
 
 
 def test_progress_forgets_who_says_nothing() -> None:
-    status = {"rows_in": 10, "queue_bytes": 0, "kept_bytes": 0, "fragments": [{"fragment": "traffic/cars"}]}
-    progress = Progress(federation_query.OWNERS)
+    status = {
+        "rows_in": 10,
+        "queue_bytes": 0,
+        "kept_bytes": 0,
+        "boundary_us": None,
+        "fragments": [{"fragment": "traffic/cars"}],
+    }
+    progress = FederationProgress(federation_query.OWNERS)
     progress.look(1.0, {**status, "node": "a1"})
     progress.look(2.0, {**status, "node": "b1", "fragments": []})
     assert "a1: cars, b1: -" in progress.line()
     progress.look(6.5, {**status, "node": "b1", "rows_in": 19})
     assert "a1" not in progress.line()
-    assert progress.nodes["b1"].rate == 2.0
+    assert [(each.node, each.rate) for each in progress.nodes] == [("b1", 2.0)]
     from rich.console import Console
 
     console = Console(width=100)
@@ -157,7 +165,7 @@ def test_progress_forgets_who_says_nothing() -> None:
 
 
 def test_a_failure_of_a_node_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fails(options: object, screen: object) -> Outcome:
+    def fails(options: object, screen: object) -> FederationOutcome:
         raise LinkError("a node refused", hint="look", code="E_X")
 
     monkeypatch.setattr(federation_demo, "ran", fails)

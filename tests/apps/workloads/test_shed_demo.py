@@ -14,7 +14,7 @@ from click.testing import CliRunner
 
 from medusa.apps.workloads.demos import shed_screen
 from medusa.apps.workloads.demos.overload_query import Overloaded
-from medusa.apps.workloads.demos.shed_demo import COSTS_US, LOADS, Outcome, ran, roads, trace
+from medusa.apps.workloads.demos.shed_demo import COSTS_US, LOADS, ShedOutcome, ran, roads, trace
 from medusa.cli.main import main
 from medusa.engine.overload.controller import Shedder
 from medusa.engine.overload.drop_operator import Valve
@@ -32,7 +32,7 @@ def check_worth(load: float) -> None:
     check_accounts(random)
 
 
-def check_accounts(outcome: Outcome) -> None:
+def check_accounts(outcome: ShedOutcome) -> None:
     """What came is what went into the output and what was shed on its way, exactly."""
     assert outcome.adds_up
     assert outcome.pushed == round(outcome.load * 5000 * SECONDS)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import pairwise, zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -12,11 +12,11 @@ from medusa.apps.workloads.demos.netmon_outcome import percentile
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Comparison", "LookUps", "Outcome", "Step", "compare", "gaps_us"]
+__all__ = ["FederationOutcome", "FederationStep", "LookUps", "TableComparison", "compare", "gaps_us"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class FederationStep:
     """Something that was done while rows flowed.
 
     Attributes:
@@ -85,20 +85,11 @@ class LookUps:
 
     def to_json(self) -> dict[str, Any]:
         """For scripts."""
-        return {
-            "after": self.after,
-            "asked": list(self.asked),
-            "truth": self.truth,
-            "right": self.right,
-            "nothing": self.nothing,
-            "older": self.older,
-            "wrong": self.wrong,
-            "seconds": None if self.seconds is None else round(self.seconds, 3),
-        }
+        return {**asdict(self), "seconds": None if self.seconds is None else round(self.seconds, 3)}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
+class TableComparison:
     """Two sequences of rows; ``example`` says where they differ first."""
 
     rows: int
@@ -110,7 +101,7 @@ class Comparison:
         return not self.example
 
 
-def compare(rows: pa.Table, expected: pa.Table) -> Comparison:
+def compare(rows: pa.Table, expected: pa.Table) -> TableComparison:
     """Row by row, in order, bit for bit (-0.0 is not 0.0, a NaN equals the same NaN): one instance owned each
     key, whatever moved or was split."""
     example = ""
@@ -124,7 +115,7 @@ def compare(rows: pa.Table, expected: pa.Table) -> Comparison:
             _row(next(iter(table.slice(number, 1).to_pylist()), None)) for table in (rows, expected)
         )
         example = f"row {number:,}: {one}, expected {other}"
-    return Comparison(rows=len(rows), expected=len(expected), example=example)
+    return TableComparison(rows=len(rows), expected=len(expected), example=example)
 
 
 def _bits(table: pa.Table) -> pa.Table:
@@ -149,11 +140,11 @@ def gaps_us(arrivals: Sequence[float], begin_s: float, end_s: float) -> list[int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class FederationOutcome:
     """A finished run."""
 
-    comparison: Comparison
-    steps: Sequence[Step]
+    comparison: TableComparison
+    steps: Sequence[FederationStep]
     lookups: Sequence[LookUps]
     lost_rows: int
     cars: int

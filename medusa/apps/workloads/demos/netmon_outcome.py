@@ -6,30 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from medusa.apps.workloads.demos.screens import NodeSample
 from medusa.apps.workloads.netmon_check import Comparison, Row
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["Latency", "Outcome", "Sample", "percentile"]
-
-
-@dataclass(frozen=True, slots=True)
-class Sample:
-    """One look at a node.
-
-    Attributes:
-        at_s: seconds since the run began.
-        rows: rows that its sources accepted, or that came from other nodes, so far.
-        queue_bytes: bytes that wait in it, in or out.
-        boundary_us: how far its input is complete; None before the first boundary.
-    """
-
-    at_s: float
-    node: str
-    rows: int
-    queue_bytes: int
-    boundary_us: int | None
+__all__ = ["Latency", "NetmonOutcome", "percentile"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +25,7 @@ class Latency:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome:
+class NetmonOutcome:
     """A finished run."""
 
     results: Mapping[str, pa.Table]
@@ -56,7 +39,7 @@ class Outcome:
     speed: float
     seed: int
     latencies: list[Latency]
-    samples: list[Sample] = field(default_factory=list)
+    samples: list[NodeSample] = field(default_factory=list)
     bots: frozenset[str] = frozenset()
     """Sources whose flows the data set's authors label as a bot's; for the reader, not the query."""
 
@@ -88,14 +71,14 @@ class Outcome:
             "checked_by": self.checked_by,
             "figures": self.figures(),
             "results": {
-                comparison.name: {
-                    "rows": comparison.rows,
-                    "expected": comparison.expected,
-                    "missing": comparison.missing,
-                    "extra": comparison.extra,
-                    "equal": comparison.equal,
+                each.name: {
+                    "rows": each.rows,
+                    "expected": each.expected,
+                    "missing": each.missing,
+                    "extra": each.extra,
+                    "equal": each.equal,
                 }
-                for comparison in self.comparisons
+                for each in self.comparisons
             },
             "flows": self.flows,
             "late": self.late,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from medusa.apps.workloads.demos.netmon_outcome import Outcome
+from medusa.apps.workloads.demos.netmon_outcome import NetmonOutcome
 from medusa.apps.workloads.demos.netmon_screen import clock
 from medusa.apps.workloads.netmon import CITATION
 from medusa.apps.workloads.netmon_check import COLUMNS
@@ -32,7 +32,7 @@ th { border-bottom: 1px solid #888 } figure { margin: 1rem 0; overflow-x: auto }
 ROWS_MAX = 60
 
 
-def html_report(outcome: Outcome, query: Query) -> str:
+def html_report(outcome: NetmonOutcome, query: Query) -> str:
     """A page: verdict, figures, the drawn query, plots, tables."""
     figures = outcome.figures()
     verdict = '<b class="good">equal</b>' if outcome.equal else '<b class="bad">not equal</b>'
@@ -81,17 +81,17 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
     return f"<table><tr>{head}</tr>\n{body}</table>"
 
 
-def _result(name: str, outcome: Outcome) -> str:
+def _result(name: str, outcome: NetmonOutcome) -> str:
     rows = outcome.rows[name]
     cells = [[clock(row[0]), row[1], *(f"{value:,}" for value in row[2:])] for row in rows[:ROWS_MAX]]
     shown = f", the first {ROWS_MAX}" if len(rows) > ROWS_MAX else ""
     return f"<h2>{name}: {len(rows)} rows{shown}</h2>{_table(COLUMNS[name], cells)}"
 
 
-def _plots(outcome: Outcome) -> str:
+def _plots(outcome: NetmonOutcome) -> str:
     if importlib.util.find_spec("matplotlib") is None:
         return "<p>Plots are drawn by matplotlib: <code>pip install 'medusa-streams[plot]'</code>.</p>"
-    drawings: list[tuple[str, Callable[[Any, Outcome], None]]] = [
+    drawings: list[tuple[str, Callable[[Any, NetmonOutcome], None]]] = [
         (
             "Each source in each window; those right of and above the lines are heavy and wide.",
             _scatter,
@@ -107,7 +107,7 @@ def _plots(outcome: Outcome) -> str:
         )
 
 
-def _draw(draw: Callable[[Any, Outcome], None], outcome: Outcome) -> str:
+def _draw(draw: Callable[[Any, NetmonOutcome], None], outcome: NetmonOutcome) -> str:
     from matplotlib import rc_context
     from matplotlib.backends.backend_svg import FigureCanvasSVG
     from matplotlib.figure import Figure
@@ -128,7 +128,7 @@ def _svg_only(text: str) -> str:
     return text[text.index("<svg") :]
 
 
-def _scatter(axis: Any, outcome: Outcome) -> None:
+def _scatter(axis: Any, outcome: NetmonOutcome) -> None:
     for bot, colour, label in ((False, "#9aa5b1", "other sources"), (True, "#c0392b", "labelled as bots")):
         rows = [row for row in outcome.rows["groups"] if (row[1] in outcome.bots) is bot]
         if rows:
@@ -146,7 +146,7 @@ def _scatter(axis: Any, outcome: Outcome) -> None:
     axis.legend(frameon=False)
 
 
-def _latencies(axis: Any, outcome: Outcome) -> None:
+def _latencies(axis: Any, outcome: NetmonOutcome) -> None:
     first = min((latency.window_us for latency in outcome.latencies), default=0)
     for sink in dict.fromkeys(latency.sink for latency in outcome.latencies):
         mine = [latency for latency in outcome.latencies if latency.sink == sink]
@@ -156,15 +156,15 @@ def _latencies(axis: Any, outcome: Outcome) -> None:
     axis.legend(frameon=False, ncols=5)
 
 
-def _rows(axis: Any, outcome: Outcome) -> None:
+def _rows(axis: Any, outcome: NetmonOutcome) -> None:
     _per_node(axis, outcome, lambda sample: sample.rows, "rows")
 
 
-def _queues(axis: Any, outcome: Outcome) -> None:
+def _queues(axis: Any, outcome: NetmonOutcome) -> None:
     _per_node(axis, outcome, lambda sample: sample.queue_bytes / 1024, "KiB")
 
 
-def _per_node(axis: Any, outcome: Outcome, value: Callable[[Any], float], unit: str) -> None:
+def _per_node(axis: Any, outcome: NetmonOutcome, value: Callable[[Any], float], unit: str) -> None:
     for node in dict.fromkeys(sample.node for sample in outcome.samples):
         mine = [sample for sample in outcome.samples if sample.node == node]
         axis.plot([sample.at_s for sample in mine], [value(sample) for sample in mine], lw=1.2, label=node)

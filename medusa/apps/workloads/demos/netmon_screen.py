@@ -3,49 +3,43 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from medusa.apps.workloads.demos.netmon_outcome import Outcome, Sample
+from medusa.apps.workloads.demos.netmon_outcome import NetmonOutcome
+from medusa.apps.workloads.demos.screens import DemoScreen, NodeSample, NodeSamples, table_of
 from medusa.apps.workloads.netmon_check import COLUMNS, Row
-from medusa.apps.workloads.screens import table_of
 from medusa.units import size_text
 
 if TYPE_CHECKING:
-    from rich.console import Console, RenderableType
+    from rich.console import RenderableType
     from rich.table import Table
     from rich.text import Text
 
-__all__ = ["Progress", "show_outcome"]
+__all__ = ["NetmonProgress", "clock", "show_outcome"]
 
 SHOWN = ("both", "clusters")
 """Results that appear as they come; the others are too many or contained in them."""
 
 TOP_ROWS = 5
-BAR = 60
-"""Characters of the progress bar."""
 
 
 @dataclass
-class Progress:
-    """What the screens show; the run's threads replace whole values in it."""
+class NetmonProgress:
+    """What the screen shows; the run's threads replace whole values in it."""
 
     flows: int
     published: int = 0
     time_us: int = 0
-    nodes: dict[str, Sample] = field(default_factory=dict)
-    rates: dict[str, float] = field(default_factory=dict)
+    nodes: NodeSamples = field(default_factory=NodeSamples)
     counts: dict[str, int] = field(default_factory=dict)
     recent: deque[str] = field(default_factory=lambda: deque(maxlen=8))
 
-    def look(self, sample: Sample) -> None:
-        """Take a look at a node, and the rate since the one before."""
-        before = self.nodes.get(sample.node)
-        if before is not None and sample.at_s > before.at_s:
-            self.rates[sample.node] = (sample.rows - before.rows) / (sample.at_s - before.at_s)
-        self.nodes[sample.node] = sample
+    def look(self, at_s: float, status: Mapping[str, Any]) -> NodeSample:
+        """Take what a node says of itself."""
+        return self.nodes.take(at_s, status)
 
     def take(self, sink: str, rows: Sequence[Row]) -> None:
         """Take results that came."""
@@ -56,15 +50,35 @@ class Progress:
     def line(self) -> str:
         """In one line, for logs and pipes."""
         nodes = ", ".join(
-            f"{name} {self.rates.get(name, 0):,.0f} rows/s {size_text(sample.queue_bytes)} queued"
-            for name, sample in self.nodes.items()
+            f"{sample.node} {sample.rate:,.0f} rows/s {size_text(sample.queue_bytes)} queued"
+            for sample in self.nodes
         )
         results = " ".join(f"{sink}={count:,}" for sink, count in self.counts.items())
         return f"{self.published:,} of {self.flows:,} flows | {nodes} | {results}"
 
     def drawn(self) -> RenderableType:
         """A table of the nodes and the newest results."""
-        return _draw(self)
+        from rich.console import Group
+        from rich.panel import Panel
+        from rich.progress_bar import ProgressBar
+        from rich.text import Text
+
+        nodes = table_of("node", "rows in", "rows/s", "queued", "behind")
+        for sample in self.nodes:
+            behind = "-"
+            if sample.boundary_us is not None:
+                behind = f"{(self.time_us - sample.boundary_us) / 1e6:.1f} s"
+            queued = size_text(sample.queue_bytes)
+            nodes.add_row(sample.node, f"{sample.rows:,}", f"{sample.rate:,.0f}", queued, behind)
+        at = clock(self.time_us) if self.time_us else "-"
+        counts = "  ".join(f"{sink} {count:,}" for sink, count in self.counts.items())
+        return Group(
+            Text(f"{self.published:,} of {self.flows:,} flows; the trace is at {at}"),
+            ProgressBar(total=max(1, self.flows), completed=self.published, width=60),
+            nodes,
+            Panel(Text("\n".join(self.recent) or "no window has closed yet"), title="results", width=70),
+            Text(counts),
+        )
 
 
 def _line(sink: str, row: Row) -> str:
@@ -83,39 +97,12 @@ def clock(time_us: int) -> str:
     return datetime.fromtimestamp(time_us / 1e6, UTC).strftime("%H:%M:%S")
 
 
-def _draw(progress: Progress) -> RenderableType:
-    from rich.console import Group
-    from rich.panel import Panel
-    from rich.text import Text
-
-    nodes = table_of("node", "rows in", "rows/s", "queued", "behind")
-    for name, sample in progress.nodes.items():
-        behind = (
-            "-" if sample.boundary_us is None else f"{(progress.time_us - sample.boundary_us) / 1e6:.1f} s"
-        )
-        rate = f"{progress.rates.get(name, 0):,.0f}"
-        nodes.add_row(name, f"{sample.rows:,}", rate, size_text(sample.queue_bytes), behind)
-    at = clock(progress.time_us) if progress.time_us else "-"
-    done = BAR * progress.published // max(1, progress.flows)
-    counts = "  ".join(f"{sink} {count:,}" for sink, count in progress.counts.items())
-    return Group(
-        Text(f"{progress.published:,} of {progress.flows:,} flows; the trace is at {at}"),
-        Text("━" * done, style="green").append("━" * (BAR - done), style="bright_black"),
-        nodes,
-        Panel(Text("\n".join(progress.recent) or "no window has closed yet"), title="results", width=70),
-        Text(counts),
-    )
-
-
-def show_outcome(console: Console, outcome: Outcome) -> None:
+def show_outcome(screen: DemoScreen, outcome: NetmonOutcome) -> None:
     """The end of the demonstration: what was found, whether it is right, how fast it was."""
     for name in ("both", "heavy", "wide", "clusters"):
-        console.print(_top(name, outcome))
+        screen.show(_top(name, outcome))
     figures = outcome.figures()
-
-    def say(text: str) -> None:
-        console.print(text, markup=False, highlight=False, soft_wrap=True)
-
+    say = screen.say
     say("n: flows of a source in a minute (heavy: over 100); p: distinct destination ports (wide: over 10)")
     say(
         f"{figures['windows']} windows, {figures['groups']:,} groups, {figures['heavy']} heavy, "
@@ -128,7 +115,7 @@ def show_outcome(console: Console, outcome: Outcome) -> None:
             f"bots, by the labels of the data set's authors: {len(outcome.bots)}; "
             f"{len(found)} of them among the sources of both: {', '.join(found) or 'none'}"
         )
-    console.print(_check(outcome))
+    screen.show(_check(outcome))
     say(f"check by {outcome.checked_by}: {'equal' if outcome.equal else 'not equal'}")
     say(
         f"{outcome.flows:,} flows ({outcome.span_us / 60e6:.1f} minutes of traffic) in "
@@ -141,7 +128,7 @@ def show_outcome(console: Console, outcome: Outcome) -> None:
     )
 
 
-def _top(name: str, outcome: Outcome) -> Table:
+def _top(name: str, outcome: NetmonOutcome) -> Table:
     """The first rows of a result, largest count first."""
     rows = sorted(outcome.rows[name], key=lambda row: (-row[2], row[0], row[1]))
     table = table_of(
@@ -159,7 +146,7 @@ def _cell(value: object) -> Text:
     return Text(_plain(value))
 
 
-def _check(outcome: Outcome) -> Table:
+def _check(outcome: NetmonOutcome) -> Table:
     table = table_of(
         "result", "rows", "expected", "missing", "too many", "verdict", title="check, row by row"
     )

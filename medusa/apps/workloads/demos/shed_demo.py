@@ -21,7 +21,7 @@ from medusa.query.builder import Query
 from medusa.query.expressions.aggregates import count
 from medusa.query.qos import QoS
 
-__all__ = ["COSTS_US", "LOADS", "RULES", "Outcome", "ran", "roads", "trace", "worth"]
+__all__ = ["COSTS_US", "LOADS", "RULES", "ShedOutcome", "ran", "roads", "trace", "worth"]
 
 SECOND = 1_000_000
 SECONDS = 20
@@ -78,7 +78,7 @@ def trace(load: float, *, seconds: int = SECONDS, seed: int = 0) -> list[Arrival
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ShedOutcome:
     """What came of a trace by one rule.
 
     Attributes:
@@ -108,7 +108,7 @@ class Outcome:
         return all(sum(account) == self.pushed for account in self.accounts.values())
 
 
-def ran(load: float, rule: str, *, seconds: int = SECONDS, seed: int = 0) -> Outcome:
+def ran(load: float, rule: str, *, seconds: int = SECONDS, seed: int = 0) -> ShedOutcome:
     """Run the trace of a load by one rule, in virtual time."""
     arrivals = trace(load, seconds=seconds, seed=seed)
     run = Overloaded(roads().graph, COSTS_US, RULES[rule])
@@ -119,7 +119,7 @@ def ran(load: float, rule: str, *, seconds: int = SECONDS, seed: int = 0) -> Out
         column = "n" if sink == "report" else None
         went = [_weights(each.batch, column, None) for each in run.delivered[sink]]
         accounts[sink] = int(sum(float(each.sum()) for each in went)), stats[sink]["shed"]
-    return Outcome(
+    return ShedOutcome(
         load,
         rule,
         {sink: worth(run, sink, _all(load, seconds, seed)[sink]) for sink in run.delivered},

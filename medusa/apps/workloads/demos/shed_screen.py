@@ -10,7 +10,7 @@ from typing import Any
 import click
 import numpy as np
 
-from medusa.apps.workloads.demos.shed_demo import COSTS_US, LOADS, RULES, Outcome, ran
+from medusa.apps.workloads.demos.shed_demo import COSTS_US, LOADS, RULES, ShedOutcome, ran
 from medusa.apps.workloads.plots import quietly
 from medusa.errors import QueryError
 
@@ -51,7 +51,7 @@ def run_demo(*, plot: Path | None = None, seed: int = 0, as_json: bool = False) 
     return all(each.adds_up for each in found)
 
 
-def _show(load: float, outcomes: Sequence[Outcome]) -> None:
+def _show(load: float, outcomes: Sequence[ShedOutcome]) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -86,7 +86,7 @@ def _curve(values: Sequence[float]) -> str:
     return "".join(BARS[min(int(value * len(BARS)), len(BARS) - 1)] for value in values)
 
 
-def _plain(outcome: Outcome) -> dict[str, Any]:
+def _plain(outcome: ShedOutcome) -> dict[str, Any]:
     return {
         "load": outcome.load,
         "rule": outcome.rule,
@@ -123,7 +123,7 @@ def _figure(path: Path) -> Any:
     return Figure(figsize=(9, 3.6), layout="constrained")
 
 
-def _draw(figure: Any, found: Sequence[Outcome], path: Path) -> None:
+def _draw(figure: Any, found: Sequence[ShedOutcome], path: Path) -> None:
     axes = figure.subplots(1, len(LOADS), sharey=True)
     for axis, load in zip(axes, LOADS, strict=True):
         for outcome in found:

@@ -33,8 +33,10 @@ from medusa.engine.history.records import (
 )
 from medusa.errors import LinkError, StateError
 from medusa.ports import Segments
+from medusa.query.boxes import Field, Schema
+from medusa.query.types import from_arrow
 
-__all__ = ["RECORD_BYTES", "Piece", "Spool", "schema_of"]
+__all__ = ["RECORD_BYTES", "Piece", "ReaderLog", "columns_of", "schema_of"]
 
 SEGMENT_BYTES = 16 << 20
 PARTS = 8
@@ -75,7 +77,7 @@ class Piece:
     next: int
 
 
-class Spool:
+class ReaderLog:
     """What is kept of one stream for one reader.
 
     Args:
@@ -395,6 +397,11 @@ def schema_of(port: Segments) -> pa.Schema | None:
         except ValueError as error:
             raise StateError(f"{port.where(first)}: {error}", code="state.corrupt") from None
     return None
+
+
+def columns_of(schema: pa.Schema) -> Schema:
+    """Names and types."""
+    return tuple(Field(field.name, from_arrow(field.type)) for field in schema)
 
 
 def _runs(waiting: list[tuple[Train, int]]) -> list[list[tuple[Train, int]]]:

@@ -10,7 +10,7 @@ import pytest
 
 from medusa.elements import START_US, Train
 from medusa.errors import StateError
-from medusa.spark.exchange.spool import Spool
+from medusa.spark.exchange.reader_log import ReaderLog
 from tests.engine.segments import Disk
 
 SCHEMA = pa.schema([("v", pa.int64())])
@@ -31,8 +31,8 @@ class Counted(list[Any]):
             yield each
 
 
-def spool(records: list[range], *, bytes_max: int = 1 << 30) -> Spool:
-    made = Spool(Disk(), SCHEMA, bytes_max=bytes_max)
+def spool(records: list[range], *, bytes_max: int = 1 << 30) -> ReaderLog:
+    made = ReaderLog(Disk(), SCHEMA, bytes_max=bytes_max)
     for numbers in records:
         batch = pa.record_batch({"v": pa.array(numbers, pa.int64())})
         made.append(Train(batch=batch, first_seq=numbers.start), int(START_US))
@@ -81,7 +81,7 @@ def test_rows_whose_index_was_lost_are_found_by_its_copy_and_never_removed(bytes
     last = disk.names()[-1]
     before = {key: bytes(data) for key, data in disk.files.items()}
     del disk.files[last, "index"]
-    again = Spool(disk, SCHEMA, bytes_max=bytes_max)
+    again = ReaderLog(disk, SCHEMA, bytes_max=bytes_max)
     values: list[int] = []
     while len(values) < 9:
         piece = again.read(len(values), 9)
@@ -92,5 +92,5 @@ def test_rows_whose_index_was_lost_are_found_by_its_copy_and_never_removed(bytes
     del disk.files[last, "index"], disk.files[last, "copy"]
     left = {key: bytes(data) for key, data in disk.files.items()}
     with pytest.raises(StateError, match="is damaged"):
-        Spool(disk, SCHEMA, bytes_max=bytes_max)
+        ReaderLog(disk, SCHEMA, bytes_max=bytes_max)
     assert {key: bytes(data) for key, data in disk.files.items()} == left

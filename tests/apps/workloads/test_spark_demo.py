@@ -11,10 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from medusa.apps.workloads.demos.spark_run import HELD_BACK, HELD_US, Run, _judged, _late_order
+from medusa.apps.workloads.demos.screens import DemoScreen
+from medusa.apps.workloads.demos.spark_demo import HELD_BACK, HELD_US, SparkRun, _judged, _late_order
 from medusa.apps.workloads.interruption import Interruption
 from medusa.apps.workloads.netmon import SLACK_US
-from medusa.apps.workloads.screens import Screen
 
 
 def test_held_back_rows_and_no_others_come_late() -> None:
@@ -62,9 +62,9 @@ def test_what_is_wrong_in_an_archive_is_seen(tmp_path: Path, wrong: str, seen: l
     stored = SimpleNamespace(files=[file], manifest=SimpleNamespace(complete=wrong != "open", epoch=0))
     jobs = SimpleNamespace(open_archive=lambda _: stored)
     told: list[str] = []
-    screen = Screen()
+    screen = DemoScreen()
     screen.say = told.append  # type: ignore[method-assign]
-    run = Run(None, jobs, {}, tmp_path, speed=0, screen=screen, interruption=Interruption())
+    run = SparkRun(None, jobs, {}, tmp_path, speed=0, screen=screen, interruption=Interruption())
     run._archived(sent, late)
     assert [check.what for check in run.steps[0].checks if not check.fine] == seen
     assert run.steps[0].fine is not bool(wrong)
