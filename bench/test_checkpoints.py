@@ -45,7 +45,7 @@ def test_whole(peer: Any, held: Any) -> None:
     run, folder = held
 
     def save() -> str:
-        run._checkpoints._chain = type(run._checkpoints._chain)()
+        run._checkpoints._store._chain = type(run._checkpoints._store._chain)()
         return str(run.checkpoint())
 
     peer.extra_info["bytes"] = written(folder, peer.pedantic(save, rounds=3))
@@ -66,7 +66,7 @@ def test_delta_of_a_hundredth(peer: Any, held: Any) -> None:
 def test_read_of_a_chain(peer: Any, held: Any) -> None:
     peer.extra_info["rows"] = KEYS
     run, _ = held
-    assert peer.pedantic(run._checkpoints.load, rounds=3)[0]["positions"]["s"] >= KEYS
+    assert peer.pedantic(run._checkpoints._store.load, rounds=3)[0]["positions"]["s"] >= KEYS
 
 
 def test_arrow_ipc(peer: Any, held: Any) -> None:

@@ -84,12 +84,12 @@ if TYPE_CHECKING:
     from medusa.query.user_registry import register as register
     from medusa.runtime.client.client import connect as connect
     from medusa.runtime.client.placement import balance as balance
-    from medusa.runtime.embedded.asyncio_run import Run as Run
     from medusa.runtime.embedded.attached import AttachedRun as AttachedRun
     from medusa.runtime.embedded.embedded_run import collect as collect
     from medusa.runtime.embedded.embedded_run import restore as restore
     from medusa.runtime.embedded.embedded_run import start as start
     from medusa.runtime.embedded.recordings import replay as replay
+    from medusa.runtime.embedded.run import Run as Run
     from medusa.runtime.embedded.views import read_history as read_history
     from medusa.runtime.embedded_node.node_thread import Node as Node
     from medusa.runtime.embedded_node.node_thread import node as node
@@ -140,7 +140,7 @@ _HOMES = {
     **dict.fromkeys(("Node", "node"), "medusa.runtime.embedded_node.node_thread"),
     "AttachedRun": "medusa.runtime.embedded.attached",
     "balance": "medusa.runtime.client.placement",
-    "Run": "medusa.runtime.embedded.asyncio_run",
+    "Run": "medusa.runtime.embedded.run",
     "source": "medusa.query.sql.sources",
     "sql": "medusa.query.sql.statements",
     "connect": "medusa.runtime.client.client",

@@ -14,7 +14,7 @@ import pytest
 
 import medusa
 from medusa.query.stream.stream import Stream
-from medusa.runtime.embedded.asyncio_run import LiveRun
+from medusa.runtime.embedded.run import Run
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 
@@ -107,7 +107,7 @@ def test_what_a_page_names_exists(page: Path) -> None:
     assert {*re.findall(r"\bmd\.testing\.(\w+)", text)} <= {*medusa.testing.__all__}
     assert {*re.findall(r"\bmd\.spark\.(\w+)", text)} <= {*medusa.spark.__all__}
     # In code only: `run.busy` is the code of an error.
-    assert {name for name in re.findall(r"\brun\.(\w+)\(", text) if not hasattr(LiveRun, name)} == set()
+    assert {name for name in re.findall(r"\brun\.(\w+)\(", text) if not hasattr(Run, name)} == set()
     for path in re.findall(r"`([\w./*-]+\.(?:py|c|h|pyx|pxi|json))`", text):
         if "/" in path and not any(list((DOCS.parent / room).glob(path)) for room in ROOMS):
             raise AssertionError(f"{page.name}: there is no {path}")

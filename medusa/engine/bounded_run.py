@@ -17,7 +17,7 @@ from medusa.engine.fragment import TRAIN_ROWS_MAX, Fragment
 from medusa.engine.input.ingest import normalise, times_of
 from medusa.engine.operators.lateness import judge_of
 from medusa.engine.operators.source import SourceBox, rows_ahead
-from medusa.engine.run import to_table
+from medusa.engine.run.output import to_table
 from medusa.engine.warnings import warn_dead, warn_late
 from medusa.errors import DataError
 from medusa.ports import Tasks, Workers

@@ -1,8 +1,7 @@
-"""What may be asked about a fragment and a run while they work; nothing changes."""
+"""What may be asked about a fragment while it works; nothing changes."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, TypeVar
 
@@ -17,17 +16,15 @@ from medusa.engine.core.memory_bounds import Memory, Storage, memory_of
 from medusa.engine.operators.connection import ConnectionPointBox, Connections
 from medusa.engine.operators.sink import SinkBox
 from medusa.engine.operators.source import SourceBox
-from medusa.engine.qos.output_utility import qos_table
 from medusa.engine.qos.rates import Meter
 from medusa.engine.stats import counts_of, figures, stats_table
 from medusa.engine.wiring import Scheduling
 from medusa.errors import DataError
-from medusa.ports import Clock, Lock
 from medusa.query.boxes import Graph
 from medusa.query.graph import UNTIMED_PORTS, time_dependent
 from medusa.query.suggest import did_you_mean
 
-__all__ = ["Asked", "RunAsked"]
+__all__ = ["Asked"]
 
 B = TypeVar("B", bound=Operator)
 
@@ -115,6 +112,16 @@ class Asked:
         """Rows accepted so far, of each source, late ones included."""
         return {name: box.accepted for name, box in self.sources.items()}
 
+    @property
+    def goes_on_alone(self) -> bool:
+        """Something may come though nobody pushes: after ``idle=``, or from async calls."""
+        return self.has_calls or any(box.spec.idle_us is not None for box in self.sources.values())
+
+    @property
+    def finished(self) -> bool:
+        """Every source has ended."""
+        return all(box.finished for box in self.sources.values())
+
     def dead(self) -> list[DeadRow]:
         """The first failed rows of each box."""
         return self.letters.rows()
@@ -143,72 +150,3 @@ class Asked:
             now_us: the moment, by the clock of ``at`` and ``tick``: tells for how long.
         """
         return explain_boxes(self.graph, self.boxes, now_us)
-
-
-class RunAsked(ABC):
-    """The part of ``Run`` that tells how it does: from any thread."""
-
-    _fragment: Asked
-    _clock: Clock
-    _state: Lock
-    _closed: bool
-
-    @abstractmethod
-    def _refuse_closed(self) -> None: ...
-
-    def positions(self) -> dict[str, int]:
-        """Rows accepted so far of each source, late ones included: push from there after a restore."""
-        with self._state:
-            self._refuse_closed()
-            return self._fragment.positions()
-
-    def memory(self) -> Memory:
-        """Bytes of state and of rows that wait, in memory and on disk, and of each box."""
-        with self._state:
-            self._refuse_closed()
-            return self._fragment.memory()
-
-    def stats(self) -> pa.Table:
-        """One row per box: rows, rates, cost, lag, late, dead, bytes held, time spent, boundary.
-
-        docs/metrics.md describes each column.
-        """
-        with self._state:
-            self._refuse_closed()
-            return self._fragment.stats(self._clock.monotonic_us())
-
-    def qos(self) -> pa.Table:
-        """One row for each sink with ``qos=``: its utility over the last 10 seconds, delay and loss.
-
-        docs/qos.md describes each column. May be asked from any thread, as ``stats``.
-        """
-        with self._state:
-            self._refuse_closed()
-            sinks = self._fragment.sinks.items()
-            return qos_table(((id, box.meter) for id, box in sinks), self._clock.monotonic_us())
-
-    def explain(self) -> str:
-        """For every box what it waits for, which input holds it back since when, and who is the cause.
-
-        Since when: the boundary of that input, and how long ago it moved by the clock.
-        """
-        with self._state:
-            self._refuse_closed()
-            return self._fragment.explain(self._clock.monotonic_us())
-
-    @property
-    def ended(self) -> bool:
-        """No more output will come: the run is closed, or every source has ended."""
-        return self._closed or all(box.finished for box in self._fragment.sources.values())
-
-    @property
-    def goes_on_alone(self) -> bool:
-        """Something may come though nobody pushes: after ``idle=``, or from async calls."""
-        sources = self._fragment.sources.values()
-        return self._fragment.has_calls or any(box.spec.idle_us is not None for box in sources)
-
-    def dead(self) -> list[DeadRow]:
-        """Rows on which an expression failed: the first 100 of each box since this run was made."""
-        with self._state:
-            self._refuse_closed()
-            return self._fragment.dead()

@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from medusa.engine.bounded_run import Part, measured_slack_us, merged, with_slack
 from medusa.engine.input.ingest import normalise, times_of
-from medusa.engine.run import Run
 from medusa.io.lines import wait_for
 from medusa.io.places import FilePlace
 from medusa.io.progress import RunProgress
@@ -23,6 +22,7 @@ from medusa.query.builder import Query
 from medusa.query.shape import types_of
 from medusa.runtime.embedded.embedded_run import start
 from medusa.runtime.embedded.interrupts import INTERRUPTS
+from medusa.runtime.embedded.run import Run
 
 __all__ = ["SourceInput", "FileJob"]
 

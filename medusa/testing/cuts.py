@@ -12,7 +12,7 @@ import pyarrow as pa
 from medusa.engine.bounded_run import Part, measured_slack, merged, with_slack
 from medusa.engine.fragment import Fragment
 from medusa.engine.input.ingest import normalise, times_of
-from medusa.engine.run import to_table
+from medusa.engine.run.output import to_table
 from medusa.errors import DataError, QueryError
 from medusa.query.boxes import Graph, Source
 from medusa.query.codec import refuse_unregistered

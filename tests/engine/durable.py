@@ -15,9 +15,9 @@ from medusa.engine.state.checkpoint import Checkpoints
 from medusa.engine.state.evolve import plan
 from medusa.ports import Buffer, Clock, Synced, Tasks
 from medusa.query.codec import graph_from_json
-from medusa.runtime.embedded.asyncio_run import LiveRun
 from medusa.runtime.embedded.decision_log import begin_log, first_log, go_on_with_log, logs_of
 from medusa.runtime.embedded.interrupts import INTERRUPTS
+from medusa.runtime.embedded.run import Run
 from medusa.runtime.machine.run_lock import OneTurn
 
 SETTINGS = {"memory_bytes": 1 << 30, "on_error": "dead", "checkpoint_every_us": None, "history": False}
@@ -110,7 +110,7 @@ class Folder:
         self.store, self.journal = MemoryStore(), MemoryJournal()
         self.settings = {**SETTINGS, **settings}
 
-    def start(self, q: md.Query, *, clock: Clock | None = None, tasks: Tasks | None = None) -> LiveRun:
+    def start(self, q: md.Query, *, clock: Clock | None = None, tasks: Tasks | None = None) -> Run:
         """As ``md.start(q, checkpoint=...)``; where there is a checkpoint, as ``md.restore``."""
         clock = clock or md.testing.ManualClock()
         checkpoints = Checkpoints(self.store, secret=(1, 2))
@@ -136,7 +136,7 @@ class Folder:
         else:
             fragment = LoggedFragment(q.graph, clock=clock, tasks=tasks, functions=q.functions)
             begin_log(fragment, self.journal, self.settings)
-        return LiveRun(
+        return Run(
             fragment,
             clock=clock,
             memory_bytes=1 << 30,
@@ -158,7 +158,7 @@ class Consumer:
     def __init__(self, sinks: Sequence[str]) -> None:
         self.rows: dict[str, list[Any]] = {sink: [] for sink in sinks}
 
-    def take(self, run: LiveRun) -> None:
+    def take(self, run: Run) -> None:
         for sink, have in self.rows.items():
             number = run.taken(sink)
             assert number <= len(have), f"{sink}: row {number} after {len(have)}"

@@ -16,7 +16,7 @@ import medusa as md
 from medusa.elements import END_US
 from medusa.engine.recovery.decision_log import GATHERED_MAX
 from medusa.engine.recovery.decisions import Answer, Entry, Lifts, Rest, Results, pack, unpack
-from medusa.runtime.embedded.asyncio_run import LiveRun
+from medusa.runtime.embedded.run import Run
 from tests.engine.durable import Consumer, Folder
 
 SCHEMA = {"ts": "timestamp", "k": "int64", "v": "int64"}
@@ -127,7 +127,7 @@ def events_of(rng: random.Random, *, arrivals: bool = False) -> list[Event]:
     return made
 
 
-def do(run: LiveRun, consumer: Consumer, event: Event) -> None:
+def do(run: Run, consumer: Consumer, event: Event) -> None:
     if event[0] == "push":
         _, name, first, count, arrival = event
         if first + count > run.positions()[name]:
@@ -140,7 +140,7 @@ def do(run: LiveRun, consumer: Consumer, event: Event) -> None:
         run.checkpoint()
 
 
-def again(run: LiveRun, consumer: Consumer, event: Event) -> None:
+def again(run: Run, consumer: Consumer, event: Event) -> None:
     """Do what may be in the state of the run already."""
     try:
         do(run, consumer, event)
@@ -160,7 +160,7 @@ def undisturbed(build: Callable[[], md.Query], events: list[Event]) -> dict[str,
     return consumer.rows
 
 
-def begin_of(events: list[Event], run: LiveRun) -> int:
+def begin_of(events: list[Event], run: Run) -> int:
     """The event after the last push that is in the state of a restored run."""
     have = run.positions()
     begin = 0
@@ -170,13 +170,13 @@ def begin_of(events: list[Event], run: LiveRun) -> int:
     return begin
 
 
-def left_of(run: LiveRun) -> list[Entry]:
+def left_of(run: Run) -> list[Entry]:
     """Decisions of earlier lives that a run has still to do again."""
     replay = run._fragment._replay
     return [] if replay is None else list(replay.entries())
 
 
-def live(folder: Folder, q: md.Query, consumer: Consumer, events: list[Event], stop: int) -> LiveRun:
+def live(folder: Folder, q: md.Query, consumer: Consumer, events: list[Event], stop: int) -> Run:
     """One life: what isn't in the state is done again, up to an event."""
     run = folder.start(q)
     for event in events[min(stop, begin_of(events, run)) : stop]:

@@ -11,7 +11,7 @@ import pytest
 
 import medusa as md
 from medusa.engine.recovery.decisions import Entry, Sheds, pack, unpack
-from medusa.runtime.embedded.asyncio_run import LiveRun
+from medusa.runtime.embedded.run import Run
 from tests.engine.durable import Consumer, Folder
 from tests.engine.test_decisions import SCHEMA, SOURCES, TOTAL, do, events_of, left_of, rows, shuffled
 
@@ -62,14 +62,14 @@ def joined() -> md.Query:
     return q
 
 
-def decide(run: LiveRun, rng: random.Random) -> None:
+def decide(run: Run, rng: random.Random) -> None:
     drops = run._fragment.drops
     assert drops is not None
     if not run._fragment.replays:
         drops.decide([rng.choice([0.0, 0.3, 0.5, 0.8, 1.0]) for _ in drops.valves])
 
 
-def accounted(run: LiveRun) -> dict[str, dict[str, Any]]:
+def accounted(run: Run) -> dict[str, dict[str, Any]]:
     return {each["box"]: each for each in run.stats().to_pylist()}
 
 

@@ -308,16 +308,16 @@ def test_the_change_itself_is_durable(tmp_path: Path) -> None:
 def test_a_checkpoint_that_cant_be_written_warns(tmp_path: Path) -> None:
     with md.start(cars(), checkpoint=tmp_path / "s", checkpoint_every=None) as run:
         run.push("cars", batch(0, 30))
-        assert run._checkpoints is not None
-        good = run._checkpoints._store.write
+        assert run._checkpoints._store is not None
+        good = run._checkpoints._store._store.write
 
         def full(name: str, files: Any) -> None:
             raise md.StateError("no space left")
 
-        run._checkpoints._store.write = full  # type: ignore[method-assign]
+        run._checkpoints._store._store.write = full  # type: ignore[method-assign]
         with pytest.warns(md.CheckpointWarning, match="no space left"):
             run.change(cars(fast="vid >= 0"))
-        run._checkpoints._store.write = good  # type: ignore[method-assign]
+        run._checkpoints._store._store.write = good  # type: ignore[method-assign]
         run.push("cars", batch(60))
         assert run.take("fast").num_rows == 1
     with md.restore(tmp_path / "s") as run:

@@ -51,7 +51,7 @@ def test_rows_that_wait_of_a_source_that_goes_arent_lost() -> None:
 
     with md.start(of("a", "b"), queue="1 MiB") as run:
         run.on("o_a", lambda table: run.push("b", batch(1, 2)))
-        with run._belt.changed:  # the thread hasn't begun: the callback pushes behind the change
+        with run._intake._belt.changed:  # the thread hasn't begun: the callback pushes behind the change
             run.push("a", batch(1))
             with pytest.raises(md.StateError, match="source 'b' goes, and rows of it wait"):
                 run.change(of("a"))

@@ -146,7 +146,7 @@ def test_what_waits_is_in_the_stats() -> None:
         run.flush()
         [source, *_] = run.stats().to_pylist()
         assert (source["queue_rows"], source["queue_bytes"], source["rows_in"]) == (0, 0, 11)
-        belt = run._belt  # type: ignore[attr-defined]
+        belt = run._intake._belt  # type: ignore[attr-defined]
         with belt.changed:
             belt.queue.rows["s"], belt.queue.nbytes["s"] = 7, 70
         [source, *_] = run.stats().to_pylist()
@@ -257,7 +257,7 @@ def test_an_error_on_its_way_out_ends_the_work_and_tells_what_was_left() -> None
         with md.start(plain(), queue="1 MiB") as run:
             gates.append(held(run))
             run.push("s", rows(2, 7))
-            run._belt.stopping = True  # type: ignore[attr-defined]  # as if it had come in the same moment
+            run._intake._belt.stopping = True  # type: ignore[attr-defined]  # as if it had come in the same moment
             gates[0].open.set()
             raise ZeroDivisionError
 
@@ -273,7 +273,7 @@ def test_an_interrupt_ends_a_wait_and_loses_nothing() -> None:
         run.push("s", rows(2))
 
         def interrupt() -> None:
-            while not run._belt.calls:  # type: ignore[attr-defined]
+            while not run._intake._belt.calls:  # type: ignore[attr-defined]
                 pass
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
@@ -444,8 +444,8 @@ def test_a_child_after_a_fork_is_told() -> None:
 
 def test_a_run_that_is_lost_says_so() -> None:
     runs: list[Any] = [md.start(plain(), queue="1 MiB")]
-    thread = runs[0]._thread
-    with runs[0]._belt.changed:  # the thread can take nothing out
+    thread = runs[0]._intake._worker._thread
+    with runs[0]._intake._belt.changed:  # the thread can take nothing out
         runs[0].push("s", rows(1))
         with pytest.warns(ResourceWarning, match="10 of 's'"):
             runs.clear()

@@ -18,7 +18,7 @@ def test_an_interrupt_as_a_wait_begins_leaves_nothing_behind(
 ) -> None:
     with md.start(plain(), queue="1 MiB") as run:
         gate = held(run)
-        belt: Any = run._belt  # type: ignore[attr-defined]
+        belt: Any = run._intake._belt  # type: ignore[attr-defined]
 
         def notify_all() -> None:
             monkeypatch.undo()
@@ -40,7 +40,7 @@ def test_an_interrupt_between_letting_go_and_waiting_leaves_the_lock_in_order(
 ) -> None:
     with md.start(plain(), queue="1 MiB") as run:
         gate = held(run)
-        belt: Any = run._belt  # type: ignore[attr-defined]
+        belt: Any = run._intake._belt  # type: ignore[attr-defined]
         honest = belt.changed._release_save
 
         def release_save() -> Any:
@@ -64,7 +64,7 @@ def test_an_interrupt_that_wakes_nobody_is_heard_all_the_same(monkeypatch: pytes
     """One that comes in the moment before the lock is waited for, as far as a test can make that moment."""
     with md.start(plain(), queue="1 MiB") as run:
         gate = held(run)
-        belt: Any = run._belt  # type: ignore[attr-defined]
+        belt: Any = run._intake._belt  # type: ignore[attr-defined]
         waits: list[float | None] = []
 
         def wait(timeout: float | None = None) -> bool:
@@ -86,7 +86,7 @@ def test_numbered_rows_that_came_while_one_waited_for_room_come_once() -> None:
     """Two threads push the same rows by number; both found them missing, and the second finds no room."""
     with md.start(plain(), queue=rows(0).nbytes + rows(0, 1).nbytes) as run:
         gate = held(run)
-        belt: Any = run._belt  # type: ignore[attr-defined]
+        belt: Any = run._intake._belt  # type: ignore[attr-defined]
         asked = threading.Event()
         has_room = belt.queue.has_room
 

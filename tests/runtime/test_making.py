@@ -18,11 +18,11 @@ import pytest
 import medusa as md
 from medusa.engine.logged_fragment import LoggedFragment
 from medusa.engine.recovery.decision_log import DecisionLog
-from medusa.engine.run import Run
+from medusa.engine.run.gate import RunGate
 from medusa.engine.state.checkpoint import Checkpoints
 from medusa.runtime.embedded.memory_options import Bounds
 from medusa.runtime.embedded.resources import Parts
-from medusa.runtime.embedded.watched import WatchedRun
+from medusa.runtime.embedded.run import Run
 from medusa.runtime.machine.event_loop import LoopTasks
 from medusa.runtime.store.history_store import HistoryFolder
 from medusa.testing import ManualClock
@@ -45,8 +45,8 @@ STEPS: list[tuple[Any, str]] = [
     (Checkpoints, "names"),
     (Checkpoints, "load"),
     (DecisionLog, "__init__"),
-    (Run, "__init__"),
-    (WatchedRun, "serve_metrics"),
+    (RunGate, "__init__"),
+    (Run, "serve_metrics"),
 ]
 
 KINDS: dict[str, tuple[set[str], dict[str, Any]]] = {
@@ -227,7 +227,7 @@ def test_what_fails_while_closing_does_not_hide_why(tmp_path: Path, monkeypatch:
         raise md.StateError("couldn't be emptied")
 
     with monkeypatch.context() as patch:
-        Fault(1, error=PlantedError).plant(patch, Run, "__init__")
+        Fault(1, error=PlantedError).plant(patch, RunGate, "__init__")
         patch.setattr(Bounds, "close", fails)
         with pytest.raises(PlantedError) as error:
             made("plain", tmp_path)

@@ -243,7 +243,7 @@ def test_a_scrape_that_waits_while_the_run_is_closed_is_told(monkeypatch: pytest
 
         monkeypatch.setattr(run, "stats", stats)
         asking = threading.Thread(target=ask)
-        with run._state:  # as a push has it
+        with run._gate.state:  # as a push has it
             asking.start()
             assert asked.wait(30)
             run.close()

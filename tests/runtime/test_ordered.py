@@ -14,8 +14,8 @@ import pytest
 
 import medusa as md
 from medusa.query.builder import Query
-from medusa.runtime.embedded.qos_run import OrderedRun
-from medusa.runtime.embedded.queued_run import QueuedRun
+from medusa.runtime.embedded.ordered_worker import OrderedWorker
+from medusa.runtime.embedded.queue_worker import QueueWorker
 from medusa.testing import ManualClock
 
 SCHEMA = pa.schema([("ts", pa.timestamp("us", "UTC")), ("k", pa.int64()), ("v", pa.int64())])
@@ -47,7 +47,7 @@ def answers(run: Any) -> dict[str, Any]:
 @pytest.mark.parametrize("queue", ["1 KiB", "64 MiB"])
 def test_the_answers_are_those_of_a_run_without_a_queue(queue: str) -> None:
     with md.start(query()) as plain, md.start(query(), queue=queue, clock=ManualClock()) as run:
-        assert type(run) is OrderedRun
+        assert type(run._intake._worker) is OrderedWorker
         for first in range(0, 6_000, 100):
             for each in (plain, run):
                 each.push("cars", rows(first))
@@ -69,7 +69,7 @@ def test_other_runs_work_in_the_order_of_the_pushes(tmp_path: Path, given: dict[
         q.sink("one", q.source("cars", {"v": "int64"}, time=None), qos=md.QoS(loss=[(0, 0), (100, 1)]))
     options: Any = {name: tmp_path / folder for name, folder in given.items()}
     with md.start(q, queue="1 MiB", clock=ManualClock(), **options) as run:
-        assert type(run) is QueuedRun, why
+        assert type(run._intake._worker) is QueueWorker, why
 
 
 class Gate:
@@ -122,7 +122,7 @@ def test_rows_hold_their_place_in_the_queue_until_they_have_been_worked_through(
         gate.open.set()
         run.push("cars", rows(300))
         run.flush()
-        assert run._belt.queue.held_bytes == 0
+        assert run._intake._belt.queue.held_bytes == 0
         assert run.positions() == {"cars": 400}
 
 
@@ -135,7 +135,7 @@ def test_a_failed_row_ends_the_run_and_says_what_was_left() -> None:
         run.flush()
     with pytest.raises(md.DataError, match="has stopped"):
         run.push("cars", rows(300))
-    assert run._belt.queue.held_bytes == 0
+    assert run._intake._belt.queue.held_bytes == 0
     run.close()
 
 

@@ -294,7 +294,9 @@ class TestErrors:
                 taken = []
                 with monkeypatch.context() as patch:
                     patch.setattr(FolderSpill, "append", full)
-                    while not run._full() and (kind is md.FullError or run.memory().state <= 200 << 10):
+                    while not run._gate.is_full() and (
+                        kind is md.FullError or run.memory().state <= 200 << 10
+                    ):
                         run.push("rows", left.pop(0))
                         if kind is md.StateError:
                             taken.append(run.take("all"))

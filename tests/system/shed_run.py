@@ -24,13 +24,13 @@ from tests.system.shed_query import SINKS, query, rows_of
 
 def decide_at_random(run: Any, rng: random.Random) -> None:
     """In place of what would be measured: how much is left out changes all the time."""
-    drops = run._sheds.drops
+    drops = run._shedding.shedder.drops
 
     def control(now_us: int, queue: object) -> None:
         if rng.random() < 0.1:
             drops.decide([rng.choice([0.0, 0.2, 0.5, 0.8]) for _ in drops.valves])
 
-    run._sheds.control = control
+    run._shedding.shedder.control = control
 
 
 def live(state: str, out: str, total: int, seed: int, *, killed: bool) -> None:

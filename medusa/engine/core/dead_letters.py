@@ -49,7 +49,7 @@ class DeadLetters:
         self._stop = stop
         self._kept: dict[str, list[DeadRow]] = {}
         self.fresh: DeadRow | None = None
-        """The first dead row ever, until the owner has warned of it and cleared this."""
+        """The first dead row ever, until the owner has warned of it and calls ``told``."""
         self._any = False
         self._taps: dict[str, Callable[[Train], None]] = {}
 
@@ -92,6 +92,10 @@ class DeadLetters:
         if not self._any:
             self._any = True
             self.fresh = row
+
+    def told(self) -> None:
+        """The owner has warned of ``fresh``."""
+        self.fresh = None
 
     def rows(self) -> list[DeadRow]:
         """Those kept, by box in order of first failure, then in order of failure."""

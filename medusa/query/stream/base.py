@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from medusa.query.boxes import Box, Input
 from medusa.query.shape import Shape, types_of
-from medusa.query.suggest_methods import Suggests
 
 if TYPE_CHECKING:
     from medusa.query.builder import Query
@@ -23,7 +22,7 @@ def label_after(kind: str, name: object, inputs: Iterable[StreamBase]) -> str:
     return f"{kind} after " + " and ".join(repr(stream.name) for stream in inputs)
 
 
-class StreamBase(Suggests):
+class StreamBase:
     """The output of a box; immutable."""
 
     __slots__ = ("_arc", "_query")

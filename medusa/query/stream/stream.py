@@ -10,6 +10,7 @@ from medusa.query.stream.tables import TableMethods
 from medusa.query.stream.user import UserMethods
 from medusa.query.stream.window_kinds import WindowKindMethods
 from medusa.query.stream.windows import WindowMethods
+from medusa.query.suggest_methods import Suggests
 
 __all__ = ["Stream"]
 
@@ -23,6 +24,7 @@ class Stream(
     OrderMethods,
     UserMethods,
     TableMethods,
+    Suggests,
 ):
     """The output of a box; immutable. Its methods add boxes to the query and give their output."""
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from medusa.query.boxes import Aggregate
+from medusa.errors import QueryError
+from medusa.query.boxes import Aggregate, Top
 from medusa.query.expressions.aggregates import AggregateSpec
+from medusa.query.expressions.column import as_tree
 from medusa.query.expressions.expression import Named
 from medusa.query.expressions.grouping import aggregate_calls, group_keys
 from medusa.query.shape import WindowKind
-from medusa.query.stream.window_steps import TopMethods
+from medusa.query.stream.window_steps import whole_number
+from medusa.query.suggest_methods import Suggests
 from medusa.units import Duration, duration_us
 
 if TYPE_CHECKING:
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["GroupedStream", "WindowedStream"]
 
 
-class GroupedStream(TopMethods):
+class GroupedStream(Suggests):
     """A stream cut into windows and groups; ``aggregate`` makes it a stream again."""
 
     def __init__(
@@ -61,6 +64,32 @@ class GroupedStream(TopMethods):
             keys=self._keys,
             aggregates=calls,
             early_us=None if early is None else duration_us(early, what=f"{label}: early", minimum_us=1),
+        )
+        return self._stream._add(box, name)
+
+    def top(self, n: int, by: str | Expr, descending: bool = True, *, name: str | None = None) -> Stream:
+        """The ``n`` rows with the largest ``by`` of each window and group.
+
+        Columns: window_start, window_end, the keys, the other columns of the row, and ``rank`` from 1.
+        Of equal rows the earlier one comes first; NaN is the greatest, null comes last either way.
+
+        Args:
+            n: at least 1.
+            by: a column, or an expression that can be compared.
+            descending: False: the smallest.
+        """
+        label = f"top {name!r}" if name is not None else f"top after {self._stream.name!r}"
+        if not isinstance(descending, bool):
+            raise QueryError(f"{label}: descending is True or False", code="query.window")
+        box = Top(
+            id="",
+            inputs=(self._stream.arc,),
+            size_us=self._size_us,
+            advance_us=self._advance_us,
+            keys=self._keys,
+            by=as_tree(by, box=label),
+            n=whole_number(n, f"{label}: n"),
+            descending=descending,
         )
         return self._stream._add(box, name)
 

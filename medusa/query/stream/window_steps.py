@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from medusa.errors import QueryError
-from medusa.query.boxes import AggregateCall, Box, RowWindow, Running, Session, Top, ValueWindow
+from medusa.query.boxes import AggregateCall, Box, RowWindow, Running, Session, ValueWindow
 from medusa.query.boxes.calls import LAG
 from medusa.query.expressions.aggregates import AggregateSpec, aggregate_call
 from medusa.query.expressions.column import as_tree
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from medusa.query.stream.base import StreamBase
     from medusa.query.stream.stream import Stream
 
-__all__ = ["KeyedStream", "KindStream", "LagSpec", "SessionStream", "TopMethods", "lag"]
+__all__ = ["KeyedStream", "KindStream", "LagSpec", "SessionStream", "lag", "whole_number"]
 
 DAY_US = 86_400_000_000
 Size: TypeAlias = int | float | str | datetime.timedelta
@@ -128,8 +128,8 @@ class KeyedStream(Suggests):
             advance: how many rows after one window the next begins, at most ``size``; None: ``size``.
         """
         label = f"window_rows after {self._stream.name!r}"
-        rows = _whole(size, f"{label}: size")
-        step = rows if advance is None else _whole(advance, f"{label}: advance")
+        rows = whole_number(size, f"{label}: size")
+        step = rows if advance is None else whole_number(advance, f"{label}: advance")
         arc = self._stream.arc
 
         def make(keys: tuple[Named, ...], calls: tuple[AggregateCall, ...]) -> Box:
@@ -195,41 +195,6 @@ class KeyedStream(Suggests):
         return f"<{self._stream.name!r} by {keys}: .window_rows, .window_values or .running is missing>"
 
 
-class TopMethods(Suggests):
-    """The largest rows of windows, with or without groups."""
-
-    _stream: StreamBase
-    _size_us: int
-    _advance_us: int
-    _keys: tuple[Named, ...]
-
-    def top(self, n: int, by: str | Expr, descending: bool = True, *, name: str | None = None) -> Stream:
-        """The ``n`` rows with the largest ``by`` of each window and group.
-
-        Columns: window_start, window_end, the keys, the other columns of the row, and ``rank`` from 1.
-        Of equal rows the earlier one comes first; NaN is the greatest, null comes last either way.
-
-        Args:
-            n: at least 1.
-            by: a column, or an expression that can be compared.
-            descending: False: the smallest.
-        """
-        label = f"top {name!r}" if name is not None else f"top after {self._stream.name!r}"
-        if not isinstance(descending, bool):
-            raise QueryError(f"{label}: descending is True or False", code="query.window")
-        box = Top(
-            id="",
-            inputs=(self._stream.arc,),
-            size_us=self._size_us,
-            advance_us=self._advance_us,
-            keys=self._keys,
-            by=as_tree(by, box=label),
-            n=_whole(n, f"{label}: n"),
-            descending=descending,
-        )
-        return self._stream._add(box, name)
-
-
 def _running_call(name: str, value: object, label: str) -> AggregateCall:
     if not isinstance(value, LagSpec):
         call = aggregate_call(name, value, box=label)
@@ -238,11 +203,12 @@ def _running_call(name: str, value: object, label: str) -> AggregateCall:
         return call
     what = f"{label}: aggregate {name!r}"
     return AggregateCall(
-        name, LAG, as_tree(value.arg, box=what), parameter=_whole(value.offset, f"{what}: offset")
+        name, LAG, as_tree(value.arg, box=what), parameter=whole_number(value.offset, f"{what}: offset")
     )
 
 
-def _whole(value: object, what: str) -> int:
+def whole_number(value: object, what: str) -> int:
+    """A count of at least 1, checked."""
     if isinstance(value, int) and not isinstance(value, bool) and value >= 1:
         return value
     raise QueryError(

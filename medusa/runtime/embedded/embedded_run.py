@@ -18,14 +18,14 @@ from medusa.query.boxes import Graph
 from medusa.query.codec import graph_from_json, refuse_unregistered
 from medusa.query.graph import label_of
 from medusa.query.user_registry import check_functions
-from medusa.runtime.embedded.asyncio_run import LiveRun
 from medusa.runtime.embedded.collected import Collected
 from medusa.runtime.embedded.decision_log import DECISIONS, begin_log, first_log, go_on_with_log, logs_of
 from medusa.runtime.embedded.memory_options import bounds_of, bounds_of_settings, check_sheds
-from medusa.runtime.embedded.qos_run import ordering_of
+from medusa.runtime.embedded.metrics_service import serving
+from medusa.runtime.embedded.ordered_worker import ordering_of
 from medusa.runtime.embedded.query_argument import graph_of
 from medusa.runtime.embedded.resources import Parts, checkpoints_in, given_up, holding, workers_of
-from medusa.runtime.embedded.watched import serving
+from medusa.runtime.embedded.run import Run
 from medusa.runtime.machine.clock import SystemClock
 from medusa.runtime.machine.event_loop import LoopTasks
 from medusa.runtime.store.folder_store import FolderStore, path_of
@@ -87,7 +87,7 @@ def start(
     at_limit: str = "error",
     metrics: str | None = None,
     metrics_public: bool = False,
-) -> LiveRun:
+) -> Run:
     """Run a query inside this program, live.
 
     Args:
@@ -212,7 +212,7 @@ def restore(
     at_limit: str | None = None,
     metrics: str | None = None,
     metrics_public: bool = False,
-) -> LiveRun:
+) -> Run:
     """A run that goes on from its last checkpoint; push rows from its ``positions()``.
 
     Args:

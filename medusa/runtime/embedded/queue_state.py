@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
+from medusa.elements import Element
 from medusa.engine.input.intake import Entry, InputQueue
 
 __all__ = ["LISTEN_AGAIN_S", "Belt", "Changed", "abandon", "note_left"]
@@ -31,6 +32,7 @@ class Belt:
     """What a run and its thread share. All of it is read and written under ``changed``.
 
     Attributes:
+        thread: works off what waits; None: it hasn't begun.
         working: the entry that is being worked on.
         error: what the thread ran into and nobody has been told; it waits until somebody is.
         behind: of what was taken out of the queue, some waits between the boxes.
@@ -42,6 +44,7 @@ class Belt:
     def __init__(self, queue: InputQueue) -> None:
         self.queue = queue
         self.changed = Changed()  # reentrant: a finaliser may run anywhere
+        self.thread: threading.Thread | None = None
         self.working: Entry | None = None
         self.error: BaseException | None = None
         self.stopping = False
@@ -49,6 +52,112 @@ class Belt:
         self.calls: set[object] = set()  # an interrupt anywhere leaves nobody in it
         self.takes = 0
         self.full_at = -1
+
+    def begin(self, thread: threading.Thread) -> None:
+        """Let a thread do the work from now on."""
+        self.thread = thread
+        thread.start()
+
+    def is_mine(self) -> bool:
+        """It is the thread of the run that asks."""
+        return threading.current_thread() is self.thread
+
+    def tell(self) -> None:
+        """Something has changed."""
+        with self.changed:
+            self.changed.notify_all()
+
+    def note_take(self, elements: list[Element]) -> None:
+        """Output has been taken, perhaps none."""
+        with self.changed:
+            self.takes += 1
+            self.changed.notify_all()
+
+    def note_full(self, takes: int) -> None:
+        """There was too much output when it had been taken so often; what was to be worked on waits on."""
+        with self.changed:
+            self.full_at, self.working = takes, None
+            self.changed.notify_all()
+
+    def begin_step(self) -> int:
+        """Nothing in the queue is worked on; how often output has been taken."""
+        with self.changed:
+            self.working = None
+            return self.takes
+
+    def taken_in(self) -> None:
+        """The entry that is worked on has entered, and holds its place until nothing before it is left."""
+        with self.changed:
+            self.working = None
+            self.queue.take_in()
+
+    def look(self, *, behind: bool, oldest_us: int | None) -> None:
+        """Between the boxes some work is left, the oldest since then."""
+        with self.changed:
+            self.behind = behind
+            self.queue.worked_before(oldest_us)
+            self.changed.notify_all()
+
+    def done(self, entry: Entry, error: BaseException | None) -> BaseException | None:
+        """The entry that is worked on is done; gives an error that its caller isn't told."""
+        with self.changed:
+            self.working = None
+            self.queue.done()
+            if error is not None and entry.call is not None:
+                entry.error = error
+                error = None
+            self.changed.notify_all()
+        return error
+
+    def fail(self, error: BaseException | None, *, stopped: bool) -> None:
+        """Keep an error for the next caller; where the run has stopped, forget what waits."""
+        with self.changed:
+            left = self.queue.forget() if stopped else {}
+            if error is not None:
+                note_left(error, left)
+                self.error = error
+            self.changed.notify_all()
+
+    def take_error(self) -> BaseException | None:
+        """What the thread ran into and nobody has been told; then it goes on."""
+        with self.changed:
+            error, self.error = self.error, None
+            self.changed.notify_all()
+        return error
+
+    def drain(self, check: Callable[[], None]) -> list[BaseException]:
+        """Wait until nothing waits any more; what the thread ran into meanwhile.
+
+        Args:
+            check: called now and then meanwhile; what it raises ends the wait.
+        """
+        errors: list[BaseException] = []
+        me = object()
+        with self.changed:
+            try:
+                self.calls.add(me)
+                self.changed.notify_all()
+                while self.error is not None or self.queue.head is not None or self.behind:
+                    if self.error is None:
+                        self.wait()
+                        check()
+                        continue
+                    errors.append(self.error)
+                    self.error = None
+                    self.changed.notify_all()
+            finally:
+                self.calls.discard(me)
+        return errors
+
+    def stop(self) -> None:
+        """The thread works on nothing more."""
+        with self.changed:
+            self.stopping = True
+            self.changed.notify_all()
+
+    def forked(self) -> None:
+        """In a forked process, where the thread isn't, and nobody gives back what it holds."""
+        self.changed = Changed()
 
     @property
     def stuck(self) -> bool:
@@ -76,8 +185,7 @@ def abandon(belt: Belt, name: str) -> None:
     """A run was lost, or the program ends, without ``close``."""
     with belt.changed:
         left = {source: rows for source, rows in belt.queue.rows.items() if rows}
-        belt.stopping = True
-        belt.changed.notify_all()
+        belt.stop()
     if left:
         warnings.warn(
             f"the run of {name!r} was never closed: {_rows_text(left)} were not worked through",

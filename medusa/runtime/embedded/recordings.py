@@ -5,19 +5,22 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from medusa.elements import Train
 from medusa.engine.core.rows import as_int64
-from medusa.engine.input.push_arguments import callback
+from medusa.engine.input.push_arguments import boundary_time_us, callback
 from medusa.engine.prejudged_source import JudgedRun, check_columns, source_of
-from medusa.engine.recording import Recording, read_recording
-from medusa.engine.run import to_table
+from medusa.engine.recording import Recording, part_below, read_recording, record
+from medusa.engine.run.gate import RunGate
+from medusa.engine.run.output import to_table
 from medusa.engine.warnings import warn_dead
 from medusa.errors import QueryError, StateError
 from medusa.ports import Buffer
+from medusa.query.codec import refuse_unregistered
 from medusa.query.graph import label_of
 from medusa.query.user_registry import check_functions
 from medusa.runtime.embedded.collected import Collected
@@ -28,7 +31,7 @@ from medusa.runtime.store.folder_store import FolderStore
 if TYPE_CHECKING:
     from medusa.query.builder import Query
 
-__all__ = ["replay", "write_recording"]
+__all__ = ["record_run", "replay", "write_recording"]
 
 GROUP = "recording"
 TRAIN_ROWS = 1 << 13
@@ -53,6 +56,26 @@ def write_recording(path: str | os.PathLike[str], files: Mapping[str, Buffer]) -
         store.write(GROUP, files)
     finally:
         store.close()
+
+
+def record_run(
+    gate: RunGate,
+    at: str,
+    start: int | str | datetime,
+    end: int | str | datetime,
+    path: str | os.PathLike[str],
+    query: Query | None,
+) -> None:
+    """As ``md.Run.record``."""
+    start_us = boundary_time_us(start, at, "the start of a recording", kind="connection_point")
+    end_us = boundary_time_us(end, at, "the end of a recording", kind="connection_point")
+    given = None if query is None else graph_of(query)
+    with gate.turn():
+        point = gate.fragment.connection(at)
+        graph = given or part_below(gate.fragment.checked, at)
+        refuse_unregistered(graph, "a recording")
+        files = record(point, graph, start_us, end_us, bytes_max=gate.memory_bytes)
+    write_recording(path, files)
 
 
 def _read(path: str | os.PathLike[str]) -> Recording:

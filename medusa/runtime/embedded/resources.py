@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from medusa.engine.logged_fragment import LoggedFragment
 from medusa.engine.overload.qos_scheduler import Ordering
 from medusa.engine.state.checkpoint import Checkpoints
-from medusa.errors import MedusaError, QueryError
+from medusa.errors import MedusaError, QueryError, StateError
 from medusa.ports import Clock
-from medusa.runtime.embedded.asyncio_run import LiveRun
-from medusa.runtime.embedded.attached import AttachedRun
 from medusa.runtime.embedded.interrupts import INTERRUPTS
 from medusa.runtime.embedded.memory_options import Bounds
-from medusa.runtime.embedded.qos_run import OrderedRun
-from medusa.runtime.embedded.queued_run import QueuedRun, queued_options
+from medusa.runtime.embedded.run import Run
+from medusa.runtime.embedded.run_parts import QueueOptions
 from medusa.runtime.machine.clock import SystemClock
 from medusa.runtime.machine.event_loop import LoopTasks
 from medusa.runtime.machine.native_workers import ThreadWorkers
@@ -48,7 +45,7 @@ def holding() -> Iterator[ExitStack]:
 
 
 @contextmanager
-def given_up(run: LiveRun) -> Iterator[None]:
+def given_up(run: Run) -> Iterator[None]:
     """The last steps of making a run: where one fails, nobody gets it, and it is closed unsaved."""
     try:
         yield
@@ -140,25 +137,36 @@ class Parts:
         *,
         ordering: Ordering | None = None,
         checkpoints: Checkpoints | None = None,
-    ) -> LiveRun:
+    ) -> Run:
         """The run of a fragment; it closes what is held."""
-        queued = queued_options(settings, threads=1 if self.workers is None else self.workers.count)
-        made: Callable[..., LiveRun] = LiveRun if queued is None else partial(QueuedRun, **queued)
-        if queued is not None and ordering is not None:
-            made = partial(OrderedRun, ordering=ordering, **queued)
-        return made(
+        threads = 1 if self.workers is None else self.workers.count
+        queue_bytes = _queue_bytes(settings)
+        queue = None if queue_bytes is None else QueueOptions(queue_bytes, threads, ordering)
+        return Run(
             fragment,
             clock=self.clock,
             memory_bytes=settings["memory_bytes"],
             settings=settings,
-            turns=OneTurn() if self.workers is None and queued is None else SharedTurns(INTERRUPTS),
+            turns=OneTurn() if threads == 1 and queue is None else SharedTurns(INTERRUPTS),
             state=threading.RLock(),
             interrupts=INTERRUPTS,
             checkpoints=checkpoints,
             checkpoint_every_us=None if checkpoints is None else settings["checkpoint_every_us"],
+            queue=queue,
             on_close=self.held.close,
-            attaches=AttachedRun,
         )
+
+
+def _queue_bytes(settings: Mapping[str, Any]) -> int | None:
+    """Of the input queue, by the settings of a run, which may come from a checkpoint; None: it has none.
+
+    Raises:
+        StateError: no such settings were written.
+    """
+    queue_bytes = settings.get("queue_bytes")
+    if queue_bytes is not None and (type(queue_bytes) is not int or queue_bytes < 0):
+        raise StateError(f"not the settings of a run: queue_bytes {queue_bytes!r:.80}", code="state.corrupt")
+    return queue_bytes
 
 
 def workers_of(threads: Any) -> ThreadWorkers | None:

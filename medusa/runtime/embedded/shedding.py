@@ -1,4 +1,4 @@
-"""What a program sees of rows that are left out under overload."""
+"""Rows that are left out under overload, and what a program sees of them."""
 
 from __future__ import annotations
 
@@ -6,56 +6,68 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
+from medusa.engine.input.intake import InputQueue
 from medusa.engine.input.push_arguments import callback
-from medusa.engine.overload.controller import Shedder
+from medusa.engine.overload.controller import Shedder, has_qos
 from medusa.engine.overload.drop_set import SHEDDING_SCHEMA
+from medusa.engine.run.gate import RunGate
 from medusa.errors import DataError
 from medusa.query.suggest import did_you_mean
-from medusa.runtime.embedded.changing import ChangingRun
 
-__all__ = ["SheddingRun"]
+__all__ = ["Shedding"]
 
 
-class SheddingRun(ChangingRun):
-    """A run that may have a shedder: with ``queue=``, and quality of service at a sink."""
+class Shedding:
+    """What is left out of a run; nothing is, unless it has a queue, and quality of service at a sink.
 
-    _sheds: Shedder | None = None
+    Args:
+        sync: makes durable what rows that leave depend on.
 
-    def shedding(self) -> pa.Table:
-        """Where rows can be left out, and what is at this moment; no rows where nothing is ever shed.
+    Attributes:
+        shedder: None: there is none.
+    """
 
-        Returns:
-            Of each place: ``box`` (a source: behind it; another one: before it), ``how`` (``random``,
-            ``value`` or ``windows``), ``sinks`` that miss what is dropped there, the ``share`` that is
-            dropped now, rows ``seen`` and ``shed`` so far.
-        """
-        with self._state:
-            self._refuse_closed()
-            return SHEDDING_SCHEMA.empty_table() if self._sheds is None else self._sheds.drops.table()
+    def __init__(self, gate: RunGate, sync: Callable[[], None]) -> None:
+        self._gate = gate
+        self._fragment = gate.fragment
+        self._sync = sync
+        self.shedder: Shedder | None = None
 
-    def on_shed(self, box: str, call: Callable[[pa.Table], object]) -> None:
-        """Call back, in the thread of the run, with rows that are left out at a box: see ``shedding``.
+    def begin(self) -> None:
+        """Let a run with a queue shed, where the query that runs now has quality of service."""
+        fragment = self._fragment
+        if self.shedder is None and has_qos(fragment.graph):
+            if fragment.drops is None:
+                fragment.shed()
+            self.shedder = Shedder(fragment, fragment.drops)
 
-        Rows count as told once all callbacks of their box have returned; after one that raised, they
-        come again with the next ones, and the next caller is told its error.
+    def control(self, now_us: int, queue: InputQueue) -> None:
+        """Decide what is left out of what comes."""
+        if self.shedder is not None:
+            self.shedder.control(now_us, queue)
 
-        Raises:
-            DataError: nothing is ever shed there; says where something may be.
-        """
-        with self._turn():
-            places = [] if self._sheds is None else self._sheds.drops.boxes
-            if self._sheds is not None and box in places:
-                self._sheds.drops.tap(box, callback(call, f"on_shed({box!r}, ...)"))
-                return
-            raise DataError(
-                f"nothing is ever shed at {box!r:.80}",
-                hint=did_you_mean(str(box), places) if places else "it takes queue= and a sink with qos=",
-                code="data.shed",
-            )
+    def table(self) -> pa.Table:
+        """As ``md.Run.shedding``."""
+        with self._gate.asking():
+            return SHEDDING_SCHEMA.empty_table() if self.shedder is None else self.shedder.drops.table()
 
-    def _tell_shed(self) -> None:
+    def on(self, box: str, call: Callable[[pa.Table], object]) -> None:
+        """As ``md.Run.on_shed``."""
+        with self._gate.turn():
+            places = [] if self.shedder is None else self.shedder.drops.boxes
+            if self.shedder is None or box not in places:
+                raise DataError(
+                    f"nothing is ever shed at {box!r:.80}",
+                    hint=did_you_mean(str(box), places) if places else "it takes queue= and a sink with qos=",
+                    code="data.shed",
+                )
+            drops = self.shedder.drops
+            drops.tap(box, callback(call, f"on_shed({box!r}, ...)"))
+
+    def tell(self) -> None:
         """Before a checkpoint, which takes them for told. As output they hang on what was decided."""
-        if self._sheds is not None and self._sheds.drops.untold:
+        drops = None if self.shedder is None else self.shedder.drops
+        if drops is not None and drops.untold:
             if self._fragment.behind:
                 self._sync()
-            self._sheds.drops.tell()
+            drops.tell()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -17,13 +18,13 @@ from medusa.engine.history.opening import read_history as read_segments
 from medusa.engine.history.records import merged_index, plain_schema, read_head
 from medusa.engine.history.views import view_of_rows, view_of_times
 from medusa.engine.input.push_arguments import boundary_time_us
-from medusa.engine.run import Run
+from medusa.engine.run.gate import RunGate
 from medusa.errors import DataError, StateError
 from medusa.runtime.store.history_files import FolderSegments
 from medusa.runtime.store.history_store import segments_in
 from medusa.units import Duration, duration_us
 
-__all__ = ["HistoryInfo", "ViewingRun", "read_history"]
+__all__ = ["HistoryInfo", "HistoryViews", "read_history"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,18 +57,17 @@ class HistoryInfo:
     on_disk: bool
 
 
-class ViewingRun(Run):
-    """A run whose connection points can be looked at."""
+class HistoryViews:
+    """Shows the histories of a run."""
 
-    def history(self, name: str) -> HistoryInfo:
-        """How much history a connection point holds at this moment.
+    def __init__(self, gate: RunGate, sync: Callable[[], None]) -> None:
+        self._gate = gate
+        self._fragment = gate.fragment
+        self._sync = sync
 
-        Raises:
-            DataError: there is no such connection point.
-            StateError: the run is closed.
-        """
-        with self._state:
-            self._refuse_closed()
+    def info(self, name: str) -> HistoryInfo:
+        """As ``md.Run.history``."""
+        with self._gate.asking():
             history = self._history(name)
             from_us = history.oldest_us
             on_disk = not history.port.memory
@@ -84,37 +84,12 @@ class ViewingRun(Run):
                 on_disk=on_disk,
             )
 
-    def view(
-        self,
-        name: str,
-        *,
-        start: int | str | datetime | None = None,
-        end: int | str | datetime | None = None,
-        last: Duration | None = None,
-        rows: int | tuple[int, int] | None = None,
-    ) -> pa.Table:
-        """Rows of a connection point that are kept, late ones too, in the order in which they came.
-
-        By default all; or a fixed range (``start``, ``end``, ``rows=(first, end)``), or one that moves
-        with the stream from call to call (``last``, ``rows=n``).
-
-        Args:
-            start, end: ``start <= time < end``, written as the time of a ``boundary``; either may be left
-                out.
-            last: the rows less than this before the largest time so far.
-            rows: the last so many; or a pair, for rows numbered ``first <= number < end``.
-
-        Raises:
-            DataError: no such connection point, no such range, or times of a stream without time.
-            StateError: the run is closed, or a record is damaged (names the file; ranges without it can
-                be read).
-        """
-        with self._state:
-            self._refuse_closed()
+    def view(self, name: str, **ranges: Any) -> pa.Table:
+        """As ``md.Run.view``."""
+        with self._gate.asking():
             if self._fragment.behind:
                 self._sync()
-            history = self._history(name)
-            return _viewed(history, name, start=start, end=end, last=last, rows=rows)
+            return _viewed(self._history(name), name, **ranges)
 
     def _history(self, name: str) -> History:
         found = self._fragment.connection(name).history
@@ -131,7 +106,7 @@ def _viewed(
     last: Duration | None,
     rows: int | tuple[int, int] | None,
 ) -> pa.Table:
-    """The rows of a range, as ``ViewingRun.view`` has it."""
+    """The rows of a range, as ``md.Run.view`` has it."""
     ranges = {"start or end": start is not None or end is not None, "last": last is not None}
     given = [each for each, is_given in {**ranges, "rows": rows is not None}.items() if is_given]
     if len(given) > 1:

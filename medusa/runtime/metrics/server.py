@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
     from prometheus_client.registry import Collector
 
-    from medusa.runtime.embedded.watched import WatchedRun
+    from medusa.runtime.embedded.run import Run
     from medusa.runtime.node.loop import NodeLoop
 
 __all__ = ["Figures", "MetricsServer", "Rows", "node_figures", "open_for_run", "run_figures"]
@@ -231,7 +231,7 @@ def status_rows(status: NodeStatus) -> Rows:
     ]
 
 
-def run_figures(run: WatchedRun) -> Figures:
+def run_figures(run: Run) -> Figures:
     """What ``run.stats()`` says, and of attached queries with their label; boundaries in microseconds."""
     table = run.stats(attached=True)
     place = table.schema.get_field_index("boundary")

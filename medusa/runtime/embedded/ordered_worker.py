@@ -1,17 +1,16 @@
-"""A run with an input queue whose work is ordered between outputs by their quality of service."""
+"""The thread of a run whose work is ordered between outputs by their quality of service."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from medusa.engine.input.intake import Entry
-from medusa.engine.logged_fragment import LoggedFragment
 from medusa.engine.overload.qos_scheduler import Ordering, latency_outputs
 from medusa.ports import Clock
 from medusa.query.boxes import Apply, Graph
-from medusa.runtime.embedded.queued_run import QueuedRun
+from medusa.runtime.embedded.queue_worker import QueueWorker
 
-__all__ = ["OrderedRun", "ordering_of"]
+__all__ = ["OrderedWorker", "ordering_of", "worker_of"]
 
 
 def ordering_of(graph: Graph, clock: Clock, *, queued: bool, durable: bool, bounded: bool) -> Ordering | None:
@@ -28,74 +27,67 @@ def ordering_of(graph: Graph, clock: Clock, *, queued: bool, durable: bool, boun
     return Ordering(clock)
 
 
-class OrderedRun(QueuedRun):
+class OrderedWorker(QueueWorker):
     """Rows enter as soon as the thread has a moment, and wait before the first boxes.
 
     They count as waiting in the input queue until nothing that entered before them is left. Calls that
     need a query at rest (``flush``, ``finish``, ``change`` and others) find it so.
     """
 
-    def __init__(self, fragment: LoggedFragment, *, ordering: Ordering, **options: Any) -> None:
+    def __init__(self, *parts: Any, ordering: Ordering) -> None:
         self._ordering = ordering
         ordering.holds = True
-        super().__init__(fragment, **options)
+        super().__init__(*parts)
 
-    def tick(self) -> None:
-        super().tick()
-        self._look()
+    def look(self) -> None:
+        """Free the queue of what has been worked through between the boxes."""
+        ordering = self._ordering
+        self._belt.look(behind=ordering.waits, oldest_us=ordering.oldest_us)
 
-    def _serve_one(self, entry: Entry | None) -> None:
+    def serve(self, entry: Entry | None) -> None:
         rests = entry is None or entry.call is not None
         if rests and self._ordering.waits:
             self._step()
         elif entry is not None and entry.call is not None:
             self._ordering.holds = False
             try:
-                super()._serve_one(entry)
+                super().serve(entry)
             finally:
                 self._ordering.holds = True
-                self._look()
+                self.look()
         else:
-            super()._serve_one(entry)
-            self._look()
+            super().serve(entry)
+            self.look()
 
     def _step(self) -> None:
         """Run some of what waits between the boxes, unless there is too much output already."""
         belt = self._belt
-        with belt.changed:
-            belt.working, takes = None, belt.takes
+        takes = belt.begin_step()
         full = False
         try:
-            with self._turn(tells=True):
-                full = self._full() and not belt.calls
+            with self._gate.turn(tells=True):
+                full = self._gate.is_full() and not belt.calls
                 if not full:
                     self._fragment.at(self._clock.monotonic_us())
                     self._fragment.step()
-                    self._settled()
+                    self._rest.settle()
         except BaseException as error:
-            self._look()
-            self._failed(error)
+            self.look()
+            self._fail(error)
             return
         if full:
-            with belt.changed:
-                belt.full_at = takes
-                belt.changed.notify_all()
-            self.output.tell()
-        self._look()
-        self.room.tell()
+            belt.note_full(takes)
+            self._gate.tell_output()
+        self.look()
+        self._gate.tell_room()
 
     def _done(self, entry: Entry, error: BaseException | None) -> None:
         if error is not None or entry.call is not None or self._fragment.stopped:
             super()._done(entry, error)
-            return
-        with self._belt.changed:
-            self._belt.working = None
-            self._belt.queue.take_in()
+        else:
+            self._belt.taken_in()
 
-    def _look(self) -> None:
-        """See what is left of the work, and free the queue of what has been worked through."""
-        belt = self._belt
-        with belt.changed:
-            belt.behind = self._ordering.waits
-            belt.queue.worked_before(self._ordering.oldest_us)
-            belt.changed.notify_all()
+
+def worker_of(ordering: Ordering | None, *parts: Any) -> QueueWorker:
+    """The worker of a run; None: its work is done in the order in which it came."""
+    return QueueWorker(*parts) if ordering is None else OrderedWorker(*parts, ordering=ordering)
