@@ -7,6 +7,6 @@ piecewise linear functions and their inference inward, ``output_utility`` the me
 by the clock of the run, and ``Now.entered_us`` is when what caused them entered.
 ``engine/overload/qos_scheduler`` keeps queues before boxes across steps, with entry times beside the
 elements, and ``box_costs`` what boxes were measured to take; a fragment is given one as ``scheduler=``.
-``runtime/embedded/ordered_worker`` drives it: the thread of a queued run takes rows in whenever some have come,
-and otherwise makes steps. ``tests/trace`` does the same in virtual time.
+``runtime/embedded/ordered_worker`` drives it: the thread of a queued run takes rows in whenever some have
+come, and otherwise makes steps. ``tests/trace`` does the same in virtual time.
 """
