@@ -32,6 +32,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--ci", action="store_true", help="run what tests/sample.toml leaves out, and nothing else"
     )
+    parser.addoption("--unsampled", action="store_true", help="run what tests/sample.toml leaves out too")
     parser.addoption("--full", action="store_true", help="run all, those marked full too")
     parser.addoption("--issue", type=int, help="only full tests marked with this issue")
     parser.addoption("--resume", metavar="FILE", help="leave out tests that passed with the same code")
@@ -48,7 +49,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    named = any("::" in arg for arg in config.args)  # Who names a test means it.
+    named = config.getoption("--unsampled") or any(
+        "::" in arg for arg in config.args
+    )  # Who names a test means it.
     left = set() if named else left_to_ci(items)
     wanted = [item for item in items if _wanted(config, item, item.nodeid in left, named=named)]
     if len(wanted) < len(items):

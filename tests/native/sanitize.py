@@ -125,7 +125,7 @@ def main() -> int:
     found_files = [path for pattern in TESTS for path in sorted(TREE.glob(pattern))]
     chosen = [str(path.relative_to(TREE)) for path in found_files if not path.name.startswith(NO_NATIVE)]
     # -s: pytest's capture would eat what a dying process says.
-    arguments = ["-m", "pytest", "-s", "-q", "-p", "no:cacheprovider", *chosen, *sys.argv[1:]]
+    arguments = ["-m", "pytest", "-s", "-q", "-p", "no:cacheprovider", "--unsampled", *chosen, *sys.argv[1:]]
     status = subprocess.run([sys.executable, *arguments], cwd=TREE, env=environment(), check=False).returncode
     found = reports()
     if found:
