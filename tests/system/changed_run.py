@@ -27,6 +27,8 @@ import medusa.runtime.embedded.embedded_run
 from tests.runtime.changed_query import query, rows
 
 TOTAL = 160
+FIRST = ["pairs"]
+"""What the first query adds to the one that stays: the last adds nothing, and no two queries are equal."""
 CHANGES = {40: ["few", "wide", "point"], 80: ["wide", "behind", "again"], 120: []}
 """At which row of each source what is added to the query that stays."""
 
@@ -40,7 +42,7 @@ def plan() -> Plan:
 
 @functools.cache
 def first_query() -> md.Query:
-    return query([], 0)
+    return query(FIRST, 0)
 
 
 def take_all(run: Any, lines: Any) -> None:
@@ -104,7 +106,7 @@ def second_life(folder: Path, seed: int) -> None:
     steps = plan()
     run = md.restore(folder / "state", history=folder / "history")
     graphs = [first_query().graph, *(changed.graph for _, changed in steps)]
-    found = graphs.index(run._fragment.graph)
+    [found] = [number for number, graph in enumerate(graphs) if graph == run._fragment.graph]
     positions = run.positions()
     (folder / "found").write_text(json.dumps({"query": found, "positions": positions}))
     with open(folder / "out", "a", buffering=1) as lines:

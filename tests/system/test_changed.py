@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.runtime.changed_query import STAYS
-from tests.system.changed_run import CHANGES
+from tests.system.changed_run import CHANGES, FIRST
 from tests.system.test_restore import ROOT, read_rows
 
-SINKS = (*STAYS, *dict.fromkeys(f"o_{name}" for names in CHANGES.values() for name in names))
+SINKS = (*STAYS, *dict.fromkeys(f"o_{name}" for names in (FIRST, *CHANGES.values()) for name in names))
 
 
 @pytest.mark.system

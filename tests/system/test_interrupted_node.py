@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 import signal
+from contextlib import suppress
 from pathlib import Path
+from subprocess import TimeoutExpired
 
 import pytest
 
@@ -14,7 +16,10 @@ from tests.system.nodes import DEADLINE_S, Nodes
 pytestmark = pytest.mark.system
 
 
-@pytest.mark.parametrize("presses", [1, 3])
+UNTIL_IT_ENDS = 0
+
+
+@pytest.mark.parametrize("presses", [1, 3, UNTIL_IT_ENDS])
 def test_a_node_that_is_interrupted(presses: int, tmp_path_factory: pytest.TempPathFactory) -> None:
     # A socket's path is short; pytest's own folders may not be.
     folder: Path = tmp_path_factory.mktemp("i")
@@ -29,10 +34,16 @@ def test_a_node_that_is_interrupted(presses: int, tmp_path_factory: pytest.TempP
             fed.publish("q.rows", {"ts": values, "v": values})
             fed.flush()
             process = nodes.processes.pop("a")
-            for _ in range(presses):
-                process.send_signal(signal.SIGINT)
-            assert process.wait(DEADLINE_S) == 0
-            process.stdout.close()
+            with process.stdout:
+                if presses == UNTIL_IT_ENDS:
+                    while process.poll() is None:
+                        process.send_signal(signal.SIGINT)
+                        with suppress(TimeoutExpired):
+                            process.wait(0.001)
+                else:
+                    for _ in range(presses):
+                        process.send_signal(signal.SIGINT)
+                assert process.wait(DEADLINE_S) == 0
         log = nodes.log("a")
         assert re.search(r"info ended fragments=1 rows_in=100\b[^\n]*\n$", log), log
         assert "Traceback" not in log

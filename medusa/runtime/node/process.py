@@ -30,7 +30,8 @@ def run_node(
 ) -> None:
     """Run a node until SIGTERM or SIGINT; then its last checkpoint is on disk.
 
-    SIGHUP makes a node with keys read who may do what again.
+    SIGHUP makes a node with keys read who may do what again. Once the node has ended, this process ignores
+    SIGTERM and SIGINT: another Ctrl-C doesn't interrupt what is still to be closed.
 
     Prints one line to standard output once it listens: ``node edge-1 listening on tcp://...``, or
     ``{"node": ..., "listening": ...}``. Reports go to standard error.
@@ -82,6 +83,9 @@ def _signals(loop: NodeLoop, *, reload: bool) -> Iterator[None]:
         before[signal.SIGHUP] = signal.signal(signal.SIGHUP, read_again)
     try:
         yield
-    finally:
+    except BaseException:
         for each, handler in before.items():
             signal.signal(each, handler)
+        raise
+    for each in before:
+        signal.signal(each, signal.SIG_IGN)
