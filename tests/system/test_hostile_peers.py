@@ -85,6 +85,8 @@ def owners(tmp_path):
     made = WithGuests(tmp_path)
     made.start("core", "far")
     yield made
+    for node in ("core", "far"):
+        print(f"--- the log of {node} ends with\n{made.log(node)[-4000:]}")
     made.close()
 
 
