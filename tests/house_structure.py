@@ -115,20 +115,53 @@ def _assigned(node: ast.AST) -> Iterator[ast.expr]:
         yield from target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
 
 
+def _declared_fields(tree: ast.Module) -> set[str]:
+    """The annotated fields of the records of a file."""
+    classes = (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    return {
+        line.target.id
+        for each in classes
+        for line in each.body
+        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name)
+    }
+
+
+def _constructed(function: ast.AST) -> set[str]:
+    """Variables of a function that hold what it makes itself: ``made = Page(...)``, ``made = cls(...)``,
+    ``made = cls.__new__(cls)``."""
+    found = set()
+    for node in ast.walk(function):
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+            maker = node.value.func
+            if isinstance(maker, ast.Attribute) and maker.attr == "__new__":
+                maker = maker.value
+            name = maker.id if isinstance(maker, ast.Name) else ""
+            if name == "cls" or name.lstrip("_")[:1].isupper():
+                found |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+    return found
+
+
 def nobody_assigns_into_others(sources: list[Source]) -> Breaches:
-    """An attribute is assigned by the methods of its own object; others ask by a call."""
+    """An attribute is assigned by the methods of its own object; others ask by a call.
+
+    A file may write the fields of the records that it declares, and a function what it has just made: nobody
+    else has seen that.
+    """
     counts: Breaches = Counter()
     for source in _code(sources):
+        fields = _declared_fields(source.tree)
         places = set()
         for function in ast.walk(source.tree):
             if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
-            for node in ast.walk(function):
-                for target in _assigned(node):
-                    root, steps = _root(target)
-                    own = isinstance(root, ast.Name) and root.id in ("self", "cls") and steps == 1
-                    if steps and isinstance(root, ast.Name) and not own:
-                        places.add((target.lineno, target.col_offset))
+            made = _constructed(function)
+            for target in (target for node in ast.walk(function) for target in _assigned(node)):
+                root, steps = _root(target)
+                if not isinstance(target, ast.Attribute) or not isinstance(root, ast.Name):
+                    continue
+                own = steps == 1 and root.id in {"self", "cls", *made}
+                if not own and target.attr not in fields:
+                    places.add((target.lineno, target.col_offset))
         if places:
             counts[source.path] = len(places)
     return counts

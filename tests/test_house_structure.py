@@ -60,6 +60,18 @@ PLANTED: list[tuple[StructureRule, str, str, dict[str, int]]] = [
     ),
     (house_structure.nobody_assigns_into_others, "medusa/a.py", "def f(self):\n    self.b: int = 1", {}),
     (
+        house_structure.nobody_assigns_into_others,
+        "medusa/a.py",
+        "class A:\n    c: int\n    def f(self, a, made):\n        a.c = self.b.c = 1\n        made.d = 1",
+        {"medusa/a.py": 1},
+    ),
+    (
+        house_structure.nobody_assigns_into_others,
+        "medusa/a.py",
+        "def f(cls, a):\n    b, c, d = cls(), a.x(), y()\n    b = cls()\n    b.e = 1\n    b.e.f = c.e = d.e = 1",
+        {"medusa/a.py": 3},
+    ),
+    (
         house_structure.nobody_reaches_through,
         "medusa/a.py",
         "def f(self):\n    self.a.b.c()",
