@@ -68,7 +68,7 @@ PLANTED: list[tuple[StructureRule, str, str, dict[str, int]]] = [
     (
         house_structure.nobody_assigns_into_others,
         "medusa/a.py",
-        "def f(cls, a):\n    b, c, d = cls(), a.x(), y()\n    b = cls()\n    b.e = 1\n    b.e.f = c.e = d.e = 1",
+        "def f(cls, a):\n    c, d = a.x(), y()\n    b = cls()\n    b.e = 1\n    b.e.f = c.e = d.e = 1",
         {"medusa/a.py": 3},
     ),
     (
