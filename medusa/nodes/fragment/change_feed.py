@@ -9,7 +9,7 @@ from medusa.elements import Boundary, Silent, Train
 from medusa.nodes.fragment.input_log_records import JOINED, LOST, PROMISE, ROWS
 from medusa.nodes.fragment.inputs import Input, Work
 
-__all__ = ["PASSED", "Tap", "Tapped"]
+__all__ = ["PASSED", "Mark", "StandbyTap", "Tap", "Tapped"]
 
 PASSED = 4
 """Beside the kinds of decisions: only the position of an input moves."""
@@ -20,6 +20,10 @@ ITEM_BYTES = 256
 BACKLOG_MAX = 64 << 20
 """While the checkpoint is on its way so much may wait behind it; then the fragment is fed nothing more.
 Too small: a large state slows the fragment down while it is copied; too large: memory."""
+
+BEHIND_MAX = 256 << 20
+"""A secondary that is further behind is given up and seeded anew: its owner never waits for it. Too small: a
+pause of the secondary costs a new seed; too large: memory of the owner."""
 
 NEAR_BYTES = 1 << 20
 NEAR_ITEMS = 16
@@ -41,11 +45,19 @@ class Tapped:
     cost: int
 
 
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """The owner took a checkpoint here: what was fed before it is in it."""
+
+    token: int
+
+
 class Tap:
     """Keeps what is fed after a checkpoint until it was sent on.
 
     Attributes:
         token: of the checkpoint; 0: it is not taken yet.
+        decided: it holds the decisions below this number.
         durable: it is on disk.
         broken: why this can't go on; empty: it can.
         queue: what waits to be sent.
@@ -57,10 +69,10 @@ class Tap:
     """
 
     def __init__(self) -> None:
-        self.token = 0
+        self.token = self.decided = 0
         self.durable = self.closed = self.held = False
         self.broken = ""
-        self.queue: deque[Tapped] = deque()
+        self.queue: deque[Tapped | Mark] = deque()
         self.nbytes = self.items = 0
         self.bound = BACKLOG_MAX
         self.items_bound: int | None = None
@@ -70,6 +82,11 @@ class Tap:
     def begun(self) -> bool:
         """The checkpoint is taken, and no other may be until this is over."""
         return self.token > 0
+
+    @property
+    def holds_checkpoints(self) -> bool:
+        """No checkpoint may be taken: the one that goes ahead would be deleted, or be too old."""
+        return self.begun
 
     @property
     def full(self) -> bool:
@@ -100,9 +117,14 @@ class Tap:
         """Let no other publisher in from now on."""
         self.closed = True
 
-    def begins(self, token: int) -> None:
-        """A checkpoint is being taken: if it is the first, what is fed from now on comes after it."""
-        self.token = self.token or token
+    def begins(self, token: int, decided: int) -> None:
+        """A checkpoint is being taken: if it is the first, what is fed from now on comes after it.
+
+        Args:
+            decided: the number of the next decision.
+        """
+        if not self.begun:
+            self.token, self.decided = token, decided
 
     def persisted(self, token: int, ok: bool, why: str) -> None:
         """A checkpoint is on disk, or isn't."""
@@ -142,3 +164,38 @@ class Tap:
         self.queue.append(Tapped(kind, number, input, element, next_seq, boundary_us, note, cost))
         self.nbytes += cost
         self.items += 1
+
+
+class StandbyTap(Tap):
+    """For a secondary, which follows for as long as it can: its owner waits for it with nothing that it feeds.
+
+    Attributes:
+        copied: the checkpoint that goes ahead was read, so that the owner takes others.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.copied = False
+
+    @property
+    def full(self) -> bool:
+        return False
+
+    @property
+    def holds_checkpoints(self) -> bool:
+        return self.begun and not self.copied
+
+    def begins(self, token: int, decided: int) -> None:
+        if self.begun:
+            self.queue.append(Mark(token))
+        super().begins(token, decided)
+
+    def read(self) -> None:
+        """The checkpoint is in memory."""
+        self.copied = True
+
+    def fed(self, work: Work) -> None:
+        super().fed(work)
+        if self.nbytes >= BEHIND_MAX and not self.broken:
+            self.broken = f"it is {self.nbytes >> 20:,} MiB behind"
+            self.queue.clear()

@@ -28,10 +28,11 @@ from medusa.nodes.fragment.automaton import (
     TurnEvent,
     TurnState,
 )
-from medusa.nodes.fragment.change_feed import Tap
+from medusa.nodes.fragment.change_feed import StandbyTap, Tap
 from medusa.nodes.fragment.checkpoint_record import InputRecord
 from medusa.nodes.fragment.checkpointing import Saved, Writing, taken
 from medusa.nodes.fragment.clock_decisions import Clocked, decides
+from medusa.nodes.fragment.durability import Durability
 from medusa.nodes.fragment.input_log import Decided
 from medusa.nodes.fragment.input_queue import Feeding
 from medusa.nodes.fragment.inputs import Input, Work
@@ -69,6 +70,8 @@ class Hosted:
         lost_unknown: of some of those lives nobody can say.
         uncounted: boxes whose rows would die with it, and nobody could say how many.
         tap: takes what it is fed while it is copied, to another node or into other fragments; None: it isn't.
+        standby_taps: take what it is fed for its secondaries.
+        durability: what must be true before output leaves and input is acknowledged.
         epoch: in which it is surely this node's (``Attach.fragment_epoch``); 0: nobody has said.
         held: what checkpoints say of whose it is (``Catalog.held``).
     """
@@ -76,6 +79,7 @@ class Hosted:
     known_lost = 0
     uncounted: tuple[str, ...] = ()
     tap: Tap | None = None
+    standby_taps: tuple[StandbyTap, ...] = ()
     lost_unknown = False
 
     def __init__(
@@ -110,7 +114,9 @@ class Hosted:
         self._every_us = checkpoint_every_us
         self._next_token = next_token
         self._sources = {box.id: box for box in spec.graph.boxes if isinstance(box, Source)}
-        self.mixed = decides(spec.graph) or bool(record and record.mixed)
+        # A secondary has to feed what publishers bring in the order in which the owner did.
+        guarded = bool(spec.standby and spec.entries)
+        self.mixed = decides(spec.graph) or guarded or bool(record and record.mixed)
         self._mixed_durable = self.mixed
         decisions = saved.decisions if saved else ()
         self.inputs: dict[tuple[str, str], Input] = {}
@@ -145,6 +151,9 @@ class Hosted:
         """Output that waits for the log: the decision that made it, and how many pieces."""
         self._running_bytes = 0
         self._writing: Writing | None = None
+        self.durability = Durability()
+        self._uncovered: deque[Writing] = deque()
+        """Checkpoints that are on our disk, and that not every secondary holds."""
         self._dirty = record is None
         self._checkpoint_at_us: int | None = None
         self._wanted = False
@@ -237,6 +246,19 @@ class Hosted:
         """From now on this takes what the fragment is fed; None: nothing does."""
         self.tap = tap
 
+    def tapped_for_standbys(self, taps: tuple[StandbyTap, ...]) -> None:
+        """From now on these take what the fragment is fed, for its secondaries."""
+        self.standby_taps = taps
+
+    def secondaries_said(self, now_us: int) -> None:
+        """``durability`` has changed: let go what may leave, acknowledge what is covered."""
+        self._cover(now_us)
+        self._release(now_us)
+        self._pump(now_us)
+
+    def _taps(self) -> tuple[Tap, ...]:
+        return self.standby_taps if self.tap is None else (self.tap, *self.standby_taps)
+
     def fail(self, why: str) -> None:
         """The engine can't go on: stop feeding. What is kept stays, and status tells why."""
         self._lives(LifeEvent.FAIL)
@@ -320,8 +342,8 @@ class Hosted:
         made = self._publisher(peer, source, schema, peer)
         if self.mixed:
             self._feeding.joins(made)
-            if self.tap is not None:
-                self.tap.joined(made, self._feeding.joined_as(made))
+            for tap in self._taps():
+                tap.joined(made, self._feeding.joined_as(made))
             self._dirty = True
             self._pump(now_us)
         else:
@@ -341,8 +363,8 @@ class Hosted:
             # Which publisher's row came first is a decision. From now on output waits until those that
             # it depends on are on disk, and from the next checkpoint on they are logged.
             self.mixed = self._wanted = True
-            if self.tap is not None:
-                self.tap.broken = "another publisher came, so that the order of arrival matters"
+            for tap in self._taps():
+                tap.broken = "another publisher came, so that the order of arrival matters"
         return made
 
     def peer_event(self, now_us: int, peer: str, event: LinkEvent) -> None:
@@ -371,15 +393,15 @@ class Hosted:
 
     def _pump(self, now_us: int) -> None:
         """Feed what may be fed; take the checkpoint that is due."""
-        tap = self.tap
+        taps = self._taps()
         due = self._wanted and self._writing is None and not self._feeding.repeating
-        due = due and not (self.frozen or (tap is not None and tap.begun))
+        due = due and self._may_checkpoint and not any(tap.holds_checkpoints for tap in taps)
         if due and not self._running:
             self._checkpoint(now_us)
             due = self._wanted and self._writing is None
         while (
             not (self.failed or due or self._stopping or self.frozen or self.decided.full)
-            and not (tap is not None and tap.full)
+            and not any(tap.full for tap in taps)
             and len(self._running) < RUNNING_MAX
         ):
             if all_full(self.outputs.values(), self._running_bytes, self._link.fragment_bytes_max):
@@ -388,7 +410,7 @@ class Hosted:
             if work is None:
                 break
             self._dirty = self._dirty or not isinstance(work.element, Silent)
-            if tap is not None:
+            for tap in taps:
                 tap.fed(work)
             if work.element is None:
                 work.input.receiver.consumed(now_us, work.cost)
@@ -397,6 +419,10 @@ class Hosted:
                 self.rows_in += len(work.element)
             self._run(work, work.element)
         self.decided.write(now_us)
+
+    @property
+    def _may_checkpoint(self) -> bool:
+        return not self.frozen
 
     def _run(self, work: Work, element: Element | Silent) -> None:
         """Have the engine feed this; ``ran`` says when it has."""
@@ -450,8 +476,13 @@ class Hosted:
         self._pump(now_us)
 
     def _release(self, now_us: int) -> None:
-        """Let go what was made of decisions that are on disk, and let in whom the disk knows."""
-        while self._made and self._made[0][0] < self.decided.durable:
+        """Let go what was made of decisions that are on disk and at each secondary, and let in publishers that
+        the disk knows."""
+        while (
+            self._made
+            and self._made[0][0] < self.decided.durable
+            and self.durability.has_decision(self._made[0][0])
+        ):
             _, output, count = self._made.popleft()
             output.release(now_us, count)
         for input in self._feeding.joined():
@@ -507,10 +538,10 @@ class Hosted:
             mixed=self.mixed,
             decided=self.decided.at,
             held=self.held(),
-            alone=self.tap is not None,
+            alone=self.tap is not None or any(not tap.begun for tap in self.standby_taps),
         )
-        if self.tap is not None:
-            self.tap.begins(token)
+        for tap in self._taps():
+            tap.begins(token, self.decided.at)
         self.subscribers.covered(token)
         self.publishers.covered(token)
         self.decided.turn(token)
@@ -527,8 +558,8 @@ class Hosted:
         if writing is None or writing.token != token:
             return False
         self._writing = None
-        if self.tap is not None:
-            self.tap.persisted(token, ok, why)
+        for tap in self._taps():
+            tap.persisted(token, ok, why)
         if not ok:
             self.checkpoint_failures += 1
             self._dirty = True
@@ -543,23 +574,35 @@ class Hosted:
             for output, where in writing.places:
                 output.stored(where)
             self.decided.covered(writing.decided, usable=writing.mixed)
+            if writing.mixed:
+                self._mixed_durable = True
             self._release(now_us)
+            self._uncovered.append(writing)
+            self._cover(now_us)
+        if not ok:
+            self.subscribers.persisted(now_us, token, ok)
+            self.publishers.persisted(now_us, token, ok)
+        self._pump(now_us)
+        return True
+
+    def _cover(self, now_us: int) -> None:
+        """Acknowledge what checkpoints hold that are on our disk and on that of each secondary."""
+        while self._uncovered and self.durability.covers(self._uncovered[0].token):
+            writing = self._uncovered.popleft()
             for input, seq, boundary_us in writing.positions:
                 input.receiver.durable(now_us, seq)
                 input.durable_us = boundary_us
-            if writing.mixed:
-                self._mixed_durable = True
-        self.subscribers.persisted(now_us, token, ok)
-        self.publishers.persisted(now_us, token, ok)
-        self._pump(now_us)
-        return True
+            self.subscribers.persisted(now_us, writing.token, True)
+            self.publishers.persisted(now_us, writing.token, True)
 
     # --- time -------------------------------------------------------------------------------
 
     def tick(self, now_us: int) -> None:
         """Do what is due: checkpoints, acks, retries."""
-        rests = not (self._writing or self.frozen or self.tap or self._feeding.repeating)
+        rests = not (self._writing or self._uncovered or self.frozen or self.tap or self._feeding.repeating)
         if attach_again(now_us, self._retry, self.inputs, rests=rests, checkpoints=self.checkpoints):
+            for tap in self.standby_taps:
+                tap.broken = "a stream began anew, which a secondary can't follow"
             self.changed(now_us, True)
         for input in self.inputs.values():
             input.receiver.tick(now_us)

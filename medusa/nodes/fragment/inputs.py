@@ -252,6 +252,10 @@ class Input:
         if isinstance(work.element, Train):
             self.rows += len(work.element)
 
+    def stand_where_fed(self) -> None:
+        """What came was fed by another way than the link: that goes on behind it."""
+        self.receiver.stand_at(self.fed_seq, self.fed_us, self.fed_note)
+
     def record(self) -> InputRecord:
         return InputRecord(
             source=self.source,

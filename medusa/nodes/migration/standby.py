@@ -49,14 +49,31 @@ class Shadow(Hosted):
 
     Args:
         owner: the node that it follows.
+        secondary: for as long as it can: so it takes checkpoints, when its owner does.
     """
 
-    def __init__(self, *args: Any, owner: str, **more: Any) -> None:
+    def __init__(self, *args: Any, owner: str, secondary: bool = False, **more: Any) -> None:
         super().__init__(*args, **more)
         self._owner = owner
+        self._secondary = secondary
         for output in self.outputs.values():
             output.all_in_memory()
         self.hold(follow=True)
+
+    @property
+    def _may_checkpoint(self) -> bool:
+        return super()._may_checkpoint or (self._secondary and self.follows)
+
+    @property
+    def writing(self) -> int:
+        """The token of the checkpoint on its way to disk; 0: none is."""
+        return self._writing.token if self._writing is not None else 0
+
+    def persisted(self, now_us: int, token: int, ok: bool, why: str = "") -> bool:
+        if self.follows and token == self.writing:
+            for input in self.inputs.values():
+                input.stand_where_fed()
+        return super().persisted(now_us, token, ok, why)
 
     @property
     def logged_all(self) -> bool:
@@ -151,10 +168,7 @@ class Shadow(Hosted):
     def own(self, now_us: int) -> None:
         """It is ours: go on where the owner stood."""
         for input in self.inputs.values():
-            receiver = input.receiver
-            receiver.next_seq = input.fed_seq
-            receiver.boundary_us = input.fed_us
-            receiver.note = input.fed_note
+            input.stand_where_fed()
         for output in self.outputs.values():
             for view in output.sender.receivers.values():
                 view.moved_at_us = now_us

@@ -48,6 +48,7 @@ class Taking:
         owner: the node that has the fragment.
         make: makes its mind here from a checkpoint.
         ticket: that the owner is to name.
+        secondary: it follows for as long as it can, and takes a checkpoint when its owner does.
 
     Attributes:
         state: where the automaton stands.
@@ -66,8 +67,13 @@ class Taking:
         ticket: int,
         make: Callable[[Fragment, Saved, str], Shadow],
         outbox: Outbox,
+        secondary: bool = False,
     ) -> None:
         self.spec = spec
+        self._secondary = secondary
+        self._writing = self._covers = self._durable = 0
+        """Of the checkpoint of a secondary that is on its way to disk: its token, and how many frames it
+        covers; how many the newest one covers that is there."""
         self.owner = owner
         self.attempt = attempt
         self.epoch = epoch
@@ -117,6 +123,7 @@ class Taking:
         Raises:
             RemoteProtocolError: it can't be what the owner has: the attempt is over.
         """
+        self._note_checkpoint()
         if message.ticket != self.ticket or message.frame != self._frames:
             # Sent again, or something before it is missing: the owner hears how far we are.
             self._told = -1
@@ -131,9 +138,10 @@ class Taking:
             case Fed():
                 self._fed(now_us, message, payload)
             case Standing():
-                self._stand(now_us, payload)
+                self._stand(now_us, message.mark, payload)
             case Handover():
                 self._decided = message.decided
+        self._note_checkpoint()
         self._ack_soon(now_us)
 
     def _broken_rule(self, text: str, code: str = "E_STATE") -> RemoteProtocolError:
@@ -185,12 +193,20 @@ class Taking:
         if self._following().follow(now_us, message, payload):
             self._running.append(message.frame)
 
-    def _stand(self, now_us: int, payload: Buffer | None) -> None:
+    def _stand(self, now_us: int, mark: int, payload: Buffer | None) -> None:
         try:
             readers = _READERS.decode(payload or b"")
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise self._broken_rule(f"no readers: {error}"[:300]) from None
-        self._following().standing(now_us, readers)
+        shadow = self._following()
+        shadow.standing(now_us, readers)
+        if mark and self._secondary:
+            shadow.changed(now_us, True)
+
+    def _note_checkpoint(self) -> None:
+        """A secondary began a checkpoint: nothing was under way, so it holds all that came."""
+        if self._secondary and self.shadow is not None and self.shadow.writing not in (0, self._writing):
+            self._writing, self._covers = self.shadow.writing, self._frames
 
     # --- what the driver says -------------------------------------------------------------------
 
@@ -198,6 +214,7 @@ class Taking:
         """The oldest element was fed."""
         if self._running:
             self._running.popleft()
+            self._note_checkpoint()
             self._ack_soon(now_us)
 
     def persisted(self, now_us: int, token: int, ok: bool, why: str) -> None:
@@ -207,6 +224,11 @@ class Taking:
             self.broken = self.broken or (None if ok else ("E_DISK", why))
             self._told = -1
             self._ack_soon(now_us)
+        elif ok and token == self._writing:
+            self._durable = self._covers
+            self._told = -1
+            self._ack_soon(now_us)
+        self._note_checkpoint()
 
     # --- time -----------------------------------------------------------------------------------
 
@@ -245,11 +267,13 @@ class Taking:
                 ticket=self.ticket,
                 frames=self.done,
                 opened=self._opened,
+                durable=self._durable,
             )
             self._outbox.send(self.owner, got)
 
     def _ack_soon(self, now_us: int) -> None:
-        if self._told < 0 or self.done - self._told >= 8:
+        idle = self._secondary and not self._running  # Output may wait for this word.
+        if self._told < 0 or idle or self.done - self._told >= 8:
             self._ack_at_us = now_us
             self.tick(now_us)
         else:

@@ -1,5 +1,7 @@
 """The owner's side of one attempt: a checkpoint and all that is fed after it, sent until the target has it.
 
+A secondary is sent the same for as long as it follows (``StandbyTap``).
+
     files of the checkpoint ─┐
     what is fed after it ────┴─> frames, numbered ──> at most a window under way ──> Got ──> forgotten
 
@@ -17,7 +19,7 @@ import msgspec
 
 from medusa.elements import Boundary, Kind, Train
 from medusa.engine.state.checkpoint import crc32c
-from medusa.nodes.fragment.change_feed import Tap, Tapped
+from medusa.nodes.fragment.change_feed import Mark, StandbyTap, Tap, Tapped
 from medusa.nodes.fragment.host import Hosted
 from medusa.nodes.migration.standby import Reader
 from medusa.ports import Buffer
@@ -46,16 +48,27 @@ class Handing:
     Args:
         hosted: the fragment; its ``tap`` is set and taken away here.
         ticket, window: as the target's ``Ready`` says.
+        tap: of a secondary, which the fragment has already; None: one for a move is made.
 
     Attributes:
         nbytes: sent so far, once each.
         opened: the target runs it.
+        decided: it has fed all decisions below this number.
+        covered: the newest of our checkpoints all of which is on its disk, by token.
         handed: ``Handover`` was said.
         broken: why this attempt can't go on; empty: it can.
     """
 
     def __init__(
-        self, now_us: int, hosted: Hosted, ready: Ready, *, node: str, target: str, outbox: Outbox
+        self,
+        now_us: int,
+        hosted: Hosted,
+        ready: Ready,
+        *,
+        node: str,
+        target: str,
+        outbox: Outbox,
+        tap: StandbyTap | None = None,
     ) -> None:
         self._hosted = hosted
         self._about: dict[str, Any] = {
@@ -67,8 +80,13 @@ class Handing:
         self._target = target
         self._outbox = outbox
         self._window = ready.window
-        self._tap = Tap()
-        hosted.tapped(self._tap)
+        self._tap: Tap = Tap() if tap is None else tap
+        self._standby_tap = tap
+        if tap is None:
+            hosted.tapped(self._tap)
+        self.decided = self.covered = 0
+        self._marks: deque[tuple[int, int]] = deque()
+        """Frame and token of checkpoints that we took and that it hasn't on its disk."""
         self._asked = False
         self._files: Iterator[tuple[Message, Buffer | None]] | None = None
         self._going: deque[tuple[Message, Buffer | None, int, int]] = deque()
@@ -102,7 +120,8 @@ class Handing:
 
     def stop(self) -> None:
         """Send nothing more; the fragment is as before."""
-        self._hosted.tapped(None)
+        if self._standby_tap is None:
+            self._hosted.tapped(None)
 
     # --- what comes -----------------------------------------------------------------------------
 
@@ -112,6 +131,8 @@ class Handing:
             self.broken = why
             return
         self._files = self._pieces(files)
+        if self._standby_tap is not None:
+            self._standby_tap.read()
         self._pump(now_us)
 
     def got(self, now_us: int, message: Got) -> None:
@@ -121,14 +142,19 @@ class Handing:
         if message.opened and not self.opened:
             self.opened = True
             self._tap.opened()
+            self.decided, self.covered = self._tap.decided, self._tap.token
         full = self._tap.full
         while self._first < message.frames:
-            _, _, nbytes, cost = self._going.popleft()
+            done, _, nbytes, cost = self._going.popleft()
+            if isinstance(done, Fed) and done.last and done.number >= 0:
+                self.decided = done.number + 1
             self._first += 1
             self._bytes -= nbytes
             if cost:
                 self._tap.done(cost)
             self._again_us = self._moved_us = now_us
+        while self._marks and self._marks[0][0] < message.durable:
+            self.covered = self._marks.popleft()[1]
         self._pump(now_us)
         if full and not (self._tap.full or self.near):  # Near: it stops.
             self._hosted.tick(now_us)
@@ -191,13 +217,18 @@ class Handing:
             return (*piece, 0)
         if not self._next and self._tap.queue:
             tapped = self._tap.queue.popleft()
-            self._next.extend(self._fed(tapped))
+            if isinstance(tapped, Mark):
+                self._next.append(self._standing(tapped.token))
+            else:
+                self._next.extend(self._fed(tapped))
         if not self._next and self.handed and not self._said:
             self._said = True
             return Handover(frame=self._frame, decided=self._hosted.decided.at, **self._about), None, 0
         if not self._next:
             return None
         message, payload, cost = self._next.popleft()
+        if isinstance(message, Standing) and message.mark:
+            self._marks.append((self._frame, message.mark))
         return msgspec.structs.replace(message, frame=self._frame), payload, cost
 
     def _pieces(self, files: Mapping[str, Buffer]) -> Iterator[tuple[Message, Buffer | None]]:
@@ -257,6 +288,12 @@ class Handing:
     def _stand(self, now_us: int) -> None:
         """Say how far readers are, where that has changed."""
         self._stood_us = now_us
+        standing = self._standing()
+        if standing[1] != self._stood and self._files is not None:
+            self._stood = standing[1]
+            self._next.append(standing)
+
+    def _standing(self, mark: int = 0) -> tuple[Standing, bytes, int]:
         readers = {
             sink: {
                 key: Reader(view.durable, view.plain, view.note)
@@ -264,7 +301,4 @@ class Handing:
             }
             for sink, output in self._hosted.outputs.items()
         }
-        data = msgspec.msgpack.encode(readers)
-        if data != self._stood and self._files is not None:
-            self._stood = data
-            self._next.append((Standing(frame=0, **self._about), data, 0))
+        return Standing(frame=0, mark=mark, **self._about), msgspec.msgpack.encode(readers), 0

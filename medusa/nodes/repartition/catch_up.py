@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Mapping
 
-from medusa.nodes.fragment.change_feed import Tap
+from medusa.nodes.fragment.change_feed import Tap, Tapped
 from medusa.nodes.fragment.host import RUNNING_MAX, Hosted
 from medusa.nodes.fragment.inputs import Input
 from medusa.nodes.repartition.successor import Regrouped
@@ -94,6 +94,7 @@ class Following:
         if not self._tap.queue or behind >= RUNNING_MAX:
             return False
         tapped = self._tap.queue.popleft()
+        assert isinstance(tapped, Tapped), "no secondary is fed by this"
         if self._outer.follow(tapped):
             self._costs.append(tapped.cost)
         else:

@@ -466,6 +466,11 @@ class Receiver:
             elif self.state is ReceiverState.FLOWING:
                 self._ack(now_us)
 
+    def stand_at(self, seq: int, boundary_us: int, note: bytes) -> None:
+        """The rows below this one came by another way; nothing is attached."""
+        assert self.state not in _LISTENING, "rows of it may come"
+        self.next_seq, self.boundary_us, self.note = seq, boundary_us, note
+
     def begin_at(self, now_us: int, seq: int) -> None:
         """We were asking: now we want the rows from here on."""
         self.asking = False

@@ -25,6 +25,7 @@ __all__ = [
     "Piece",
     "Ready",
     "Receive",
+    "Seed",
     "Settle",
     "Settled",
     "Standing",
@@ -69,6 +70,23 @@ class Receive(MessageBase, frozen=True, tag="receive"):
 
     Attributes:
         epoch: of the fragment, if you take it.
+        coordinator: of its query.
+    """
+
+    PAYLOAD: ClassVar[Payload] = Payload.REQUIRED
+
+    fragment: Name
+    attempt: Count
+    epoch: Count
+    coordinator: Name
+
+
+class Seed(MessageBase, frozen=True, tag="seed"):
+    """Owner to a node that is to be its secondary: can you follow this? Payload: the spec, as you are to install
+    it. What follows is as after ``Receive``, but for ``Handover``: there is none.
+
+    Attributes:
+        epoch: of the fragment at its owner.
         coordinator: of its query.
     """
 
@@ -158,7 +176,11 @@ class Fed(MessageBase, frozen=True, tag="fed"):
 
 class Standing(MessageBase, frozen=True, tag="standing"):
     """How far the readers of each stream are: what lies before needn't be kept. Payload: msgpack,
-    ``nodes.migration.state_receiver.Readers``."""
+    ``nodes.migration.state_receiver.Readers``.
+
+    Attributes:
+        mark: to a secondary: the owner took a checkpoint here; 0: it didn't.
+    """
 
     PAYLOAD: ClassVar[Payload] = Payload.REQUIRED
 
@@ -166,6 +188,7 @@ class Standing(MessageBase, frozen=True, tag="standing"):
     attempt: Count
     ticket: Count
     frame: Count
+    mark: Count = 0
 
 
 class Handover(MessageBase, frozen=True, tag="handover"):
@@ -184,6 +207,7 @@ class Got(MessageBase, frozen=True, tag="got"):
 
     Attributes:
         opened: the fragment runs here, from the checkpoint.
+        durable: of a secondary: what so many frames brought is in a checkpoint on its disk.
     """
 
     fragment: Name
@@ -191,6 +215,7 @@ class Got(MessageBase, frozen=True, tag="got"):
     ticket: Count
     frames: Count
     opened: bool
+    durable: Count = 0
 
 
 class GiveUp(MessageBase, frozen=True, tag="giveup"):
