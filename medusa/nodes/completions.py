@@ -10,6 +10,7 @@ from medusa.nodes.deploy.background_parsing import Parsing
 from medusa.nodes.fragment.host import Hosted
 from medusa.nodes.fragments import Fragments
 from medusa.nodes.move_orders import Sliding
+from medusa.nodes.recovery.recovery import Recovery
 from medusa.nodes.remote.stopping import Stopping
 from medusa.nodes.reports import (
     Completion,
@@ -34,12 +35,21 @@ class Completions:
     """Brings completions to fragments, and to what moves or splits them.
 
     Args:
+        recovery: has what this node follows as a secondary.
         stopping: ends a fragment whose query took more than it may.
     """
 
     def __init__(
-        self, fragments: Fragments, orders: Sliding, *, parsing: Parsing, stopping: Stopping, wall: Wall
+        self,
+        fragments: Fragments,
+        orders: Sliding,
+        *,
+        recovery: Recovery,
+        parsing: Parsing,
+        stopping: Stopping,
+        wall: Wall,
     ) -> None:
+        self._recovery = recovery
         self._fragments = fragments
         self._orders = orders
         self._splits = orders.splits
@@ -53,7 +63,7 @@ class Completions:
         """Take one; whether there may be something to do at another time than before."""
         match done:
             case Ran() | Fetched() | Logged():
-                hosted = self._fragments.running.get(done.fragment) or self._orders.shadow(done.fragment)
+                hosted = self._hosted(done.fragment)
                 if hosted is None:
                     return False
                 self._of_fragment(now_us, hosted, done)
@@ -66,6 +76,7 @@ class Completions:
                 self._persisted(now_us, done)
             case Copied():
                 self._orders.copied(now_us, done.fragment, done.token, done.files, done.why)
+                self._recovery.replication.copied(now_us, done.fragment, done.token, done.files, done.why)
             case Remade():
                 reached, rows = done.reached_us, done.rows
                 self._splits.remade(now_us, done.token, reached, done.outputs, rows, done.why)
@@ -74,6 +85,11 @@ class Completions:
             case Parsed():
                 self._parsing.parsed(now_us, done.token, done.found, done.error)
         return True
+
+    def _hosted(self, fragment: str) -> Hosted | None:
+        """What runs here, or follows another node's, under this name."""
+        running = self._fragments.running.get(fragment)
+        return running or self._orders.shadow(fragment) or self._recovery.followings.shadow(fragment)
 
     def tick(self, now_us: int) -> None:
         """Of fragments that were opened before they were ours: without rows nothing else would be said."""
@@ -85,6 +101,7 @@ class Completions:
             case Ran():
                 hosted.ran(now_us, done.outputs, done.refused, done.dying)
                 self._orders.ran(now_us, done.fragment)
+                self._recovery.followings.ran(now_us, done.fragment)
             case Fetched():
                 spilling = (output.spilling for output in hosted.outputs.values())
                 any(each.fetched(now_us, done.token, done.payloads, done.why) for each in spilling)
@@ -105,9 +122,10 @@ class Completions:
         running = self._fragments.running.get(done.fragment)
         if done.code and running is not None:
             self._stopping.end(done.fragment, done.code, done.why, self._wall.at(now_us) or 0)
-        elif (hosted := running or self._orders.shadow(done.fragment)) is not None:
+        elif (hosted := self._hosted(done.fragment)) is not None:
             hosted.fail(done.why)
             self._orders.failed(done.fragment, done.why, done.code)
+            self._recovery.followings.failed(done.fragment, done.why, done.code)
         else:
             return False
         self._splits.tick(now_us)
@@ -116,6 +134,8 @@ class Completions:
     def _persisted(self, now_us: int, done: Persisted) -> None:
         """A checkpoint or a segment of a fragment, where it isn't the catalog."""
         hosted = self._fragments.running.values()
-        if not any(each.persisted(now_us, done.token, done.ok, done.why) for each in hosted):
+        if any(each.persisted(now_us, done.token, done.ok, done.why) for each in hosted):
+            pass
+        elif not self._recovery.followings.persisted(now_us, done.token, done.ok, done.why):
             self._orders.persisted(now_us, done.token, done.ok, done.why)
         self._orders.tick(now_us)

@@ -18,6 +18,7 @@ from medusa.nodes.migration.incoming import Arrivals
 from medusa.nodes.migration.outgoing import Moves
 from medusa.nodes.names.lookup import Names
 from medusa.nodes.names.startup_grace import NEWS_US, Early
+from medusa.nodes.recovery.recovery import Recovery
 from medusa.nodes.repartition.coordinator import Splits
 from medusa.nodes.security.registry import Caller, no_deploy
 from medusa.nodes.security.sessions import refusal_of
@@ -84,6 +85,7 @@ class Sliding:
         names: of the participant: which node has a fragment.
         early: where orders wait of which this node may hear in a moment who has their fragment.
         own_peer: whether a node is one of our participant's.
+        recovery: takes what secondaries are sent, and what they say of it.
     """
 
     def __init__(
@@ -99,8 +101,10 @@ class Sliding:
         names: Names,
         early: Early,
         own_peer: Callable[[str], bool],
+        recovery: Recovery,
     ) -> None:
         self.moves = moves
+        self._recovery = recovery
         self._away = moves.away
         self.arrivals = arrivals
         self.splits = splits
@@ -185,6 +189,10 @@ class Sliding:
         match message:
             case Move() | Grant() | Split() | Merge():
                 self._ordered(now_us, peer, message, caller if heard.client else None)
+            case Piece() | Whole() | Fed() | Standing() | Ready() | Got() | GiveUp() if (
+                self._recovery.concerns(peer, message)
+            ):
+                self._recovery.frame(now_us, peer, message, heard.payload)
             case Receive():
                 self.arrivals.asked(now_us, peer, message, heard.payload or b"", caller)
             case Piece() | Whole() | Fed() | Standing() | Handover():

@@ -256,6 +256,12 @@ class Hosted:
         self._release(now_us)
         self._pump(now_us)
 
+    @property
+    def released(self) -> int:
+        """What came of decisions below this one has left, or may leave."""
+        running = next((work.number for work in self._running if work.number >= 0), self.decided.at)
+        return min(running, self._made[0][0]) if self._made else running
+
     def _taps(self) -> tuple[Tap, ...]:
         return self.standby_taps if self.tap is None else (self.tap, *self.standby_taps)
 

@@ -175,6 +175,26 @@ class Diverting:
         self._catalog.left.pop(fragment, None)
         self._questions = {n: q for n, q in self._questions.items() if q.fragment != fragment}
 
+    def succeeded(self, now_us: int, hosted: Hosted, sink: str, old: str, new: str) -> None:
+        """What read a stream of ours at one node does so at another now, from the row that the first one held
+        durably; a save follows."""
+        sender = hosted.outputs[sink].sender
+        view = sender.receivers.get(old)
+        sender.expect(new, None if view is None else view.durable)
+        readers = hosted.spec.readers.get(sink, ())
+        self._read_by(hosted, sink, tuple(dict.fromkeys((*readers, new))))
+        self._drop(now_us, hosted, sink, old)
+        hosted.changed(now_us, False)
+
+    def switched(self, now_us: int, hosted: Hosted, feed: Feed, node: str, epoch: int) -> None:
+        """A stream that a fragment of ours reads comes from another node now; a save follows."""
+        new = msgspec.structs.replace(feed, node=node, epoch=epoch)
+        feeds = tuple(new if each == feed else each for each in hosted.spec.feeds)
+        self._replace(hosted, feeds=feeds)
+        hosted.redirect(now_us, feed.source, node, up=self._is_up(node))
+        about = {"stream": feed.stream, "peer": feed.node, "to": node, "epoch": epoch}
+        self._outbox.report("info", "stream switched", **about)
+
     def start(self, now_us: int) -> None:
         """The node starts: go on telling."""
         for fragment in self._catalog.left:

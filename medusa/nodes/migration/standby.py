@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -15,7 +15,9 @@ from medusa.nodes.fragment.checkpointing import Saved
 from medusa.nodes.fragment.host import Hosted
 from medusa.nodes.fragment.input_log_records import JOINED, LOST, PROMISE, ROWS, Decision
 from medusa.nodes.fragment.inputs import Input, Work
+from medusa.nodes.spec.fragment_spec import Fragment
 from medusa.ports import Buffer
+from medusa.wire import limits
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.base import Count, Note
 from medusa.wire.messages.links_and_commands import Data
@@ -56,6 +58,8 @@ class Shadow(Hosted):
         super().__init__(*args, **more)
         self._owner = owner
         self._secondary = secondary
+        if secondary:  # Another secondary may not have a decision of which nothing has left yet.
+            self.durability.require((owner,))
         for output in self.outputs.values():
             output.all_in_memory()
         self.hold(follow=True)
@@ -118,6 +122,9 @@ class Shadow(Hosted):
         source, peer = message.source, message.peer
         if (known := self.inputs.get((source, peer))) is not None:
             return known
+        if self._secondary and self._sources[source].judged if source in self._sources else False:
+            # It has one feed; its owner and we needn't hear in the same moment that another node sends it.
+            return next(each for (of, _), each in self.inputs.items() if of == source)
         if peer == self._owner and (own := self._feeding.own.get((source, self.spec.node))) is not None:
             return own
         if source not in self.spec.entries:
@@ -165,8 +172,26 @@ class Shadow(Hosted):
                 view.note = reader.note
             output.sender.settle(now_us)
 
-    def own(self, now_us: int) -> None:
-        """It is ours: go on where the owner stood."""
+    def let_go(self, now_us: int, decided: int) -> None:
+        """What came of the decisions below this one may have left the owner: it is kept for readers here too."""
+        self.durability.heard(self._owner, decided=decided, covered=limits.SEQ_MAX)
+        self._release(now_us)
+
+    def rewired(self, now_us: int, spec: Fragment) -> None:
+        """What it reads comes from other nodes now, or other nodes read it."""
+        before = {feed.source: feed.node for feed in self.spec.feeds}
+        self.spec = spec
+        for feed in spec.feeds:
+            if before[feed.source] != feed.node:
+                self.redirect(now_us, feed.source, feed.node, up=False)
+
+    def own(self, now_us: int, secondaries: Collection[str] = ()) -> None:
+        """It is ours: go on where the owner stood.
+
+        Args:
+            secondaries: whose word counts from now on.
+        """
+        self.durability.require(secondaries)
         for input in self.inputs.values():
             input.stand_where_fed()
         for output in self.outputs.values():
@@ -176,6 +201,7 @@ class Shadow(Hosted):
         # Who reads has waited already: the fragment rests for a checkpoint later. Its first is on disk.
         self._checkpoint_at_us = now_us + self._every_us
         self.thaw(now_us)
+        self.secondaries_said(now_us)
 
     def tick(self, now_us: int) -> None:
         if self.follows:

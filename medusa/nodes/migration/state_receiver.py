@@ -138,7 +138,7 @@ class Taking:
             case Fed():
                 self._fed(now_us, message, payload)
             case Standing():
-                self._stand(now_us, message.mark, payload)
+                self._stand(now_us, message, payload)
             case Handover():
                 self._decided = message.decided
         self._note_checkpoint()
@@ -193,14 +193,16 @@ class Taking:
         if self._following().follow(now_us, message, payload):
             self._running.append(message.frame)
 
-    def _stand(self, now_us: int, mark: int, payload: Buffer | None) -> None:
+    def _stand(self, now_us: int, message: Standing, payload: Buffer | None) -> None:
         try:
             readers = _READERS.decode(payload or b"")
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise self._broken_rule(f"no readers: {error}"[:300]) from None
         shadow = self._following()
         shadow.standing(now_us, readers)
-        if mark and self._secondary:
+        if self._secondary:
+            shadow.let_go(now_us, message.released)
+        if message.mark and self._secondary:
             shadow.changed(now_us, True)
 
     def _note_checkpoint(self) -> None:

@@ -98,7 +98,7 @@ class Handing:
         """Pieces of a train that was taken from the tap."""
         self._again_us = self._moved_us = now_us
         self._stood_us = 0
-        self._stood = b""
+        self._stood = 0, b""
         self.nbytes = 0
         self.opened = self.handed = self._said = False
         self.broken = ""
@@ -289,8 +289,9 @@ class Handing:
         """Say how far readers are, where that has changed."""
         self._stood_us = now_us
         standing = self._standing()
-        if standing[1] != self._stood and self._files is not None:
-            self._stood = standing[1]
+        stood = standing[0].released, standing[1]
+        if stood != self._stood and self._files is not None:
+            self._stood = stood
             self._next.append(standing)
 
     def _standing(self, mark: int = 0) -> tuple[Standing, bytes, int]:
@@ -301,4 +302,6 @@ class Handing:
             }
             for sink, output in self._hosted.outputs.items()
         }
-        return Standing(frame=0, mark=mark, **self._about), msgspec.msgpack.encode(readers), 0
+        released = 0 if self._standby_tap is None else self._hosted.released
+        standing = Standing(frame=0, mark=mark, released=released, **self._about)
+        return standing, msgspec.msgpack.encode(readers), 0

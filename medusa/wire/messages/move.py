@@ -180,6 +180,7 @@ class Standing(MessageBase, frozen=True, tag="standing"):
 
     Attributes:
         mark: to a secondary: the owner took a checkpoint here; 0: it didn't.
+        released: to a secondary: what came of the decisions below this one may have left the owner.
     """
 
     PAYLOAD: ClassVar[Payload] = Payload.REQUIRED
@@ -189,6 +190,7 @@ class Standing(MessageBase, frozen=True, tag="standing"):
     ticket: Count
     frame: Count
     mark: Count = 0
+    released: Count = 0
 
 
 class Handover(MessageBase, frozen=True, tag="handover"):

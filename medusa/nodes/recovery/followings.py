@@ -1,0 +1,299 @@
+"""Fragments of other nodes that this one follows as their secondary. No IO.
+
+    owner ── Seed ──> can we? ── Ready ──> Piece ... Whole: opened ── Fed ... ──> fed, mute
+                                                                       Got <── fed so far, on disk so far
+
+An owner that was restarted seeds anew. What was followed before stays until the new checkpoint is whole: between
+the two there is no moment at which nothing here could take over.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TypeAlias
+
+from medusa.errors import LinkError, QueryError, RemoteProtocolError
+from medusa.nodes.catalog.catalog import Catalog
+from medusa.nodes.config.settings import Settings
+from medusa.nodes.deploy.background_parsing import Parsing
+from medusa.nodes.fragment.checkpointing import Saved
+from medusa.nodes.fragment.host import Hosted
+from medusa.nodes.migration.automaton import TargetState
+from medusa.nodes.migration.standby import Shadow
+from medusa.nodes.migration.state_receiver import Carried, Taking
+from medusa.nodes.recovery.rewiring import replicas_of
+from medusa.nodes.security.registry import Caller
+from medusa.nodes.spec.fragment_spec import Fragment, fragment_from
+from medusa.ports import Buffer
+from medusa.units import size_text
+from medusa.wire import limits
+from medusa.wire.messages.configuration import Configuration
+from medusa.wire.messages.move import GiveUp, Seed, Whole
+from medusa.wire.outbox import Outbox
+from medusa.wire.status import ComingStatus
+
+__all__ = ["Followings"]
+
+FOLLOWED_MAX = 256
+"""Fragments that one node follows."""
+
+_Failure: TypeAlias = LinkError | QueryError
+
+
+class Followings:
+    """The secondary's side, for all fragments that a node follows.
+
+    Args:
+        configuration: of a query, as far as it is known here.
+        running: what runs here, by name: nobody follows himself.
+        parsing: reads specs that owners send.
+        make: makes the mind of a fragment from a checkpoint of its owner.
+        check: raises LinkError if there is no room for a fragment.
+        next_token: gives tickets: of this life only.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        catalog: Catalog,
+        running: dict[str, Hosted],
+        *,
+        outbox: Outbox,
+        parsing: Parsing,
+        configuration: Callable[[str], Configuration | None],
+        make: Callable[[Fragment, Saved, str], Shadow],
+        check: Callable[[Fragment], None],
+        next_token: Callable[[], int],
+    ) -> None:
+        self._settings = settings
+        self._catalog = catalog
+        self._running = running
+        self._outbox = outbox
+        self._parsing = parsing
+        self._configuration = configuration
+        self._make = make
+        self._check = check
+        self._next_token = next_token
+        self._followed: dict[str, Taking] = {}
+        """What could take over, by fragment."""
+        self._coming: dict[str, Taking] = {}
+        """What isn't whole yet."""
+
+    def shadow(self, fragment: str) -> Shadow | None:
+        """What follows this fragment here."""
+        taking = self._followed.get(fragment)
+        return None if taking is None else taking.shadow
+
+    def followed(self) -> Iterator[tuple[str, str, Shadow]]:
+        """Fragment, its owner and what follows it, of all that could take over."""
+        for name, taking in self._followed.items():
+            if taking.state is TargetState.FOLLOWING and taking.shadow is not None and not taking.shadow.failed:
+                yield name, taking.owner, taking.shadow
+
+    def status(self) -> dict[str, ComingStatus]:
+        """What is followed, or will be."""
+        return {
+            name: ComingStatus(origin=each.owner, state=each.state.value)
+            for name, each in (self._coming | self._followed).items()
+        }
+
+    # --- messages -----------------------------------------------------------------------------------
+
+    def asked(
+        self, now_us: int, peer: str, message: Seed, payload: Buffer, caller: Caller | None = None
+    ) -> None:
+        """An owner wants us to follow a fragment."""
+        if (coming := self._coming.get(message.fragment)) is not None and (
+            (coming.owner, coming.attempt) == (peer, message.attempt)
+        ):
+            coming.ready()
+            return
+        data = bytes(payload)
+        try:
+            self._check_free(peer, message)
+        except LinkError as error:
+            self._refuse(peer, message, error.code, error)
+            return
+        self._parsing.read(
+            now_us,
+            peer,
+            caller,
+            ("seed", message.fragment, message.attempt),
+            nbytes=len(data),
+            read=partial(fragment_from, data),
+            then=lambda now_us, spec: self._begin(now_us, peer, message, spec),
+            refuse=lambda error: self._refuse(
+                peer, message, error.code if error.code == "E_BUSY" else "E_SPEC", error
+            ),
+        )
+
+    def _refuse(self, peer: str, message: Seed, code: str, error: _Failure) -> None:
+        most = limits.TEXT_CHARS_MAX
+        self._outbox.send(
+            peer,
+            GiveUp(
+                fragment=message.fragment,
+                attempt=message.attempt,
+                code=code,
+                text=error.message[:most],
+                hint=error.hint[:most],
+            ),
+        )
+
+    def _check_free(self, peer: str, message: Seed) -> None:
+        me, name = self._settings.name, message.fragment
+        query = name.partition("/")[0]
+        if self._settings.store == "memory":
+            hint = "name a node with a disk as its standby"
+            raise LinkError(f"node {me!r} keeps nothing over its end", hint=hint, code="E_STORE")
+        configuration = self._configuration(query)
+        replicas = None if configuration is None else replicas_of(configuration, name)
+        if replicas is None:
+            raise LinkError(f"node {me!r} knows no configuration with {name!r} yet", code="E_BUSY")
+        if (replicas.owner, replicas.epoch) != (peer, message.epoch):
+            text = f"fragment {name!r} is of node {replicas.owner!r} in epoch {replicas.epoch}"
+            raise LinkError(text, code="E_SUCCEEDED")
+        if me not in replicas.members or name in self._running:
+            raise LinkError(f"node {me!r} is no standby of fragment {name!r}", code="E_ROLE")
+        if name not in self._followed and len(self._followed) + len(self._coming) >= FOLLOWED_MAX:
+            raise LinkError(f"node {me!r} follows {FOLLOWED_MAX} fragments already", code="E_LIMIT")
+
+    def _begin(self, now_us: int, peer: str, message: Seed, spec: Fragment) -> None:
+        me, name = self._settings.name, message.fragment
+        try:
+            self._check_free(peer, message)
+            if (spec.name, spec.node) != (name, me):
+                raise LinkError(f"the spec is of {spec.name!r} at {spec.node!r}", code="E_SPEC")
+            others = {feed.node for feed in spec.feeds} | {message.coordinator}
+            others |= {node for nodes in spec.readers.values() for node in nodes}
+            if strangers := sorted(others - {me, *self._settings.peers}):
+                text = f"{strangers[0]!r}, which fragment {name!r} is linked with, is no peer of {me!r}"
+                raise LinkError(text, hint=f"add {strangers[0]} to [peers] of {me}", code="E_PEER")
+            self._check(spec)
+        except LinkError as error:
+            self._refuse(peer, message, error.code, error)
+            return
+        if (before := self._coming.pop(name, None)) is not None:
+            before.drop()
+        made = self._coming[name] = Taking(
+            spec,
+            owner=peer,
+            attempt=message.attempt,
+            epoch=message.epoch,
+            coordinator=message.coordinator,
+            ticket=self._next_token(),
+            make=self._make,
+            outbox=self._outbox,
+            secondary=True,
+        )
+        made.heard_us = now_us
+        made.ready()
+
+    def _taking(self, peer: str, fragment: str, attempt: int) -> Taking | None:
+        for known in (self._coming, self._followed):
+            taking = known.get(fragment)
+            if taking is not None and (taking.owner, taking.attempt) == (peer, attempt):
+                return taking
+        return None
+
+    def has(self, peer: str, fragment: str, attempt: int) -> bool:
+        """Whether a frame of this attempt is for us."""
+        return self._taking(peer, fragment, attempt) is not None
+
+    def frame(self, now_us: int, peer: str, message: Carried, payload: Buffer | None) -> None:
+        """A frame of an owner."""
+        name = message.fragment
+        taking = self._taking(peer, name, message.attempt)
+        if taking is None:
+            return
+        try:
+            taking.heard_us = now_us
+            if isinstance(message, Whole) and name in self._coming and name in self._followed:
+                self._followed.pop(name).drop()  # The engine runs one of a name.
+            taking.receive(now_us, message, payload)
+            self._check_room(taking)
+        except RemoteProtocolError as error:
+            self._give_up(taking, error.code, error.message)
+            return
+        if taking.state is TargetState.FOLLOWING and name in self._coming:
+            self._followed[name] = self._coming.pop(name)
+
+    def _check_room(self, taking: Taking) -> None:
+        """Checkpoints that come at once are in memory. Raises RemoteProtocolError if they don't fit."""
+        node, most = self._settings.name, self._settings.limits.memory_bytes
+        if sum(each.held_bytes for each in self._coming.values()) <= most:
+            return
+        text = f"fragment {taking.spec.name!r} has {size_text(taking.held_bytes)} of state; "
+        text += f"node {node!r} takes {size_text(most)} at once: raise limits.memory of {node!r}"
+        raise RemoteProtocolError(text, peer=taking.owner, code="E_MEMORY")
+
+    def gave_up(self, peer: str, message: GiveUp) -> None:
+        """The owner sends no more of this attempt; what was followed by it stays as it is."""
+        taking = self._coming.get(message.fragment)
+        if taking is not None and (taking.owner, taking.attempt) == (peer, message.attempt):
+            self._coming.pop(message.fragment).drop()
+
+    def _give_up(self, taking: Taking, code: str, text: str) -> None:
+        self.drop(taking.spec.name, only=taking)
+        most = limits.TEXT_CHARS_MAX
+        over = GiveUp(fragment=taking.spec.name, attempt=taking.attempt, code=code, text=text[:most])
+        self._outbox.send(taking.owner, over)
+
+    # --- ends ---------------------------------------------------------------------------------------
+
+    def take(self, fragment: str) -> Taking:
+        """It is taken over: it is followed no more, and nothing of it is dropped."""
+        if (coming := self._coming.pop(fragment, None)) is not None:
+            coming.drop()
+        return self._followed.pop(fragment)
+
+    def drop(self, fragment: str, *, only: Taking | None = None) -> None:
+        """Follow a fragment no more; ``only``: if this is what follows it."""
+        for known in (self._coming, self._followed):
+            if fragment in known and only in (None, known[fragment]):
+                known.pop(fragment).drop()
+
+    def removed(self, query: str) -> None:
+        """The query is no more."""
+        for name in [*self._coming, *self._followed]:
+            if name.partition("/")[0] == query:
+                self.drop(name)
+
+    # --- what the driver brings -----------------------------------------------------------------------
+
+    def ran(self, now_us: int, fragment: str) -> None:
+        """What follows fed its oldest element."""
+        if (taking := self._followed.get(fragment)) is not None:
+            taking.ran(now_us)
+
+    def failed(self, fragment: str, why: str, code: str = "") -> None:
+        """What follows can't; ``code``: it takes more than it may here."""
+        if (taking := self._followed.get(fragment)) is not None:
+            node = self._settings.name
+            self._give_up(taking, code or "E_FAILED", f"node {node!r} can't follow: {why}")
+
+    def persisted(self, now_us: int, token: int, ok: bool, why: str) -> bool:
+        """A checkpoint of what follows is on disk, or isn't; whether it was of one."""
+        for taking in list(self._followed.values()):
+            if taking.shadow is not None and taking.shadow.persisted(now_us, token, ok, why):
+                taking.persisted(now_us, token, ok, why)
+                if taking.broken is not None:
+                    self._give_up(taking, *taking.broken)
+                return True
+        return False
+
+    # --- time -----------------------------------------------------------------------------------------
+
+    def tick(self, now_us: int) -> None:
+        """Acknowledge what is due, write decisions again that couldn't be written."""
+        for taking in (*self._coming.values(), *self._followed.values()):
+            taking.tick(now_us)
+            if taking.shadow is not None:
+                taking.shadow.tick(now_us)
+
+    def wake_at_us(self) -> int | None:
+        """When ``tick`` has work."""
+        times = [each.wake_at_us() for each in (*self._coming.values(), *self._followed.values())]
+        times += [each.shadow.wake_at_us() for each in self._followed.values() if each.shadow is not None]
+        return min((time for time in times if time is not None), default=None)

@@ -1,0 +1,179 @@
+"""The parts that keep guarded fragments alive, as the node drives them. No IO."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any
+
+from medusa.nodes.catalog.catalog import Catalog
+from medusa.nodes.catalog.persistence import Saver
+from medusa.nodes.config.settings import Settings
+from medusa.nodes.deploy.background_parsing import Parsing
+from medusa.nodes.fragment.checkpointing import Saved
+from medusa.nodes.fragment.host import Hosted
+from medusa.nodes.messages import Heard
+from medusa.nodes.migration.rerouting import Diverting
+from medusa.nodes.migration.standby import Shadow
+from medusa.nodes.migration.state_receiver import Carried
+from medusa.nodes.recovery.agreement import Agreement
+from medusa.nodes.recovery.followings import Followings
+from medusa.nodes.recovery.replication import Replication
+from medusa.nodes.recovery.succession import Succession
+from medusa.nodes.spec.fragment_spec import Fragment
+from medusa.ports import Buffer
+from medusa.wire.link.automaton import LinkEvent
+from medusa.wire.messages.configuration import RecoveryMessage
+from medusa.wire.messages.move import GiveUp, Got, Ready, Seed
+from medusa.wire.outbox import Outbox
+
+__all__ = ["Recovery"]
+
+
+class Recovery:
+    """Of one node.
+
+    Args:
+        fragments: what runs here, by name.
+        is_up: whether a node is heard here.
+        number: gives numbers for questions to nodes.
+        make: makes the mind of a fragment that follows (spec, checkpoint, owner).
+        check: raises LinkError if there is no room for a fragment.
+        owned: called when a fragment that was taken over may begin.
+        next_token: gives tokens and numbers of attempts: larger than any before.
+
+    Attributes:
+        agreement: on the configuration of each query.
+        replication: what this node sends its secondaries.
+        followings: what it follows.
+        succession: takeovers, and who may succeed.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        catalog: Catalog,
+        fragments: dict[str, Hosted],
+        *,
+        outbox: Outbox,
+        saver: Saver,
+        parsing: Parsing,
+        diverting: Diverting,
+        is_up: Callable[[str], bool],
+        make: Callable[[Fragment, Saved, str], Shadow],
+        check: Callable[[Fragment], None],
+        owned: Callable[[int, Shadow, Collection[str]], None],
+        next_token: Callable[[], int],
+    ) -> None:
+        me = settings.name
+        self._catalog = catalog
+        self._fragments = fragments
+        self.agreement = agreement = Agreement(
+            settings,
+            catalog,
+            outbox=outbox,
+            saver=saver,
+            number=diverting.number,
+            is_up=is_up,
+            decided=lambda now_us, old, new: self.succession.decided(now_us, old, new),
+            audience=self._audience,
+        )
+        shared: dict[str, Any] = {"outbox": outbox, "configuration": agreement.current, "next_token": next_token}
+        self.replication = Replication(me, catalog, fragments, is_up=is_up, **shared)
+        self.followings = Followings(
+            settings, catalog, fragments, parsing=parsing, make=make, check=check, **shared
+        )
+        self.succession = Succession(
+            me,
+            catalog,
+            fragments,
+            outbox=outbox,
+            saver=saver,
+            agreement=agreement,
+            replication=self.replication,
+            followings=self.followings,
+            diverting=diverting,
+            owned=owned,
+        )
+
+    def _audience(self, query: str) -> Collection[str]:
+        """Who reads or is read by what runs here of a query: they switch as its configuration says."""
+        nodes: dict[str, None] = {}
+        deployment = self._catalog.deployments.get(query)
+        if deployment is not None:
+            nodes |= dict.fromkeys(deployment.nodes)
+        for hosted in self._fragments.values():
+            if hosted.spec.query == query:
+                nodes |= dict.fromkeys(feed.node for feed in hosted.spec.feeds)
+                nodes |= {node: None for readers in hosted.spec.readers.values() for node in readers}
+        return nodes
+
+    # --- messages -----------------------------------------------------------------------------------
+
+    def receive(self, heard: Heard) -> None:
+        """Take what nodes say about configurations, or an owner's wish that we follow."""
+        message = heard.message
+        if isinstance(message, Seed):
+            self.followings.asked(heard.now_us, heard.peer, message, heard.payload or b"", heard.caller)
+        else:
+            assert isinstance(message, RecoveryMessage)
+            self.agreement.receive(heard)
+
+    def concerns(self, peer: str, message: Carried | Ready | Got | GiveUp) -> bool:
+        """Whether a frame, or an answer to one, is of a secondary and not of a move: the attempt tells."""
+        of = peer, message.fragment, message.attempt
+        return self.followings.has(*of) or self.replication.has(*of)
+
+    def frame(
+        self, now_us: int, peer: str, message: Carried | Ready | Got | GiveUp, payload: Buffer | None
+    ) -> None:
+        """Take one that ``concerns`` us."""
+        if self.replication.has(peer, message.fragment, message.attempt):
+            assert isinstance(message, Ready | Got | GiveUp)
+            self.replication.receive(now_us, peer, message)
+        elif isinstance(message, GiveUp):
+            self.followings.gave_up(peer, message)
+        else:
+            assert not isinstance(message, Ready | Got)
+            self.followings.frame(now_us, peer, message, payload)
+
+    # --- life ---------------------------------------------------------------------------------------
+
+    def start(self, now_us: int) -> None:
+        """The node starts: do what configurations say that were learned before."""
+        self.succession.start(now_us)
+
+    def stop(self) -> None:
+        """The node ends."""
+        self.replication.stop()
+
+    def peer_event(self, now_us: int, peer: str, event: LinkEvent) -> None:
+        """A node came, went or restarted."""
+        self.agreement.peer_event(now_us, peer, event)
+        self.replication.peer_event(now_us, peer, event)
+        self.succession.peer_event(now_us, peer, event)
+        self.tick(now_us)
+
+    def removed(self, query: str) -> None:
+        """The query is no more."""
+        for name in [name for name in self._fragments if name.partition("/")[0] == query]:
+            self.replication.drop(name)
+        self.followings.removed(query)
+        self.succession.removed(query)
+        self.agreement.forget(query)
+
+    def flush(self, now_us: int) -> None:
+        """Send what was fed since the last call."""
+        self.replication.flush(now_us)
+
+    def tick(self, now_us: int) -> None:
+        """Do what is due; also after anything was written."""
+        self.agreement.tick(now_us)
+        self.followings.tick(now_us)
+        self.replication.tick(now_us)
+        self.succession.tick(now_us)
+
+    def wake_at_us(self, now_us: int) -> int | None:
+        """When ``tick`` has work."""
+        times = [self.agreement.wake_at_us(), self.followings.wake_at_us()]
+        times += [self.replication.wake_at_us(now_us), self.succession.wake_at_us(now_us)]
+        return min((time for time in times if time is not None), default=None)

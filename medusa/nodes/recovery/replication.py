@@ -1,0 +1,317 @@
+"""What an owner sends its secondaries, and what they say of it. No IO.
+
+    fragment ── what it is fed ──> a tap each ──> frames ──> secondary
+        ^── has fed so much, has on disk what checkpoint N holds ──┘
+
+A fragment never waits for a secondary that is slow: one that is too far behind is given up and seeded anew. Which of
+them count, the configuration says; ``succession`` proposes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from medusa.nodes.automaton import next_state
+from medusa.nodes.catalog.catalog import Catalog
+from medusa.nodes.fragment.change_feed import StandbyTap
+from medusa.nodes.fragment.host import Hosted
+from medusa.nodes.migration.state_sender import Handing
+from medusa.nodes.recovery.replication_automaton import REPLICATION, ReplicationEvent, ReplicationState
+from medusa.nodes.recovery.rewiring import replicas_of, rewired
+from medusa.nodes.spec.fragment_spec import Fragment, fragment_to
+from medusa.ports import Buffer
+from medusa.wire.link.automaton import LinkEvent
+from medusa.wire.messages.configuration import Configuration, Replicas
+from medusa.wire.messages.move import GiveUp, Got, Ready, Seed
+from medusa.wire.outbox import Outbox
+
+__all__ = ["Replication"]
+
+ASK_AGAIN_US = 300_000
+"""An unanswered ``Seed`` is said again after this."""
+
+ASK_US = 5_000_000
+"""A node that hasn't answered for so long is asked anew, later."""
+
+REST_US = 100_000
+"""So long after a broken link the next one begins, and twice as long after each further one."""
+
+REST_US_MAX = 3_200_000
+
+_S, _E = ReplicationState, ReplicationEvent
+
+
+@dataclass(slots=True, kw_only=True)
+class _Link:
+    """One secondary of one fragment.
+
+    Attributes:
+        spec: that it was sent.
+        since_us: since when it is in its state.
+        why: how it broke last.
+    """
+
+    fragment: str
+    node: str
+    state: ReplicationState = _S.RESTING
+    attempt: int = 0
+    spec: Fragment | None = None
+    tap: StandbyTap = field(default_factory=StandbyTap)
+    sender: Handing | None = None
+    since_us: int = 0
+    asked_us: int = 0
+    again_us: int = 0
+    tries: int = 0
+    why: str = ""
+
+    def move(self, now_us: int, event: ReplicationEvent) -> None:
+        """Take a step of the automaton."""
+        about = f"secondary {self.node!r} of fragment {self.fragment!r}"
+        self.state, self.since_us = next_state(REPLICATION, self.state, event, of=about), now_us
+
+
+class Replication:
+    """The owner's side, for all guarded fragments of a node.
+
+    Args:
+        fragments: what runs here, by name.
+        configuration: of a query, as far as it is known here.
+        is_up: whether a node is there.
+        next_token: gives the numbers of attempts: larger than any before, over all lives.
+    """
+
+    def __init__(
+        self,
+        me: str,
+        catalog: Catalog,
+        fragments: Mapping[str, Hosted],
+        *,
+        outbox: Outbox,
+        configuration: Callable[[str], Configuration | None],
+        is_up: Callable[[str], bool],
+        next_token: Callable[[], int],
+    ) -> None:
+        self._me = me
+        self._catalog = catalog
+        self._fragments = fragments
+        self._outbox = outbox
+        self._configuration = configuration
+        self._is_up = is_up
+        self._next_token = next_token
+        self._links: dict[tuple[str, str], _Link] = {}
+
+    # --- what is asked --------------------------------------------------------------------------
+
+    def owned(self) -> Iterator[tuple[Hosted, Configuration, Replicas]]:
+        """Guarded fragments that are this node's."""
+        for name, hosted in self._fragments.items():
+            configuration = self._configuration(hosted.spec.query) if hosted.spec.standby else None
+            replicas = None if configuration is None else replicas_of(configuration, name)
+            if configuration is not None and replicas is not None and replicas.owner == self._me:
+                yield hosted, configuration, replicas
+
+    def follows(self, fragment: str, node: str) -> bool:
+        """Whether a node has fed nearly all that this fragment was fed."""
+        link = self._links.get((fragment, node))
+        return link is not None and link.state is _S.FOLLOWING
+
+    def lost_for_us(self, now_us: int, fragment: str, node: str) -> int | None:
+        """For how long a node has followed no more; None: it does."""
+        link = self._links.get((fragment, node))
+        if link is None or link.state is not _S.FOLLOWING:
+            return now_us - (link.since_us if link is not None else 0)
+        return None
+
+    def state_of(self, fragment: str, node: str) -> tuple[str, str]:
+        """The state of a secondary, and why it last broke, for the status."""
+        link = self._links.get((fragment, node))
+        return ("resting", "") if link is None else (link.state.value, link.why)
+
+    # --- messages ---------------------------------------------------------------------------------
+
+    def has(self, peer: str, fragment: str, attempt: int) -> bool:
+        """Whether an attempt is one of ours to that node."""
+        link = self._links.get((fragment, peer))
+        return link is not None and link.attempt == attempt
+
+    def receive(self, now_us: int, peer: str, message: Ready | Got | GiveUp) -> None:
+        """A secondary says something of an attempt that ``has`` knows."""
+        link = self._links[message.fragment, peer]
+        hosted = self._fragments.get(message.fragment)
+        if hosted is None:
+            return
+        match message:
+            case Ready():
+                if link.state is _S.ASKING:
+                    link.move(now_us, _E.READY)
+                    link.sender = Handing(
+                        now_us,
+                        hosted,
+                        message,
+                        node=self._me,
+                        target=peer,
+                        outbox=self._outbox,
+                        tap=link.tap,
+                    )
+            case Got():
+                if link.sender is not None:
+                    link.sender.got(now_us, message)
+                    self._heard(now_us, hosted, link)
+            case GiveUp():
+                self._broken(now_us, link, message.text or "it gave up")
+
+    def _heard(self, now_us: int, hosted: Hosted, link: _Link) -> None:
+        sender = link.sender
+        if sender is None:
+            return
+        if link.state is _S.SEEDING and sender.near:
+            link.move(now_us, _E.NEAR)
+            link.tries, link.why = 0, ""
+            self._outbox.report("info", "secondary follows", fragment=link.fragment, peer=link.node)
+        hosted.durability.heard(link.node, decided=sender.decided, covered=sender.covered)
+        hosted.secondaries_said(now_us)
+
+    def copied(self, now_us: int, fragment: str, token: int, files: dict[str, Buffer], why: str) -> None:
+        """A checkpoint was read to be sent."""
+        for link in self._links.values():
+            if link.fragment == fragment and link.sender is not None and link.sender.token == token:
+                link.sender.copied(now_us, files, why)
+        if (hosted := self._fragments.get(fragment)) is not None:
+            hosted.secondaries_said(now_us)  # Its checkpoints go on.
+
+    def peer_event(self, now_us: int, peer: str, event: LinkEvent) -> None:
+        """A node came, went or restarted: one that was restarted follows nothing any more."""
+        for link in [each for each in self._links.values() if each.node == peer]:
+            if event is LinkEvent.PEER_RESTARTED and link.state is not _S.RESTING:
+                self._broken(now_us, link, "it was restarted")
+                link.again_us = now_us
+            elif event is LinkEvent.PEER_UP and link.state is _S.RESTING:
+                link.again_us = now_us
+
+    # --- ends ---------------------------------------------------------------------------------------
+
+    def _broken(self, now_us: int, link: _Link, why: str) -> None:
+        if link.state is _S.RESTING:
+            return
+        said = link.state is _S.FOLLOWING
+        link.move(now_us, _E.BROKEN)
+        link.again_us = now_us + min(REST_US << min(link.tries, 10), REST_US_MAX)
+        link.tries += 1
+        link.why = why
+        link.sender = None
+        self._outbox.report(
+            "warning" if said else "info",
+            "secondary doesn't follow",
+            fragment=link.fragment,
+            peer=link.node,
+            why=why,
+        )
+        self._tap(link.fragment)
+
+    def _tap(self, fragment: str) -> None:
+        """The fragment feeds the taps of those that are sent what it is fed."""
+        if (hosted := self._fragments.get(fragment)) is not None:
+            of = (each for each in self._links.values() if each.fragment == fragment)
+            hosted.tapped_for_standbys(tuple(each.tap for each in of if each.state is not _S.RESTING))
+
+    def drop(self, fragment: str) -> None:
+        """It isn't ours any more, or is gone."""
+        for key in [key for key in self._links if key[0] == fragment]:
+            link = self._links.pop(key)
+            if link.state is not _S.RESTING:
+                self._outbox.send(link.node, GiveUp(fragment=fragment, attempt=link.attempt))
+        if (hosted := self._fragments.get(fragment)) is not None:
+            hosted.tapped_for_standbys(())
+
+    def stop(self) -> None:
+        """The node ends: secondaries stay as they are, and hear nothing more."""
+        for name in {fragment for fragment, _ in self._links}:
+            if (hosted := self._fragments.get(name)) is not None:
+                hosted.tapped_for_standbys(())
+        self._links = {}
+
+    # --- time -----------------------------------------------------------------------------------------
+
+    def flush(self, now_us: int) -> None:
+        """Send what was fed since the last call."""
+        for link in self._links.values():
+            if link.sender is not None and link.tap.queue:
+                link.sender.tick(now_us)
+
+    def tick(self, now_us: int) -> None:
+        """Ask nodes that should follow, send again what is overdue, notice what is broken."""
+        wanted: set[tuple[str, str]] = set()
+        for hosted, configuration, replicas in self.owned():
+            for node in (each for each in replicas.members if each != self._me):
+                key = hosted.spec.name, node
+                wanted.add(key)
+                link = self._links.get(key)
+                if link is None:
+                    link = self._links[key] = _Link(fragment=key[0], node=node, since_us=now_us)
+                self._tick(now_us, hosted, configuration, replicas, link)
+        for fragment in {key[0] for key in self._links if key not in wanted}:
+            self.drop(fragment)
+
+    def _tick(
+        self, now_us: int, hosted: Hosted, configuration: Configuration, replicas: Replicas, link: _Link
+    ) -> None:
+        if link.state is not _S.RESTING and self._changed(hosted.spec, configuration, link):
+            self._broken(now_us, link, "what it reads, or who reads it, has changed")
+            link.again_us = now_us
+        match link.state:
+            case ReplicationState.RESTING:
+                if now_us >= link.again_us and self._is_up(link.node) and not hosted.failed:
+                    self._ask(now_us, hosted, replicas, link)
+            case ReplicationState.ASKING:
+                if now_us - link.since_us >= ASK_US:
+                    self._broken(now_us, link, f"no answer in {ASK_US // 1_000_000} s")
+                elif now_us - link.asked_us >= ASK_AGAIN_US:
+                    self._say(now_us, replicas, link)
+            case _:
+                assert link.sender is not None
+                link.sender.tick(now_us)
+                self._heard(now_us, hosted, link)
+                if link.sender.broken:
+                    self._outbox.send(link.node, GiveUp(fragment=link.fragment, attempt=link.attempt))
+                    self._broken(now_us, link, link.sender.broken)
+
+    def _changed(self, spec: Fragment, configuration: Configuration, link: _Link) -> bool:
+        """A secondary has what was sent: a new reader, say, is none that it would keep rows for."""
+        assert link.spec is not None
+        link.spec = rewired(link.spec, configuration)
+        return msgspec.structs.replace(spec, node=link.node) != link.spec
+
+    def _ask(self, now_us: int, hosted: Hosted, replicas: Replicas, link: _Link) -> None:
+        link.move(now_us, _E.DUE)
+        link.attempt = self._next_token()
+        link.spec = msgspec.structs.replace(hosted.spec, node=link.node)
+        link.tap = StandbyTap()
+        self._tap(link.fragment)
+        self._say(now_us, replicas, link)
+
+    def _say(self, now_us: int, replicas: Replicas, link: _Link) -> None:
+        assert link.spec is not None
+        link.asked_us = now_us
+        message = Seed(
+            fragment=link.fragment,
+            attempt=link.attempt,
+            epoch=replicas.epoch,
+            coordinator=self._catalog.owners.get(link.spec.query, self._me),
+        )
+        self._outbox.send(link.node, message, fragment_to(link.spec))
+
+    def wake_at_us(self, now_us: int) -> int | None:
+        """When ``tick`` has work."""
+        times: list[int] = []
+        for link in self._links.values():
+            if link.state is _S.RESTING:
+                if self._is_up(link.node):
+                    times.append(max(link.again_us, now_us))
+            elif link.sender is None:
+                times.append(link.asked_us + ASK_AGAIN_US)
+            else:
+                times.append(link.sender.wake_at_us(now_us))
+        return min(times, default=None)

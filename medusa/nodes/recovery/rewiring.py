@@ -1,0 +1,63 @@
+"""Where a fragment reads, and who reads it, by the configuration of its query. Pure.
+
+Applied twice it changes nothing more, so it is applied whenever a configuration is learned, and after a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from medusa.nodes.spec.fragment_spec import Feed, Fragment
+from medusa.wire.messages.configuration import Configuration, Replicas
+
+__all__ = ["Switch", "reader_switches", "replicas_of", "rewired", "switched_feeds"]
+
+
+class Switch(msgspec.Struct, frozen=True):
+    """A reader of ``sink`` that another node replaces."""
+
+    sink: str
+    old: str
+    new: str
+
+
+def replicas_of(configuration: Configuration, fragment: str) -> Replicas | None:
+    """Of one fragment; None: it isn't guarded."""
+    return next((each for each in configuration.fragments if each.fragment == fragment), None)
+
+
+def switched_feeds(spec: Fragment, configuration: Configuration) -> Iterator[tuple[Feed, str, int]]:
+    """Feeds whose stream comes from another node now: with that node, and the epoch of the fragment there."""
+    for feed in spec.feeds:
+        for replicas in configuration.fragments:
+            stale = feed.node != replicas.owner and feed.node in replicas.members
+            if stale and feed.stream in replicas.streams and replicas.epoch > feed.epoch:
+                yield feed, replicas.owner, replicas.epoch
+
+
+def reader_switches(spec: Fragment, configuration: Configuration) -> Iterator[Switch]:
+    """Nodes that read a stream of this fragment, and are not the owner of what reads it any more."""
+    for sink, readers in spec.readers.items():
+        stream = spec.streams[sink]
+        for replicas in configuration.fragments:
+            if stream in replicas.reads and replicas.fragment != spec.name:
+                for old in readers:
+                    if old != replicas.owner and old in replicas.members:
+                        yield Switch(sink, old, replicas.owner)
+
+
+def rewired(spec: Fragment, configuration: Configuration) -> Fragment:
+    """The spec with both."""
+    feeds = {feed: (node, epoch) for feed, node, epoch in switched_feeds(spec, configuration)}
+    readers = dict(spec.readers)
+    for switch in reader_switches(spec, configuration):
+        readers[switch.sink] = tuple(
+            dict.fromkeys(switch.new if each == switch.old else each for each in readers[switch.sink])
+        )
+    made = tuple(
+        msgspec.structs.replace(feed, node=feeds[feed][0], epoch=feeds[feed][1]) if feed in feeds else feed
+        for feed in spec.feeds
+    )
+    return msgspec.structs.replace(spec, feeds=made, readers=readers)

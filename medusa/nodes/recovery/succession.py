@@ -1,0 +1,343 @@
+"""Who has a fragment when its owner is gone, and who follows it then. No IO.
+
+    owner silent ── a secondary proposes itself ── decided ──> it is ours: on disk, then we feed and emit
+    secondary lost ── the owner proposes to go on without it ── decided ──> its word counts no more
+    a node follows ── the owner proposes it as secondary ── decided ──> it may succeed
+
+Everything here follows from the configuration: what is decided is done by every node that hears of it, twice if need
+be, and again after a restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, MutableMapping
+from dataclasses import dataclass
+
+import msgspec
+
+from medusa.nodes.catalog.catalog import Catalog
+from medusa.nodes.catalog.persistence import Saver
+from medusa.nodes.fragment.host import Hosted
+from medusa.nodes.migration.rerouting import Diverting
+from medusa.nodes.migration.standby import Shadow
+from medusa.nodes.recovery.agreement import Agreement
+from medusa.nodes.recovery.followings import Followings
+from medusa.nodes.recovery.replication import Replication
+from medusa.nodes.recovery.rewiring import reader_switches, rewired, switched_feeds
+from medusa.wire.link.automaton import LinkEvent
+from medusa.wire.messages.configuration import Configuration, Replicas
+from medusa.wire.outbox import CloseFragment, Outbox
+
+__all__ = ["Succession"]
+
+LOST_US = 300_000
+"""A secondary that is silent for so long counts no more. Too small: a short cut costs a change of the configuration;
+too large: so long does output wait that depends on a decision."""
+
+RANK_US = 200_000
+"""The second in order waits so long for the first to propose itself, the third twice as long."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Takeover:
+    """A fragment that is ours once the catalog says so on disk.
+
+    Attributes:
+        token: of that write.
+    """
+
+    shadow: Shadow
+    token: int
+    epoch: int
+
+
+class Succession:
+    """At one node.
+
+    Args:
+        fragments: what runs here, by name; what is taken over is put in, what has another owner is taken out.
+        owned: called when a fragment that was taken over may begin, with the secondaries whose word counts.
+    """
+
+    def __init__(
+        self,
+        me: str,
+        catalog: Catalog,
+        fragments: MutableMapping[str, Hosted],
+        *,
+        outbox: Outbox,
+        saver: Saver,
+        agreement: Agreement,
+        replication: Replication,
+        followings: Followings,
+        diverting: Diverting,
+        owned: Callable[[int, Shadow, Collection[str]], None],
+    ) -> None:
+        self._me = me
+        self._catalog = catalog
+        self._fragments = fragments
+        self._outbox = outbox
+        self._saver = saver
+        self._agreement = agreement
+        self._replication = replication
+        self._followings = followings
+        self._diverting = diverting
+        self._owned = owned
+        self._silent_since_us: dict[str, int] = {}
+        self._takeovers: dict[str, _Takeover] = {}
+        self._closing: list[tuple[int, str]] = []
+        """Token of the catalog without it, and the fragment: then its files go."""
+        self._unguarded_since_us: dict[str, int] = {}
+        """Fragment of ours -> since when it has fewer secondaries than were planned."""
+
+    def start(self, now_us: int) -> None:
+        """After a start: what configurations say that we learned before, and nobody may do otherwise."""
+        for kept in list(self._catalog.configurations.values()):
+            self.decided(now_us, None, kept.current)
+
+    def peer_event(self, now_us: int, peer: str, event: LinkEvent) -> None:
+        """A node came, went or restarted."""
+        if event is LinkEvent.PEER_DOWN:
+            self._silent_since_us.setdefault(peer, now_us)
+        else:
+            self._silent_since_us.pop(peer, None)
+
+    # --- what is decided ------------------------------------------------------------------------------
+
+    def decided(self, now_us: int, old: Configuration | None, new: Configuration) -> None:
+        """A configuration is known here: do what it says."""
+        for replicas in new.fragments:
+            hosted = self._fragments.get(replicas.fragment)
+            if replicas.owner == self._me:
+                if hosted is None:
+                    self._take_over(now_us, new, replicas)
+                else:
+                    self._require(now_us, hosted, replicas)
+            elif hosted is not None:
+                self._step_down(now_us, hosted, replicas)
+            elif self._me not in replicas.members:
+                self._followings.drop(replicas.fragment)
+        for hosted in list(self._fragments.values()):
+            if hosted.spec.query == new.query:
+                self._rewire(now_us, hosted, new)
+        for _, _, shadow in self._followings.followed():
+            if shadow.spec.query == new.query:
+                shadow.rewired(now_us, rewired(shadow.spec, new))
+        self._place(new)
+        self._saver.save()
+
+    def _require(self, now_us: int, hosted: Hosted, replicas: Replicas) -> None:
+        """The words of these count, and of one that is proposed: it may be decided before we hear so."""
+        hosted.durability.require(replicas.secondaries)
+        hosted.secondaries_said(now_us)
+        if len(replicas.secondaries) >= len(replicas.members) - 1:
+            self._unguarded_since_us.pop(replicas.fragment, None)
+        else:
+            self._unguarded_since_us.setdefault(replicas.fragment, now_us)
+
+    def _rewire(self, now_us: int, hosted: Hosted, configuration: Configuration) -> None:
+        for feed, node, epoch in list(switched_feeds(hosted.spec, configuration)):
+            self._diverting.switched(now_us, hosted, feed, node, epoch)
+        for switch in list(reader_switches(hosted.spec, configuration)):
+            self._diverting.succeeded(now_us, hosted, switch.sink, switch.old, switch.new)
+
+    def _place(self, configuration: Configuration) -> None:
+        """Where clients find what they publish into and read; of a query that this node coordinates."""
+        deployment = self._catalog.deployments.get(configuration.query)
+        if deployment is None:
+            return
+        at = {name: each.owner for each in configuration.fragments for name in each.streams}
+        deployment.streams = tuple((name, at.get(name, node)) for name, node in deployment.streams)
+
+    # --- takeover ---------------------------------------------------------------------------------------
+
+    def _take_over(self, now_us: int, configuration: Configuration, replicas: Replicas) -> None:
+        """It is ours; it begins once our disk says so."""
+        name = replicas.fragment
+        if name in self._takeovers:
+            return
+        if self._followings.shadow(name) is None:
+            # We were chosen, and restarted before we heard: what we followed died with us.
+            self._outbox.report(
+                "error",
+                "fragment without state",
+                fragment=name,
+                epoch=replicas.epoch,
+                why="this node was chosen as its owner and has lost what it followed",
+            )
+            return
+        taking = self._followings.take(name)
+        shadow = taking.shadow
+        assert shadow is not None
+        shadow.rewired(now_us, rewired(shadow.spec, configuration))
+        self._diverting.back(name)
+        self._catalog.add(shadow.spec, configuration.coordinator)
+        self._catalog.ownership.epochs[name] = replicas.epoch
+        self._fragments[name] = shadow
+        self._takeovers[name] = _Takeover(shadow=shadow, token=self._saver.save(), epoch=replicas.epoch)
+        self._look(now_us)
+
+    def _look(self, now_us: int) -> None:
+        """Takeovers that are on disk begin."""
+        for name, each in list(self._takeovers.items()):
+            if self._saver.durable < each.token:
+                continue
+            del self._takeovers[name]
+            configuration = self._agreement.current(each.shadow.spec.query)
+            replicas = None if configuration is None else configuration.replicas(name)
+            if replicas is None or replicas.owner != self._me or name not in self._fragments:
+                continue
+            self._unguarded_since_us.setdefault(name, now_us)
+            self._owned(now_us, each.shadow, replicas.secondaries)
+            self._outbox.report("warning", "fragment taken over", fragment=name, epoch=each.epoch)
+
+    def _step_down(self, now_us: int, hosted: Hosted, replicas: Replicas) -> None:
+        """Another node has it: who asks is told where."""
+        name = hosted.spec.name
+        self._takeovers.pop(name, None)
+        self._unguarded_since_us.pop(name, None)
+        self._replication.drop(name)
+        hosted.freeze()
+        del self._fragments[name]
+        for known in (self._catalog.ownership.epochs, self._catalog.ownership.unplaced):
+            known.pop(name, None)
+        token = self._diverting.left(now_us, hosted, replicas.owner, replicas.epoch)
+        self._closing.append((token, name))
+        about = {"fragment": name, "to": replicas.owner, "epoch": replicas.epoch}
+        self._outbox.report("warning", "fragment has another owner", **about)
+
+    # --- what is proposed ---------------------------------------------------------------------------------
+
+    def tick(self, now_us: int) -> None:
+        """Propose what is due; begin what is on disk."""
+        self._look(now_us)
+        for token, name in [each for each in self._closing if each[0] <= self._saver.durable]:
+            self._closing.remove((token, name))
+            if name not in self._fragments and self._followings.shadow(name) is None:
+                self._outbox.append(CloseFragment(fragment=name))
+        for query, suspects in self._successions(now_us).items():
+            if not self._agreement.proposing(query):
+                self._agreement.propose(
+                    now_us, query, lambda current: self._succeeding(current), suspects=suspects
+                )
+        self._look_after(now_us)
+
+    def _successions(self, now_us: int) -> dict[str, tuple[str, ...]]:
+        """Queries of which we should have a fragment, and the owners that are silent."""
+        due: dict[str, dict[str, None]] = {}
+        for name, _, shadow in self._followings.followed():
+            configuration = self._agreement.current(shadow.spec.query)
+            replicas = None if configuration is None else configuration.replicas(name)
+            if replicas is not None and self._should_succeed(now_us, replicas):
+                due.setdefault(shadow.spec.query, {})[replicas.owner] = None
+        return {query: tuple(owners) for query, owners in due.items()}
+
+    def _should_succeed(self, now_us: int, replicas: Replicas) -> bool:
+        since_us = self._silent_since_us.get(replicas.owner)
+        if since_us is None or self._me not in replicas.secondaries:
+            return False
+        before = replicas.secondaries[: replicas.secondaries.index(self._me)]
+        rank = sum(node not in self._silent_since_us for node in before)
+        return now_us - since_us >= rank * RANK_US
+
+    def _succeeding(self, current: Configuration) -> Configuration | None:
+        """What we propose: each fragment of a silent owner that we follow is ours."""
+        followed = {name for name, _, _ in self._followings.followed()}
+
+        def after(each: Replicas) -> Replicas:
+            ours = each.fragment in followed and self._me in each.secondaries
+            if not ours or each.owner not in self._silent_since_us:
+                return each
+            left = tuple(node for node in each.secondaries if node != self._me)
+            return msgspec.structs.replace(each, owner=self._me, epoch=each.epoch + 1, secondaries=left)
+
+        return _changed(current, tuple(map(after, current.fragments)))
+
+    def _look_after(self, now_us: int) -> None:
+        """Secondaries of our fragments: those that are lost go, those that follow come."""
+        for hosted, configuration, replicas in list(self._replication.owned()):
+            joining = self._joining(replicas)
+            if not (joining or self._leaving(now_us, replicas) or self._proposed_before(hosted, replicas)):
+                continue
+            # From here on, since it may be decided before we hear so.
+            hosted.durability.require(
+                dict.fromkeys((*replicas.secondaries, *joining, *self._proposed_before(hosted, replicas)))
+            )
+            if not self._agreement.proposing(configuration.query):
+                self._agreement.propose(
+                    now_us, configuration.query, lambda current, at_us=now_us: self._revised(at_us, current)
+                )
+
+    @staticmethod
+    def _proposed_before(hosted: Hosted, replicas: Replicas) -> list[str]:
+        """Nodes that we proposed and that nobody has decided on: somebody may yet bring that to its end, so their
+        words count until the next number is decided, whatever it says."""
+        return [node for node in hosted.durability.secondaries if node not in replicas.secondaries]
+
+    def _joining(self, replicas: Replicas) -> list[str]:
+        others = (node for node in replicas.members if node not in (self._me, *replicas.secondaries))
+        return [
+            node
+            for node in others
+            if node not in self._silent_since_us and self._replication.follows(replicas.fragment, node)
+        ]
+
+    def _leaving(self, now_us: int, replicas: Replicas) -> list[str]:
+        def lost(node: str) -> bool:
+            since_us = self._silent_since_us.get(node)
+            if since_us is not None and now_us - since_us >= LOST_US:
+                return True
+            return since_us is None and not self._replication.follows(replicas.fragment, node)
+
+        return [node for node in replicas.secondaries if lost(node)]
+
+    def _revised(self, now_us: int, current: Configuration) -> Configuration | None:
+        """What we propose: our fragments with the secondaries that follow."""
+
+        def after(each: Replicas) -> Replicas:
+            if each.owner != self._me or each.fragment not in self._fragments:
+                return each
+            gone = self._leaving(now_us, each)
+            kept = tuple(node for node in each.secondaries if node not in gone)
+            return msgspec.structs.replace(each, secondaries=(*kept, *self._joining(each)))
+
+        changed = _changed(current, tuple(map(after, current.fragments)))
+        if changed is not None:
+            return changed
+        ours = [each for each in current.fragments if each.owner == self._me and each.fragment in self._fragments]
+        open_ = any(self._proposed_before(self._fragments[each.fragment], each) for each in ours)
+        return msgspec.structs.replace(current, number=current.number + 1) if open_ else None
+
+    # --- for others ---------------------------------------------------------------------------------------
+
+    def unguarded_us(self, now_us: int, fragment: str) -> int | None:
+        """For how long a fragment of ours has had fewer secondaries than planned; None: it has them all."""
+        since_us = self._unguarded_since_us.get(fragment)
+        return None if since_us is None else now_us - since_us
+
+    def removed(self, query: str) -> None:
+        """The query is no more."""
+        for name in [*self._takeovers]:
+            if name.partition("/")[0] == query:
+                del self._takeovers[name]
+
+    def wake_at_us(self, now_us: int) -> int | None:
+        """When ``tick`` has work."""
+        times: list[int] = []
+        for name, _, shadow in self._followings.followed():
+            configuration = self._agreement.current(shadow.spec.query)
+            replicas = None if configuration is None else configuration.replicas(name)
+            since_us = None if replicas is None else self._silent_since_us.get(replicas.owner)
+            if since_us is not None and replicas is not None and self._me in replicas.secondaries:
+                times.append(max(since_us + len(replicas.secondaries) * RANK_US, now_us + RANK_US))
+        for _, _, replicas in self._replication.owned():
+            for node in replicas.secondaries:
+                if (since_us := self._silent_since_us.get(node)) is not None and since_us + LOST_US > now_us:
+                    times.append(since_us + LOST_US)
+        return min(times, default=None)
+
+
+def _changed(current: Configuration, fragments: tuple[Replicas, ...]) -> Configuration | None:
+    if fragments == current.fragments:
+        return None
+    return msgspec.structs.replace(current, number=current.number + 1, fragments=fragments)
