@@ -68,6 +68,7 @@ from medusa.wire.messages.remote import (
 )
 from medusa.wire.messages.rerouting import Expect, Follow, Moved, Placed, Read, Release, Unexpect
 from medusa.wire.messages.split import Merge, Split
+from medusa.wire.messages.standby import DeployGuarded
 
 __all__ = ["MESSAGES", "Heard", "MessageOwner", "Right", "Rights", "Row", "check_payload", "refusal"]
 
@@ -246,6 +247,7 @@ MESSAGES: dict[type, Row] = {
     Progress: Row(STREAM_DATA, MessageOwner.STREAMS),
     # --- commands
     Deploy: Row(DEPLOYING, MessageOwner.QUERIES),
+    DeployGuarded: Row(DEPLOYING, MessageOwner.QUERIES),
     Define: Row(DEPLOYING, MessageOwner.QUERIES),
     Install: Row(Rights(YES, _NO_CONTRACT, NO), MessageOwner.FRAGMENTS),
     Remove: Row(Rights(YES, YES, _role("deploy", _query, "query")), MessageOwner.QUERIES),

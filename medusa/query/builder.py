@@ -146,14 +146,28 @@ class Query:
         label = f"table {check_name(name, what='table')!r}"
         return make_table(self, name, key, schema, from_, expire, label=label)
 
-    def sink(self, name: str, stream: Stream, qos: QoS | None = None) -> None:
+    def sink(
+        self,
+        name: str,
+        stream: Stream,
+        qos: QoS | None = None,
+        *,
+        recovery: str | None = None,
+        method: str | None = None,
+    ) -> None:
         """Give a stream a name under which its rows leave.
 
         Args:
             qos: what they are worth, by delay, share delivered and value; see docs/qos.md.
+            recovery: what becomes of them at nodes when a machine on their way is lost for good:
+                ``"precise"``: others stand by, and none is lost or repeated (docs/standby.md). None: they
+                wait until it is back. Inside a program it changes nothing.
+            method: how that is brought about: ``"active_standby"``, which is also meant where nothing is
+                said.
         """
         label = f"sink {check_name(name, what='sink')!r}"
-        self._add(Sink(id=name, inputs=(self._owned(stream, label),), qos=qos), (stream,), name)
+        box = Sink(id=name, inputs=(self._owned(stream, label),), qos=qos, recovery=recovery, method=method)
+        self._add(box, (stream,), name)
 
     def connection_point(
         self,

@@ -39,6 +39,9 @@ TEXT_CHARS_MAX = 2000
 PLACES_MAX = 1000
 """Nodes named in one deployment, and boxes named per node."""
 
+STANDBY_MAX = 8
+"""Nodes that stand by for one fragment, and witnesses of one query."""
+
 CREDIT_BYTES_MAX = 1 << 30
 """More than this ahead of what was sent is never believed: a larger grant counts as this much."""
 

@@ -21,6 +21,7 @@ __all__ = [
     "BoxStatus",
     "ComingStatus",
     "CauseStatus",
+    "ConfigurationStatus",
     "DoubtStatus",
     "DoubtfulStatus",
     "EndStatus",
@@ -42,7 +43,9 @@ __all__ = [
     "PublisherStatus",
     "QueryStatus",
     "ReceiverStatus",
+    "ReplicasStatus",
     "RunsOnStatus",
+    "SecondaryStatus",
     "SmoothedLoad",
     "SourceStatus",
     "SplitStatus",
@@ -410,13 +413,58 @@ class EndStatus(_Status, frozen=True, kw_only=True):
     at_us: int | None = None
 
 
+class SecondaryStatus(_Status, frozen=True, kw_only=True):
+    """A node that stands by for a fragment.
+
+    Attributes:
+        state: ``seeding``: it is being sent the state; ``following``: it could take over; ``missing``.
+        since_us: for how long it has been so; None: nobody here knows.
+    """
+
+    state: str = ""
+    since_us: int | None = None
+
+
+class ReplicasStatus(_Status, frozen=True, kw_only=True):
+    """Who has a fragment, and who stands by for it, in the order in which they succeed.
+
+    Attributes:
+        alone_us: for how long nobody could have taken over; None: somebody can, or nobody here knows.
+    """
+
+    owner: str
+    epoch: int = 1
+    secondaries: dict[str, SecondaryStatus] = {}
+    alone_us: int | None = None
+
+
+class ConfigurationStatus(_Status, frozen=True, kw_only=True):
+    """Who has what of a query, as its voters have decided.
+
+    Attributes:
+        number: one higher with each decision.
+        fragments: those that somebody stands by for, or did.
+    """
+
+    number: int
+    coordinator: str
+    voters: tuple[str, ...] = ()
+    fragments: dict[str, ReplicasStatus] = {}
+
+
 class QueryStatus(_Status, frozen=True, kw_only=True):
-    """A query that the node coordinates; ``stopped``: fragment -> the node whose owner ended it."""
+    """A query that the node coordinates.
+
+    Attributes:
+        stopped: fragment -> the node whose owner ended it.
+        configuration: left out where nobody stands by for any of it.
+    """
 
     state: str = ""
     nodes: tuple[str, ...] = ()
     stopped: dict[str, str] = {}
     ended: dict[str, EndStatus] = {}
+    configuration: ConfigurationStatus | UnsetType = UNSET
 
 
 class DoubtStatus(_Status, frozen=True, kw_only=True):

@@ -31,7 +31,7 @@ EXPECTED = {
     "Offer": "eerrpr",
     "Forget": "eerrrp",
     "Remove": "pprprr",
-    **dict.fromkeys(["Deploy", "Define", "DefineRemote", "RevokeRemote"], "eerprr"),
+    **dict.fromkeys(["Deploy", "DeployGuarded", "Define", "DefineRemote", "RevokeRemote"], "eerprr"),
     "Lookup": "eerppp",
     "StatusRequest": "prrppp",
     **dict.fromkeys(["Move", "Grant", "Split", "Merge"], "perprr"),
@@ -168,7 +168,7 @@ OWNERS = {
     "KEYS": "Declare",
     "STREAMS": "Refuse Attach Ack Detach Offer Attached Data Boundary Progress Forget",
     "NAMES": "Hello Entries Digest Lookup DhtFind DhtFound DhtStore DhtStored DhtLeave",
-    "QUERIES": "Deploy Define Remove",
+    "QUERIES": "Deploy DeployGuarded Define Remove",
     "FRAGMENTS": "Install",
     "ORDERS": "Move Grant Split Merge "
     "Receive Ready Piece Whole Fed Standing Handover Got GiveUp Settle Settled",
@@ -179,7 +179,7 @@ OWNERS = {
     "ANSWERS": "Reply",
 }
 
-REQUIRED = "Data Define DefineRemote Deploy Entries Install KeepRemote Piece Receive Standing"
+REQUIRED = "Data Define DefineRemote Deploy DeployGuarded Entries Install KeepRemote Piece Receive Standing"
 OPTIONAL = "Digest Fed Reply"
 
 

@@ -27,6 +27,7 @@ WAYS = {
     "Boundary": "sender to receiver",
     "Progress": "sender to receiver",
     "Deploy": "client to node",
+    "DeployGuarded": "client to node",
     "Install": "node to node",
     "Remove": "client to node, node to node",
     "Forget": "client to node",

@@ -54,6 +54,7 @@ class Deployment(msgspec.Struct, kw_only=True):
         ended: (fragment, node, code, why, when) of parts that took more than they may there.
         abroad: (fragment, node, participant, boxes) of those that were put at nodes of other participants.
         began: the first request of the attempt to deploy it, which may have to be undone; 0: it has run.
+        idle: of ``nodes`` those that run nothing of it: they stand by, or vote on who takes over.
     """
 
     query: str
@@ -70,6 +71,7 @@ class Deployment(msgspec.Struct, kw_only=True):
     abroad: tuple[tuple[str, str, str, tuple[str, ...]], ...] = ()
     ended: tuple[tuple[str, str, str, str, int], ...] = ()
     began: int = 0
+    idle: tuple[str, ...] = ()
 
     @property
     def shown(self) -> str:

@@ -235,7 +235,8 @@ class Coordinator:
         )
         self._catalog.deployments[plan.query] = Deployment(
             query=plan.query,
-            nodes=plan.nodes(),
+            nodes=(*plan.nodes(), *plan.idle()),
+            idle=plan.idle(),
             state=DEPLOYING,
             client=client,
             request=request,

@@ -41,8 +41,9 @@ class Unfinished:
         return query in self._queries or query in self._left
 
     def away(self, deployment: Deployment) -> list[str]:
-        """The own nodes of it that haven't said what they have."""
-        return [node for node in deployment.nodes if self._naming.early.awaits(node)]
+        """The own nodes of it that haven't said what they have; who runs nothing of it has nothing to say."""
+        parts = [node for node in deployment.nodes if node not in deployment.idle]
+        return [node for node in parts if self._naming.early.awaits(node)]
 
     def drop(self, query: str) -> bool:
         """Judge it no more; whether it waited."""

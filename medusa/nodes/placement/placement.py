@@ -51,14 +51,29 @@ NAME_CHARS_MAX = 64
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """All fragments of a query, by node in the order of ``at``."""
+    """All fragments of a query, by node in the order of ``at``.
+
+    Attributes:
+        witnesses: nodes that run nothing of it and vote on who takes over.
+    """
 
     query: str
     fragments: tuple[Fragment, ...]
+    witnesses: tuple[str, ...] = ()
 
     def nodes(self) -> tuple[str, ...]:
         """The nodes that run something, each once."""
         return tuple(dict.fromkeys(fragment.node for fragment in self.fragments))
+
+    def guarded(self) -> tuple[Fragment, ...]:
+        """The fragments that others stand by for."""
+        return tuple(fragment for fragment in self.fragments if fragment.standby)
+
+    def idle(self) -> tuple[str, ...]:
+        """The nodes that run nothing of it and only stand by or vote, each once."""
+        standby = [node for fragment in self.fragments for node in fragment.standby]
+        busy = self.nodes()
+        return tuple(dict.fromkeys(node for node in (*standby, *self.witnesses) if node not in busy))
 
     def at(self, node: str) -> tuple[Fragment, ...]:
         """The fragments of one node."""

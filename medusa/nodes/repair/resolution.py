@@ -50,6 +50,7 @@ from medusa.wire.messages.move import Grant, Move, Receive, Settle
 from medusa.wire.messages.remote import Instantiate
 from medusa.wire.messages.rerouting import Expect, Follow, Moved, Placed, Read, Release, Unexpect
 from medusa.wire.messages.split import Merge, Split
+from medusa.wire.messages.standby import DeployGuarded
 from medusa.wire.outbox import CloseFragment, OpenFragment, Outbox
 from medusa.wire.status import DoubtfulStatus, DoubtStatus
 
@@ -245,7 +246,7 @@ class Resolving:
             case Settle():
                 unknown = message.fragment not in catalog.ownership.taken
                 return message.fragment in doubt.fragments or (bool(doubt.newest) and unknown)
-            case Deploy() | Define() if client:
+            case Deploy() | DeployGuarded() | Define() if client:
                 return bool(doubt.newest)
             case Remove() if client:
                 known = message.query in catalog.deployments

@@ -85,6 +85,7 @@ class Fragment(
         guests: other queries that read sinks of this one, by what stands for a sink id in ``streams``.
         stream_version: of all its streams: replicas share a stream's name and differ in this.
         read_versions: of the streams that it reads, by source; one that isn't here has version 1.
+        standby: nodes that were to stand by for it when it was deployed, in the order in which they succeed.
     """
 
     node: Name
@@ -97,6 +98,7 @@ class Fragment(
     guests: dict[str, Guest] = {}
     stream_version: Version = 1
     read_versions: dict[Name, Version] = {}
+    standby: tuple[Name, ...] = ()
 
     @property
     def query(self) -> str:
@@ -214,6 +216,12 @@ def check_fragment(fragment: Fragment) -> CheckedGraph:
         raise QueryError(f"{label}: streams don't name its sinks", code="query.placement")
     if not set(fragment.read_versions) <= set(judged):
         raise QueryError(f"{label}: versions of what its feeds don't name", code="query.placement")
+    standby = fragment.standby
+    if fragment.node in standby or len(set(standby)) != len(standby) or len(standby) > limits.STANDBY_MAX:
+        raise QueryError(
+            f"{label}: standby names its own node, one twice, or more than {limits.STANDBY_MAX}",
+            code="query.placement",
+        )
     if any(guest.sink not in sinks for guest in fragment.guests.values()):
         raise QueryError(f"{label}: its guests don't read its sinks", code="query.placement")
     for names in (list(fragment.entries.values()), list(fragment.streams.values())):

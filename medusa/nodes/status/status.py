@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import msgspec
+from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from medusa.elements import END_US, START_US
@@ -25,6 +26,7 @@ from medusa.wire.link.output_log import OutputLog
 from medusa.wire.link.receiver_views import ReceiverView
 from medusa.wire.status import (
     BoxStatus,
+    ConfigurationStatus,
     EndStatus,
     FragmentStatus,
     GonePublishers,
@@ -310,8 +312,15 @@ def _point(time_us: int) -> int | None:
     return time_us if START_US < time_us < END_US else None
 
 
-def queries_of(deployments: Iterable[Deployment]) -> dict[str, QueryStatus]:
-    """How each query is that this node coordinates."""
+def queries_of(
+    deployments: Iterable[Deployment],
+    configuration: Callable[[str], ConfigurationStatus | UnsetType] = lambda query: UNSET,
+) -> dict[str, QueryStatus]:
+    """How each query is that this node coordinates.
+
+    Args:
+        configuration: of a query; unset: nobody stands by for any of it.
+    """
     return {
         each.query: QueryStatus(
             state=each.shown,
@@ -321,6 +330,7 @@ def queries_of(deployments: Iterable[Deployment]) -> dict[str, QueryStatus]:
                 fragment: EndStatus(node=node, code=code, why=why, at_us=at_us or None)
                 for fragment, node, code, why, at_us in each.ended
             },
+            configuration=configuration(each.query),
         )
         for each in deployments
     }

@@ -8,6 +8,7 @@ from dataclasses import replace
 from medusa.errors import QueryError
 from medusa.query.boxes.base import BoxData
 from medusa.query.qos import EXAMPLES, QoS, qos_lines
+from medusa.query.recovery import check_recovery, recovery_line
 from medusa.query.shape import Shape, types_of
 from medusa.query.structs import Input
 from medusa.query.suggest import did_you_mean
@@ -21,6 +22,9 @@ class Sink(BoxData, frozen=True, tag_field="kind", tag="sink", kw_only=True, omi
 
     Attributes:
         qos: what they are worth; None: nobody said, and nothing of them is ever shed.
+        recovery: what becomes of them when a machine on their way is lost for good: ``precise``: none is
+            lost or repeated. None: nobody said, and they wait until it is back.
+        method: how that is brought about; None: as this release chooses.
     """
 
     keeps_state = False
@@ -30,6 +34,8 @@ class Sink(BoxData, frozen=True, tag_field="kind", tag="sink", kw_only=True, omi
 
     inputs: tuple[Input, ...]
     qos: QoS | None = None
+    recovery: str | None = None
+    method: str | None = None
 
     def shape(self, inputs: Sequence[Shape], label: str, port: str) -> Shape:
         row = inputs[0]
@@ -42,13 +48,15 @@ class Sink(BoxData, frozen=True, tag_field="kind", tag="sink", kw_only=True, omi
             )
         if qos is not None and qos.value is not None:
             _check_column(qos.value[0], types_of(row.schema), f"{label}: qos: value")
+        check_recovery(self.recovery, self.method, label)
         return replace(row, box=label)
 
     def describe(self) -> str:
-        return "; ".join(qos_lines(self.qos))
+        return "; ".join(self.brief())
 
     def brief(self) -> tuple[str, ...]:
-        return qos_lines(self.qos)
+        recovered = recovery_line(self.recovery, self.method)
+        return (*qos_lines(self.qos), recovered) if recovered else qos_lines(self.qos)
 
     def reads_time(self, below: bool) -> bool:
         return below

@@ -58,6 +58,7 @@ from medusa.wire.messages.remote import (
 )
 from medusa.wire.messages.rerouting import Expect, Follow, Moved, Placed, Read, Release, Unexpect
 from medusa.wire.messages.split import Merge, Split
+from medusa.wire.messages.standby import DeployGuarded
 
 __all__ = [
     "Lookup",
@@ -497,4 +498,5 @@ Message: TypeAlias = (
     | StoppedRemote
     | Split
     | Merge
+    | DeployGuarded
 )

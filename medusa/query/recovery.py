@@ -1,0 +1,51 @@
+"""What becomes of an output when a machine on its way is lost for good: what may be wished for, and how."""
+
+from __future__ import annotations
+
+from medusa.errors import QueryError
+
+__all__ = ["METHODS", "check_recovery", "recovery_line"]
+
+METHODS = {"precise": ("active_standby",)}
+"""Kind of recovery -> the methods that promise it, the first being taken where nobody says which."""
+
+LATER = ("gap", "rollback")
+METHODS_LATER = ("passive_standby", "upstream_backup", "amnesia")
+
+EXAMPLE = 'recovery="precise", method="active_standby"; left out, rows wait until the machine is back'
+
+
+def check_recovery(recovery: object, method: object, label: str) -> None:
+    """Whether this release can do what is wished for.
+
+    Raises:
+        QueryError: it can't; with what it can.
+    """
+    for what, given, known, later in (
+        ("recovery", recovery, tuple(METHODS), LATER),
+        ("method", method, METHODS.get(str(recovery), METHODS["precise"]), METHODS_LATER),
+    ):
+        if given is None or given in known:
+            continue
+        hint = EXAMPLE
+        if given in later:
+            hint = f"{given} comes with a later version; today: {EXAMPLE}"
+        shown = repr(given)[:80] if isinstance(given, str) else type(given).__name__
+        raise QueryError(
+            f"{label}: {what}: expected {' or '.join(map(repr, known))}, got {shown}",
+            hint=hint,
+            code="query.recovery",
+        )
+    if method is not None and recovery is None:
+        raise QueryError(
+            f"{label}: method says how rows are recovered, and recovery is missing",
+            hint=EXAMPLE,
+            code="query.recovery",
+        )
+
+
+def recovery_line(recovery: str | None, method: str | None) -> str:
+    """In words: ``recovery precise by active standby``; empty where nobody wished for any."""
+    if recovery is None:
+        return ""
+    return f"recovery {recovery} by {(method or METHODS['precise'][0]).replace('_', ' ')}"

@@ -1,0 +1,37 @@
+"""A query whose fragments others stand by for. A release that doesn't know this message refuses it whole,
+where it would have skipped a further field of ``Deploy`` and run the query without any."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from msgspec import Meta
+
+from medusa.wire import limits
+from medusa.wire.messages.base import Count, MessageBase, Name, Names, Payload
+
+__all__ = ["DeployGuarded"]
+
+Standby = Annotated[tuple[Name, ...], Meta(max_length=limits.STANDBY_MAX)]
+
+
+class DeployGuarded(MessageBase, frozen=True, tag="deploy-guarded"):
+    """From a client: run this query, and have other nodes stand by for its fragments. Payload: the graph, as
+    msgpack.
+
+    Attributes:
+        at, reads: as in ``Deploy``.
+        standby: (a node or a box of the query, or ``*`` for what nothing else names; the nodes that stand by
+            for the fragments there, in the order in which they succeed). No nodes: the asked node chooses.
+        witnesses: nodes that vote on who takes over and run nothing of it.
+        dry: deploy nothing; the answer says what would be.
+    """
+
+    PAYLOAD: ClassVar[Payload] = Payload.REQUIRED
+
+    request: Count
+    at: Annotated[tuple[tuple[Name, Names], ...], Meta(max_length=limits.PLACES_MAX)]
+    reads: Annotated[tuple[tuple[Name, Name, Name, Count], ...], Meta(max_length=limits.PLACES_MAX)] = ()
+    standby: Annotated[tuple[tuple[Name, Standby], ...], Meta(max_length=limits.PLACES_MAX)] = ()
+    witnesses: Standby = ()
+    dry: bool = False
