@@ -46,6 +46,8 @@ from medusa.nodes.names.definitions import Definitions
 from medusa.nodes.names.lookup import Names
 from medusa.nodes.names.names import Naming
 from medusa.nodes.names.participant_catalog import Between
+from medusa.nodes.recovery.agreement import Agreement
+from medusa.nodes.recovery.audience import audience
 from medusa.nodes.remote.definitions import Remotes
 from medusa.nodes.repair.resolution import Resolving
 from medusa.nodes.repartition.coordinator import Splits
@@ -72,6 +74,7 @@ from medusa.nodes.streams import Streams
 from medusa.ports import Buffer, Signer, Verify
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.link.session import SESSION, PeerState, Session, SessionSettings
+from medusa.wire.messages.configuration import Configuration
 from medusa.wire.messages.links_and_commands import (
     Declare,
     Hello,
@@ -174,6 +177,7 @@ class Brain:
             MessageOwner.FRAGMENTS: self.installed.receive,
             MessageOwner.ORDERS: self.orders.receive,
             MessageOwner.REROUTING: self._rerouted,
+            MessageOwner.RECOVERY: self.agreement.receive,
             MessageOwner.REMOTE: self.remotes.receive,
             MessageOwner.LOADS: self._load_said,
             MessageOwner.STATUS: self._status_asked,
@@ -264,6 +268,15 @@ class Brain:
             readers=names.readers_of,
             abroad=naming.abroad,
             unfinished=Unfinished(catalog, naming),
+            **shared,
+        )
+        self.agreement = Agreement(
+            settings,
+            catalog,
+            number=number,
+            is_up=self._is_linked,
+            decided=self._configuration_decided,
+            audience=partial(audience, catalog),
             **shared,
         )
         moving: dict[str, Any] = {**shared, "diverting": diverting, "next_token": self._next_token}
@@ -374,6 +387,9 @@ class Brain:
 
     def _is_linked(self, node: str) -> bool:
         return node == self.settings.name or self.peers.get(node) == "up"
+
+    def _configuration_decided(self, now_us: int, old: Configuration | None, new: Configuration) -> None:
+        """What follows from that isn't here yet."""
 
     def _session(self, peer: str, *, calls: bool) -> Session:
         return Session(self._me, peer, outbox=self.outbox, settings=self._patience, calls=calls)
@@ -555,6 +571,7 @@ class Brain:
             or self.remotes.answered(peer, reply)
             or self._reading.answered(now_us, peer, reply)
             or self.diverting.answered(now_us, peer, reply)
+            or self.agreement.answered(now_us, peer, reply)
         ):
             self.coordinator.reply(now_us, peer, reply)
 
@@ -624,6 +641,7 @@ class Brain:
         if not self._saver.written(now_us, report.token, report.ok, report.why):
             self._completions.take(now_us, report)
             return
+        self.agreement.written(now_us)
         self.orders.splits.tick(now_us)  # What is there from now on is listed too.
         self.naming.written(now_us)
         if self.guard is not None:
@@ -699,6 +717,7 @@ class Brain:
             hosted.peer_event(now_us, peer, event)
         if peer not in self.clients:
             self.orders.peer_event(now_us, peer, event)
+            self.agreement.peer_event(now_us, peer, event)
 
     def _cut_off(self, now_us: int) -> None:
         """End the links of callers whose keys count no more."""
@@ -737,6 +756,7 @@ class Brain:
         self._reading.tick(now_us)
         self.remotes.tick(now_us)
         self.orders.tick(now_us)
+        self.agreement.tick(now_us)
         self._resolving.tick(now_us)
         self.naming.tick(now_us)
         self.rates.tick(now_us, self.fragments.values(), self.installed.counts)
@@ -752,6 +772,7 @@ class Brain:
         times += [self._saver.wake_at_us(), self.coordinator.wake_at_us(), self._definitions.wake_at_us()]
         times += [self._reading.wake_at_us(), self.diverting.wake_at_us(), self.remotes.wake_at_us()]
         times += [self._resolving.wake_at_us(), self.naming.wake_at_us(), self.orders.wake_at_us(now_us)]
+        times.append(self.agreement.wake_at_us())
         self.outbox.append(WakeAt(at_us=min((t for t in times if t is not None), default=now_us + 1_000_000)))
         self._say_stopped()
 

@@ -30,6 +30,7 @@ from medusa.wire.messages.base import (
     SubscriptionName,
     Text,
 )
+from medusa.wire.messages.configuration import Accept, Configure, Prepare, Vote
 from medusa.wire.messages.dht import DhtFind, DhtFound, DhtLeave, DhtStore, DhtStored
 from medusa.wire.messages.directory import Define, Digest, Entries, Lookup
 from medusa.wire.messages.load import Load
@@ -497,4 +498,8 @@ Message: TypeAlias = (
     | StoppedRemote
     | Split
     | Merge
+    | Configure
+    | Prepare
+    | Accept
+    | Vote
 )
