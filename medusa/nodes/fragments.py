@@ -47,6 +47,7 @@ class Fragments:
         loads: told what boxes count.
         abroad: the participant of another one's node; empty: it is of our own.
         removed: told the query, which of its fragments are gone from here, and whether the query is.
+        undone: told a query of which what these requests of its coordinator began is undone.
         answered: told what became of a fragment that this node asked itself for, where that took a while.
 
     Attributes:
@@ -70,7 +71,9 @@ class Fragments:
         abroad: Callable[[str], str],
         removed: Callable[[str, list[str], bool], None],
         answered: Callable[[int, str, Reply], None],
+        undone: Callable[[str, range], None] = lambda query, requests: None,
     ) -> None:
+        self._undone = undone
         self.running = running
         self.counts: dict[str, Mapping[str, Any]] = {}
         self._settings, self._catalog, self._outbox = settings, catalog, outbox
@@ -214,6 +217,8 @@ class Fragments:
         self._stopping.undeployed(query)
         came = self._catalog.came_by(query, range(message.since, request)) if message.since else None
         self.drop(query, came, undoes=bool(message.since))
+        if message.since:
+            self._undone(query, range(message.since, request))
         return done
 
     def drop(

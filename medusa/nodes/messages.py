@@ -16,6 +16,7 @@ from medusa.errors import RemoteProtocolError
 from medusa.nodes.security.registry import Caller, Refusal, no_deploy, no_role
 from medusa.ports import Buffer
 from medusa.wire.messages.base import Payload
+from medusa.wire.messages.configuration import Accept, Configure, Prepare, Vote
 from medusa.wire.messages.dht import DhtFind, DhtFound, DhtLeave, DhtStore, DhtStored
 from medusa.wire.messages.links_and_commands import (
     Ack,
@@ -53,6 +54,7 @@ from medusa.wire.messages.move import (
     Piece,
     Ready,
     Receive,
+    Seed,
     Settle,
     Settled,
     Standing,
@@ -103,6 +105,7 @@ class MessageOwner(Enum):
     FRAGMENTS = "what other nodes install and remove here"
     ORDERS = "fragments that move, or are split and merged"
     REROUTING = "neighbours of fragments that move"
+    RECOVERY = "who owns what in queries with replicas"
     REMOTE = "parts that one node keeps for another"
     LOADS = "how much there is to do"
     STATUS = "how the node is"
@@ -294,6 +297,12 @@ MESSAGES: dict[type, Row] = {
     GiveUp: Row(OWN_NODES, MessageOwner.ORDERS),
     Settle: Row(OWN_NODES, MessageOwner.ORDERS),
     Settled: Row(OWN_NODES, MessageOwner.ORDERS),
+    # --- who owns what, where fragments have replicas
+    Configure: Row(OWN_NODES, MessageOwner.RECOVERY),
+    Prepare: Row(OWN_NODES, MessageOwner.RECOVERY),
+    Accept: Row(OWN_NODES, MessageOwner.RECOVERY),
+    Vote: Row(OWN_NODES, MessageOwner.RECOVERY),
+    Seed: Row(OWN_NODES, MessageOwner.RECOVERY),
     # --- parts that another node keeps
     DefineRemote: Row(DEPLOYING, MessageOwner.REMOTE),
     RevokeRemote: Row(DEPLOYING, MessageOwner.REMOTE),

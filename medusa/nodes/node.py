@@ -11,7 +11,7 @@ owner.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
@@ -46,6 +46,7 @@ from medusa.nodes.names.definitions import Definitions
 from medusa.nodes.names.lookup import Names
 from medusa.nodes.names.names import Naming
 from medusa.nodes.names.participant_catalog import Between
+from medusa.nodes.recovery.recovery import Recovery
 from medusa.nodes.remote.definitions import Remotes
 from medusa.nodes.repair.resolution import Resolving
 from medusa.nodes.repartition.coordinator import Splits
@@ -174,6 +175,7 @@ class Brain:
             MessageOwner.FRAGMENTS: self.installed.receive,
             MessageOwner.ORDERS: self.orders.receive,
             MessageOwner.REROUTING: self._rerouted,
+            MessageOwner.RECOVERY: self.recovery.receive,
             MessageOwner.REMOTE: self.remotes.receive,
             MessageOwner.LOADS: self._load_said,
             MessageOwner.STATUS: self._status_asked,
@@ -248,7 +250,8 @@ class Brain:
             stopping=self.remotes.stopping,
             loads=self.loads,
             abroad=naming.abroad,
-            removed=lambda query, gone, whole: self.orders.removed(query, gone, whole=whole),
+            removed=self._removed,
+            undone=lambda query, requests: self.recovery.undone(query, requests),
             answered=lambda now_us, node, reply: self.coordinator.reply(now_us, node, reply),
             **shared,
         )
@@ -264,6 +267,20 @@ class Brain:
             readers=names.readers_of,
             abroad=naming.abroad,
             unfinished=Unfinished(catalog, naming),
+            guarded=lambda now_us, plan, life: self.recovery.deployed(now_us, plan, life),
+            **shared,
+        )
+        self.recovery = Recovery(
+            settings,
+            catalog,
+            fragments,
+            parsing=parsing,
+            diverting=diverting,
+            is_up=self._is_linked,
+            make=partial(self._host, secondary=True),
+            check=self.installed.check_room,
+            owned=self._owned,
+            next_token=self._next_token,
             **shared,
         )
         moving: dict[str, Any] = {**shared, "diverting": diverting, "next_token": self._next_token}
@@ -300,6 +317,7 @@ class Brain:
             names=names,
             early=naming.early,
             own_peer=lambda node: node == settings.name or node in settings.own_peers,
+            recovery=self.recovery,
         )
         self._definitions = Definitions(
             settings, catalog, naming.directory, self.coordinator, fragments, parsing=parsing, outbox=outbox
@@ -339,7 +357,12 @@ class Brain:
             count=count,
         )
         self._completions = Completions(
-            self.installed, self.orders, parsing=parsing, stopping=self.remotes.stopping, wall=self.wall
+            self.installed,
+            self.orders,
+            recovery=self.recovery,
+            parsing=parsing,
+            stopping=self.remotes.stopping,
+            wall=self.wall,
         )
 
     def _between(self, verify: Verify | None, signer: Signer | None) -> Callable[[Names], Between] | None:
@@ -361,6 +384,11 @@ class Brain:
 
     def _on_its_way(self, fragment: str) -> bool:
         return self.orders.on_its_way(fragment)
+
+    def _removed(self, query: str, gone: list[str], whole: bool) -> None:
+        self.orders.removed(query, gone, whole=whole)
+        if whole:
+            self.recovery.removed(query)
 
     def _gives_way(self, fragment: str) -> bool:
         return self.orders.gives_way(fragment)
@@ -384,11 +412,13 @@ class Brain:
         saved: Saved | None = None,
         owner: str = "",
         make: Callable[..., Hosted] = Hosted,
+        *,
+        secondary: bool = False,
     ) -> Any:
         node = self.catalog.owners.get(spec.query) or owner or self.settings.name
         whose = self.diverting.participant_of(node) or self.settings.participant
         self.outbox.append(Owned(query=spec.query, owner=whose))
-        make = partial(Shadow, owner=owner) if owner else make
+        make = partial(Shadow, owner=owner, secondary=secondary) if owner else make
         if self._forgets:
             make = partial(VolatileHosted, seal=self._seal, now_us=self._now_us, born_us=self._started_us)
         hosted = make(
@@ -410,10 +440,10 @@ class Brain:
         self._links_up(self._now_us, hosted)
         return hosted
 
-    def _owned(self, now_us: int, hosted: Hosted) -> None:
-        """What followed another node's fragment is ours now."""
+    def _owned(self, now_us: int, hosted: Hosted, secondaries: Collection[str] = ()) -> None:
+        """What followed another node's fragment is ours now; the words of these secondaries count."""
         assert isinstance(hosted, Shadow)
-        hosted.own(now_us)
+        hosted.own(now_us, secondaries)
         self._links_up(now_us, hosted)
 
     def _links_up(self, now_us: int, hosted: Hosted) -> None:
@@ -554,6 +584,7 @@ class Brain:
             self.orders.answered(now_us, peer, reply, heard.payload)
             or self.remotes.answered(peer, reply)
             or self._reading.answered(now_us, peer, reply)
+            or self.recovery.agreement.answered(now_us, peer, reply)
             or self.diverting.answered(now_us, peer, reply)
         ):
             self.coordinator.reply(now_us, peer, reply)
@@ -624,6 +655,8 @@ class Brain:
         if not self._saver.written(now_us, report.token, report.ok, report.why):
             self._completions.take(now_us, report)
             return
+        self.recovery.agreement.written(now_us)
+        self.recovery.tick(now_us)
         self.orders.splits.tick(now_us)  # What is there from now on is listed too.
         self.naming.written(now_us)
         if self.guard is not None:
@@ -653,12 +686,14 @@ class Brain:
         self.coordinator.resume(now_us)
         self.diverting.start(now_us)
         self.orders.start(now_us)
+        self.recovery.start(now_us)
         self._resolving.start(now_us)
         self.tick(now_us)
 
     def _stop(self, now_us: int) -> None:
         self._stopping = True
         self.orders.stop(now_us)
+        self.recovery.stop()
         self.naming.stop(now_us)
         for hosted in self.fragments.values():
             hosted.stop(now_us)
@@ -699,6 +734,7 @@ class Brain:
             hosted.peer_event(now_us, peer, event)
         if peer not in self.clients:
             self.orders.peer_event(now_us, peer, event)
+            self.recovery.peer_event(now_us, peer, event)
 
     def _cut_off(self, now_us: int) -> None:
         """End the links of callers whose keys count no more."""
@@ -737,6 +773,7 @@ class Brain:
         self._reading.tick(now_us)
         self.remotes.tick(now_us)
         self.orders.tick(now_us)
+        self.recovery.tick(now_us)
         self._resolving.tick(now_us)
         self.naming.tick(now_us)
         self.rates.tick(now_us, self.fragments.values(), self.installed.counts)
@@ -746,12 +783,14 @@ class Brain:
 
     def _wake(self, now_us: int) -> None:
         self.naming.flush()
+        self.recovery.flush(now_us)
         times = [session.wake_at_us(now_us) for session in self.sessions.values()]
         times += [hosted.wake_at_us() for hosted in self.fragments.values()]
         times += [silent_us + self._link.idle_us for silent_us in self.clients.values() if silent_us]
         times += [self._saver.wake_at_us(), self.coordinator.wake_at_us(), self._definitions.wake_at_us()]
         times += [self._reading.wake_at_us(), self.diverting.wake_at_us(), self.remotes.wake_at_us()]
         times += [self._resolving.wake_at_us(), self.naming.wake_at_us(), self.orders.wake_at_us(now_us)]
+        times.append(self.recovery.wake_at_us(now_us))
         self.outbox.append(WakeAt(at_us=min((t for t in times if t is not None), default=now_us + 1_000_000)))
         self._say_stopped()
 

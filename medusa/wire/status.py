@@ -16,6 +16,7 @@ from msgspec import UNSET, UnsetType
 from medusa.errors import DataError
 
 __all__ = [
+    "AgreementStatus",
     "AwayStatus",
     "BoxFigures",
     "BoxStatus",
@@ -493,6 +494,26 @@ class RunsOnStatus(_Status, frozen=True, kw_only=True):
     cores: int = 1
     latency_us: tuple[int, int] = (0, 0)
     kinds: tuple[str, ...] = ()
+
+
+class AgreementStatus(_Status, frozen=True, kw_only=True):
+    """Who decides on the owners of a query's fragments, and what is being decided.
+
+    Attributes:
+        number: of the configuration that is current as far as the node knows.
+        proposing: what this node does to have the next one decided; empty: it wants none.
+        silent: voters that it waits for.
+        refused: voter -> why it said no.
+        untold: nodes that haven't said yet that they have the current one on disk.
+    """
+
+    number: int
+    coordinator: str
+    voters: tuple[str, ...]
+    proposing: str = ""
+    silent: tuple[str, ...] = ()
+    refused: dict[str, str] = {}
+    untold: tuple[str, ...] = ()
 
 
 class NodeStatus(_Status, frozen=True, kw_only=True):

@@ -41,6 +41,7 @@ EXPECTED = {
     **dict.fromkeys(["KeepRemote", "DropRemote", "Instantiate", "StoppedRemote"], "ppeeee"),
     **dict.fromkeys(["Load", "Receive", "Ready", "Piece", "Whole", "Fed", "Standing", "Handover"], "peeeee"),
     **dict.fromkeys(["Got", "GiveUp", "Settle", "Settled"], "peeeee"),
+    **dict.fromkeys(["Configure", "Prepare", "Accept", "Vote"], "peeeee"),
 }
 
 
@@ -173,6 +174,7 @@ OWNERS = {
     "ORDERS": "Move Grant Split Merge "
     "Receive Ready Piece Whole Fed Standing Handover Got GiveUp Settle Settled",
     "REROUTING": "Expect Unexpect Release Follow Moved Placed Read",
+    "RECOVERY": "Configure Prepare Accept Vote",
     "REMOTE": "DefineRemote RevokeRemote KeepRemote DropRemote Instantiate StoppedRemote",
     "LOADS": "Load",
     "STATUS": "StatusRequest",

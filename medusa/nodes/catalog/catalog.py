@@ -12,6 +12,7 @@ from medusa.errors import LinkError, RemoteProtocolError, StateError
 from medusa.nodes.automaton import next_state
 from medusa.nodes.catalog.deployment_automaton import DEPLOYMENT, DeploymentEvent, DeploymentState
 from medusa.nodes.catalog.in_doubt import InDoubt
+from medusa.nodes.catalog.kept_configurations import KeptConfiguration
 from medusa.nodes.catalog.kept_definitions import RemoteKept
 from medusa.nodes.catalog.kept_moves import Ownership
 from medusa.nodes.spec.fragment_spec import Fragment
@@ -161,6 +162,8 @@ class _Saved(msgspec.Struct, frozen=True, kw_only=True):
     reading: dict[str, Reading] = {}
     removed: tuple[str, ...] = ()
     in_doubt: InDoubt = msgspec.field(default_factory=InDoubt)
+    configurations: dict[str, KeptConfiguration] = {}
+    buried: dict[str, int] = {}
 
 
 class Catalog:
@@ -183,6 +186,9 @@ class Catalog:
         removed: queries that were removed from here, the newest last: parts that were on their way go, too.
         in_doubt: what the disk lost, so that nobody here knows whether it is ours
         (``nodes.repair.resolution``).
+        configurations: of queries with replicas, and what was promised for the next one
+        (``nodes.recovery.agreement``).
+        buried: query -> the life of its last configuration, which was removed from here.
         becoming: what is written as if it were so already: if the write fails nothing has been.
     """
 
@@ -203,6 +209,8 @@ class Catalog:
         self.reading: dict[str, Reading] = {}
         self.removed: tuple[str, ...] = ()
         self.in_doubt = InDoubt()
+        self.configurations: dict[str, KeptConfiguration] = {}
+        self.buried: dict[str, int] = {}
         self.becoming: list[Becoming] = []
 
     def add(self, fragment: Fragment, owner: str, request: int = 0) -> None:
@@ -240,6 +248,16 @@ class Catalog:
         """Whether a query was removed from here, or is being; not one whose deployment is undone."""
         known = self.deployments.get(query)
         return query in self.removed if known is None else known.state == REMOVING and not known.began
+
+    def bury(self, query: str) -> bool:
+        """Forget its configuration; whether there was one. What is late of it never makes it anew."""
+        kept = self.configurations.pop(query, None)
+        if kept is not None and kept.current.life:
+            self.buried.pop(query, None)
+            self.buried[query] = kept.current.life
+            if len(self.buried) > REMOVED_MAX:
+                del self.buried[next(iter(self.buried))]
+        return kept is not None
 
     def undeployed(self, query: str) -> None:
         """A deployment of ours is over; one that was undone removed nothing that was there before."""
@@ -367,6 +385,8 @@ class Catalog:
             reading=dict(self.reading),
             removed=self.removed,
             in_doubt=self.in_doubt,
+            configurations=dict(self.configurations),
+            buried=dict(self.buried),
         )
         return msgspec.msgpack.encode(saved)
 
@@ -406,6 +426,7 @@ class Catalog:
         made.remote = saved.remote
         made.reading = saved.reading
         made.removed, made.in_doubt = saved.removed, saved.in_doubt
+        made.configurations, made.buried = saved.configurations, saved.buried
         return made
 
 

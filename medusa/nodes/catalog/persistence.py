@@ -11,6 +11,7 @@ from typing import TypeAlias
 
 from medusa.nodes.catalog.catalog import CATALOG, Catalog
 from medusa.ports import Buffer
+from medusa.wire.messages.configuration import RecoveryMessage
 from medusa.wire.messages.links_and_commands import Install, Message, Remove, Reply
 from medusa.wire.messages.remote import DropRemote, Instantiate, KeepRemote
 from medusa.wire.messages.rerouting import DivertMessage
@@ -28,7 +29,9 @@ KEPT_MAX = 1000
 """Messages kept while writing fails; who asks more is told so."""
 
 
-Asked: TypeAlias = Reply | Install | Instantiate | KeepRemote | DropRemote | Remove | DivertMessage
+Asked: TypeAlias = (
+    Reply | Install | Instantiate | KeepRemote | DropRemote | Remove | DivertMessage | RecoveryMessage
+)
 """Questions and answers: they bear a number."""
 
 _Key: TypeAlias = tuple[str, str, int]

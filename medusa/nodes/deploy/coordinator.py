@@ -75,6 +75,7 @@ class Coordinator:
         readers: other queries of ours that read a sink of a query, as far as is known here.
         abroad: the participant of another one's node; empty: it is of our own.
         unfinished: what other nodes have of deployments of an earlier life; None: nobody is asked.
+        guarded: told of each plan that is spread, and the number of the first request by which it is.
 
     Attributes:
         stale: answers of nodes to questions that are not open: late, repeated or of an earlier life.
@@ -96,7 +97,9 @@ class Coordinator:
         readers: Callable[[str], list[str]] = lambda query: [],
         abroad: Callable[[str], str] = lambda node: "",
         unfinished: Unfinished | None = None,
+        guarded: Callable[[int, Plan, int], None] = lambda now_us, plan, life: None,
     ) -> None:
+        self._guarded = guarded
         self._catalog = catalog
         self._outbox = outbox
         self._timeout_us = timeout_us
@@ -249,6 +252,7 @@ class Coordinator:
             ),
             abroad=put_abroad(plan.fragments, self.abroad),
         )
+        self._guarded(now_us, plan, self._request + 1)
         token = self._saver.save()
         attempt = Attempt(
             client=client,

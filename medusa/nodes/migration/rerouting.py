@@ -192,8 +192,9 @@ class Diverting:
         feeds = tuple(new if each == feed else each for each in hosted.spec.feeds)
         self._replace(hosted, feeds=feeds)
         hosted.redirect(now_us, feed.source, node, up=self._is_up(node))
-        about = {"stream": feed.stream, "peer": feed.node, "to": node, "epoch": epoch}
-        self._outbox.report("info", "stream switched", **about)
+        self._outbox.report(
+            "info", "stream switched", stream=feed.stream, peer=feed.node, to=node, epoch=epoch
+        )
 
     def start(self, now_us: int) -> None:
         """The node starts: go on telling."""

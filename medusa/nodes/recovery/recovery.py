@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import Any
 
 from medusa.nodes.catalog.catalog import Catalog
@@ -15,7 +16,10 @@ from medusa.nodes.messages import Heard
 from medusa.nodes.migration.rerouting import Diverting
 from medusa.nodes.migration.standby import Shadow
 from medusa.nodes.migration.state_receiver import Carried
+from medusa.nodes.placement.placement import Plan
 from medusa.nodes.recovery.agreement import Agreement
+from medusa.nodes.recovery.audience import audience
+from medusa.nodes.recovery.first_configuration import first_configuration
 from medusa.nodes.recovery.followings import Followings
 from medusa.nodes.recovery.replication import Replication
 from medusa.nodes.recovery.succession import Succession
@@ -65,6 +69,7 @@ class Recovery:
         next_token: Callable[[], int],
     ) -> None:
         me = settings.name
+        self._me = me
         self._catalog = catalog
         self._fragments = fragments
         self.agreement = agreement = Agreement(
@@ -75,7 +80,7 @@ class Recovery:
             number=diverting.number,
             is_up=is_up,
             decided=lambda now_us, old, new: self.succession.decided(now_us, old, new),
-            audience=self._audience,
+            audience=partial(audience, catalog),
         )
         shared: dict[str, Any] = {"outbox": outbox, "configuration": agreement.current, "next_token": next_token}
         self.replication = Replication(me, catalog, fragments, is_up=is_up, **shared)
@@ -94,18 +99,6 @@ class Recovery:
             diverting=diverting,
             owned=owned,
         )
-
-    def _audience(self, query: str) -> Collection[str]:
-        """Who reads or is read by what runs here of a query: they switch as its configuration says."""
-        nodes: dict[str, None] = {}
-        deployment = self._catalog.deployments.get(query)
-        if deployment is not None:
-            nodes |= dict.fromkeys(deployment.nodes)
-        for hosted in self._fragments.values():
-            if hosted.spec.query == query:
-                nodes |= dict.fromkeys(feed.node for feed in hosted.spec.feeds)
-                nodes |= {node: None for readers in hosted.spec.readers.values() for node in readers}
-        return nodes
 
     # --- messages -----------------------------------------------------------------------------------
 
@@ -152,6 +145,18 @@ class Recovery:
         self.replication.peer_event(now_us, peer, event)
         self.succession.peer_event(now_us, peer, event)
         self.tick(now_us)
+
+    def deployed(self, now_us: int, plan: Plan, life: int) -> None:
+        """This node deploys a query: where it has standbys, its first configuration goes out."""
+        configuration = first_configuration(plan, self._me, life)
+        if configuration is not None:
+            self.agreement.install(now_us, configuration)
+
+    def undone(self, query: str, requests: range) -> None:
+        """What these requests of its coordinator began is undone."""
+        current = self.agreement.current(query)
+        if current is not None and current.life in requests:
+            self.removed(query)
 
     def removed(self, query: str) -> None:
         """The query is no more."""

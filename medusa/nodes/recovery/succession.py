@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, MutableMapping
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 
@@ -203,8 +204,9 @@ class Succession:
             known.pop(name, None)
         token = self._diverting.left(now_us, hosted, replicas.owner, replicas.epoch)
         self._closing.append((token, name))
-        about = {"fragment": name, "to": replicas.owner, "epoch": replicas.epoch}
-        self._outbox.report("warning", "fragment has another owner", **about)
+        self._outbox.report(
+            "warning", "fragment has another owner", fragment=name, to=replicas.owner, epoch=replicas.epoch
+        )
 
     # --- what is proposed ---------------------------------------------------------------------------------
 
@@ -217,9 +219,7 @@ class Succession:
                 self._outbox.append(CloseFragment(fragment=name))
         for query, suspects in self._successions(now_us).items():
             if not self._agreement.proposing(query):
-                self._agreement.propose(
-                    now_us, query, lambda current: self._succeeding(current), suspects=suspects
-                )
+                self._agreement.propose(now_us, query, self._succeeding, suspects=suspects)
         self._look_after(now_us)
 
     def _successions(self, now_us: int) -> dict[str, tuple[str, ...]]:
@@ -264,9 +264,7 @@ class Succession:
                 dict.fromkeys((*replicas.secondaries, *joining, *self._proposed_before(hosted, replicas)))
             )
             if not self._agreement.proposing(configuration.query):
-                self._agreement.propose(
-                    now_us, configuration.query, lambda current, at_us=now_us: self._revised(at_us, current)
-                )
+                self._agreement.propose(now_us, configuration.query, partial(self._revised, now_us))
 
     @staticmethod
     def _proposed_before(hosted: Hosted, replicas: Replicas) -> list[str]:

@@ -319,7 +319,7 @@ class Job:
         if self.follows:
             tap = Tap()
             self._first.tapped(tap)
-            tap.begins(self._token)
+            tap.begins(self._token, self._first.decided.at)
             self._paused_us = max(self._paused_us, now_us - self._stopped_us)
             for hosted in self.olds:
                 hosted.thaw(now_us)

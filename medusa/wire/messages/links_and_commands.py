@@ -30,6 +30,7 @@ from medusa.wire.messages.base import (
     SubscriptionName,
     Text,
 )
+from medusa.wire.messages.configuration import Accept, Configure, Prepare, Vote
 from medusa.wire.messages.dht import DhtFind, DhtFound, DhtLeave, DhtStore, DhtStored
 from medusa.wire.messages.directory import Define, Digest, Entries, Lookup
 from medusa.wire.messages.load import Load
@@ -43,6 +44,7 @@ from medusa.wire.messages.move import (
     Piece,
     Ready,
     Receive,
+    Seed,
     Settle,
     Settled,
     Standing,
@@ -480,6 +482,7 @@ Message: TypeAlias = (
     | Move
     | Grant
     | Receive
+    | Seed
     | Ready
     | Piece
     | Whole
@@ -499,4 +502,8 @@ Message: TypeAlias = (
     | Split
     | Merge
     | DeployGuarded
+    | Configure
+    | Prepare
+    | Accept
+    | Vote
 )

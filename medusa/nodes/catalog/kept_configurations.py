@@ -1,0 +1,23 @@
+"""What a node's catalog keeps of configurations, so that it never goes back on its word."""
+
+from __future__ import annotations
+
+import msgspec
+
+from medusa.wire.messages.configuration import Ballot, Configuration, Proposal
+
+__all__ = ["KeptConfiguration"]
+
+
+class KeptConfiguration(msgspec.Struct, frozen=True, kw_only=True):
+    """One query, as this node knows it.
+
+    Attributes:
+        current: the newest configuration that is known to be decided.
+        promised: of the configuration after that: nothing of an earlier ballot is accepted for it.
+        accepted: what was accepted for it.
+    """
+
+    current: Configuration
+    promised: Ballot | None = None
+    accepted: Proposal | None = None

@@ -1,0 +1,473 @@
+"""Agreement on the configurations of queries: proposes, counts votes, and tells what was decided. No IO.
+
+``agreement_automaton`` has the steps of a proposer and of a voter, ``voter`` what this node says as one. At
+most one configuration is decided for each number of a query, whatever is lost, late, doubled or said again,
+and whoever dies with or without the last write of its disk: docs/standby.md tells why.
+
+Suspicion alone decides nothing: a voter refuses a change that counts out a node which it hears itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from medusa.errors import LocalProtocolError
+from medusa.nodes.catalog.catalog import Catalog
+from medusa.nodes.catalog.persistence import Saver
+from medusa.nodes.config.settings import Settings
+from medusa.nodes.messages import Heard
+from medusa.nodes.recovery.agreement_automaton import AgreementEvent, ProposerState
+from medusa.nodes.recovery.attempt import Attempt, Change
+from medusa.nodes.recovery.telling import TELL_LATER_US, Telling
+from medusa.nodes.recovery.voter import Voter, first_proposer
+from medusa.wire.link.automaton import LinkEvent
+from medusa.wire.messages.configuration import (
+    Accept,
+    Ballot,
+    Configuration,
+    Configure,
+    Prepare,
+    RecoveryMessage,
+    Vote,
+)
+from medusa.wire.messages.links_and_commands import Reply
+from medusa.wire.outbox import Outbox
+from medusa.wire.status import AgreementStatus
+
+__all__ = ["Agreement"]
+
+_E = AgreementEvent
+
+
+def _nobody(query: str) -> Collection[str]:
+    return ()
+
+
+class Agreement:
+    """For all queries of a node.
+
+    Args:
+        number: gives numbers for questions to nodes; they grow over all lives.
+        is_up: whether a node is heard here; this node always is.
+        decided: told once of each configuration that is current here from now on, and which was so before.
+            Its number rose by more than one where those between weren't heard of. It may not be on this
+            node's disk yet.
+        audience: nodes that have a part of a query, beside those that its configuration names.
+    """
+
+    def __init__(
+        self,
+        settings: Settings,
+        catalog: Catalog,
+        *,
+        outbox: Outbox,
+        saver: Saver,
+        number: Callable[[], int],
+        is_up: Callable[[str], bool],
+        decided: Callable[[int, Configuration | None, Configuration], None],
+        audience: Callable[[str], Collection[str]] = _nobody,
+    ) -> None:
+        self._me = settings.name
+        self._peers = settings.own_peers
+        self._catalog = catalog
+        self._outbox = outbox
+        self._saver = saver
+        self._number = number
+        self._is_up = is_up
+        self._decided = decided
+        self._audience = audience
+        self._voter = Voter(catalog, saver=saver, is_up=is_up)
+        self._attempts: dict[str, Attempt] = {}
+        self._telling: dict[str, Telling] = {}
+        self._own: list[tuple[int, Vote]] = []
+        """Votes of this node for proposals of its own, and the writes that they wait for."""
+        self._deferred: dict[str, tuple[str, Prepare | Accept]] = {}
+        """Query -> who was refused since a suspect is heard here, and what it asked: that changes at once
+        when the suspect isn't heard any more."""
+
+    # --- what others ask --------------------------------------------------------------------------------
+
+    def current(self, query: str) -> Configuration | None:
+        """The newest configuration that is known here to be decided; None: the query has none."""
+        kept = self._catalog.configurations.get(query)
+        return None if kept is None else kept.current
+
+    def proposing(self, query: str) -> bool:
+        """Whether this node wants another configuration that isn't decided yet."""
+        return query in self._attempts
+
+    def untold(self, query: str) -> Collection[str]:
+        """Nodes that were told the current configuration and haven't said that it is on their disk."""
+        telling = self._telling.get(query)
+        return () if telling is None else tuple(telling.untold)
+
+    def status(self) -> dict[str, AgreementStatus]:
+        """By query."""
+        return {query: self._status(query) for query in self._catalog.configurations}
+
+    def _status(self, query: str) -> AgreementStatus:
+        current, attempt = self.current(query), self._attempts.get(query)
+        assert current is not None
+        waits = attempt is not None and attempt.question is not None
+        return AgreementStatus(
+            number=current.number,
+            coordinator=current.coordinator,
+            voters=current.voters,
+            proposing=attempt.state.value if attempt is not None else "",
+            silent=tuple(
+                node
+                for node in current.voters
+                if attempt is not None and waits and node not in attempt.yes and node not in attempt.noes
+            ),
+            refused=dict(attempt.noes) if attempt is not None else {},
+            untold=tuple(self.untold(query)),
+        )
+
+    # --- what others want -------------------------------------------------------------------------------
+
+    def install(self, now_us: int, configuration: Configuration) -> None:
+        """Number 1, where its coordinator deploys the query; or a later one that is decided for certain.
+
+        Who is named by it, and who has a part, is told until all have it on disk (``untold``).
+        """
+        self._learn(now_us, configuration, tell_at_us=now_us)
+
+    def propose(self, now_us: int, query: str, change: Change, *, suspects: tuple[str, ...] = ()) -> None:
+        """Have a change decided; what was wanted for this query before is so no more.
+
+        ``change`` is given the current configuration, and again when that has become another one, until what
+        it gave is decided, it gives None, or ``withdraw``. A node that doesn't vote can't propose: nothing
+        happens.
+
+        Args:
+            suspects: nodes that the change counts out since they aren't heard. Who hears one refuses.
+        """
+        attempt = self._attempts.setdefault(query, Attempt(change=change, suspects=suspects))
+        attempt.want(change, suspects)
+        if attempt.state is ProposerState.RESTING:
+            self._begin(now_us, query)
+
+    def withdraw(self, query: str) -> None:
+        """Want nothing more. What voters have accepted already may be decided all the same."""
+        attempt = self._attempts.pop(query, None)
+        if attempt is not None:
+            attempt.step(_E.IDLE)
+
+    def forget(self, query: str) -> None:
+        """The query is removed."""
+        self.withdraw(query)
+        self._telling.pop(query, None)
+        self._deferred.pop(query, None)
+        self._voter.forget(query)
+
+    # --- messages ---------------------------------------------------------------------------------------
+
+    def receive(self, heard: Heard) -> None:
+        """Take a message of a node."""
+        now_us, peer, message = heard.now_us, heard.peer, heard.message
+        assert isinstance(message, RecoveryMessage)
+        match message:
+            case Configure():
+                self._configured(now_us, peer, message)
+            case Prepare() | Accept():
+                self._asked(peer, message)
+            case Vote():
+                self._voted(now_us, peer, message)
+
+    def _asked(self, peer: str, message: Prepare | Accept) -> None:
+        vote = self._voter.vote(peer, message)
+        self._deferred.pop(vote.query, None)
+        if vote.code:
+            self._outbox.send(peer, vote)
+        else:
+            self._saver.send(peer, vote, after=self._voter.token(vote.query))
+        if vote.code == "E_ALIVE":
+            self._deferred[vote.query] = peer, message
+        self._shown(peer, vote.query, vote.number - 1)
+
+    def answered(self, now_us: int, peer: str, reply: Reply) -> bool:
+        """Take an answer to a ``Configure``; whether it was one."""
+        for query, telling in self._telling.items():
+            if telling.request == reply.request:
+                telling.known_by(peer)
+                if reply.code not in ("", "E_CONFIGURATION"):
+                    about = {"query": query, "node": peer, "code": reply.code}
+                    self._outbox.report("warning", "configuration refused", why=reply.text, **about)
+                return True
+        return False
+
+    def _configured(self, now_us: int, peer: str, message: Configure) -> None:
+        told = message.configuration
+        query, current = told.query, self.current(told.query)
+        code = text = ""
+        if current is None and told.life and self._catalog.buried.get(query) == told.life:
+            code, text = "E_REMOVED", f"query {query!r} was removed from node {self._me!r}"
+        elif current is not None and current.life != told.life:
+            code, text = "E_QUERY", f"another query {query!r} is at node {self._me!r}"
+        elif current is None or told.number > current.number:
+            self._learn(now_us, told, tell_at_us=now_us + TELL_LATER_US, told_by=peer)
+        elif told.number < current.number:
+            code, text = "E_CONFIGURATION", f"configuration {current.number} is known at node {self._me!r}"
+            self._tell(now_us, query, peer)
+        elif told != current:
+            code, text = "E_CONFIGURATION", f"node {self._me!r} knows another one of number {told.number}"
+            self._outbox.report("error", "two configurations of one number", query=query, node=peer)
+        else:
+            self._shown(peer, query, told.number)
+        if not message.request:
+            return
+        if code:
+            self._outbox.send(peer, Reply(request=message.request, code=code, text=text))
+        else:
+            self._saver.send(peer, Reply(request=message.request), after=self._voter.token(query))
+
+    # --- a proposal -------------------------------------------------------------------------------------
+
+    def _begin(self, now_us: int, query: str) -> None:
+        """A new ballot, if there is still something to do that isn't decided."""
+        attempt, kept = self._attempts[query], self._catalog.configurations.get(query)
+        wanted = self._wanted(query, attempt)
+        if kept is None or wanted is None:
+            self.withdraw(query)
+            return
+        if heard := [node for node in attempt.suspects if self._is_up(node)]:
+            attempt.wait(now_us, self._me, f"node {self._me!r} hears {', '.join(map(repr, heard))}")
+            return
+        free = kept.promised is None and kept.accepted is None
+        if free and self._me == first_proposer(kept.current) and attempt.step(_E.FIRST):
+            attempt.wish(wanted)
+            self._offer(now_us, attempt, Ballot(0, self._me), wanted, attempt.suspects)
+        elif attempt.step(_E.WANTED):
+            highest = 0 if kept.promised is None else kept.promised.round
+            ballot = Ballot(max(highest, attempt.round) + 1, self._me)
+            question = Prepare(
+                request=self._number(),
+                query=query,
+                life=kept.current.life,
+                number=kept.current.number + 1,
+                ballot=ballot,
+                suspects=attempt.suspects,
+            )
+            attempt.ask(now_us, question)
+            self._ask(query, attempt, kept.current.voters)
+
+    def _wanted(self, query: str, attempt: Attempt) -> Configuration | None:
+        """What is to follow the current configuration; None: nothing, or this node doesn't vote."""
+        current = self.current(query)
+        if current is None or self._me not in current.voters:
+            return None
+        wanted = attempt.change(current)
+        if wanted is None:
+            return None
+        follows = (current.query, current.life, current.number + 1)
+        if (wanted.query, wanted.life, wanted.number) != follows:
+            raise LocalProtocolError(
+                f"configuration {wanted.number} of query {wanted.query!r} can't follow {current.number}"
+            )
+        return wanted
+
+    def _offer(
+        self,
+        now_us: int,
+        attempt: Attempt,
+        ballot: Ballot,
+        configuration: Configuration,
+        suspects: tuple[str, ...],
+    ) -> None:
+        question = Accept(
+            request=self._number(), ballot=ballot, configuration=configuration, suspects=suspects
+        )
+        current = self.current(configuration.query)
+        assert current is not None
+        attempt.ask(now_us, question)
+        self._ask(configuration.query, attempt, current.voters)
+
+    def _ask(self, query: str, attempt: Attempt, voters: Collection[str]) -> None:
+        """Ask those that haven't voted; first of all ourselves, since no ballot may be begun twice.
+
+        What accepts in a later round than 0 need not wait for our disk: that ballot is promised there.
+        """
+        question = attempt.question
+        if question is None:
+            return
+        if self._me in voters and self._me not in attempt.yes:
+            own = self._voter.vote(self._me, question)
+            if own.code:
+                attempt.take(self._me, own)
+            else:
+                self._own.append((self._voter.token(query), own))
+        begins = isinstance(question, Prepare) or question.ballot.round == 0
+        after = self._voter.token(query) if begins else 0
+        if begins and self._promised(query) != question.ballot:
+            return  # Another ballot goes before by now, or we hear a suspect: it never began.
+        for node in voters:
+            if node != self._me and node not in attempt.yes and self._reaches(node):
+                self._saver.send(node, question, after=after)
+
+    def _promised(self, query: str) -> Ballot | None:
+        kept = self._catalog.configurations.get(query)
+        return None if kept is None else kept.promised
+
+    def _reaches(self, node: str) -> bool:
+        return node in self._peers and self._is_up(node)
+
+    def _voted(self, now_us: int, peer: str, vote: Vote) -> None:
+        current, known = self.current(vote.query), vote.known
+        if current is None:
+            return
+        if known is not None and known.life == current.life and known.number > current.number:
+            self._learn(now_us, known, tell_at_us=now_us + TELL_LATER_US, told_by=peer)
+            return
+        attempt = self._attempts.get(vote.query)
+        if attempt is None or not attempt.answers(vote) or peer not in current.voters:
+            return
+        attempt.take(peer, vote)
+        if vote.code in ("E_CONFIGURATION", "E_QUERY") and peer not in attempt.behind:
+            attempt.behind.add(peer)
+            self._tell(now_us, vote.query, peer)
+            self._ask(vote.query, attempt, (peer,))
+        self._count(now_us, vote.query, attempt, current)
+
+    def _count(self, now_us: int, query: str, attempt: Attempt, current: Configuration) -> None:
+        question = attempt.question
+        if attempt.won(current) and attempt.step(_E.PROMISED):
+            self._promised_to(now_us, query, attempt)
+        elif attempt.won(current) and isinstance(question, Accept) and attempt.step(_E.DECIDED):
+            self._learn(now_us, question.configuration, tell_at_us=now_us)
+        elif attempt.lost(current, self._me) and attempt.step(_E.OVERRULED):
+            attempt.pause(now_us, current.voters.index(self._me) + 1)
+
+    def _promised_to(self, now_us: int, query: str, attempt: Attempt) -> None:
+        """More than half have promised. What one of them has accepted may be decided: then it is that."""
+        best, ballot = attempt.best, attempt.ballot
+        assert ballot is not None
+        wanted = best.configuration if best is not None else self._wanted(query, attempt)
+        if wanted is None:
+            self.withdraw(query)
+            return
+        own = best is None or wanted in attempt.wishes
+        if best is None:
+            attempt.wish(wanted)
+        self._offer(now_us, attempt, ballot, wanted, attempt.suspects if own else ())
+
+    def _own_votes(self, now_us: int) -> None:
+        """Count what we have said ourselves and is on disk by now."""
+        durable = self._saver.durable
+        due = [vote for token, vote in self._own if token <= durable]
+        self._own = [(token, vote) for token, vote in self._own if token > durable]
+        for vote in due:
+            self._voted(now_us, self._me, vote)
+
+    # --- decided ----------------------------------------------------------------------------------------
+
+    def _learn(self, now_us: int, new: Configuration, *, tell_at_us: int, told_by: str = "") -> None:
+        """A configuration is decided: it is current from now on, if it is newer."""
+        query, old = new.query, self.current(new.query)
+        if old is not None and (old.life != new.life or old.number >= new.number):
+            return
+        self._voter.learn(new)
+        telling = self._telling[query] = Telling(number=new.number, request=self._number())
+        telling.knows = {told_by, self._me} - {""}
+        named = (*new.nodes(), *(old.nodes() if old is not None else ()), *self._audience(query))
+        telling.add((node for node in named if node in self._peers), tell_at_us)
+        attempt = self._attempts.get(query)
+        if attempt is not None:
+            attempt.step(_E.NEWER)
+            attempt.rest(now_us)
+            if new in attempt.wishes:
+                self.withdraw(query)
+        if old is not None:
+            self._outbox.report("info", "configuration decided", query=query, number=new.number)
+        self._tell_due(now_us, query)
+        self._decided(now_us, old, new)
+        again = self._attempts.get(query)
+        if again is not None and again.state is ProposerState.RESTING:
+            self._begin(now_us, query)
+
+    def _tell(self, now_us: int, query: str, node: str) -> None:
+        """Tell one node what is current, now and until it answers."""
+        telling, current = self._telling_of(query), self.current(query)
+        if telling is None or current is None or node not in self._peers:
+            return
+        telling.knows.discard(node)
+        telling.add((node,), now_us + telling.wait_us)
+        self._say(telling, current, node)
+
+    def _telling_of(self, query: str) -> Telling | None:
+        """Made anew for what an earlier life of this node has learned."""
+        current = self.current(query)
+        if current is None:
+            return None
+        if query not in self._telling:
+            self._telling[query] = Telling(number=current.number, request=self._number())
+        return self._telling[query]
+
+    def _tell_due(self, now_us: int, query: str) -> None:
+        telling, current = self._telling.get(query), self.current(query)
+        if telling is None or current is None or telling.at_us is None or now_us < telling.at_us:
+            return
+        for node in telling.untold:
+            self._say(telling, current, node)
+        telling.told(now_us, reached=any(map(self._reaches, telling.untold)))
+
+    def _say(self, telling: Telling, current: Configuration, node: str) -> None:
+        """The first configuration is decided by our word alone, so our disk has it first."""
+        if self._reaches(node):
+            after = self._voter.token(current.query) if current.number == 1 else 0
+            message = Configure(request=telling.request, configuration=current)
+            self._saver.send(node, message, after=after)
+
+    def _shown(self, peer: str, query: str, number: int) -> None:
+        """A node has said something that it can only say if it knows this number."""
+        telling = self._telling.get(query)
+        if telling is not None and number >= telling.number:
+            telling.known_by(peer)
+
+    # --- time -------------------------------------------------------------------------------------------
+
+    def written(self, now_us: int) -> None:
+        """The catalog is on disk, up to ``saver.durable``."""
+        self._own_votes(now_us)
+
+    def peer_event(self, now_us: int, peer: str, event: LinkEvent) -> None:
+        """A node is heard again, or no more."""
+        for query, attempt in list(self._attempts.items()):
+            current = self.current(query)
+            if event is LinkEvent.PEER_DOWN and attempt.state is ProposerState.RESTING:
+                self._begin(now_us, query)
+            elif current is not None and event is not LinkEvent.PEER_DOWN and peer in current.voters:
+                self._ask(query, attempt, (peer,))
+        if event is LinkEvent.PEER_DOWN:
+            for asked_by, message in list(self._deferred.values()):
+                if peer in message.suspects:
+                    self._asked(asked_by, message)
+            return
+        for query, kept in self._catalog.configurations.items():
+            current, telling = kept.current, self._telling.get(query)
+            knows = telling is not None and peer in telling.knows
+            waits = telling is not None and peer in telling.untold
+            concerned = peer in current.nodes() or peer in self._audience(query)
+            if waits or (concerned and not knows and current.number > 1):
+                self._tell(now_us, query, peer)
+
+    def tick(self, now_us: int) -> None:
+        """Ask and tell again, begin a new ballot after a pause."""
+        self._own_votes(now_us)
+        for query, attempt in list(self._attempts.items()):
+            if attempt.again_us is None or now_us < attempt.again_us:
+                continue
+            current = self.current(query)
+            if current is None or attempt.question is None:
+                self._begin(now_us, query)
+            else:
+                attempt.asked_again(now_us)
+                self._ask(query, attempt, current.voters)
+                self._count(now_us, query, attempt, current)
+        for query in list(self._telling):
+            self._tell_due(now_us, query)
+
+    def wake_at_us(self) -> int | None:
+        """When ``tick`` has work."""
+        times = [attempt.again_us for attempt in self._attempts.values()]
+        times += [telling.at_us for telling in self._telling.values()]
+        return min((at_us for at_us in times if at_us is not None), default=None)

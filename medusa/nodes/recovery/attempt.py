@@ -1,0 +1,145 @@
+"""A wish of this node to have another configuration decided, through all ballots that it takes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+from medusa.nodes.recovery.agreement_automaton import PROPOSER, AgreementEvent, ProposerState
+from medusa.wire.messages.configuration import Accept, Ballot, Configuration, Prepare, Proposal, Vote
+
+__all__ = ["ASK_US", "ASK_US_MAX", "PAUSE_US", "PAUSE_US_MAX", "Attempt", "Change"]
+
+Change: TypeAlias = Callable[[Configuration], Configuration | None]
+"""Gives the configuration that is to follow; None: there is nothing to do any more."""
+
+ASK_US = 50_000
+"""Voters that haven't voted are asked again after this, then after twice as long, and so on. Longer than the
+way to a voter and back, its disk included: it would only be asked in vain."""
+
+ASK_US_MAX = 1_000_000
+
+PAUSE_US = 5_000
+"""After another ballot went before: so long, times the place among the voters, then twice as long, and so on.
+Two that overrule each other come apart by that."""
+
+PAUSE_US_MAX = 1_000_000
+
+
+@dataclass(slots=True, kw_only=True)
+class Attempt:
+    """What one query is to become.
+
+    Attributes:
+        suspects: nodes that are counted out.
+        ballot: the present one; None: none yet.
+        question: what all voters are asked now.
+        yes: who has said yes to it.
+        overruled: who has promised another ballot.
+        noes: why others haven't voted, by node.
+        behind: who was told the current configuration in this ballot.
+        best: of what voters had accepted before, that of the highest ballot.
+        wishes: what this node has proposed of its own for the change that it wants.
+        round: the highest that was heard of.
+        again_us: when to ask again, or to begin a new ballot; None: nothing is under way.
+    """
+
+    change: Change
+    suspects: tuple[str, ...]
+    state: ProposerState = ProposerState.RESTING
+    ballot: Ballot | None = None
+    question: Prepare | Accept | None = None
+    yes: set[str] = field(default_factory=set)
+    overruled: set[str] = field(default_factory=set)
+    noes: dict[str, str] = field(default_factory=dict)
+    behind: set[str] = field(default_factory=set)
+    best: Proposal | None = None
+    wishes: list[Configuration] = field(default_factory=list)
+    round: int = 0
+    tries: int = 0
+    wait_us: int = ASK_US
+    again_us: int | None = None
+
+    def want(self, change: Change, suspects: tuple[str, ...]) -> None:
+        """Something else is wanted from now on."""
+        self.change, self.suspects = change, suspects
+        self.wishes = []
+
+    def step(self, event: AgreementEvent) -> bool:
+        """Take a step of the automaton; whether there is one."""
+        target = PROPOSER[self.state].get(event)
+        if target is None:
+            return False
+        self.state = target
+        return True
+
+    def ask(self, now_us: int, question: Prepare | Accept) -> None:
+        """Voters are asked this from now on."""
+        if self.ballot != question.ballot:
+            self.best = None
+        self.ballot, self.question = question.ballot, question
+        self.round = max(self.round, question.ballot.round)
+        self.yes, self.overruled, self.noes, self.behind = set(), set(), {}, set()
+        self.wait_us = ASK_US
+        self.again_us = now_us + self.wait_us
+
+    def asked_again(self, now_us: int) -> None:
+        """Those that haven't voted were asked once more."""
+        self.wait_us = min(2 * self.wait_us, ASK_US_MAX)
+        self.again_us = now_us + self.wait_us
+        self.behind.clear()
+
+    def answers(self, vote: Vote) -> bool:
+        """Whether a vote is about what is asked now."""
+        question = self.question
+        return question is not None and (vote.request, vote.ballot) == (question.request, question.ballot)
+
+    def take(self, peer: str, vote: Vote) -> None:
+        """A voter has answered."""
+        if vote.promised is not None:
+            self.round = max(self.round, vote.promised.round)
+        if vote.code:
+            self.noes[peer] = vote.text or vote.code
+            if vote.code == "E_BALLOT":
+                self.overruled.add(peer)
+            return
+        self.noes.pop(peer, None)
+        self.overruled.discard(peer)
+        self.yes.add(peer)
+        before = vote.accepted
+        if before is not None and (self.best is None or self.best.ballot < before.ballot):
+            self.best = before
+
+    def won(self, current: Configuration) -> bool:
+        """Whether enough voters of the current configuration have said yes."""
+        return len(self.yes.intersection(current.voters)) >= current.majority
+
+    def lost(self, current: Configuration, me: str) -> bool:
+        """Whether so many have promised another ballot that this one can't win, or this node itself has."""
+        return me in self.overruled or len(current.voters) - len(self.overruled) < current.majority
+
+    def pause(self, now_us: int, rank: int) -> None:
+        """Another ballot went before: leave it the time to be decided.
+
+        Args:
+            rank: of this node among the voters, from 1: who comes first pauses the shortest.
+        """
+        self.again_us = now_us + min(PAUSE_US * rank << min(self.tries, 10), PAUSE_US_MAX)
+        self.tries += 1
+        self.question = None
+
+    def wait(self, now_us: int, me: str, why: str) -> None:
+        """This node itself stands against it."""
+        self.noes[me] = why
+        self.again_us = now_us + ASK_US
+
+    def wish(self, configuration: Configuration) -> None:
+        """This is what is wanted, as far as it was proposed."""
+        if configuration not in self.wishes:
+            self.wishes.append(configuration)
+
+    def rest(self, again_us: int | None) -> None:
+        """Nothing is under way."""
+        self.question, self.again_us = None, again_us
+        self.yes, self.overruled, self.best = set(), set(), None

@@ -1,0 +1,20 @@
+"""Who is told the configuration of a query beside those that it names: who has a part, or is next to one."""
+
+from __future__ import annotations
+
+from medusa.nodes.catalog.catalog import Catalog
+
+__all__ = ["audience"]
+
+
+def audience(catalog: Catalog, query: str) -> tuple[str, ...]:
+    """The nodes that this node knows to have a part of a query, or to read or feed one of its own parts."""
+    deployment = catalog.deployments.get(query)
+    found = dict.fromkeys(() if deployment is None else deployment.nodes)
+    if query in catalog.owners:
+        found[catalog.owners[query]] = None
+    for spec in catalog.fragments.values():
+        if spec.query == query:
+            found |= dict.fromkeys(feed.node for feed in spec.feeds)
+            found |= dict.fromkeys(reader for readers in spec.readers.values() for reader in readers)
+    return tuple(found)
