@@ -23,6 +23,7 @@ from medusa.cli.naming import define, find, queries
 from medusa.cli.options.command_options import AS_JSON, FILE, NODE, example, with_client
 from medusa.cli.options.key_options import key_options
 from medusa.cli.options.query_file import read_placement, read_query
+from medusa.cli.options.standby_options import names_in, read_standby
 from medusa.cli.publish import publish
 from medusa.cli.remote import remote
 from medusa.cli.repair import repair
@@ -289,6 +290,15 @@ def spark_participant(config: Path, with_parent: bool, as_json: bool) -> None:
     metavar="NODE=SIZE",
     help='with --balance: what a node can send and receive in a second: edge-1="10 MB"',
 )
+@click.option(
+    "--standby",
+    multiple=True,
+    metavar="WHAT=NODE,...|auto",
+    help="who stands by for a node, a box or a fragment: core=spare-1,spare-2; auto chooses for all others",
+)
+@click.option(
+    "--witness", multiple=True, metavar="NODE,...", help="votes on who takes over, and runs nothing"
+)
 @click.option("--dry-run", is_flag=True, help="say what would stand where, with which loads; deploy nothing")
 @AS_JSON
 def deploy(
@@ -298,11 +308,16 @@ def deploy(
     balance: bool,
     nodes: str | None,
     bandwidth: tuple[str, ...],
+    standby: tuple[str, ...],
+    witness: tuple[str, ...],
     dry_run: bool,
     as_json: bool,
     **keys: Any,
 ) -> None:
-    """Deploy a query, written by q.to_json(), over nodes."""
+    """Deploy a query, written by q.to_json(), over nodes.
+
+    With --standby other nodes run along, and take over when a machine is lost for good: docs/standby.md.
+    """
     from medusa.runtime.client import placement as planning
     from medusa.runtime.client.client import connect
 
@@ -315,13 +330,21 @@ def deploy(
     bytes_per_s = dict(each.split("=", 1) for each in bandwidth)
     placement = planning.balance(pins=given, nodes=wished, bandwidth=bytes_per_s) if balance else given
     asked = read_query(query)
+    guarding: dict[str, Any] = {"standby": read_standby(standby), "witness": names_in(witness)}
     with connect(address, **keys) as fed:
         if dry_run:
-            plan = fed.plan(asked, at=placement)
+            plan = fed.plan(asked, at=placement, **guarding)
             click.echo(json.dumps(asdict(plan)) if as_json else str(plan))
             return
-        fed.deploy(asked, at=placement)
-    click.echo(json.dumps({"deployed": asked.name}) if as_json else f"{asked.name} is deployed")
+        guarded = fed.deploy(asked, at=placement, **guarding) or {}
+    if as_json:
+        click.echo(json.dumps({"deployed": asked.name, **guarded}))
+        return
+    click.echo(f"{asked.name} is deployed")
+    for fragment, others in guarded.get("standby", {}).items():
+        click.echo(f"  {fragment}: {' then '.join(others)} stand{'s' if len(others) == 1 else ''} by")
+    for text in guarded.get("warnings", ()):
+        click.echo(f"warning: {text}", err=True)
 
 
 @main.command(epilog=example("medusa undeploy netmon --node tcp://127.0.0.1:5555"))

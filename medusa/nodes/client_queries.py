@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from medusa.errors import QueryError
@@ -10,15 +10,18 @@ from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.deploy.background_parsing import Parsing
 from medusa.nodes.deploy.coordinator import Coordinator
-from medusa.nodes.deploy.query_plan import Asked, check_name, plan_of
+from medusa.nodes.deploy.query_plan import Asked, check_name, plan_of, planned_standby
 from medusa.nodes.fragments import Fragments
 from medusa.nodes.messages import Heard
 from medusa.nodes.names.definitions import Definitions
 from medusa.nodes.names.unreachable_peers import Away
+from medusa.nodes.placement.placement import Plan
+from medusa.nodes.placement.standby_plan import StandbyNode, StandbyWish
 from medusa.nodes.security.registry import Caller
 from medusa.nodes.security.sessions import refusal_of
 from medusa.query.suggest import did_you_mean
-from medusa.wire.messages.links_and_commands import Define, Deploy, Remove
+from medusa.wire.messages.links_and_commands import Define, Deploy, Remove, Reply
+from medusa.wire.messages.standby import DeployGuarded
 from medusa.wire.outbox import Outbox
 
 __all__ = ["ClientQueries"]
@@ -29,6 +32,7 @@ class ClientQueries:
 
     Args:
         definitions: takes streams that clients define.
+        nodes: those that are known here, with what speaks for and against their standing by.
         deployed_at: the node where a query was deployed, as far as is known here; empty: unknown.
         away: which nodes don't answer.
     """
@@ -43,6 +47,7 @@ class ClientQueries:
         *,
         parsing: Parsing,
         outbox: Outbox,
+        nodes: Callable[[], Mapping[str, StandbyNode]],
         deployed_at: Callable[[str], str],
         away: Away,
     ) -> None:
@@ -50,6 +55,7 @@ class ClientQueries:
         self._definitions, self._fragments = definitions, fragments
         self._parsing = parsing
         self._outbox = outbox
+        self._nodes = nodes
         self._deployed_at = deployed_at
         self._away = away
 
@@ -57,7 +63,7 @@ class ClientQueries:
         """Take a command about a query."""
         now_us, peer, message, payload = heard.now_us, heard.peer, heard.message, heard.payload or b""
         match message:
-            case Deploy():
+            case Deploy() | DeployGuarded():
                 self._deploy(now_us, peer, message, bytes(payload), heard.caller)
             case Define():
                 self._definitions.define(now_us, peer, message, payload, heard.caller)
@@ -66,7 +72,14 @@ class ClientQueries:
             case Remove():
                 self._fragments.remove_for(peer, message, heard.caller)
 
-    def _deploy(self, now_us: int, client: str, message: Deploy, graph: bytes, caller: Caller | None) -> None:
+    def _deploy(
+        self,
+        now_us: int,
+        client: str,
+        message: Deploy | DeployGuarded,
+        graph: bytes,
+        caller: Caller | None,
+    ) -> None:
         def refuse(error: QueryError) -> None:
             self._outbox.send(client, refusal_of(message.request, error.code, error.message, error.hint))
 
@@ -75,16 +88,33 @@ class ClientQueries:
         except QueryError as error:
             refuse(error)
             return
+        wish, dry = StandbyWish(), False
+        if isinstance(message, DeployGuarded):
+            wish, dry = StandbyWish(standby=message.standby, witnesses=message.witnesses), message.dry
+        asked = Asked(
+            graph=graph,
+            at=message.at,
+            reads=message.reads,
+            caller=caller,
+            wish=wish,
+            nodes=(nodes := self._nodes()),
+        )
+
+        def planned(now_us: int, plan: Plan) -> None:
+            if dry:
+                said = planned_standby(plan, wish, self._settings.name, nodes)
+                self._outbox.send(client, Reply(request=message.request), said)
+            else:
+                self._coordinator.deploy(now_us, client, message.request, plan)
+
         self._parsing.read(
             now_us,
             client,
             caller,
             ("deploy", message.request),
             nbytes=len(graph),
-            read=partial(
-                plan_of, Asked(graph=graph, at=message.at, reads=message.reads, caller=caller), self._settings
-            ),
-            then=lambda now_us, plan: self._coordinator.deploy(now_us, client, message.request, plan),
+            read=partial(plan_of, asked, self._settings),
+            then=planned,
             refuse=refuse,
             query=query,
         )

@@ -220,6 +220,10 @@ class Sliding:
             self._pass_on(now_us, peer, message, caller)
         elif isinstance(message, Grant):
             self._granted(now_us, peer, message)
+        elif (others := self._catalog.fragments[name].standby) and not self._stays(message):
+            text = f"fragment {name!r} stays whole at node {self._me!r}: {', '.join(others)} stand by for it"
+            hint = f"move other fragments; or undeploy {query}, and deploy it again without standby"
+            self._refuse(peer, message.request, "E_STANDBY", text, hint)
         elif isinstance(message, Split | Merge):
             self.splits.order(now_us, peer, message)
         elif self.splits.busy(name):
@@ -228,6 +232,9 @@ class Sliding:
         else:
             timeout_us = message.timeout_ms * 1000
             self.moves.order(now_us, peer, message.request, name, message.to, timeout_us)
+
+    def _stays(self, message: Order) -> bool:
+        return isinstance(message, Move) and message.to == self._me
 
     def _granted(self, now_us: int, peer: str, message: Grant) -> None:
         if not self.moves.handed(message.fragment):

@@ -27,6 +27,7 @@ from medusa.nodes.deploy.admission import Accepting
 from medusa.nodes.deploy.background_parsing import LOOP_BYTES_MAX, Parsing
 from medusa.nodes.deploy.coordinator import Coordinator
 from medusa.nodes.deploy.cross_query_reads import Readings
+from medusa.nodes.deploy.standby_nodes import standby_nodes
 from medusa.nodes.deploy.unfinished_deployments import Unfinished
 from medusa.nodes.diskless.host import VolatileHosted
 from medusa.nodes.diskless.sealed_cuts import Seal
@@ -330,6 +331,7 @@ class Brain:
             self.installed,
             parsing=parsing,
             outbox=outbox,
+            nodes=lambda: standby_nodes(settings, naming.directory, self.loads, self.sessions, naming.abroad),
             deployed_at=names.deployed_at,
             away=moves.away,
         )

@@ -13,6 +13,9 @@ takes no new version: older releases skip it. Every other change of a message do
 PROTOCOL_VERSION_LEAST = 2
 """The oldest that this release speaks."""
 
+AGREEING_VERSION = 2
+"""The oldest whose speakers can agree on who takes over a fragment."""
+
 HEADER_BYTES_MAX = 64 << 10
 """Of the msgpack header of a frame: holds the schema of a stream (``Attached``) at its widest."""
 

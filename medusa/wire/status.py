@@ -44,6 +44,7 @@ __all__ = [
     "PublisherStatus",
     "QueryStatus",
     "ReceiverStatus",
+    "RecoveredStatus",
     "ReplicasStatus",
     "RunsOnStatus",
     "SecondaryStatus",
@@ -453,12 +454,25 @@ class ConfigurationStatus(_Status, frozen=True, kw_only=True):
     fragments: dict[str, ReplicasStatus] = {}
 
 
+class RecoveredStatus(_Status, frozen=True, kw_only=True):
+    """An output that goes on without a lost node, as far as somebody stands by.
+
+    Attributes:
+        fragments: by which its rows come.
+        guarantee: what holds just now, in words.
+    """
+
+    method: str
+    fragments: tuple[str, ...] = ()
+    guarantee: str = ""
+
+
 class QueryStatus(_Status, frozen=True, kw_only=True):
     """A query that the node coordinates.
 
     Attributes:
         stopped: fragment -> the node whose owner ended it.
-        configuration: left out where nobody stands by for any of it.
+        configuration: left out where nobody stands by for any of it; so are ``outputs``, by stream.
     """
 
     state: str = ""
@@ -466,6 +480,7 @@ class QueryStatus(_Status, frozen=True, kw_only=True):
     stopped: dict[str, str] = {}
     ended: dict[str, EndStatus] = {}
     configuration: ConfigurationStatus | UnsetType = UNSET
+    outputs: dict[str, RecoveredStatus] | UnsetType = UNSET
 
 
 class DoubtStatus(_Status, frozen=True, kw_only=True):

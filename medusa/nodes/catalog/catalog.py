@@ -56,6 +56,7 @@ class Deployment(msgspec.Struct, kw_only=True):
         abroad: (fragment, node, participant, boxes) of those that were put at nodes of other participants.
         began: the first request of the attempt to deploy it, which may have to be undone; 0: it has run.
         idle: of ``nodes`` those that run nothing of it: they stand by, or vote on who takes over.
+        recovered: (stream, method, fragments by which its rows come) of outputs that somebody stands by for.
     """
 
     query: str
@@ -73,6 +74,7 @@ class Deployment(msgspec.Struct, kw_only=True):
     ended: tuple[tuple[str, str, str, str, int], ...] = ()
     began: int = 0
     idle: tuple[str, ...] = ()
+    recovered: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
 
     @property
     def shown(self) -> str:

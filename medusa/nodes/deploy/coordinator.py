@@ -32,6 +32,7 @@ from medusa.nodes.deploy.wording import (
     undone,
 )
 from medusa.nodes.placement.placement import Plan
+from medusa.nodes.placement.recovered_outputs import ways_of
 from medusa.nodes.spec.fragment_spec import Fragment
 from medusa.query.codec import graph_to_msgpack
 from medusa.query.published_stream import reads_of
@@ -240,6 +241,7 @@ class Coordinator:
             query=plan.query,
             nodes=(*plan.nodes(), *plan.idle()),
             idle=plan.idle(),
+            recovered=ways_of(plan),
             state=DEPLOYING,
             client=client,
             request=request,

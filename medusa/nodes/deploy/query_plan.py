@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -10,12 +11,20 @@ from medusa.errors import QueryError
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.deploy.cross_query_reads import feeds_from
 from medusa.nodes.placement.placement import Plan, cut
+from medusa.nodes.placement.standby_plan import (
+    StandbyNode,
+    StandbyWish,
+    standby_warnings,
+    voters,
+    with_standby,
+)
 from medusa.nodes.security.registry import Caller, no_deploy
 from medusa.nodes.spec.fragment_spec import SPEC_BYTES_MAX, fragment_to
 from medusa.nodes.spec.spec_limits import check_limits
 from medusa.query.codec import graph_from_msgpack, graph_to_msgpack
+from medusa.wire.messages.standby import PlannedStandby
 
-__all__ = ["Asked", "check_name", "name_of", "plan_of"]
+__all__ = ["Asked", "check_name", "name_of", "plan_of", "planned_standby"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,12 +35,16 @@ class Asked:
         at: node and boxes there.
         reads: where streams of other queries are: (source, node, stream there, epoch).
         caller: the client; None: this node has no keys.
+        wish: who shall stand by.
+        nodes: that may, as they are known here now.
     """
 
     graph: bytes
     at: tuple[tuple[str, tuple[str, ...]], ...]
     reads: tuple[tuple[str, str, str, int], ...] = ()
     caller: Caller | None
+    wish: StandbyWish = field(default_factory=StandbyWish)
+    nodes: Mapping[str, StandbyNode] = field(default_factory=dict)
 
 
 class _Head(msgspec.Struct):
@@ -81,6 +94,7 @@ def plan_of(asked: Asked, settings: Settings) -> Plan:
         raise QueryError("a query that is not in canonical form", code="E_MESSAGE")
     feeds = feeds_from(graph, asked.reads, settings.participant, asked.caller)
     plan = cut(graph, at, nodes=[settings.name, *settings.peers], reads=feeds)
+    plan = with_standby(plan, graph, asked.wish, here=settings.name, nodes=asked.nodes)
     for fragment in plan.fragments:
         check_limits(fragment.graph)
         if len(fragment_to(fragment)) > SPEC_BYTES_MAX:
@@ -90,3 +104,14 @@ def plan_of(asked: Asked, settings: Settings) -> Plan:
         if fragment.node == settings.name:  # What stands elsewhere is checked there.
             fragment.check()
     return plan
+
+
+def planned_standby(plan: Plan, wish: StandbyWish, here: str, nodes: Mapping[str, StandbyNode]) -> bytes:
+    """What a client hears of who would stand by, as JSON; arguments as for ``with_standby``."""
+    said = PlannedStandby(
+        standby={fragment.name: fragment.standby for fragment in plan.guarded()},
+        witnesses=plan.witnesses,
+        voters=voters(plan, here),
+        warnings=standby_warnings(plan, wish, here=here, nodes=nodes),
+    )
+    return msgspec.json.encode(said)

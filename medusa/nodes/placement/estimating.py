@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from medusa.errors import QueryError
 from medusa.nodes.placement.balance import Arc, Piece
-from medusa.query.boxes import Graph, Schema, Sink, Source, Table
+from medusa.query.boxes import Graph, Input, Schema, Sink, Source, Table
 from medusa.query.graph import UNTIMED_PORTS, check_graph
 from medusa.query.ids import kind_of
 from medusa.query.suggest import did_you_mean
 
-__all__ = ["Estimate", "Measured", "estimate"]
+__all__ = ["Estimate", "Measured", "Traffic", "estimate", "traffic_of"]
 
 ROWS_PER_S = 10_000.0
 """Of a source of which nothing is known."""
@@ -63,6 +63,14 @@ class Estimate:
     measured: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traffic:
+    """Of each box the share of a core that it takes, and of each port the bytes per second that come out."""
+
+    costs: Mapping[str, float]
+    bytes_per_s: Mapping[Input, float]
+
+
 def estimate(
     graph: Graph,
     pins: Mapping[str, Sequence[str]],
@@ -84,26 +92,16 @@ def estimate(
     """
     homes = _pinned(graph, pins, rates or {}, here)
     group = _groups(graph, homes)
-    shapes, rows, costs = check_graph(graph).schemas, dict[str, float](), dict[str, float]()
-    known = measured or {}
+    known, costs = measured or {}, dict[str, float]()
+    traffic = traffic_of(graph, rates=rates, measured=known)
     for box in graph.boxes:
-        figures = known.get(box.id)
-        came = sum(rows[arc.box] for arc in box.inputs)
-        if isinstance(box, Source):
-            came = figures.rows_out_per_s if figures is not None else ROWS_PER_S
-            came = (rates or {}).get(box.id, came)
-        cost = came * COSTS_US.get(kind_of(box), 0.3) / 1e6
-        rows[box.id] = came
-        if figures is not None and figures.rows_in_per_s > 0:  # Scaled to the rows that come now.
-            scale = came / figures.rows_in_per_s
-            cost, rows[box.id] = figures.share * scale, figures.rows_out_per_s * scale
-        costs[group[box.id]] = costs.get(group[box.id], 0.0) + cost
+        costs[group[box.id]] = costs.get(group[box.id], 0.0) + traffic.costs[box.id]
     arcs: dict[tuple[str, str], float] = {}
     for box in graph.boxes:
         for arc in box.inputs:
             ends = group[arc.box], group[box.id]
             if ends[0] != ends[1]:
-                arcs[ends] = arcs.get(ends, 0.0) + rows[arc.box] * _row_bytes(shapes[arc])
+                arcs[ends] = arcs.get(ends, 0.0) + traffic.bytes_per_s[arc]
     boxes: dict[str, list[str]] = {}
     for box in graph.boxes:
         boxes.setdefault(group[box.id], []).append(box.id)
@@ -114,6 +112,30 @@ def estimate(
         boxes={name: tuple(each) for name, each in boxes.items()},
         measured=sum(box.id in known for box in graph.boxes),
     )
+
+
+def traffic_of(
+    graph: Graph,
+    *,
+    rates: Mapping[str, float] | None = None,
+    measured: Mapping[str, Measured] | None = None,
+) -> Traffic:
+    """What the boxes of a query will cost, and what will come out of them; arguments as for ``estimate``."""
+    shapes, rows, costs = check_graph(graph).schemas, dict[str, float](), dict[str, float]()
+    known = measured or {}
+    for box in graph.boxes:
+        figures = known.get(box.id)
+        came = sum(rows[arc.box] for arc in box.inputs)
+        if isinstance(box, Source):
+            came = figures.rows_out_per_s if figures is not None else ROWS_PER_S
+            came = (rates or {}).get(box.id, came)
+        costs[box.id] = came * COSTS_US.get(kind_of(box), 0.3) / 1e6
+        rows[box.id] = came
+        if figures is not None and figures.rows_in_per_s > 0:  # Scaled to the rows that come now.
+            scale = came / figures.rows_in_per_s
+            costs[box.id], rows[box.id] = figures.share * scale, figures.rows_out_per_s * scale
+    nbytes = {arc: rows[arc.box] * _row_bytes(shape) for arc, shape in shapes.items()}
+    return Traffic(costs=costs, bytes_per_s=nbytes)
 
 
 def _pinned(

@@ -17,6 +17,7 @@ from medusa.nodes.fragment.inputs import Input
 from medusa.nodes.fragment.outputs import Output
 from medusa.nodes.load.loads import Loads
 from medusa.nodes.names.advertise import source_body
+from medusa.nodes.placement.recovered_outputs import guarantee_of
 from medusa.nodes.spec.fragment_spec import Fragment
 from medusa.query.boxes import Source
 from medusa.wire import limits
@@ -37,11 +38,15 @@ from medusa.wire.status import (
     PublisherStatus,
     QueryStatus,
     ReceiverStatus,
+    RecoveredStatus,
     SourceStatus,
     VisibleStatus,
 )
 
 __all__ = ["Rates", "encoded", "fragment_status", "queries_of", "sources_of", "totals"]
+
+FOLLOWING = "following"
+"""The state of a secondary that could take over now."""
 
 RATE_OVER_US = 2_000_000
 SAMPLE_US = 100_000
@@ -330,9 +335,27 @@ def queries_of(
                 fragment: EndStatus(node=node, code=code, why=why, at_us=at_us or None)
                 for fragment, node, code, why, at_us in each.ended
             },
-            configuration=configuration(each.query),
+            configuration=(decided := configuration(each.query)),
+            outputs=UNSET if decided is UNSET else _recovered(each, decided),
         )
         for each in deployments
+    }
+
+
+def _recovered(deployment: Deployment, decided: ConfigurationStatus) -> dict[str, RecoveredStatus]:
+    """What holds of its outputs just now."""
+    ready = [
+        name
+        for name, each in decided.fragments.items()
+        if any(other.state == FOLLOWING for other in each.secondaries.values())
+    ]
+    return {
+        stream: RecoveredStatus(
+            method=method,
+            fragments=fragments,
+            guarantee=guarantee_of([name for name in fragments if name not in ready], len(decided.voters)),
+        )
+        for stream, method, fragments in deployment.recovered
     }
 
 

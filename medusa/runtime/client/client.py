@@ -17,6 +17,7 @@ from medusa.engine.input.push_arguments import boundary_time_us
 from medusa.errors import ConfigError, LinkError, QueryError
 from medusa.nodes.config.settings import check_address
 from medusa.nodes.placement.placement import cut
+from medusa.nodes.placement.standby_plan import StandbyWish
 from medusa.query.codec import graph_to_msgpack
 from medusa.runtime.client.client_loop import ClientLoop, now_us
 from medusa.runtime.client.followed_names import Following, ask
@@ -24,19 +25,21 @@ from medusa.runtime.client.moves import SlidingMethods
 from medusa.runtime.client.named_publisher import NamedMethods, NamedPublisher
 from medusa.runtime.client.names import NamingMethods
 from medusa.runtime.client.overview import Overview
-from medusa.runtime.client.placement import Balance, PlanMethods
+from medusa.runtime.client.placement import Balance, PlanMethods, expected
 from medusa.runtime.client.publisher import GONE, Publisher, described, source_from
 from medusa.runtime.client.remote_definitions import RemoteMethods
 from medusa.runtime.client.splits import SplittingMethods
+from medusa.runtime.client.standby import Standby, deployment, standby_wish
 from medusa.runtime.client.subscription import Subscription, check_name
 from medusa.runtime.keys.client_keys import ClientKeys, KeyGiven, client_keys, first_use
 from medusa.runtime.transport.first_use import pin
 from medusa.units import Duration, duration_text, duration_us
 from medusa.wire.messages.links_and_commands import NOW, OLDEST, Declare, Deploy, Message, StatusRequest
+from medusa.wire.messages.standby import DeployGuarded, PlannedStandby
 from medusa.wire.statement import from_text
 
 if TYPE_CHECKING:
-    from medusa.query.boxes import Source
+    from medusa.query.boxes import Graph, Source
     from medusa.query.builder import Query
 
 __all__ = ["Federation", "connect", "dial"]
@@ -160,7 +163,14 @@ class Federation(
 
     # --- queries ----------------------------------------------------------------------------------
 
-    def deploy(self, q: Query, at: Mapping[str, Sequence[str]] | Balance | None = None) -> None:
+    def deploy(
+        self,
+        q: Query,
+        at: Mapping[str, Sequence[str]] | Balance | None = None,
+        *,
+        standby: Standby | None = None,
+        witness: Sequence[str] = (),
+    ) -> dict[str, Any] | None:
         """Run a query on nodes: all of them take their part, or none does.
 
         A source with ``of=`` begins with the first row that its stream puts out from now on; the stream may
@@ -171,17 +181,26 @@ class Federation(
             at: node -> ids of the boxes and sources that stand there; boxes left out stand where
                 their input is; or ``md.balance(...)``: by load, as ``plan`` says. None: everything at
                 this node.
+            standby: who stands by for what, so that rows go on when a machine is lost for good
+                (docs/standby.md): node, box or fragment (``query/box``) -> nodes, in the order in which they
+                succeed, or ``"auto"``; ``"*"`` stands for all that no other key names. ``"auto"`` alone:
+                the asked node chooses one for each. A sink with ``recovery=`` needs it.
+            witness: nodes that run nothing of it and vote on who takes over.
+
+        Returns:
+            None; where somebody stands by: ``standby`` (fragment -> nodes), ``witnesses``, ``voters`` and
+            ``warnings``.
 
         Raises:
             LinkError: a node refused or didn't answer; nothing is deployed.
-            QueryError: the query or ``at`` doesn't hold.
+            QueryError: the query, ``at`` or ``standby`` doesn't hold.
         """
         from medusa.query.builder import Query
 
         if not isinstance(q, Query):
             raise QueryError(f"deploy takes a md.Query, came {type(q).__name__}", code="query.kind")
         if isinstance(at, Balance):
-            at = self.plan(q, at).at
+            at = expected(q.graph, at, self.status()).at
         if at is not None and not isinstance(at, Mapping):
             raise QueryError(
                 f"deploy: at is {type(at).__name__} {at!r:.60}, expected node -> list of box names",
@@ -191,11 +210,15 @@ class Federation(
         graph = q.graph
         where = at if at is not None else {self.node: [box.id for box in graph.boxes]}
         cut(graph, where)  # What can be refused without asking is refused here, in the same words.
-        places = tuple((node, tuple(boxes)) for node, boxes in where.items())
+        wish = standby_wish(standby, witness)
+        planned = None
+        if wish != StandbyWish():  # It is deployed as it was chosen, whatever changes meanwhile.
+            planned = self.planned_standby(graph, where, wish)
+            wish = StandbyWish(standby=tuple(planned.standby.items()), witnesses=planned.witnesses)
         content = graph_to_msgpack(graph)
         moved: tuple[str, ...] = ()
         for rest_s in (*PAUSES_S, None):
-            deploy = Deploy(request=0, at=places, reads=self._reads(graph))
+            deploy = deployment(where, self._reads(graph), wish)
             try:
                 self._ask(partial(_numbered, deploy), content, spread=True)
             except LinkError as error:
@@ -205,7 +228,15 @@ class Federation(
                 moved = ("E_DEPLOYED",)
                 time.sleep(rest_s)
             else:
-                return
+                break
+        return None if planned is None else msgspec.to_builtins(planned)
+
+    def planned_standby(
+        self, graph: Graph, at: Mapping[str, Sequence[str]], wish: StandbyWish
+    ) -> PlannedStandby:
+        dry = deployment(at, self._reads(graph), wish, dry=True)
+        said = self._ask(partial(_numbered, dry), graph_to_msgpack(graph))
+        return msgspec.convert(said, PlannedStandby)
 
     def status(self) -> dict[str, Any]:
         """What the node runs and how it goes: docs/nodes.md describes each field.
@@ -476,7 +507,7 @@ class Federation(
         return f"<medusa.Federation at {self.node or '?'}, {self._address}>"
 
 
-def _numbered(message: Deploy, number: int) -> Deploy:
+def _numbered(message: Deploy | DeployGuarded, number: int) -> Deploy | DeployGuarded:
     return msgspec.structs.replace(message, request=number)
 
 

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
+
+import msgspec
 
 from medusa.errors import QueryError
 from medusa.nodes.placement.balance import Host, Piece, host_loads, place
-from medusa.nodes.placement.estimating import Estimate, Measured, estimate
+from medusa.nodes.placement.estimating import Estimate, Measured, estimate, traffic_of
 from medusa.nodes.placement.placement import cut
+from medusa.nodes.placement.recovered_outputs import RecoveredOutput, recovered_outputs
+from medusa.nodes.placement.standby_plan import StandbyWish
 from medusa.query.boxes import Graph
 from medusa.query.suggest import did_you_mean
+from medusa.runtime.client.standby import Standby, asks_recovery, standby_wish
 from medusa.units import byte_count
+from medusa.wire.messages.standby import PlannedStandby
 
 if TYPE_CHECKING:
     from medusa.query.builder import Query
@@ -91,6 +97,9 @@ class Expected:
         boxes: so many there are.
         undefined: node of another participant -> fragments of the query that would stand there and of which
             the asked node has made no remote definition: ``deploy`` is refused until it has.
+        outputs: how the outputs are recovered; none where nobody stands by.
+        voters: nodes that would decide together on who takes over.
+        warnings: what is less than one might think.
     """
 
     at: Mapping[str, tuple[str, ...]]
@@ -100,6 +109,9 @@ class Expected:
     measured: int
     boxes: int
     undefined: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    outputs: tuple[RecoveredOutput, ...] = ()
+    voters: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         width = max(len("node"), *(len(node) for node in self.loads))
@@ -114,6 +126,9 @@ class Expected:
             f"{node} is another owner's: medusa remote define {', '.join(names)} there first"
             for node, names in self.undefined.items()
         ]
+        lines += map(str, self.outputs)
+        lines += [f"voters: {', '.join(self.voters)}"] if self.voters else []
+        lines += [f"warning: {text}" for text in self.warnings]
         return "\n".join(lines)
 
 
@@ -251,14 +266,45 @@ class PlanMethods(ABC):
     def status(self) -> dict[str, Any]:
         """Of the node that is asked."""
 
-    def plan(self, q: Query, at: Mapping[str, Sequence[str]] | Balance | None = None) -> Expected:
+    @abstractmethod
+    def planned_standby(
+        self, graph: Graph, at: Mapping[str, Sequence[str]], wish: StandbyWish
+    ) -> PlannedStandby:
+        """Who would stand by, as the node says that is asked to deploy; nothing is deployed.
+
+        Raises:
+            LinkError: it would refuse the query, or didn't answer.
+        """
+
+    def plan(
+        self,
+        q: Query,
+        at: Mapping[str, Sequence[str]] | Balance | None = None,
+        *,
+        standby: Standby | None = None,
+        witness: Sequence[str] = (),
+    ) -> Expected:
         """What ``deploy`` would put where, and the loads that are expected of it; nothing is deployed.
 
         Args:
-            at: as for ``deploy``.
+            at, standby, witness: as for ``deploy``.
 
         Raises:
-            LinkError: the node didn't answer.
-            QueryError: the query or ``at`` doesn't hold.
+            LinkError: the node didn't answer, or would refuse it.
+            QueryError: the query, ``at`` or ``standby`` doesn't hold.
         """
-        return expected(q.graph, at, self.status())
+        wish, status = standby_wish(standby, witness), self.status()
+        found = expected(q.graph, at, status)
+        if wish == StandbyWish() and not asks_recovery(q.graph):
+            return found
+        said = self.planned_standby(q.graph, found.at, wish)
+        rates = at.rates if isinstance(at, Balance) else {}
+        traffic = traffic_of(q.graph, rates=rates, measured=_measured(q.graph.name, status))
+        plan = cut(q.graph, found.at)
+        guarded = tuple(
+            msgspec.structs.replace(each, standby=said.standby.get(each.name, ())) for each in plan.fragments
+        )
+        outputs = recovered_outputs(
+            replace(plan, fragments=guarded), q.graph, traffic, voters=len(said.voters)
+        )
+        return replace(found, outputs=outputs, voters=said.voters, warnings=said.warnings)

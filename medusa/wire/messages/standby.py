@@ -5,12 +5,13 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar
 
+import msgspec
 from msgspec import Meta
 
 from medusa.wire import limits
 from medusa.wire.messages.base import Count, MessageBase, Name, Names, Payload
 
-__all__ = ["DeployGuarded"]
+__all__ = ["DeployGuarded", "PlannedStandby"]
 
 Standby = Annotated[tuple[Name, ...], Meta(max_length=limits.STANDBY_MAX)]
 
@@ -35,3 +36,18 @@ class DeployGuarded(MessageBase, frozen=True, tag="deploy-guarded"):
     standby: Annotated[tuple[tuple[Name, Standby], ...], Meta(max_length=limits.PLACES_MAX)] = ()
     witnesses: Standby = ()
     dry: bool = False
+
+
+class PlannedStandby(msgspec.Struct, frozen=True, kw_only=True):
+    """What the node would do that was asked ``dry``: the JSON of its answer.
+
+    Attributes:
+        standby: fragment -> who would stand by for it.
+        voters: who would decide together on who takes over.
+        warnings: what is less than one might think.
+    """
+
+    standby: dict[str, tuple[str, ...]] = {}
+    witnesses: tuple[str, ...] = ()
+    voters: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()

@@ -1,0 +1,37 @@
+"""``--standby`` and ``--witness``: who stands by for what, and who only votes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import click
+
+__all__ = ["names_in", "read_standby"]
+
+AUTO, REST = "auto", "*"
+
+
+def read_standby(given: Iterable[str]) -> dict[str, str | list[str]] | None:
+    """As ``fed.deploy`` takes it; None: nobody is to stand by.
+
+    Raises:
+        UsageError: one is neither ``auto`` nor ``WHAT=NODE,...``, or two are about the same.
+    """
+    found: dict[str, str | list[str]] = {}
+    for each in given:
+        key, equals, names = each.partition("=")
+        if not equals and key == AUTO:
+            key, names = REST, AUTO
+        if not key or not names_in([names]):
+            raise click.UsageError(
+                f"--standby is WHAT=NODE,... or {AUTO}, such as core=spare-1, and not {each}"
+            )
+        if key in found:
+            raise click.UsageError(f"--standby says twice who stands by for {key}")
+        found[key] = AUTO if names == AUTO else names_in([names])
+    return found or None
+
+
+def names_in(given: Iterable[str]) -> list[str]:
+    """Names that stand one by one or between commas."""
+    return [name.strip() for each in given for name in each.split(",") if name.strip()]

@@ -1,0 +1,127 @@
+"""What the outputs of a query go through when a machine is lost for good, and what that costs. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from medusa.nodes.fragment.clock_decisions import decides
+from medusa.nodes.placement.estimating import Traffic
+from medusa.nodes.placement.placement import Plan
+from medusa.nodes.placement.standby_plan import VOTERS_LEAST, boxes_of, way_to
+from medusa.nodes.spec.fragment_spec import Fragment
+from medusa.query.boxes import Graph, Sink
+from medusa.query.recovery import METHODS
+
+__all__ = ["RecoveredOutput", "guarantee_of", "recovered_outputs", "ways_of"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoveredOutput:
+    """An output, as a plan recovers it; ``str()`` shows it in a few lines.
+
+    Attributes:
+        stream: its name.
+        method: ``active_standby``; empty: nobody stands by for any fragment on its way.
+        standby: fragment on its way -> its node, and who stands by for it.
+        guarantee: what is promised, in words.
+        overhead: what it costs while nothing fails, in words.
+        bytes_per_s: that are sent once more, as estimated.
+    """
+
+    stream: str
+    method: str
+    standby: Mapping[str, tuple[str, ...]]
+    guarantee: str
+    overhead: str
+    bytes_per_s: float
+
+    def __str__(self) -> str:
+        lines = [f"{self.stream}: {self.guarantee}"]
+        if self.method:
+            who = "; ".join(
+                f"{' then '.join(of) or 'nobody'} for {name}" for name, of in self.standby.items()
+            )
+            lines += [f"  {self.method.replace('_', ' ')}: {who}", f"  {self.overhead}"]
+        return "\n".join(lines)
+
+
+def guarantee_of(alone: Sequence[str], voters: int) -> str:
+    """What is promised of an output.
+
+    Args:
+        alone: fragments on its way that nobody could take over.
+        voters: how many decide on that.
+    """
+    if alone:
+        return f"as without standby: waits while the node of {' or '.join(alone)} is away"
+    if voters < VOTERS_LEAST:
+        return "exactly once; a lost node is waited for, since two voters can't decide without one of them"
+    return "exactly once, and goes on when a node is lost for good"
+
+
+def ways_of(plan: Plan) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+    """(stream, method, fragments by which its rows come) of the outputs that somebody stands by for."""
+    return tuple(
+        (stream, method, tuple(each.name for each in way)) for stream, method, way in _outputs(plan) if method
+    )
+
+
+def recovered_outputs(
+    plan: Plan, graph: Graph, traffic: Traffic, *, voters: int
+) -> tuple[RecoveredOutput, ...]:
+    """All outputs of a plan, in the order in which its fragments have them.
+
+    Args:
+        voters: how many decide on who takes over.
+    """
+    return tuple(
+        RecoveredOutput(
+            stream=stream,
+            method=method,
+            standby={each.name: each.standby for each in way},
+            guarantee=guarantee_of([each.name for each in way if not each.standby], voters),
+            overhead=_overhead(way, nbytes),
+            bytes_per_s=nbytes,
+        )
+        for stream, method, way in _outputs(plan)
+        for nbytes in [sum(_came(each, graph, traffic) * len(each.standby) for each in way)]
+    )
+
+
+def _outputs(plan: Plan) -> list[tuple[str, str, tuple[Fragment, ...]]]:
+    """Stream, method and way of each output of the query itself."""
+    found = []
+    for fragment in plan.fragments:
+        for box in fragment.graph.boxes:
+            if isinstance(box, Sink) and box.id not in fragment.readers and box.id in fragment.streams:
+                way = way_to(plan, fragment)
+                guarded = any(each.standby for each in way)
+                method = (box.method or METHODS["precise"][0]) if guarded else ""
+                found.append((fragment.streams[box.id], method, way))
+    return found
+
+
+def _came(fragment: Fragment, graph: Graph, traffic: Traffic) -> float:
+    """Bytes per second that a fragment is fed; of a window that is split, as many as come to all parts."""
+    own = boxes_of(fragment)
+    arcs = {arc for box in graph.boxes if box.id in own for arc in box.inputs if arc.box not in own}
+    sources = {arc for arc in traffic.bytes_per_s if arc.box in (*fragment.entries,) and not arc.port}
+    return sum(traffic.bytes_per_s[arc] for arc in arcs | sources)
+
+
+def _overhead(way: Sequence[Fragment], nbytes: float) -> str:
+    guarded = [each for each in way if each.standby]
+    if not guarded:
+        return ""
+    deciding = [each.name for each in guarded if decides(each.graph)]
+    what = (
+        f"what {' and '.join(each.name for each in guarded)} is fed is sent once more to each who stands by"
+    )
+    waits = "no row waits for that, unless several clients publish into one source"
+    if deciding:
+        waits = (
+            f"rows of {' and '.join(deciding)} depend on the order in which others came, and wait one round "
+            "trip until who stands by has that"
+        )
+    return f"{what}, about {nbytes / 1e6:,.3f} MB/s; {waits}"

@@ -1,0 +1,452 @@
+"""Which nodes stand by for the fragments of a plan, as somebody wishes, and who votes on it. Pure.
+
+    standby = {"core": ["spare-1", "spare-2"], "heavy": ["spare-2"], "*": "auto"}
+
+A key is a fragment (``query/box``), a box, a node, or ``*``; for each fragment the first of these counts that
+is there. All that can be known against it is refused here, before anything changes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from medusa.errors import QueryError
+from medusa.nodes.placement.estimating import traffic_of
+from medusa.nodes.placement.placement import Plan
+from medusa.nodes.spec.fragment_spec import Fragment
+from medusa.query.boxes import Graph, Sink
+from medusa.query.published_stream import reads_of
+from medusa.query.suggest import did_you_mean
+
+__all__ = [
+    "REST",
+    "VOTERS_LEAST",
+    "StandbyNode",
+    "StandbyWish",
+    "boxes_of",
+    "standby_warnings",
+    "voters",
+    "way_to",
+    "with_standby",
+]
+
+REST = "*"
+"""The key of what no other key names."""
+
+VOTERS_LEAST = 3
+"""Of fewer the loss of one leaves no majority."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandbyNode:
+    """A node, as the one knows it that is asked to deploy.
+
+    Attributes:
+        host: the machine; empty: unknown.
+        peer: it is in the [peers] of the asked node, or is that node.
+        abroad: the participant that it is of; empty: our own.
+        up: it answers.
+        forgets: it keeps nothing over its end.
+        elsewhere: its fragments run on something else, such as Spark.
+        agrees: its release knows how nodes agree on who takes over; unknown counts as yes.
+        load: the share of a core that it is busy with.
+    """
+
+    name: str
+    host: str = ""
+    peer: bool = True
+    abroad: str = ""
+    up: bool = True
+    forgets: bool = False
+    elsewhere: bool = False
+    agrees: bool = True
+    load: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandbyWish:
+    """What a client asked.
+
+    Attributes:
+        standby: (key, nodes in the order in which they succeed); no nodes: they are chosen.
+        witnesses: nodes that only vote.
+    """
+
+    standby: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    witnesses: tuple[str, ...] = ()
+
+
+def with_standby(
+    plan: Plan, graph: Graph, wish: StandbyWish, *, here: str, nodes: Mapping[str, StandbyNode]
+) -> Plan:
+    """The plan with who stands by for each fragment, and with witnesses.
+
+    Args:
+        graph: of the query.
+        here: the node that deploys it, and coordinates it.
+        nodes: those that are known here, by name.
+
+    Raises:
+        QueryError: a wish that doesn't hold, or a sink that is to be recovered and can't be.
+    """
+    return _Planning(plan, graph, wish, here, nodes).planned()
+
+
+def voters(plan: Plan, here: str) -> tuple[str, ...]:
+    """Who decides together on who takes over: who has a guarded fragment or stands by for one, who
+    coordinates the query, and witnesses."""
+    guarded = plan.guarded()
+    if not guarded:
+        return ()
+    names = [name for fragment in guarded for name in (fragment.node, *fragment.standby)]
+    return tuple(dict.fromkeys([*names, here, *plan.witnesses]))
+
+
+def standby_warnings(
+    plan: Plan, wish: StandbyWish, *, here: str, nodes: Mapping[str, StandbyNode]
+) -> tuple[str, ...]:
+    """What is less than one might think, of a plan that holds; arguments as for ``with_standby``."""
+    found: list[str] = []
+    who = voters(plan, here)
+    if who and len(who) < VOTERS_LEAST:
+        free = [each.name for each in nodes.values() if each.name not in who and not _against(each, here)]
+        name = free[0] if free else "NODE"
+        found.append(
+            f"{' and '.join(who)} alone can't decide which of them goes on when the other is lost: name a "
+            f"third node that votes, witness=[{name!r}]"
+        )
+    for fragment in plan.guarded():
+        host = nodes[fragment.node].host
+        near = [name for name in fragment.standby if host and nodes[name].host == host]
+        if len(near) == len(fragment.standby):
+            found.append(
+                f"fragment {fragment.name!r}: {' and '.join(near)}, which stand by, are on the machine of "
+                f"{fragment.node!r}, and are lost with it"
+            )
+    if any(key == REST for key, _ in wish.standby) and not _wanted(plan):
+        bare = [fragment for fragment in plan.fragments if not fragment.standby]
+        found += [f"nobody stands by for fragment {each.name!r} at {each.node!r}" for each in bare]
+    return tuple(found)
+
+
+def way_to(plan: Plan, sink: Fragment) -> tuple[Fragment, ...]:
+    """The fragments of the plan through which the output of one comes, itself last."""
+    of = {(each.node, stream): each for each in plan.fragments for stream in each.streams.values()}
+    found: dict[tuple[str, str], Fragment] = {}
+    stack = [sink]
+    while stack:
+        each = stack.pop()
+        if (each.node, each.name) in found:
+            continue
+        found[each.node, each.name] = each
+        stack += [of[key] for feed in each.feeds if (key := (feed.node, feed.stream)) in of]
+    return tuple(reversed(found.values()))
+
+
+class _Planning:
+    """One plan and one wish."""
+
+    def __init__(
+        self,
+        plan: Plan,
+        graph: Graph,
+        wish: StandbyWish,
+        here: str,
+        nodes: Mapping[str, StandbyNode],
+    ) -> None:
+        self._plan, self._graph, self._wish = plan, graph, wish
+        self._here, self._nodes = here, nodes
+        self._names = Counter(fragment.name for fragment in plan.fragments)
+        self._boxes = [boxes_of(fragment) for fragment in plan.fragments]
+        self._wanted = _wanted(plan)
+        """Places in the plan of the fragments by which rows come that are to be recovered."""
+
+    def planned(self) -> Plan:
+        found = self._wished()
+        for place, names in found.items():
+            self._check_owner(self._plan.fragments[place])
+            self._check_named(self._plan.fragments[place], names)
+        found = self._chosen(found)
+        self._check_recovered(found)
+        fragments = tuple(
+            msgspec.structs.replace(fragment, standby=found[place]) if place in found else fragment
+            for place, fragment in enumerate(self._plan.fragments)
+        )
+        plan = replace(self._plan, fragments=fragments, witnesses=self._wish.witnesses)
+        self._check_voters(plan)
+        return plan
+
+    # --- what is wished for -----------------------------------------------------------------------------
+
+    def _wished(self) -> dict[int, tuple[str, ...]]:
+        """Place in the plan -> who stands by; nobody: somebody is to be chosen."""
+        wish = dict(self._wish.standby)
+        if len(wish) != len(self._wish.standby):
+            raise _refused("standby names a fragment, box or node twice", code="query.placement")
+        for key in wish:
+            self._check_key(key)
+        found: dict[int, tuple[str, ...]] = {}
+        for place, fragment in enumerate(self._plan.fragments):
+            keys = [key for key in wish if key == fragment.name]
+            keys = keys or [key for key in wish if key in self._boxes[place]]
+            keys = keys or [key for key in wish if key == fragment.node and not self._is_box(key)]
+            if len({wish[key] for key in keys}) > 1:
+                raise _refused(
+                    f"fragment {fragment.name!r} has boxes {' and '.join(map(repr, keys))}, and standby says "
+                    "another thing of each",
+                    hint=f"name it as a whole: {fragment.name!r}",
+                )
+            if keys:
+                found[place] = wish[keys[0]]
+            elif REST in wish and self._is_rest(place):
+                found[place] = wish[REST]
+        if wish and not found:
+            raise _refused(
+                f"no fragment of query {self._plan.query!r} can be guarded: {self._why_none()}",
+                hint="name the boxes of a fragment at one node of your own",
+            )
+        return found
+
+    def _is_rest(self, place: int) -> bool:
+        """Whether the key for all others means it: what has to be guarded; where nothing has, what can be."""
+        if self._wanted:
+            return place in self._wanted and not self._abroad(self._plan.fragments[place])
+        return not self._why_not(self._plan.fragments[place])
+
+    def _is_box(self, key: str) -> bool:
+        return any(box.id == key for box in self._graph.boxes)
+
+    def _check_key(self, key: str) -> None:
+        """Whether it names anything that runs."""
+        names = [fragment.name for fragment in self._plan.fragments]
+        if key == REST or key in names or any(key in boxes for boxes in self._boxes):
+            return
+        if self._is_box(key):
+            raise _refused(
+                f"standby names box {key!r}, which leads to no sink and runs nowhere",
+                code="query.placement.box",
+            )
+        if key in self._plan.nodes():
+            return
+        if key in self._nodes:
+            raise _refused(
+                f"standby is node -> who stands by for it, and nothing of query {self._plan.query!r} runs at "
+                f"{key!r}",
+                hint=did_you_mean(key, self._plan.nodes()),
+                code="query.placement.node",
+            )
+        raise _refused(
+            f"standby names {key[:100]!r}: query {self._plan.query!r} has no box and no node of that name",
+            hint=did_you_mean(key, [*self._plan.nodes(), *(box.id for box in self._graph.boxes)]),
+            code="query.placement.box",
+        )
+
+    # --- what stands against it -----------------------------------------------------------------------
+
+    def _abroad(self, fragment: Fragment) -> str:
+        known = self._nodes.get(fragment.node)
+        return "" if known is None else known.abroad
+
+    def _why_not(self, fragment: Fragment) -> str:
+        """Why nobody can stand by for a fragment, whoever it be; empty: somebody can."""
+        if whose := self._abroad(fragment):
+            return f"it runs at {fragment.node!r} of participant {whose!r}"
+        if self._names[fragment.name] > 1:
+            at = [each.node for each in self._plan.fragments if each.name == fragment.name]
+            return f"it runs under one name at {', '.join(at)}"
+        known = self._nodes.get(fragment.node)
+        return f"{fragment.node!r} forgets over its end" if known is not None and known.forgets else ""
+
+    def _why_none(self) -> str:
+        each = [f"{f.name!r}: {why}" for f in self._plan.fragments if (why := self._why_not(f))]
+        return "; ".join(each)[:500]
+
+    def _check_owner(self, fragment: Fragment) -> None:
+        why = self._why_not(fragment)
+        if not why:
+            return
+        text = f"nobody can stand by for fragment {fragment.name!r}: {why}"
+        if whose := self._abroad(fragment):
+            hint = f"participant {whose!r} sees to it that it lasts, or it runs at a node of your own"
+            raise _refused(text, hint=hint, code="E_ROLE")
+        if self._names[fragment.name] > 1:
+            raise _refused(text, hint="name its boxes at one node, or a source for each node")
+        hint = f'put it at a node with a disk, or give {fragment.node!r} store = "disk"'
+        raise _refused(text, hint=hint, code="E_STORE")
+
+    def _check_named(self, fragment: Fragment, names: Sequence[str]) -> None:
+        label = f"fragment {fragment.name!r} at {fragment.node!r}"
+        for name in names:
+            if name == fragment.node:
+                raise _refused(
+                    f"{label}: its own node is to stand by for it, and would be lost with it",
+                    hint="name another node",
+                )
+            self._check_node(name, f"{label}: {name!r} is to stand by for it")
+            if any(each.node == name and each.name == fragment.name for each in self._plan.fragments):
+                raise _refused(f"{label}: {name!r} runs a fragment of that name", hint="name another node")
+        if len(set(names)) != len(names):
+            twice = next(name for name, times in Counter(names).items() if times > 1)
+            raise _refused(f"{label}: {twice!r} is to stand by for it twice", hint="name it once")
+
+    def _check_node(self, name: str, label: str) -> None:
+        """Whether a node can stand by, or vote."""
+        known = self._nodes.get(name)
+        if known is None:
+            raise _refused(
+                f"{label}, and node {self._here!r} knows no such node",
+                hint=did_you_mean(name, self._nodes),
+                code="query.placement.node",
+            )
+        if against := _against(known, self._here):
+            why, hint, code = against
+            raise _refused(f"{label}, and {why}", hint=hint, code=code)
+
+    def _check_recovered(self, found: Mapping[int, tuple[str, ...]]) -> None:
+        """Whether all own fragments are guarded by which rows come that are to be recovered."""
+        for place, sink in self._wanted.items():
+            fragment = self._plan.fragments[place]
+            if place in found or self._abroad(fragment):
+                continue
+            self._check_owner(fragment)
+            raise _refused(
+                f"sink {sink!r} is to be recovered, and nobody stands by for fragment {fragment.name!r} at "
+                f"{fragment.node!r}, by which its rows come",
+                hint=f'standby="auto", or standby={{"{fragment.node}": ["NODE"]}}',
+            )
+
+    def _check_voters(self, plan: Plan) -> None:
+        """Whether all vote who have to, and nobody twice."""
+        names = self._wish.witnesses
+        voting = voters(replace(plan, witnesses=()), self._here)
+        if names and not voting:
+            raise _refused(
+                f"{names[0]!r} is to be a witness, and nobody stands by for anything",
+                hint='standby="auto", or leave the witness out',
+            )
+        for name in names:
+            self._check_node(name, f"{name!r} is to be a witness")
+            if name in voting or names.count(name) > 1:
+                why = "votes already" if name in voting else "is named twice"
+                raise _refused(f"witness {name!r} {why}", hint="leave it out, or name another node")
+        known = self._nodes.get(self._here)
+        if voting and known is not None and known.forgets:
+            raise _refused(
+                f"node {self._here!r}, which is asked to deploy, votes on who takes over, and forgets over "
+                "its end",
+                hint="deploy at a node with a disk",
+                code="E_STORE",
+            )
+
+    # --- choosing -------------------------------------------------------------------------------------
+
+    def _chosen(self, found: dict[int, tuple[str, ...]]) -> dict[int, tuple[str, ...]]:
+        """Somebody for each fragment for which nobody is named: on another machine where there is one, and of
+        those the one with the least to do."""
+        if all(found.values()):
+            return found
+        busy = _Busy(self._plan, self._graph, self._nodes)
+        made = dict(found)
+        for place, named in found.items():
+            fragment = self._plan.fragments[place]
+            for name in named:
+                busy.add(name, fragment)
+        for place in [place for place, named in found.items() if not named]:
+            fragment = self._plan.fragments[place]
+            host = self._nodes[fragment.node].host if fragment.node in self._nodes else ""
+            why = {name: self._unfit(self._nodes[name], fragment) for name in self._nodes}
+            fit = [name for name in self._nodes if not why[name]]
+            if not fit:
+                others = "; ".join(f"{name} {of}" for name, of in why.items() if name != fragment.node)
+                raise _refused(
+                    f"no node can stand by for fragment {fragment.name!r} at {fragment.node!r}"
+                    + (f": {others}" if others else ": there is no other"),
+                    hint=f"add a node to [peers] of {self._here}, or deploy without standby",
+                )
+            near = {name: bool(host) and self._nodes[name].host == host for name in fit}
+            best = min(fit, key=lambda name: (near[name], busy.of(name)))
+            busy.add(best, fragment)
+            made[place] = (best,)
+        return made
+
+    def _unfit(self, node: StandbyNode, fragment: Fragment) -> str:
+        """Why it isn't chosen; empty: it may be."""
+        if node.name == fragment.node:
+            return "has it"
+        if against := _against(node, self._here):
+            return against[0]
+        if not node.up:
+            return "doesn't answer"
+        if node.elsewhere:
+            return "has its fragments run elsewhere"
+        here = [each for each in self._plan.fragments if each.node == node.name]
+        read = {(feed.node, feed.stream) for feed in fragment.feeds}
+        if any(read & {(feed.node, feed.stream) for feed in each.feeds} for each in here):
+            return "reads one of its streams already"
+        if any(each.name == fragment.name for each in here):
+            return "runs a fragment of that name"
+        return ""
+
+
+class _Busy:
+    """How much nodes would have to do: with what they do now, with the query, and with standing by for it."""
+
+    def __init__(self, plan: Plan, graph: Graph, nodes: Mapping[str, StandbyNode]) -> None:
+        self._costs = traffic_of(graph).costs
+        self._loads = {name: node.load for name, node in nodes.items()}
+        for fragment in plan.fragments:
+            self.add(fragment.node, fragment)
+
+    def add(self, node: str, fragment: Fragment) -> None:
+        """It runs the fragment too; who stands by feeds what the owner feeds."""
+        cost = sum(self._costs.get(id, 0.0) for id in boxes_of(fragment))
+        self._loads[node] = self._loads.get(node, 0.0) + cost
+
+    def of(self, node: str) -> float:
+        return self._loads[node]
+
+
+# --- helpers ----------------------------------------------------------------------------------------
+
+
+def boxes_of(fragment: Fragment) -> tuple[str, ...]:
+    """The boxes of the query in it, and not those that only read what another fragment sends."""
+    stand_in = {feed.source for feed in fragment.feeds} - set(reads_of(fragment.graph))
+    return tuple(box.id for box in fragment.graph.boxes if box.id not in stand_in)
+
+
+def _wanted(plan: Plan) -> dict[int, str]:
+    """Places of the fragments by which rows come that are to be recovered -> a sink that asks for it."""
+    places = {(each.node, each.name): place for place, each in enumerate(plan.fragments)}
+    found: dict[int, str] = {}
+    for fragment in plan.fragments:
+        asks = [box.id for box in fragment.graph.boxes if isinstance(box, Sink) and box.recovery is not None]
+        for each in way_to(plan, fragment) if asks else ():
+            found.setdefault(places[each.node, each.name], asks[0])
+    return dict(sorted(found.items()))
+
+
+def _against(node: StandbyNode, here: str) -> tuple[str, str, str] | None:
+    """Why a node can neither stand by nor vote, whatever it be for: the reason, a hint and a code."""
+    if node.abroad:
+        return (
+            f"it is of participant {node.abroad!r}",
+            "name a node of your own: only those agree on who takes over",
+            "E_ROLE",
+        )
+    if not node.peer:
+        return f"it is no peer of {here!r}", f"add {node.name} to [peers] of {here}", "E_PEER"
+    if node.forgets:
+        hint = f'name a node with a disk, or give {node.name} store = "disk"'
+        return "it forgets over its end what it promised", hint, "E_STORE"
+    if not node.agrees:
+        return "its release doesn't know how nodes agree on who takes over", "update it", "E_VERSION"
+    return None
+
+
+def _refused(text: str, *, hint: str = "", code: str = "E_STANDBY") -> QueryError:
+    return QueryError(text, hint=hint, code=code)
