@@ -16,6 +16,7 @@ from medusa.sim.trials.owners import OWNERS
 from medusa.sim.trials.publisher_restarts import COMEBACKS
 from medusa.sim.trials.seams import SEAMS
 from medusa.sim.trials.splits import SPLITS
+from medusa.sim.trials.standby import STANDBY
 from medusa.sim.trials.trial import Outcome, Scenario, run_trial
 from medusa.sim.world.virtual_time import World
 
@@ -31,6 +32,7 @@ SCENARIOS: dict[str, Scenario] = {
     **COMEBACKS,
     **OWNERS,
     **SEAMS,
+    **STANDBY,
 }
 
 

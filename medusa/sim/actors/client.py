@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 import pyarrow as pa
+from msgspec.structs import replace
 
 from medusa.elements import END_US, START_US, Train
 from medusa.errors import LinkError, RemoteProtocolError
@@ -18,6 +19,7 @@ from medusa.wire.client_mind import ClientMind, Publication
 from medusa.wire.codec import TrainCodec, decode_frame, encode_frame
 from medusa.wire.link.receiver import Delivery, Lost, Promise, Receiver, Rows
 from medusa.wire.messages.links_and_commands import OLDEST, Deploy, Remove, StatusRequest
+from medusa.wire.messages.standby import DeployGuarded
 from medusa.wire.outbox import Send
 
 __all__ = ["Client"]
@@ -105,6 +107,23 @@ class Client:
         return self._ask(
             lambda mind: mind.request(lambda n: Deploy(request=n, at=places, reads=tuple(reads)), document)
         )
+
+    def deploy_guarded(
+        self,
+        q: Query,
+        at: Mapping[str, Sequence[str]],
+        standby: Mapping[str, Sequence[str]],
+        witnesses: Sequence[str],
+    ) -> int:
+        """Ask for a query whose fragments others stand by for; the number of the request."""
+        message = DeployGuarded(
+            request=0,
+            at=tuple((node, tuple(boxes)) for node, boxes in at.items()),
+            standby=tuple((key, tuple(nodes)) for key, nodes in standby.items()),
+            witnesses=tuple(witnesses),
+        )
+        document = graph_to_msgpack(q.graph)
+        return self._ask(lambda mind: mind.request(lambda n: replace(message, request=n), document))
 
     def undeploy(self, name: str) -> int:
         """Ask for its removal; the number of the request."""

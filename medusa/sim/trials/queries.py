@@ -186,7 +186,7 @@ class QueryTrial(Federation):
 
     def _deploy(self) -> None:
         """Ask until it is done; then publish and read."""
-        request = self.reader.deploy(self.q, self.options.at)
+        request = self._ask_for_it()
         asked_us = self.world.now_us
 
         def look() -> None:
@@ -205,6 +205,9 @@ class QueryTrial(Federation):
                 self._begin()
 
         look()
+
+    def _ask_for_it(self) -> int:
+        return self.reader.deploy(self.q, self.options.at)
 
     def _everywhere(self) -> bool:
         """A deployment may be done and its answer lost: the next one is told that it is there already."""
