@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from functools import partial
 from typing import Any
 
 from medusa.nodes.catalog.catalog import Catalog
@@ -80,7 +79,7 @@ class Recovery:
             number=diverting.number,
             is_up=is_up,
             decided=lambda now_us, old, new: self.succession.decided(now_us, old, new),
-            audience=partial(audience, catalog),
+            audience=self._audience,
         )
         shared: dict[str, Any] = {"outbox": outbox, "configuration": agreement.current, "next_token": next_token}
         self.replication = Replication(me, catalog, fragments, is_up=is_up, **shared)
@@ -99,6 +98,9 @@ class Recovery:
             diverting=diverting,
             owned=owned,
         )
+
+    def _audience(self, query: str) -> Collection[str]:
+        return audience(self._catalog, query, [shadow.spec for _, _, shadow in self.followings.followed()])
 
     # --- messages -----------------------------------------------------------------------------------
 

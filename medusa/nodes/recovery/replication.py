@@ -282,12 +282,12 @@ class Replication:
         """A secondary has what was sent: a new reader, say, is none that it would keep rows for."""
         assert link.spec is not None
         link.spec = rewired(link.spec, configuration)
-        return msgspec.structs.replace(spec, node=link.node) != link.spec
+        return _for_node(spec, link.node) != link.spec
 
     def _ask(self, now_us: int, hosted: Hosted, replicas: Replicas, link: _Link) -> None:
         link.move(now_us, _E.DUE)
         link.attempt = self._next_token()
-        link.spec = msgspec.structs.replace(hosted.spec, node=link.node)
+        link.spec = _for_node(hosted.spec, link.node)
         link.tap = StandbyTap()
         self._tap(link.fragment)
         self._say(now_us, replicas, link)
@@ -315,3 +315,9 @@ class Replication:
             else:
                 times.append(link.sender.wake_at_us(now_us))
         return min(times, default=None)
+
+
+def _for_node(spec: Fragment, node: str) -> Fragment:
+    """As that node is to have it: the others stand by for it then."""
+    others = (each for each in (spec.node, *spec.standby) if each != node)
+    return msgspec.structs.replace(spec, node=node, standby=tuple(others))

@@ -17,6 +17,7 @@ from functools import partial
 import msgspec
 
 from medusa.nodes.catalog.catalog import Catalog
+from medusa.nodes.catalog.kept_moves import FIRST_EPOCH
 from medusa.nodes.catalog.persistence import Saver
 from medusa.nodes.fragment.host import Hosted
 from medusa.nodes.migration.rerouting import Diverting
@@ -158,6 +159,8 @@ class Succession:
         if name in self._takeovers:
             return
         if self._followings.shadow(name) is None:
+            if replicas.epoch == FIRST_EPOCH:
+                return  # It is being deployed, and comes in a moment.
             # We were chosen, and restarted before we heard: what we followed died with us.
             self._outbox.report(
                 "error",

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from medusa.sim.actors.node import Node
-from medusa.sim.world.virtual_time import SimulationError
 
-__all__ = ["check_names", "names_agree", "wrong_names"]
+__all__ = ["names_agree", "wrong_names"]
 
 LOOKED_AT_MAX = 20
 """Directories compared name by name; the others have the same digest."""
@@ -18,16 +17,6 @@ KINDS = ("fragment", "stream", "source")
 def names_agree(nodes: Iterable[Node]) -> bool:
     """Whether all directories have seen the same."""
     return len({node.brain.naming.directory.digest() for node in nodes}) <= 1
-
-
-def check_names(nodes: Iterable[Node]) -> None:
-    """What each directory says is where things are.
-
-    Raises:
-        SimulationError: it isn't.
-    """
-    if wrong := wrong_names(nodes):
-        raise SimulationError(f"names: {wrong}")
 
 
 def wrong_names(nodes: Iterable[Node]) -> str:

@@ -23,7 +23,7 @@ from medusa.sim.actors.program import Program
 from medusa.sim.checkers.catalog import check_catalogs
 from medusa.sim.checkers.delivery import check_node, check_restarted
 from medusa.sim.checkers.losses import FEWER, Losses, more_than
-from medusa.sim.checkers.names import check_names, names_agree, wrong_names
+from medusa.sim.checkers.names import names_agree, wrong_names
 from medusa.sim.checkers.publisher_names import Holders, check_told
 from medusa.sim.checkers.rest import unsaved
 from medusa.sim.world.faults import Scene
@@ -379,9 +379,13 @@ class QueryTrial(Federation):
     def _names_agree(self) -> bool:
         """What they agree on and is wrong has some time to change."""
         agreed = all(map(names_agree, self.owned))
-        wrong = agreed and any(map(wrong_names, self.owned))
+        wrong = agreed and any(map(self._wrong_names, self.owned))
         self._wrong_since_us = (self._wrong_since_us or self.world.now_us) if wrong else 0
         return agreed and (not wrong or self.world.now_us - self._wrong_since_us > NAMES_US)
+
+    def _wrong_names(self, nodes: Sequence[Node]) -> str:
+        """What a directory of these nodes is wrong in; empty: nothing."""
+        return wrong_names(nodes)
 
     def _all_saved(self) -> bool:
         """Where rows may be lost whoever has them may wait for ever for what comes before them."""
@@ -409,7 +413,8 @@ class QueryTrial(Federation):
             self._check_losses()
             return
         for nodes in self.owned:
-            check_names(nodes)
+            if wrong := self._wrong_names(nodes):
+                raise SimulationError(f"names: {wrong}")
         check_catalogs(self.nodes.values())
         if self.lost:
             raise SimulationError(f"delivered: {self.lost} rows reported lost")

@@ -24,6 +24,8 @@ __all__ = ["STANDBY", "StandbyTrial"]
 GUARDED_US = 3_000_000
 """Once nothing goes wrong any more each fragment has its secondaries again within this, if there are nodes."""
 
+LOOK_AGAIN_US = 50_000
+
 LOST_AFTER_US = (50_000, 1_200_000)
 """When machines are lost, from the deployment on."""
 
@@ -74,7 +76,8 @@ class StandbyTrial(QueryTrial):
 
     def _ask_for_it(self) -> int:
         standby = self._standby
-        return self.reader.deploy_guarded(self.q, standby.at, standby.standby, standby.witnesses)
+        others = [node for node in standby.witnesses if node != self.reader.mind.node]
+        return self.reader.deploy_guarded(self.q, standby.at, standby.standby, others)
 
     def _read(self, name: str, sink: str, tries: int = 0) -> None:
         self.reader.read(f"{name}.{sink}")
@@ -85,9 +88,29 @@ class StandbyTrial(QueryTrial):
             self.world.after(after_us, lambda name=name: self._lose(name))  # type: ignore[misc]
 
     def _lose(self, name: str) -> None:
+        """Once others can take over what it has; before that its loss is that of the query."""
+        if not self._guarded(name):
+            self.world.after(LOOK_AGAIN_US, lambda: self._lose(name))
+            return
         self.world.trace(name, "burns")
         self._burnt.add(name)
         self.nodes[name].crash()
+
+    def _guarded(self, name: str) -> bool:
+        known = [
+            kept.current for node in self.living if node.alive for kept in node.brain.catalog.configurations.values()
+        ]
+        newest = max(known, key=lambda each: each.number, default=None)
+        if newest is None:
+            return False
+        of = [each for each in newest.fragments if each.owner == name]
+        follow = {
+            (node.name, fragment)
+            for node in self.living
+            if node.alive and node.name != name
+            for fragment, _, _ in node.brain.recovery.followings.followed()
+        }
+        return all(any((node, each.fragment) in follow for node in each.secondaries) for each in of)
 
     def restart(self, name: str) -> None:
         if name not in self._burnt:
@@ -121,6 +144,22 @@ class StandbyTrial(QueryTrial):
                 epoch = node.brain.catalog.ownership.epoch(fragment)
                 if (owner := self._owners.setdefault((fragment, epoch), node.name)) != node.name:
                     raise SimulationError(f"owner: {fragment} in epoch {epoch} is of {owner} and of {node.name}")
+
+    def _wrong_names(self, nodes: Sequence[Node]) -> str:
+        """What was at a node that is lost is found where it is now; of what that one said nothing is forgotten."""
+        truth = [
+            (kind, name, node.name)
+            for node in nodes
+            for spec in node.brain.catalog.fragments.values()
+            for kind, names in (("stream", spec.streams.values()), ("source", spec.entries.values()))
+            for name in names
+        ]
+        for node in nodes:
+            for kind, name, owner in truth:
+                entry = node.brain.naming.directory.find(kind, name)
+                if entry is None or entry.writer != owner:
+                    return f"{node.name} finds {name} at {entry and entry.writer}, not at {owner}"
+        return ""
 
     @property
     def living(self) -> list[Node]:
