@@ -1,8 +1,9 @@
 """Nodes that agree under a network that loses, doubles and mixes up, and that crash, pause and mistrust.
 
 Virtual time, one seed, one run. A write to disk takes time; a node that dies before it is done may find it on
-its disk or not. What a run must never show is checked while it goes: at most one configuration for each number,
-each accepted on the disks of more than half of the voters before it, and nobody who says what its disk doesn't.
+its disk or not. What a run must never show is checked while it goes: at most one configuration for each
+number, each accepted on the disks of more than half of the voters before it, and nobody who says what its
+disk doesn't, or takes back what it has said.
 """
 
 from __future__ import annotations
@@ -79,8 +80,8 @@ class Actor:
         """What the disk says of the query."""
         self.down = set()
         self.paused_until = 0
-        self.promised = {}
-        """Number -> the highest ballot it has promised to anybody, in any life."""
+        self.promised, self.accepted = {}, {}
+        """Number -> the highest ballot it has said yes to, in any life."""
         self.life = 0
         self.alive = False
         self.start()
@@ -153,12 +154,13 @@ class Actor:
         self.disk, self.known = write[1], write[2]
         kept = self.known.get(QUERY)
         if kept is not None and kept.accepted is not None:
-            self.trial.on_disk(self.name, kept.accepted.configuration)
+            self.trial.on_disk(self.name, kept.accepted)
 
     def crash(self):
-        """It dies. Of what was being written a part may be on disk, in order."""
+        """It dies, and what it wanted to do with it. Of what was being written a part may be on disk, in order."""
         for write in self.writing[: self.trial.rng.randint(0, len(self.writing))]:
             self.kept(write)
+        self.outbox.take()
         self.alive, self.writing, self.held = False, [], []
         self.trial.last_us.pop(self.name, None)
 
@@ -182,15 +184,16 @@ class Trial:
         self.delay_us = self.rng.choice((1_000, 20_000, 120_000))
         self.disk_most_us = self.rng.choice((0, 2_000, 30_000))
         self.disk_fails = self.rng.choice((0, 0, 0.1))
-        self.last_us = {}
+        self.last_us, self.asked = {}, {}
         self.by_number, self.accepted, self.heard, self.epoch = {}, {}, {}, 1
+        self.doomed = set()
         self.settings = {
             name: Settings(name=name, listen="ipc:///x", data="x", peers={n: "" for n in nodes if n != name})
             for name in nodes
         }
         self.actors = {name: actor(self, name) for name in nodes}
         self.begin = first(nodes[:voters], secondaries=nodes[1:voters][:2])
-        self.accepted[1, self.begin] = set(nodes)
+        self.chosen = {1: self.begin}
         self.events = 0
 
     # --- what the world does --------------------------------------------------------------------------
@@ -221,13 +224,18 @@ class Trial:
         self.now_us = max(self.now_us, at_us)
         self.events += 1
         actor = about[0]
-        if not actor.alive and what != "restart":
+        if (not actor.alive and what != "restart") or (what in self.trouble and not self.chaos):
             return
         if actor.paused_until > self.now_us and what not in ("restart", "crash"):
             self.at(actor.paused_until, what, *about)
             return
         getattr(self, f"_{what}")(*about)
-        if actor.alive:
+        if actor.name in self.doomed:  # Dies before it has told anybody, and others begin anew.
+            self.doomed.discard(actor.name)
+            self._crash(actor)
+            for other in self.rng.sample(self.living(), min(2, len(self.living()))):
+                self.at(self.now_us + self.rng.randint(0, self.delay_us), "propose", other)
+        elif actor.alive:
             actor.flush()
 
     def _heard(self, actor, peer, message):
@@ -276,37 +284,55 @@ class Trial:
             return
         self.epoch += 1
         owner = now.fragments[0].owner
-        if self.moving and self.rng.random() < 0.4:
-            voters = tuple(self.rng.sample(list(self.actors), self.rng.randint(2, len(self.actors))))
-            actor.agreement.propose(self.now_us, QUERY, voting(actor.name, voters, self.epoch))
-        elif owner != actor.name:
-            actor.agreement.propose(
-                self.now_us,
-                QUERY,
-                takeover(actor.name, self.epoch),
-                suspects=(owner,) if self.rng.random() < 0.7 else (),
-            )
-        elif self.rng.random() < 0.5:
-            actor.agreement.withdraw(QUERY)
+        if self.moving and self.rng.random() < 0.4 or owner == actor.name:
+            few = self.rng.randint(2, len(self.actors)) if self.moving else len(now.voters)
+            names = list(self.actors) if self.moving else list(now.voters)
+            change = voting(actor.name, tuple(self.rng.sample(names, few)), self.epoch)
+        else:
+            change = takeover(actor.name, self.epoch)
+        suspects = ()
+        if owner != actor.name and self.rng.random() < 0.3:
+            suspects = (owner,)
+            for other in self.living() if self.rng.random() < 0.7 else ():
+                if other.name != owner:
+                    self._see(other, owner, up=False)
+        actor.agreement.propose(self.now_us, QUERY, change, suspects=suspects)
+
+    def _withdraw(self, actor):
+        actor.agreement.withdraw(QUERY)
 
     # --- what must hold -------------------------------------------------------------------------------
 
     def decided(self, name, old, new):
         """Told by a node: it takes this configuration for decided."""
-        known = self.by_number.setdefault(new.number, new)
-        assert known == new, f"two configurations of number {new.number}"
         if new.number > 1:
-            before = self.by_number.get(new.number - 1)
-            assert before is not None, f"number {new.number} before {new.number - 1}"
-            votes = self.accepted.get((new.number, new), set()).intersection(before.voters)
-            assert len(votes) >= len(before.voters) // 2 + 1, f"number {new.number} decided by {votes}"
+            chosen = self.chosen.get(new.number)
+            assert chosen is not None, f"number {new.number} is decided too early"
+            assert chosen == new, f"two configurations of number {new.number}"
+        first = new.number not in self.by_number
+        assert self.by_number.setdefault(new.number, new) == new
+        if self.chaos and first and old is not None and self.rng.random() < 0.3:
+            self.doomed.add(name)
 
-    def on_disk(self, name, configuration):
-        self.accepted.setdefault((configuration.number, configuration), set()).add(name)
+    def on_disk(self, name, accepted):
+        """A node has accepted this. What more than half of the voters have in one ballot is chosen, whether
+        anybody knows it or not."""
+        configuration = accepted.configuration
+        number = configuration.number
+        by = self.accepted.setdefault((number, accepted.ballot), set())
+        by.add(name)
+        voters = self.chosen[number - 1].voters if number - 1 in self.chosen else ()
+        if len(by.intersection(voters)) >= len(voters) // 2 + 1:
+            same = self.chosen.setdefault(number, configuration)
+            assert same == configuration, f"two configurations of number {number} are chosen"
 
     def said(self, sender, message):
         """What a node says stands on its disk, and doesn't contradict what it said before."""
-        if not isinstance(message, Vote | Prepare | Accept) or (isinstance(message, Vote) and message.code):
+        if isinstance(message, Prepare | Accept):
+            self.asked[message.request] = message
+        elif isinstance(message, Vote) and not message.code:
+            self.voted(sender, message)
+        else:
             return
         configuration = message.configuration if isinstance(message, Accept) else None
         number = message.number if configuration is None else configuration.number
@@ -314,31 +340,50 @@ class Trial:
         assert kept is not None, f"{sender.name} speaks of what isn't on its disk"
         if kept.current.number >= number:
             return
-        promised = kept.promised
-        assert promised is not None and promised >= message.ballot, (
-            f"{sender.name} says {message.ballot} of {number}, on its disk is {promised}"
-        )
+        text = f"{sender.name} says {message.ballot} of {number}, on its disk is {kept.promised}"
+        assert kept.promised is not None, text
+        assert kept.promised >= message.ballot, text
         if isinstance(message, Accept):
             same = self.heard.setdefault((number, message.ballot), configuration)
             assert same == configuration, f"two proposals in ballot {message.ballot} of {number}"
+
+    def voted(self, sender, vote):
+        """A yes doesn't take back an earlier one, in whatever life that was said."""
+        number, ballot = vote.number, vote.ballot
+        if isinstance(self.asked[vote.request], Prepare):
+            before = sender.accepted.get(number)
+            if before is not None and before < ballot:
+                said = vote.accepted
+                assert said is not None, f"{sender.name} has accepted {before} of {number}, and hides it"
+                assert said.ballot >= before, f"{sender.name} has accepted {before}, and says {said.ballot}"
+            sender.promised[number] = max(ballot, sender.promised.get(number, ballot))
+        else:
+            sender.accepted[number] = max(ballot, sender.accepted.get(number, ballot))
 
     # --- a run ----------------------------------------------------------------------------------------
 
     def plan(self):
         """What happens to whom, in the time of chaos."""
         rng, actors = self.rng, list(self.actors.values())
-        for _ in range(rng.randint(3, 9)):
-            self.at(rng.randint(0, self.chaos_us), "propose", rng.choice(actors))
-        for _ in range(rng.randint(0, 5)):
+        for _ in range(rng.randint(1, 4)):  # Several at about the same time, some of whom die amid it.
+            about_us = rng.randint(0, self.chaos_us)
+            for actor in rng.sample(actors, rng.randint(1, 4)):
+                begin_us = about_us + rng.randint(0, 2 * self.delay_us)
+                self.at(begin_us, "propose", actor)
+                if rng.random() < 0.3:
+                    after_us = rng.randint(0, 4 * self.delay_us + 2 * self.disk_most_us)
+                    self.at(begin_us + after_us, rng.choice(("crash", "withdraw")), actor)
+        for _ in range(rng.randint(0, 3)):
             self.at(rng.randint(0, self.chaos_us), "crash", rng.choice(actors))
         for _ in range(rng.randint(0, 2)):
             for_us = rng.randint(10_000, 600_000)
             self.at(rng.randint(0, self.chaos_us), "pause", rng.choice(actors), for_us)
-        for _ in range(rng.randint(0, 8)):
+        for _ in range(rng.randint(0, 6)):
             one, other = rng.sample(actors, 2)
-            self.at(rng.randint(0, self.chaos_us), "mistrust", one, other.name, rng.random() < 0.4)
+            self.at(rng.randint(0, self.chaos_us), "mistrust", one, other.name, rng.random() < 0.6)
 
     gone = ()
+    trouble = ("propose", "withdraw", "crash", "pause", "mistrust")
 
     def heal(self):
         """From here on nothing goes wrong, and who is dead for good is known to be."""
@@ -374,8 +419,6 @@ class Trial:
             now = actor.agreement.current(QUERY)
             if now is not None and actor.name in now.voters:
                 self.epoch += 1
-                before = now.number
-                self.asked = actor, before
                 actor.agreement.propose(self.now_us, QUERY, takeover(actor.name, self.epoch))
                 actor.flush()
                 self.go(4_000_000)
