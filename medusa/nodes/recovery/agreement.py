@@ -341,7 +341,11 @@ class Agreement:
             self._promised_to(now_us, query, attempt)
         elif attempt.won(current) and isinstance(question, Accept) and attempt.step(_E.DECIDED):
             self._learn(now_us, question.configuration, tell_at_us=now_us)
-        elif attempt.lost(current, self._me) and attempt.step(_E.OVERRULED):
+        elif attempt.lost(current):
+            self._overruled(now_us, attempt, current)
+
+    def _overruled(self, now_us: int, attempt: Attempt, current: Configuration) -> None:
+        if attempt.step(_E.OVERRULED):
             attempt.pause(now_us, current.voters.index(self._me) + 1)
 
     def _promised_to(self, now_us: int, query: str, attempt: Attempt) -> None:
@@ -466,10 +470,11 @@ class Agreement:
             current = self.current(query)
             if current is None or attempt.question is None:
                 self._begin(now_us, query)
-            else:
-                attempt.asked_again(now_us)
-                self._ask(query, attempt, current.voters)
-                self._count(now_us, query, attempt, current)
+                continue
+            attempt.asked_again(now_us)
+            self._ask(query, attempt, current.voters)
+            if attempt.overruled:  # Those that haven't voted may never do.
+                self._overruled(now_us, attempt, current)
         for query in list(self._telling):
             self._tell_due(now_us, query)
 

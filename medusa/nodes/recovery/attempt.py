@@ -118,9 +118,9 @@ class Attempt:
         """Whether enough voters of the current configuration have said yes."""
         return len(self.yes.intersection(current.voters)) >= current.majority
 
-    def lost(self, current: Configuration, me: str) -> bool:
-        """Whether so many have promised another ballot that this one can't win, or this node itself has."""
-        return me in self.overruled or len(current.voters) - len(self.overruled) < current.majority
+    def lost(self, current: Configuration) -> bool:
+        """Whether so many have promised another ballot that this one can't win."""
+        return len(current.voters) - len(self.overruled) < current.majority
 
     def pause(self, now_us: int, rank: int) -> None:
         """Another ballot went before: leave it the time to be decided.

@@ -46,7 +46,7 @@ def _forgets_with_the_process(self, _right=Actor.start):
 
 
 def _forgets_its_promise(self, kept, ballot, accepted, _right=Voter._take):
-    if accepted is not None:
+    if accepted is not None or ballot.node == self._catalog.node:
         _right(self, kept, ballot, accepted)
 
 
@@ -113,10 +113,6 @@ class _Anybody(str):
 
 def _counts_answers_of_other_ballots(self, vote: Vote):
     return self.question is not None
-
-
-def _ballots_begin_anew(self, message, _right=None):
-    return Configuration
 
 
 PLANTED = [
