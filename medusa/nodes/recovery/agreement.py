@@ -142,8 +142,11 @@ class Agreement:
         Args:
             suspects: nodes that the change counts out since they aren't heard. Who hears one refuses.
         """
+        before = self._attempts.get(query)
+        if before is not None and before.suspects != suspects:
+            self.withdraw(query)  # Else who hears one that is no suspect any more would refuse for ever.
         attempt = self._attempts.setdefault(query, Attempt(change=change, suspects=suspects))
-        attempt.want(change, suspects)
+        attempt.want(change)
         if attempt.state is ProposerState.RESTING:
             self._begin(now_us, query)
 
@@ -231,7 +234,7 @@ class Agreement:
             self.withdraw(query)
             return
         if heard := [node for node in attempt.suspects if self._is_up(node)]:
-            attempt.wait(now_us, self._me, f"node {self._me!r} hears {', '.join(map(repr, heard))}")
+            attempt.wait(self._me, f"node {self._me!r} hears {', '.join(map(repr, heard))}")
             return
         free = kept.promised is None and kept.accepted is None
         if free and self._me == first_proposer(kept.current) and attempt.step(_E.FIRST):
@@ -296,10 +299,14 @@ class Agreement:
                 attempt.take(self._me, own)
             else:
                 self._own.append((self._voter.token(query), own))
+        promised = self._promised(query)
+        if promised is not None and question.ballot < promised:
+            attempt.overrule(self._me)
+            return
         begins = isinstance(question, Prepare) or question.ballot.round == 0
+        if begins and promised != question.ballot:
+            return  # We hear a suspect ourselves: it hasn't begun.
         after = self._voter.token(query) if begins else 0
-        if begins and self._promised(query) != question.ballot:
-            return  # Another ballot goes before by now, or we hear a suspect: it never began.
         for node in voters:
             if node != self._me and node not in attempt.yes and self._reaches(node):
                 self._saver.send(node, question, after=after)
@@ -334,7 +341,11 @@ class Agreement:
             self._promised_to(now_us, query, attempt)
         elif attempt.won(current) and isinstance(question, Accept) and attempt.step(_E.DECIDED):
             self._learn(now_us, question.configuration, tell_at_us=now_us)
-        elif attempt.lost(current, self._me) and attempt.step(_E.OVERRULED):
+        elif attempt.lost(current):
+            self._overruled(now_us, attempt, current)
+
+    def _overruled(self, now_us: int, attempt: Attempt, current: Configuration) -> None:
+        if attempt.step(_E.OVERRULED):
             attempt.pause(now_us, current.voters.index(self._me) + 1)
 
     def _promised_to(self, now_us: int, query: str, attempt: Attempt) -> None:
@@ -433,7 +444,7 @@ class Agreement:
         """A node is heard again, or no more."""
         for query, attempt in list(self._attempts.items()):
             current = self.current(query)
-            if event is LinkEvent.PEER_DOWN and attempt.state is ProposerState.RESTING:
+            if event is LinkEvent.PEER_DOWN and attempt.waits:
                 self._begin(now_us, query)
             elif current is not None and event is not LinkEvent.PEER_DOWN and peer in current.voters:
                 self._ask(query, attempt, (peer,))
@@ -459,15 +470,16 @@ class Agreement:
             current = self.current(query)
             if current is None or attempt.question is None:
                 self._begin(now_us, query)
-            else:
-                attempt.asked_again(now_us)
-                self._ask(query, attempt, current.voters)
-                self._count(now_us, query, attempt, current)
+                continue
+            attempt.asked_again(now_us)
+            self._ask(query, attempt, current.voters)
+            if attempt.overruled:  # Those that haven't voted may never do.
+                self._overruled(now_us, attempt, current)
         for query in list(self._telling):
             self._tell_due(now_us, query)
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""
-        times = [attempt.again_us for attempt in self._attempts.values()]
-        times += [telling.at_us for telling in self._telling.values()]
-        return min((at_us for at_us in times if at_us is not None), default=None)
+        times = [each.again_us for each in self._attempts.values() if each.again_us is not None]
+        times += [each.at_us for each in self._telling.values() if each.at_us is not None]
+        return min(times, default=None)

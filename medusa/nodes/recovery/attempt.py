@@ -61,10 +61,9 @@ class Attempt:
     wait_us: int = ASK_US
     again_us: int | None = None
 
-    def want(self, change: Change, suspects: tuple[str, ...]) -> None:
-        """Something else is wanted from now on."""
-        self.change, self.suspects = change, suspects
-        self.wishes = []
+    def want(self, change: Change) -> None:
+        """This is wanted from now on, with the same suspects."""
+        self.change, self.wishes = change, []
 
     def step(self, event: AgreementEvent) -> bool:
         """Take a step of the automaton; whether there is one."""
@@ -102,7 +101,7 @@ class Attempt:
         if vote.code:
             self.noes[peer] = vote.text or vote.code
             if vote.code == "E_BALLOT":
-                self.overruled.add(peer)
+                self.overrule(peer)
             return
         self.noes.pop(peer, None)
         self.overruled.discard(peer)
@@ -111,13 +110,17 @@ class Attempt:
         if before is not None and (self.best is None or self.best.ballot < before.ballot):
             self.best = before
 
+    def overrule(self, node: str) -> None:
+        """It has promised another ballot."""
+        self.overruled.add(node)
+
     def won(self, current: Configuration) -> bool:
         """Whether enough voters of the current configuration have said yes."""
         return len(self.yes.intersection(current.voters)) >= current.majority
 
-    def lost(self, current: Configuration, me: str) -> bool:
-        """Whether so many have promised another ballot that this one can't win, or this node itself has."""
-        return me in self.overruled or len(current.voters) - len(self.overruled) < current.majority
+    def lost(self, current: Configuration) -> bool:
+        """Whether so many have promised another ballot that this one can't win."""
+        return len(current.voters) - len(self.overruled) < current.majority
 
     def pause(self, now_us: int, rank: int) -> None:
         """Another ballot went before: leave it the time to be decided.
@@ -129,10 +132,15 @@ class Attempt:
         self.tries += 1
         self.question = None
 
-    def wait(self, now_us: int, me: str, why: str) -> None:
-        """This node itself stands against it."""
+    def wait(self, me: str, why: str) -> None:
+        """This node itself hears a suspect: begin when it doesn't any more."""
         self.noes[me] = why
-        self.again_us = now_us + ASK_US
+        self.again_us = None
+
+    @property
+    def waits(self) -> bool:
+        """Whether it has to be begun by somebody, and not by the time."""
+        return self.question is None and self.again_us is None
 
     def wish(self, configuration: Configuration) -> None:
         """This is what is wanted, as far as it was proposed."""

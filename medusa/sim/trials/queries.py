@@ -413,8 +413,8 @@ class QueryTrial(Federation):
             self._check_losses()
             return
         for nodes in self.owned:
-            if wrong := self._wrong_names(nodes):
-                raise SimulationError(f"names: {wrong}")
+            if names := self._wrong_names(nodes):
+                raise SimulationError(f"names: {names}")
         check_catalogs(self.nodes.values())
         if self.lost:
             raise SimulationError(f"delivered: {self.lost} rows reported lost")
