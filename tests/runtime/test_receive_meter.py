@@ -12,6 +12,7 @@ import zmq
 
 from medusa.runtime.keys.key_files import CurveKey
 from medusa.runtime.transport import multipart_receive
+from medusa.runtime.transport.caller_ends import CallerEnds
 from medusa.runtime.transport.caller_rounds import MESSAGES_MIN
 from medusa.runtime.transport.connection import Connection
 from medusa.runtime.transport.link_events import LinkDown, LinkUp
@@ -305,6 +306,8 @@ def test_a_descriptor_of_another_before_ends_no_link_of_that_one(open_transport,
     gone = threading.Event()
     closed = ReceiveMeter.closed
     monkeypatch.setattr(ReceiveMeter, "closed", lambda self, number: (closed(self, number), gone.set()))
+    # Else the victim's link is over before the attacker comes, and nothing could end it.
+    monkeypatch.setattr(CallerEnds, "disconnected", lambda self, number: None)
     victim = raw_peer.connected(server.endpoint)
     victim.sendall(raw_peer.part(b"hello", more=False))
     (heard,) = until(lambda s: payloads(s), server)

@@ -54,6 +54,13 @@ class Connection:
         """The one by which a frame came; None where it is closed already."""
         return cls.of(number_of(frame))
 
+    def is_open(self) -> bool:
+        """Whether its descriptor is still its own."""
+        # Asked without one descriptor more: there may be none left.
+        with contextlib.suppress(OSError):
+            return os.fstat(self.number).st_ino == self.inode
+        return False
+
     def bytes_read(self) -> int | None:
         """So many came in and were read from it so far; None: it has ended, or isn't TCP on Linux."""
         with contextlib.suppress(OSError, AttributeError), _held(self.number) as held:

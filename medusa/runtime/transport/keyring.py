@@ -15,6 +15,7 @@ import zmq
 
 from medusa.nodes.config.settings import Limits
 from medusa.runtime.keys.key_files import CurveKey
+from medusa.runtime.transport.caller_ends import CallerEnds
 from medusa.runtime.transport.connection import Connection
 from medusa.runtime.transport.link_events import LinkRefused
 from medusa.runtime.transport.receive_meter import ReceiveMeter
@@ -67,11 +68,16 @@ class Keyring:
     # --- sockets ----------------------------------------------------------------------------------
 
     def listen(
-        self, context: zmq.Context[Any], router: zmq.Socket[bytes], meter: ReceiveMeter, refusals: Refusals
+        self,
+        context: zmq.Context[Any],
+        router: zmq.Socket[bytes],
+        meter: ReceiveMeter,
+        refusals: Refusals,
+        ends: CallerEnds,
     ) -> None:
         """Lock a socket that isn't bound yet: only who is trusted gets in."""
         self.own.lock(router, server_key=None)
-        self._door = Door(context, router, self._limits, meter=meter, refusals=refusals)
+        self._door = Door(context, router, self._limits, meter=meter, refusals=refusals, ends=ends)
         self._door.trust(self._allowed)
 
     def call(self, peer: str, dealer: zmq.Socket[bytes]) -> str:

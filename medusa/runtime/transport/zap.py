@@ -24,6 +24,7 @@ import zmq
 from zmq.utils import z85
 
 from medusa.nodes.config.settings import Limits
+from medusa.runtime.transport.caller_ends import CallerEnds
 from medusa.runtime.transport.connection import Connection, told_by
 from medusa.runtime.transport.receive_meter import ReceiveMeter
 from medusa.runtime.transport.refusals import Refusals
@@ -58,6 +59,7 @@ class Door:
         limits: of connections from one address.
         meter: told of every connection, and asked to check.
         refusals: told of every refusal.
+        ends: told of every connection, and of its end.
         keyed: with keys; else everybody may connect, and all that is done is to measure.
     """
 
@@ -69,6 +71,7 @@ class Door:
         *,
         meter: ReceiveMeter,
         refusals: Refusals,
+        ends: CallerEnds,
         keyed: bool = True,
     ) -> None:
         self._allowed: frozenset[str] = frozenset()
@@ -76,6 +79,7 @@ class Door:
         self._limits = limits or Limits()
         self._meter = meter
         self._refusals = refusals
+        self._ends = ends
         self._keyed = keyed
         self._open: dict[int, str] = {}
         """Descriptor -> address of the peer."""
@@ -181,8 +185,11 @@ class Door:
         self._accepted += 1
         self._left(number)  # Should its end have escaped us.
         connection = Connection.of(number)
-        if connection is None or not connection.address:
-            return  # It is gone already, or comes over ipc: then it is of this machine and user.
+        if connection is None:
+            return  # It is gone already.
+        self._ends.accepted(connection)
+        if not connection.address:
+            return  # It comes over ipc: then it is of this machine and user.
         self._meter.opened(time.monotonic(), connection)
         if self._keyed:
             self._check(connection)
@@ -211,6 +218,7 @@ class Door:
                 self._refusals.note("too many unheard connections", oldest.address)
 
     def _went(self, number: int) -> None:
+        self._ends.disconnected(number)
         self._meter.closed(number)
         self._left(number)
 

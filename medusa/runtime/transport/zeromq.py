@@ -20,7 +20,6 @@ import contextlib
 import errno
 import socket
 import time
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -30,6 +29,8 @@ import zmq
 from medusa.errors import ConfigError, LinkError
 from medusa.nodes.config.settings import Limits, check_address
 from medusa.runtime.keys.key_files import CurveKey
+from medusa.runtime.transport.caller_ends import CallerEnds
+from medusa.runtime.transport.callers import Callers
 from medusa.runtime.transport.connection import Connection, number_of, told_by
 from medusa.runtime.transport.keyring import FAILURES, Keyring, refusal_of
 from medusa.runtime.transport.link_events import Arrival, Event, LinkDown, LinkUp
@@ -50,8 +51,6 @@ BACKLOG_MAX = 4096
 """Streams, and messages of no stream, that wait for a full connection; beyond it the link is cut. What
 waits of a stream its credit bounds."""
 
-CALLERS_MAX = 1024
-SHUNNED_MAX = 4096
 _EVENTS = zmq.EVENT_CONNECTED | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | FAILURES
 
 RETRY_MS = 1
@@ -96,23 +95,19 @@ class Transport:
         self._sockets: dict[Any, Called] = {}
         self._silent: dict[Called, None] = {}
         """Those to call again."""
-        self._callers: OrderedDict[bytes, str] = OrderedDict()
-        self._routes: dict[str, bytes] = {}
+        self._ends = CallerEnds(self.wake)
+        self._callers = Callers(self._ends)
         self._waiting: dict[str, Waiting] = {}
         """Of callers."""
         self._full: dict[Waiting, str] = {}
         """What waits, and for which link."""
         self._lanes, self._striped = lanes, striped
         self._keyring = None if key is None else Keyring(key, server_keys or {}, limits, trusted)
-        self._shunned: OrderedDict[bytes, None] = OrderedDict()
-        self._calls = 0
         self._pending: list[Event] = []
         self._refusals = Refusals()
         self._meter = ReceiveMeter(self.wake, keyed=key is not None)
         self._parts = Parts()
         self._round = RoundSize()
-        self._brought: dict[str, Connection | None] = {}
-        """Link of a caller -> the connection that brought its first message."""
         self._door: Door | None = None
         self.refused = 0
         """Messages dropped unread: too many frames, or from a link that was cut."""
@@ -141,9 +136,10 @@ class Transport:
         self._router = router = open_socket(self._context, zmq.ROUTER)
         router.setsockopt(zmq.ROUTER_MANDATORY, 1)
         if self._keyring is not None:
-            self._keyring.listen(self._context, router, self._meter, self._refusals)
+            self._keyring.listen(self._context, router, self._meter, self._refusals, self._ends)
         else:
-            self._door = Door(self._context, router, meter=self._meter, refusals=self._refusals, keyed=False)
+            met, refused, ends = self._meter, self._refusals, self._ends
+            self._door = Door(self._context, router, meter=met, refusals=refused, ends=ends, keyed=False)
         self.endpoint = bind(router, address)
         self._poller.register(router, zmq.POLLIN)
 
@@ -197,14 +193,12 @@ class Transport:
             self._hang_up(self._called[link])
             self._call_later(self._called[link])
             return
-        route = self._routes.get(link)
+        route = self._callers.route(link)
         if route is None:
             return
-        self._forget(route, cut=shun)
+        self._forget(link, cut=shun)
         if shun:
-            self._shunned[route] = None
-            if len(self._shunned) > SHUNNED_MAX:
-                self._shunned.popitem(last=False)
+            self._callers.shun(route)
 
     def _call_later(self, called: Called) -> None:
         wait_s = min(CALL_AGAIN_S * 2 ** min(called.failures, 10), CALL_AGAIN_MAX_S)
@@ -236,12 +230,10 @@ class Transport:
         """Whether we call this peer (else it may have called us)."""
         return link in self._called
 
-    def _forget(self, route: bytes, *, cut: bool = False) -> None:
-        link = self._callers.pop(route)
-        del self._brought[link]
+    def _forget(self, link: str, *, cut: bool = False) -> None:
+        self._callers.forget(link)
         if self._keyring is not None:
             self._keyring.ends(link, cut=cut)
-        del self._routes[link]
         waiting = self._waiting.pop(link, None)
         if waiting is not None:
             self._full.pop(waiting, None)
@@ -284,7 +276,7 @@ class Transport:
             for each in called.lanes_of(stream, frame, striped=self._striped):
                 each.send(frames, stream, weight)
                 self._note(link, each.waiting, ready=each.ready)
-        elif link in self._routes:
+        elif link in self._callers:
             waiting = self._waiting.get(link)
             if waiting is None:
                 waiting = self._waiting[link] = Waiting(partial(self._to_caller, link))
@@ -316,9 +308,11 @@ class Transport:
 
     def _to_caller(self, link: str, frames: Frames) -> bool:
         """False: the connection is gone."""
+        route = self._callers.route(link)
         assert self._router is not None
+        assert route is not None
         try:
-            hand(self._router, [self._routes[link], *frames])
+            hand(self._router, [route, *frames])
         except zmq.ZMQError as error:
             if error.errno != errno.EHOSTUNREACH:
                 raise
@@ -326,7 +320,7 @@ class Transport:
         return True
 
     def _gone(self, link: str) -> None:
-        self._forget(self._routes[link])
+        self._forget(link)
         self._pending.append(LinkDown(link))
 
     def _flush(self) -> bool:
@@ -357,6 +351,8 @@ class Transport:
         self._measure()
         self._pending += self._refusals.told()
         since_s = time.monotonic()
+        if self._callers.some_end(since_s):
+            timeout_ms = min(timeout_ms, RETRY_MS)
         ready = dict(self._poller.poll(0 if self._pending else timeout_ms))
         out = list(self._pending)
         self._pending.clear()
@@ -370,6 +366,9 @@ class Transport:
             if called.monitor is not None and called.monitor in ready:
                 self._monitor(called, out)
         drained = self._router is None or self._router not in ready or self._read(self._router, out, None)
+        for link in self._callers.over(since_s, drained=drained):
+            self._forget(link)
+            out.append(LinkDown(link))
         self._meter.turned(since_s, drained=drained)
         self._round.gave(time.monotonic(), len(out))
         return out
@@ -386,15 +385,15 @@ class Transport:
         if overrun.called:
             link = next((each.peer for each in self._sockets.values() if each.number == over.number), "")
         else:
-            link = next((link for link, first in self._brought.items() if first == over), "")
+            link = next(iter(self._callers.by([over])), "")
         self._ended("unfinished message", over.address, link)
-        if link in self._routes or (link in self._called and self._called[link].up):
+        if link in self._callers or (link in self._called and self._called[link].up):
             self._pending.append(LinkDown(link))
         self.cut(link)
 
     def _ended(self, why: str, address: str, link: str) -> None:
         """Count and tell that a connection was ended."""
-        key = "" if self._keyring is None or link not in self._routes else self._keyring.key_at(link)
+        key = "" if self._keyring is None or link not in self._callers else self._keyring.key_at(link)
         self._refusals.note(why, address, key, what=ENDED)
 
     def _call_again(self) -> int:
@@ -480,21 +479,18 @@ class Transport:
 
     def _caller(self, route: bytes, key: str, frame: zmq.Frame) -> str:
         """The name of the link with this route and key; empty for one that was cut."""
-        if route in self._shunned:
+        if self._callers.shuns(route):
             return ""
-        link = self._callers.get(route)
+        link = self._callers.at(route)
         if link is not None and self._keyring is not None and self._keyring.key_at(link) != key:
-            self._forget(route)  # It is gone, and somebody else took its routing id.
+            self._forget(link)  # It is gone, and somebody else took its routing id.
             self._pending.append(LinkDown(link))
             link = None
         if link is None:
-            if len(self._callers) >= CALLERS_MAX:
+            if self._callers.full:
                 return ""
-            self._calls += 1
-            link = f"in-{self._calls}"
-            self._callers[route] = link
-            self._routes[link] = route
-            self._brought[link] = connection = Connection.that_brought(frame)
+            connection = Connection.that_brought(frame)
+            link = self._callers.begin(route, connection)
             if self._keyring is not None:
                 self._keyring.begins(link, key, connection)
         return link
