@@ -12,15 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from medusa.elements import END_US, START_US
+from medusa.elements import END_US
 from medusa.engine.input.push_arguments import boundary_time_us
-from medusa.errors import ConfigError, LinkError, QueryError
-from medusa.nodes.config.settings import check_address
+from medusa.errors import LinkError, QueryError
 from medusa.nodes.placement.placement import cut
 from medusa.nodes.placement.standby_plan import StandbyWish
 from medusa.query.codec import graph_to_msgpack
+from medusa.runtime.client.asking import ask
+from medusa.runtime.client.boundaries import await_boundaries
 from medusa.runtime.client.client_loop import ClientLoop, now_us
-from medusa.runtime.client.followed_names import Following, ask
+from medusa.runtime.client.connecting import AddressGiven, ServerKeyGiven, first_to_answer, given_nodes
+from medusa.runtime.client.contacts import Given
+from medusa.runtime.client.followed_names import Following
 from medusa.runtime.client.moves import SlidingMethods
 from medusa.runtime.client.named_publisher import NamedMethods, NamedPublisher
 from medusa.runtime.client.names import NamingMethods
@@ -31,9 +34,9 @@ from medusa.runtime.client.remote_definitions import RemoteMethods
 from medusa.runtime.client.splits import SplittingMethods
 from medusa.runtime.client.standby import Standby, deployment, standby_wish
 from medusa.runtime.client.subscription import Subscription, check_name
-from medusa.runtime.keys.client_keys import ClientKeys, KeyGiven, client_keys, first_use
+from medusa.runtime.keys.client_keys import KeyGiven, first_use
 from medusa.runtime.transport.first_use import pin
-from medusa.units import Duration, duration_text, duration_us
+from medusa.units import Duration, duration_us
 from medusa.wire.messages.links_and_commands import NOW, OLDEST, Declare, Deploy, Message, StatusRequest
 from medusa.wire.messages.standby import DeployGuarded, PlannedStandby
 from medusa.wire.statement import from_text
@@ -44,30 +47,34 @@ if TYPE_CHECKING:
 
 __all__ = ["Federation", "connect", "dial"]
 
-ASK_EVERY_S = 0.05
-
 PAUSES_S = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 """Between attempts to deploy a query whose stream moves meanwhile."""
 
 
 def connect(
-    address: str,
+    address: AddressGiven,
     timeout: Duration = "5s",
     *,
     key: KeyGiven | None = None,
-    server_key: KeyGiven | None = None,
+    server_key: ServerKeyGiven | None = None,
     trust_first_use: str | os.PathLike[str] | None = None,
     introduction: str | None = None,
 ) -> Federation:
-    """Connect to a node.
+    """Connect to a node, or to one of several.
+
+    What is published and read goes on when a node is lost, be it this one, as soon as another has what it
+    had: the client asks other nodes of the participant, which it knows from this one.
 
     Args:
-        address: where it listens: ``tcp://127.0.0.1:5555`` or ``ipc:///path``; with keys any host.
+        address: where it listens: ``tcp://127.0.0.1:5555`` or ``ipc:///path``; with keys any host. Or a list
+            of such, of nodes of one participant: the first that answers is ours, and another becomes ours
+            when that is lost. With one address orders that any node takes go to another while ours is
+            away, and what only ours can do (``status``, ``declare``, ``deploy``) waits for it.
         timeout: how long to wait for it now, and for each answer later: ``"5s"``; at least 1 ms.
         key: our secret key, made by ``medusa keygen client``: its file, which nobody else may read, or
             its 40 characters.
         server_key: the public key of the node: its ``.pub`` file or its 40 characters. Only who has the
-            secret half of it is spoken with.
+            secret half of it is spoken with. With several addresses a list, one for each.
         trust_first_use: instead of ``server_key``: a file of pinned keys. Where it has none for this address,
             the node is asked for its key, and if the connection then stands, that key is pinned. Whoever
             sits between may answer that first question.
@@ -89,11 +96,11 @@ def connect(
 
 
 def dial(
-    address: str,
+    address: AddressGiven,
     timeout: Duration = "5s",
     *,
     key: KeyGiven | None = None,
-    server_key: KeyGiven | None = None,
+    server_key: ServerKeyGiven | None = None,
     trust_first_use: str | os.PathLike[str] | None = None,
     introduction: str | None = None,
     begun: Callable[[ClientLoop], None] = lambda loop: None,
@@ -104,26 +111,13 @@ def dial(
         begun: called with what closes it, before the node is waited for.
     """
     timeout_us = duration_us(timeout, what="connect: timeout", minimum_us=1_000, error=LinkError)
-    if not isinstance(address, str):
-        raise LinkError(
-            f"connect: an address is text, came {type(address).__name__}",
-            hint="'tcp://127.0.0.1:5555' or 'ipc:///path'",
-            code="link.address",
-        )
-    try:
-        keyed = key is not None or server_key is not None
-        used = check_address(address, bind=False, keyed=keyed)
-    except ConfigError as error:
-        raise LinkError(f"connect: {error.message}", hint=error.hint, code=error.code) from None
     first = first_use(trust_first_use, introduction)
-    keys = client_keys(used, timeout_us, key, server_key, first)
-    made = Federation(used, timeout_us, keys, begun)
-    if keys is not None and keys.pins is not None and keys.is_new:
-        try:
-            pin(keys.pins, used, keys.server)
-        except BaseException:
-            made.close()
-            raise
+    made = Federation(given_nodes(address, timeout_us, key, server_key, first), timeout_us, begun)
+    try:
+        made._pin()
+    except BaseException:
+        made.close()
+        raise
     return made
 
 
@@ -139,27 +133,40 @@ class Federation(
 
     def __init__(
         self,
-        address: str,
+        given: Sequence[Given],
         timeout_us: int,
-        keys: ClientKeys | None = None,
         begun: Callable[[ClientLoop], None] = lambda loop: None,
     ) -> None:
-        self._address = address
         self._publishers: dict[str, Publisher] = {}
         self._named: set[NamedPublisher] = set()
         self._undelivered: list[str] = []
         self._beginning = threading.Lock()
-        self._loop = ClientLoop(address, timeout_us, keys, begun=begun)
+        self._loop = loop = first_to_answer(given, timeout_us, begun)
         try:
-            self._following = Following(self._loop, keys)
+            others = [each for each in given if each.address != loop.address]
+            self._following = Following(loop, loop.keys, others, self._goes_by)
         except BaseException:  # Interrupted now, nobody else would close it.
-            self._loop.close()
+            loop.close()
             raise
+
+    def _pin(self) -> None:
+        """Keep the key of our node where it was asked for it, since it is spoken with under that key.
+
+        Raises:
+            LinkError: it can't be written.
+        """
+        keys = self._loop.keys
+        if keys is not None and keys.pins is not None and keys.is_new:
+            pin(keys.pins, self._loop.address, keys.server)
+
+    def _goes_by(self, loop: ClientLoop) -> None:
+        """Orders go by this connection from now on."""
+        self._loop = loop
 
     @property
     def node(self) -> str:
-        """The name of the node that we are connected to."""
-        return self._loop.node
+        """The name of the node that we are connected to; where several were given, another after a loss."""
+        return self._following.home.node
 
     # --- queries ----------------------------------------------------------------------------------
 
@@ -244,8 +251,19 @@ class Federation(
         Raises:
             LinkError: no answer in time.
         """
-        found: dict[str, Any] = self._ask(lambda number: StatusRequest(request=number))
-        return found
+        while True:
+            home = self._following.home
+            try:
+                return dict(
+                    ask(
+                        home,
+                        lambda number: StatusRequest(request=number),
+                        lost=lambda home=home: home is not self._following.home,  # type: ignore[misc]
+                    )
+                )
+            except LinkError as error:
+                if error.code != "link.lost":
+                    raise
 
     def declare(self, statement: str) -> None:
         """Tell the node what a participant has signed: a certificate or a revocation.
@@ -264,7 +282,7 @@ class Federation(
         self, make: Callable[[int], Message], payload: bytes | None = None, *, spread: bool = False
     ) -> Any:
         """Send a command to our node and wait for its answer."""
-        return ask(self._loop, make, payload, timeout_us=self._spread_us() if spread else None)
+        return ask(self._following.home, make, payload, timeout_us=self._spread_us() if spread else None)
 
     # --- publishing ---------------------------------------------------------------------------------
 
@@ -337,15 +355,14 @@ class Federation(
         source, place = self._source_at(name)
         if place is None:
             try:
-                return Publisher(self._loop, source, durable)
+                return Publisher(self._following.home, source, durable)
             except LinkError as error:
                 raise self._following.hinted(error, name, "source") from None
         for each in self._publishers.values():
             if each.name == place["name"]:
                 return each  # Known by another of its names.
-        made = Publisher(self._following.loop_at(place), source, durable)
-        self._following.add(made, place["epoch"])
-        return made
+        loop, there = self._following.reach(place, "source")
+        return Publisher(loop, source, durable, lambda made: self._following.add(made, there["epoch"]))
 
     def _drop_if_gone(self, name: str) -> LinkError | None:
         """Forget a publisher that the node has forgotten, for why; ``flush`` tells of its rows."""
@@ -380,7 +397,7 @@ class Federation(
             except LinkError as error:
                 if error.code not in GONE:
                     raise
-        self._await_boundaries(publishers, end_us, timeout_us)
+        await_boundaries(publishers, end_us, timeout_us)
         self._publishers_left()
         told, self._undelivered = self._undelivered, []
         if told:
@@ -391,36 +408,6 @@ class Federation(
             publisher.check_taken()
         for each in self._open_names():
             each.flush(max(end_us - now_us(), 1))
-
-    def _await_boundaries(self, publishers: Mapping[str, Publisher], end_us: int, timeout_us: int) -> None:
-        # An acknowledgement says nothing of boundaries; the node's status does.
-        open_ = {name: of.boundary_us for name, of in publishers.items() if of.boundary_us > START_US}
-        while True:
-            durable_us = self._durable_boundaries({name: publishers[name] for name in open_})
-            left = {name: at for name, at in open_.items() if durable_us.get(name, START_US) < at}
-            open_ = {name: at for name, at in left.items() if publishers[name].gone is None}
-            if not open_:
-                return
-            if now_us() > end_us:
-                raise LinkError(
-                    f"boundaries of {', '.join(open_)} are not durable after {duration_text(timeout_us)}",
-                    hint="wait longer, or look at status()",
-                    code="link.timeout",
-                )
-            time.sleep(ASK_EVERY_S)
-
-    def _durable_boundaries(self, publishers: Mapping[str, Publisher]) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for loop, group in _by_loop(publishers).items():
-            status = ask(loop, lambda number: StatusRequest(request=number))
-            known = {
-                each["stream"]: each["durable_boundary_us"]
-                for fragment in status["fragments"]
-                for each in fragment["inputs"]
-                if each["from"] == loop.name
-            }
-            found |= {name: known[each.name] for name, each in group.items() if each.name in known}
-        return found
 
     # --- reading --------------------------------------------------------------------------------------
 
@@ -473,13 +460,20 @@ class Federation(
         place = self._following.place(name, "stream")
         if place is None:
             try:
-                return Subscription(self._loop, name, start, wait_us, durable, known)
+                return Subscription(self._following.home, name, start, wait_us, durable, known)
             except LinkError as error:
                 raise self._following.hinted(error, name, "stream") from None
-        made = Subscription(self._following.loop_at(place), place["name"], start, wait_us, durable, known)
-        made.participant = place.get("participant", "")
-        self._following.add(made, place["epoch"])
-        return made
+        loop, there = self._following.reach(place, "stream")
+        return Subscription(
+            loop,
+            there["name"],
+            start,
+            wait_us,
+            durable,
+            known,
+            there.get("participant", ""),
+            lambda made: self._following.add(made, there["epoch"]),
+        )
 
     # --- the end --------------------------------------------------------------------------------------
 
@@ -487,9 +481,11 @@ class Federation(
         """Close at once; what is not yet durable may be lost. Named publishers end too."""
         for each in self._open_names():
             each.close()
+        home = self._following.home
         self._following.close()
-        self._loop.close()
+        home.close()
         self._following.join()
+        self._following.home.close()  # It may have become another one meanwhile.
 
     def __enter__(self) -> Federation:
         return self
@@ -504,16 +500,8 @@ class Federation(
             self.close()
 
     def __repr__(self) -> str:
-        return f"<medusa.Federation at {self.node or '?'}, {self._address}>"
+        return f"<medusa.Federation at {self.node or '?'}, {self._following.home.address}>"
 
 
 def _numbered(message: Deploy | DeployGuarded, number: int) -> Deploy | DeployGuarded:
     return msgspec.structs.replace(message, request=number)
-
-
-def _by_loop(publishers: Mapping[str, Publisher]) -> dict[ClientLoop, dict[str, Publisher]]:
-    """Those that go by each connection."""
-    found: dict[ClientLoop, dict[str, Publisher]] = {}
-    for name, each in publishers.items():
-        found.setdefault(each.loop, {})[name] = each
-    return found

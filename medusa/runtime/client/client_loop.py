@@ -58,7 +58,8 @@ class ClientLoop:
         node: what the node calls itself; empty until it has answered.
         timeout_us: how long calls wait for an answer.
         lock: held by whoever uses the mind.
-        moved: called in our thread when the node says that a stream has moved; never waits.
+        moved: called in our thread when the node says that a stream has moved, and when the node comes or
+            goes; never waits.
     """
 
     def __init__(
@@ -151,8 +152,10 @@ class ClientLoop:
                 except LinkError as error:
                     self._fail(error)
             self._tick(transport)
-            up = self._mind is not None and self._mind.up
+            up, was_up = self._mind is not None and self._mind.up, self._down_since_us is None
             self._down_since_us = None if up else self._down_since_us or now_us()
+            if up is not was_up:
+                self.moved()
             self._ring()
 
     def _happened(self, event: Event) -> None:

@@ -6,76 +6,63 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
 
-import msgspec
-
-from medusa.errors import LinkError, LocalProtocolError, QueryError
+from medusa.errors import LinkError, LocalProtocolError
+from medusa.runtime.client.asking import ask
 from medusa.runtime.client.client_loop import ClientLoop, now_us
+from medusa.runtime.client.contacts import Contacts, Given, Place
 from medusa.runtime.client.followed_stream import Followed
 from medusa.runtime.keys.client_keys import ClientKeys
 from medusa.wire.link.redirect import Step, next_step
-from medusa.wire.messages.links_and_commands import Lookup, Message
+from medusa.wire.messages.links_and_commands import Lookup
 
-__all__ = ["Following", "Place", "ask"]
-
-Place = Mapping[str, Any]
-"""What a node says of a name: ``node``, ``address``, ``server_key``, ``epoch``, ``kind``, ``name``, ..."""
+__all__ = ["Following", "Place"]
 
 LOOK_EVERY_S = 0.1
 LOOK_AGAIN_S = 0.005
 """After a node has said that a stream moved: who has it now may not have said so yet."""
 
 AWAY_US = 1_000_000
-"""A node that is away for so long may be elsewhere, or what it had may be."""
+"""A node that is away for so long may be at another address; and others take the orders that it would."""
+
+ASKED_MAX = 3
+"""So many other nodes are asked where a stream is that was lost: one of them may not have heard of it yet."""
 
 LOOKUP_US = 2_000_000
 NEWS_US = 1_000_000
 """News of the catalog are everywhere by then."""
 
 
-def ask(
-    loop: ClientLoop,
-    make: Callable[[int], Message],
-    payload: bytes | None = None,
-    *,
-    timeout_us: int | None = None,
-) -> Any:
-    """Send a command and wait for its answer; it is sent again after a reconnect.
-
-    Raises:
-        LinkError, QueryError: refused, or no answer in time.
-    """
-    with loop.lock:
-        mind = loop.mind()
-        number = mind.request(make, payload)
-    try:
-        loop.wait(
-            lambda: number in mind.replies, "an answer", loop.timeout_us if timeout_us is None else timeout_us
-        )
-        reply, document = mind.replies[number]
-    finally:
-        with loop.lock:
-            mind.give_up(number)
-    if reply.code:
-        kind = QueryError if reply.code.startswith(("query", "E_SPEC")) else LinkError
-        raise kind(reply.text, hint=reply.hint, code=reply.code)
-    return None if document is None else msgspec.json.decode(document)
-
-
 class Following:
     """The connections of one client, and its streams.
+
+    Where the node of a stream is unreachable, other nodes of the participant are asked at once where the
+    stream is now. Which there are it has heard from its own node. It calls them when it has lost one.
 
     Args:
         home: the connection that the user asked for.
         keys: what it was made with.
+        given: other addresses that the user gave. With any, another node becomes ``home`` when that is lost.
+        switched: told by which connection orders go from now on, in the thread that follows; never waits.
     """
 
-    def __init__(self, home: ClientLoop, keys: ClientKeys | None) -> None:
-        self._home = home
+    def __init__(
+        self,
+        home: ClientLoop,
+        keys: ClientKeys | None,
+        given: Iterable[Given] = (),
+        switched: Callable[[ClientLoop], None] = lambda loop: None,
+    ) -> None:
+        self._home = self._orders = home
         self._keys = keys
+        self._contacts = Contacts(given)
+        self._stays = not self._contacts.given
+        self._given = (Given(home.address, home.keys), *self._contacts.given) if not self._stays else ()
+        self._switched = switched
+        self._calls: set[threading.Thread] = set()
         self._loops: dict[str, ClientLoop] = {home.node: home}
         self._dials: dict[str, threading.Lock] = {}
         """One per node. Two dials at once would be one client twice, for that node."""
@@ -88,6 +75,20 @@ class Following:
         self._rest = threading.Lock()
         self._rest.acquire()
         home.moved = self._end_rest
+        if not self._stays:
+            self._begin()
+
+    @property
+    def home(self) -> ClientLoop:
+        """The connection to the node that this client is a client of."""
+        return self._home
+
+    @property
+    def ways(self) -> list[Given]:
+        """Where another connection for the same user may be made: first where orders go now."""
+        orders = self._orders
+        first = Given(orders.address, orders.keys)
+        return [first, *(each for each in self._given if each.address != first.address)]
 
     # --- names --------------------------------------------------------------------------------------
 
@@ -100,21 +101,38 @@ class Following:
         Raises:
             LinkError: nothing is called so (``E_STREAM``), or no node answers.
         """
-        with self._lock:
-            loops = list(dict.fromkeys([first or self._home, self._home, *self._loops.values()]))
+        loops = list(dict.fromkeys([first or self._home, self._home, *self._own()]))
         there = [loop for loop in loops if not loop.down_us()] or [self._home]
         for number, loop in enumerate(there, start=1):
-            timeout_us = min(LOOKUP_US, loop.timeout_us) if number < len(there) else loop.timeout_us
+            last = number == len(there)
+            timeout_us = loop.timeout_us if last else min(LOOKUP_US, loop.timeout_us)
             try:
-                found: Place = ask(
-                    loop, lambda n: Lookup(request=n, name=name, kind=kind), timeout_us=timeout_us
-                )
+                return self._ask(loop, name, kind, timeout_us, waits=last)
             except LinkError as error:
-                if number == len(there) or not error.code.startswith("link."):
+                if last or not error.code.startswith("link."):
                     raise
-            else:
-                return found
         raise AssertionError
+
+    def _ask(self, loop: ClientLoop, name: str, kind: str, timeout_us: int, *, waits: bool) -> Place:
+        """Where a name leads, as one node says.
+
+        Args:
+            waits: for this node, should it go away; there is no other.
+        """
+        found: Place = ask(
+            loop,
+            lambda number: Lookup(request=number, name=name, kind=kind),
+            timeout_us=timeout_us,
+            lost=lambda: not waits and loop.down_us() > 0,
+        )
+        return found
+
+    def _own(self) -> list[ClientLoop]:
+        """The connections to nodes of our participant, as far as we know which those are."""
+        with self._lock:
+            loops = dict(self._loops)
+        known = [loop for node, loop in loops.items() if loop is self._home or node in self._contacts]
+        return known if self._contacts else list(loops.values())
 
     def own(self, name: str, slashes: int = 0) -> str:
         """A name of our participant without that in front: ``local/trips`` is ``trips``.
@@ -187,6 +205,22 @@ class Following:
         """Whether it is clear which is meant: one, or the one of our own node."""
         return len(place["holders"]) == 1 or place["node"] == self._home.node
 
+    def reach(self, place: Place, kind: str) -> tuple[ClientLoop, Place]:
+        """A connection to the node that has a stream or source, and where that is: another node may have
+        taken it over from the one that was named.
+
+        Raises:
+            LinkError: as ``loop_at``.
+        """
+        try:
+            return self.loop_at(place, AWAY_US), place
+        except LinkError as error:
+            if error.code != "link.timeout":
+                raise
+        whose = place.get("participant", "")
+        again = self.place(f"{whose}/{place['name']}" if whose else place["name"], kind) or place
+        return self.loop_at(again), again
+
     def loop_at(self, place: Place, timeout_us: int | None = None) -> ClientLoop:
         """A connection to the node that has it.
 
@@ -218,17 +252,8 @@ class Following:
 
     def _dial(self, node: str, address: str, keys: ClientKeys | None, timeout_us: int | None) -> ClientLoop:
         usual_us = self._home.timeout_us
-        begun: list[ClientLoop] = []
-
-        def note(loop: ClientLoop) -> None:
-            begun.append(loop)
-            with self._lock:
-                self._dialled.add(loop)
-                if self._over:
-                    raise LinkError("the connection is closed", code="link.closed")
-
-        try:
-            wait_us = min(timeout_us or usual_us, usual_us)
+        wait_us = min(timeout_us or usual_us, usual_us)
+        with self._noted() as note:
             loop = ClientLoop(address, wait_us, keys, self._home.name, note, f"node {node!r}")
             try:
                 loop.timeout_us = usual_us
@@ -241,9 +266,6 @@ class Following:
                 loop.close()
                 raise
             return loop
-        finally:
-            with self._lock:
-                self._dialled.difference_update(begun)
 
     def _keys_for(self, place: Place) -> ClientKeys | None:
         if self._keys is None:
@@ -262,6 +284,10 @@ class Following:
         stream.follows = True
         with self._lock:
             self._streams.append(stream)
+        self._begin()
+
+    def _begin(self) -> None:
+        with self._lock:
             if self._thread is None or not self._thread.is_alive():  # A start can be interrupted.
                 self._thread = threading.Thread(target=self._drive, name="medusa-follow", daemon=True)
                 self._thread.start()
@@ -288,18 +314,39 @@ class Following:
         with self._lock:
             self._streams = [each for each in self._streams if not each.over]
             streams, loops = list(self._streams), dict(self._loops)
-        away = {node: loop for node, loop in loops.items() if loop.down_us() > AWAY_US}
-        if len(away) == len(loops):
-            return False  # Nobody could tell.
-        for node, loop in away.items():
+        down = {node: loop for node, loop in loops.items() if loop.down_us()}
+        if down:
+            self._call_others()
+        self._choose()
+        if len(down) == len(loops):
+            return bool(streams)  # Nobody could tell.
+        if self._contacts.to_learn(now_us()):
             with contextlib.suppress(LinkError):
-                self._seek_node(node, loop)
+                self._contacts.learn(now_us(), self.listed("node"))
+        for node, loop in down.items():
+            if loop.down_us() > AWAY_US:
+                with contextlib.suppress(LinkError):
+                    self._seek_node(node, loop)
         for stream in streams:
-            refusal = stream.sought()
-            if refusal is not None or stream.loop in away.values():
+            if stream.sought() is not None or stream.asks(now_us()):
                 with contextlib.suppress(LinkError, LocalProtocolError):
                     self._seek(stream)
-        return any(stream.sought() is not None for stream in streams)
+        return any(stream.sought() is not None or stream.loop in down.values() for stream in streams)
+
+    def _choose(self) -> None:
+        """By which connection orders go: by another one while our node is away. Which node is ours changes
+        only where the user gave several."""
+        if not self._contacts or self._over:
+            return
+        there = [loop for loop in self._own() if not loop.down_us()]
+        home, least_us = self._home, AWAY_US if self._stays else 0
+        orders = home if home.down_us() <= least_us else next(iter(there), home)
+        if not self._stays:
+            self._home = orders
+        if orders is not self._orders:
+            before, self._orders = self._orders, orders
+            self._switched(orders)
+            before.ring()
 
     def _seek_node(self, node: str, loop: ClientLoop) -> None:
         """It may have come back at another address."""
@@ -310,7 +357,9 @@ class Following:
     def _seek(self, stream: Followed) -> None:
         refusal, place = stream.sought(), None
         try:
-            if stream.participant:  # Its own nodes know of a move before it is published to others.
+            if refusal is None:
+                place = self._newest(stream)
+            elif stream.participant:  # Its own nodes know of a move before it is published to others.
                 place = self.lookup(f"{stream.participant}/{stream.name}", stream.kind, stream.loop)
             else:
                 place = self.lookup(stream.name, stream.kind)
@@ -328,10 +377,96 @@ class Following:
         if step is Step.GIVE_UP and refusal is not None:
             stream.give_up(refusal)
         elif step is Step.MOVE and place is not None:
-            stream.move(stream.loop if place["node"] == here else self.loop_at(place), place["epoch"])
+            loop = stream.loop if place["node"] == here else self._called(place)
+            if loop is not None:
+                stream.move(loop, place["epoch"])
+
+    def _newest(self, stream: Followed) -> Place | None:
+        """Where a stream is whose node is away, as others say: of that the highest epoch counts."""
+        name = f"{stream.participant}/{stream.name}" if stream.participant else stream.name
+        newest: Place | None = None
+        for loop in [each for each in self._own() if not each.down_us()][:ASKED_MAX]:
+            with contextlib.suppress(LinkError):
+                place = self._ask(loop, name, stream.kind, LOOKUP_US, waits=False)
+                if newest is None or place["epoch"] > newest["epoch"]:
+                    newest = place
+                if place["epoch"] > stream.epoch:
+                    break
+        return newest
+
+    # --- calls that nobody waits for ----------------------------------------------------------------
+
+    def _called(self, place: Place) -> ClientLoop | None:
+        """The connection to a node; None: it is only being called, and we look again when it answers."""
+        with self._lock:
+            calls = place.get("address") and place["node"] not in self._loops
+            begins = calls and self._contacts.calls(now_us(), place)
+        if begins:
+            self._call_aside(place)
+        return None if calls else self.loop_at(place)
+
+    def _call_others(self) -> None:
+        """Have others than those that are lost."""
+        up = sum(not loop.down_us() for loop in self._own())
+        with self._lock:
+            calls = self._contacts.to_call(now_us(), up, self._loops)
+        for target in calls:
+            self._call_aside(target)
+
+    def _call_aside(self, target: Place | Given) -> None:
+        thread = threading.Thread(target=self._call, args=(target,), name="medusa-call", daemon=True)
+        with self._lock:
+            self._calls = {each for each in self._calls if each.is_alive()} | {thread}
+            thread.start()
+
+    def _call(self, target: Place | Given) -> None:
+        there = False
+        try:
+            with contextlib.suppress(LinkError):
+                if isinstance(target, Given):
+                    self._find_out(target)
+                else:
+                    self.loop_at(target)
+                there = True
+        finally:
+            with self._lock:
+                self._contacts.called(now_us(), target, there=there)
+        if there:
+            self._end_rest()
+
+    def _find_out(self, given: Given) -> None:
+        """Which node is at an address. It is asked under another name than ours: it may be one to which we
+        have a connection, and would take this one for us, come back."""
+        with self._noted() as note:
+            loop = ClientLoop(given.address, self._home.timeout_us, given.keys, None, note)
+            loop.close()
+        server = "" if given.keys is None else given.keys.server
+        place = {"node": loop.node, "address": given.address, "server_key": server}
+        with self._lock:
+            self._contacts.found(given, place)
+
+    @contextlib.contextmanager
+    def _noted(self) -> Iterator[Callable[[ClientLoop], None]]:
+        """What notes a connection that is being made, so that ``close`` ends it."""
+        begun: list[ClientLoop] = []
+
+        def note(loop: ClientLoop) -> None:
+            begun.append(loop)
+            with self._lock:
+                self._dialled.add(loop)
+                if self._over:
+                    raise LinkError("the connection is closed", code="link.closed")
+
+        try:
+            yield note
+        finally:
+            with self._lock:
+                self._dialled.difference_update(begun)
+
+    # --- the end ------------------------------------------------------------------------------------
 
     def close(self) -> None:
-        """Close all connections but the first."""
+        """Close all connections but ``home``."""
         self._over = True
         self._end_rest()
         with self._lock:
@@ -344,3 +479,5 @@ class Following:
         if self._thread is not None:
             with contextlib.suppress(RuntimeError):  # Its start was interrupted: it ends with its first look.
                 self._thread.join()
+        for each in list(self._calls):  # Nobody begins one any more.
+            each.join()

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from medusa.runtime.client.client_loop import ClientLoop, now_us
 from medusa.wire.client_mind import Publication, Subscription
-from medusa.wire.link.redirect import FOLLOWED
+from medusa.wire.link.redirect import FOLLOWED, ask_again_us
 from medusa.wire.messages.links_and_commands import Refuse
 
 __all__ = ["Followed"]
@@ -29,14 +29,15 @@ class Followed(ABC):
 
     kind = ""
 
-    def __init__(self, loop: ClientLoop, name: str) -> None:
+    def __init__(self, loop: ClientLoop, name: str, participant: str = "") -> None:
         self.name = name
         self.epoch = 0
         self.follows = False
-        self.participant = ""
+        self.participant = participant
         self._loop = loop
         self._final: Refuse | None = None
         self._missing_since_us: int | None = None
+        self._asked_us = 0
 
     @abstractmethod
     def mind_of_stream(self) -> Publication | Subscription:
@@ -68,6 +69,15 @@ class Followed(ABC):
         refusal = self.last_refusal()
         sought = refusal is not None and refusal.code in FOLLOWED and refusal is not self._final
         return refusal if sought else None
+
+    def asks(self, at_us: int) -> bool:
+        """Whether to ask other nodes now where it is, since its own is away; then that counts as done."""
+        away_us = self._loop.down_us()
+        before_loss = self._asked_us < at_us - away_us
+        if not away_us or not (before_loss or at_us - self._asked_us >= ask_again_us(away_us)):
+            return False
+        self._asked_us = at_us
+        return True
 
     def missing_us(self, at_us: int, *, known: bool) -> int:
         """For how long nobody has known it.

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from medusa.errors import LinkError
+from medusa.runtime.client.asking import ask
 from medusa.runtime.client.client_loop import ClientLoop
-from medusa.runtime.client.followed_names import Following, ask
+from medusa.runtime.client.followed_names import Following
 from medusa.units import Duration, duration_us
 from medusa.wire import limits
 from medusa.wire.messages.links_and_commands import StatusRequest

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from medusa.elements import END_US
 from medusa.engine.input.push_arguments import boundary_time_us
 from medusa.errors import LinkError
+from medusa.runtime.client.asking import ask
 from medusa.runtime.client.client_loop import ClientLoop
-from medusa.runtime.client.followed_names import Following, ask
+from medusa.runtime.client.contacts import Given
+from medusa.runtime.client.followed_names import Following
 from medusa.runtime.client.publisher import Publisher
 from medusa.runtime.client.subscription import check_name
-from medusa.runtime.keys.client_keys import ClientKeys
 from medusa.units import Duration
 from medusa.wire.messages.links_and_commands import Forget
 
@@ -153,7 +155,7 @@ class NamedMethods:
 
     if TYPE_CHECKING:
 
-        def __init__(self, address: str, timeout_us: int, keys: ClientKeys | None = None) -> None: ...
+        def __init__(self, given: Sequence[Given], timeout_us: int) -> None: ...
         def flush(self, timeout: Duration = "30s") -> None: ...
         def close(self) -> None: ...
         def _begun(self, name: str, durable: str = "") -> Publisher: ...
@@ -185,7 +187,7 @@ class NamedMethods:
         """
         _check_publisher(durable)
         self._open_names()  # Forgets those that were closed.
-        own = type(self)(self._loop.address, self._loop.timeout_us, self._loop.keys)
+        own = type(self)(self._following.ways, self._loop.timeout_us)
         try:
             made = NamedPublisher(own, own._begun(name, durable), durable)
             own._publishers[made.name] = made.publisher
@@ -235,7 +237,7 @@ class NamedMethods:
         if owner is not None:
             check_name(owner)
         place = self._following.place(name, kind)
-        loop = self._loop if place is None else self._following.loop_at(place)
+        loop = self._following.home if place is None else self._following.loop_at(place)
         stream, whose, of = name if place is None else place["name"], owner or "", kind == "source"
         ask(
             loop,

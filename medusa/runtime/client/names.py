@@ -12,8 +12,9 @@ from medusa.query.boxes import Field, Graph
 from medusa.query.codec import graph_to_msgpack
 from medusa.query.published_stream import PublishedStream, reads_of, same_columns
 from medusa.query.suggest import did_you_mean
+from medusa.runtime.client.asking import ask
 from medusa.runtime.client.client_loop import ClientLoop
-from medusa.runtime.client.followed_names import AWAY_US, Following, ask
+from medusa.runtime.client.followed_names import AWAY_US, Following
 from medusa.units import Duration
 from medusa.wire.messages.links_and_commands import Define, Remove, StatusRequest
 

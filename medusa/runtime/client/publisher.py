@@ -3,6 +3,7 @@ node holds them durably."""
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -32,6 +33,7 @@ class Publisher(Followed):
     Args:
         source: what the node says of it (``source_from``).
         durable: of a named publisher: its name.
+        begun: called before its node is waited for, which may go away; whoever has it then may move it.
 
     Raises:
         LinkError: the node has refused it, or didn't answer.
@@ -39,7 +41,13 @@ class Publisher(Followed):
 
     kind = "source"
 
-    def __init__(self, loop: ClientLoop, source: Source, durable: str = "") -> None:
+    def __init__(
+        self,
+        loop: ClientLoop,
+        source: Source,
+        durable: str = "",
+        begun: Callable[[Publisher], None] = lambda publisher: None,
+    ) -> None:
         super().__init__(loop, source.id)
         self.boundary_us: int = START_US
         self._abandoned = False
@@ -50,10 +58,11 @@ class Publisher(Followed):
         with loop.lock:
             self._mind = loop.mind().publish(now_us(), self.name, source.schema, timed=False, name=durable)
         try:
+            begun(self)
             self._wait(lambda: self._mind.attached, f"node {loop.node!r} to take {self.name!r}")
         except BaseException:
-            with loop.lock:
-                loop.mind().publications.pop(self.name, None)
+            with contextlib.suppress(LinkError):  # Where the connection is closed there is nothing to end.
+                self.abandon()
             raise
 
     def mind_of_stream(self) -> Publication:

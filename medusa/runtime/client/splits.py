@@ -13,8 +13,9 @@ from medusa.nodes.spec.part_locations import Parted, having, parted
 from medusa.query.boxes.splits import PARTS_MAX
 from medusa.query.rewrite.key_ranges import HASHES
 from medusa.query.suggest import did_you_mean
+from medusa.runtime.client.asking import ask
 from medusa.runtime.client.client_loop import ClientLoop
-from medusa.runtime.client.followed_names import Following, ask
+from medusa.runtime.client.followed_names import Following
 from medusa.runtime.client.moves import ANSWER_US
 from medusa.units import Duration, duration_us
 from medusa.wire.messages.links_and_commands import Message

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from types import TracebackType
 
 import pyarrow as pa
@@ -41,6 +41,9 @@ class Subscription(Followed):
     Of a named subscription the rows that were not acknowledged (``ack``) come again to whoever reads
     under the name next, with the same numbers.
 
+    Args:
+        begun: called before its node is waited for, which may go away; whoever has it then may move it.
+
     Attributes:
         durable: the name of a named subscription; None: a plain one.
         schema: of the rows, as Arrow.
@@ -59,8 +62,10 @@ class Subscription(Followed):
         timeout_us: int | None,
         durable: str | None = None,
         known: bool = False,
+        participant: str = "",
+        begun: Callable[[Subscription], None] = lambda subscription: None,
     ) -> None:
-        super().__init__(loop, name)
+        super().__init__(loop, name, participant)
         self.durable = durable
         self.boundary_us: int = START_US
         self.lost_rows = 0
@@ -69,7 +74,8 @@ class Subscription(Followed):
         with loop.lock:
             self._mind: Mind = loop.mind().subscribe(now_us(), name, start, name=durable or "", known=known)
         try:
-            loop.wait(self._attached, f"node {loop.node!r} to send {name!r}", loop.timeout_us)
+            begun(self)
+            self.wait(self._attached, f"node {loop.node!r} to send {name!r}", loop.timeout_us)
         except BaseException:
             self.close()
             raise

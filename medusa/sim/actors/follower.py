@@ -14,14 +14,14 @@ from medusa.sim.actors.client import Client
 from medusa.sim.world.network import Network
 from medusa.sim.world.virtual_time import SimulationError, World
 from medusa.wire.client_mind import ClientMind, Publication, Subscription
-from medusa.wire.link.redirect import FOLLOWED, Step, next_step
+from medusa.wire.link.redirect import FOLLOWED, Step, ask_again_us, next_step
 from medusa.wire.messages.links_and_commands import OLDEST, Lookup, Refuse
 
 __all__ = ["Follower"]
 
-LOOK_US = 100_000
-AWAY_US = 1_000_000
-"""What a node had that is away for so long may be elsewhere."""
+LOOK_US = 50_000
+CALLED_MAX = 2
+"""So many other nodes are called when one is lost."""
 
 ANSWER_US = 2_000_000
 """After this another node is asked."""
@@ -36,6 +36,8 @@ class _Trail:
         node: by which it goes; empty: nobody has said yet where it is.
         later: what is published until then.
         asked: the node that was asked where it is, the number of the question, and since when.
+        asked_us: when it was last asked for; by turns of the nodes that are there.
+        turns: so often since its node was lost.
     """
 
     kind: str
@@ -45,6 +47,8 @@ class _Trail:
     later: list[pa.Table | pa.RecordBatch] = field(default_factory=list)
     ends: bool = False
     asked: tuple[str, int, int] | None = None
+    asked_us: int = -1
+    turns: int = 0
     missing_since_us: int | None = None
 
 
@@ -114,16 +118,29 @@ class Follower(Client):
                 self._away_since_us.pop(node, None)
             else:
                 self._away_since_us.setdefault(node, now_us)
+        if self._away_since_us:
+            self._call_others()
         for name, trail in self._trails.items():
             self._look_after(name, trail)
         self._world.after(LOOK_US, self._look)
         self._settle()
 
+    def _call_others(self) -> None:
+        """Have others than the one that is lost. Those that were called stay so."""
+        there = len(self._there) - len(self._away_since_us)
+        others = [node for node in self._nodes if node not in self._there]
+        for node in others[: max(CALLED_MAX - there, 0)]:
+            self._mind_of(node)
+
     def _look_after(self, name: str, trail: _Trail) -> None:
         refusal = self._refusal(name, trail)
-        wants = not trail.node or refusal is not None or self._away(trail.node)
+        now_us = self._world.now_us
+        away_us = now_us - self._away_since_us.get(trail.node, now_us)
+        trail.turns = trail.turns if away_us else 0
+        rests = refusal is None and now_us - trail.asked_us < ask_again_us(away_us)
+        wants = not trail.node or refusal is not None or away_us > 0
         if trail.asked is None:
-            if wants:
+            if wants and not (trail.node and rests):
                 self._look_up(name, trail)
             return
         node, number, asked_us = trail.asked
@@ -134,18 +151,16 @@ class Follower(Client):
             place = None if reply.code or payload is None else msgspec.json.decode(bytes(payload))
             if wants:
                 self._told(name, trail, refusal, None if place is None else (place["node"], place["epoch"]))
-        elif self._world.now_us - asked_us >= ANSWER_US:
+        elif now_us - asked_us >= ANSWER_US or not mind.up:
             mind.give_up(number)
             trail.asked = None
 
-    def _away(self, node: str) -> bool:
-        since_us = self._away_since_us.get(node)
-        return since_us is not None and self._world.now_us - since_us > AWAY_US
-
     def _look_up(self, name: str, trail: _Trail) -> None:
-        node = next((node for node, mind in self._there.items() if mind.up), self.mind.node)
+        there = [node for node, mind in self._there.items() if mind.up] or [self.mind.node]
+        node = there[trail.turns % len(there)]
         number = self._there[node].request(lambda n: Lookup(request=n, name=name, kind=trail.kind))
-        trail.asked = node, number, self._world.now_us
+        trail.asked, trail.asked_us = (node, number, self._world.now_us), self._world.now_us
+        trail.turns += 1
 
     def _refusal(self, name: str, trail: _Trail) -> Refuse | None:
         """After which it must be looked for."""

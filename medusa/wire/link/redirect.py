@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-__all__ = ["FOLLOWED", "MOVED_US", "Step", "next_step"]
+__all__ = ["FOLLOWED", "MOVED_US", "Step", "ask_again_us", "next_step"]
 
 FOLLOWED = ("E_MOVED", "E_STREAM")
 """Refusals after which the stream may be at another node."""
@@ -12,6 +12,22 @@ FOLLOWED = ("E_MOVED", "E_STREAM")
 MOVED_US = 10_000_000
 """Of what was moved nobody may know for a moment: the word that it left is faster than the word that it
 came. Unknown for so long, it was removed on its way."""
+
+
+ASK_FIRST_US = 50_000
+ASK_LAST_US = 1_000_000
+
+
+def ask_again_us(away_us: int) -> int:
+    """How long a client rests before it asks again where a stream is whose node is away.
+
+    Often at first, since another node may be about to take the stream over; more and more rarely later, since
+    most nodes that are away come back with what they had.
+
+    Args:
+        away_us: for how long that node has been away.
+    """
+    return min(max(away_us // 10, ASK_FIRST_US), ASK_LAST_US)
 
 
 class Step(Enum):
