@@ -103,10 +103,18 @@ def _lines(boxes: Sequence[dict[str, Any]]) -> list[str]:
         if part != (each["fragment"], each["node"]):
             part = (each["fragment"], each["node"])
             silent = "" if each["kind"] else f": {each['waits_for'].removeprefix('its node, which ')}"
-            lines.append(f"{each['fragment']} at {each['node']}{silent}")
+            lines.append(f"{each['fragment']} at {each['node']}{_standby(each)}{silent}")
         if each["kind"]:  # Else its node is away.
             lines.append(f"  {each['kind']} {each['box']}: {each['waits_for']}{_since(each['since_us'])}")
     return lines
+
+
+def _standby(box: dict[str, Any]) -> str:
+    """Who stands by for the fragment of a box; empty: nobody ever did."""
+    if (others := box.get("standby")) is None:
+        return ""
+    named = [f"{node} ({state})" if state != "following" else node for node, state in others.items()]
+    return f"; standby: {', '.join(named) or 'nobody'}"
 
 
 def _since(since_us: int | None) -> str:

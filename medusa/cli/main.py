@@ -342,7 +342,7 @@ def deploy(
         return
     click.echo(f"{asked.name} is deployed")
     for fragment, others in guarded.get("standby", {}).items():
-        click.echo(f"  {fragment}: {' then '.join(others)} stand{'s' if len(others) == 1 else ''} by")
+        click.echo(f"  {fragment}  standby: {', '.join(others)}")
     for text in guarded.get("warnings", ()):
         click.echo(f"warning: {text}", err=True)
 

@@ -119,8 +119,11 @@ def queries(fed: Federation, as_json: bool) -> None:
         click.echo(f"{each['name']}  {each['state']}  coordinated by {shown(each['node'])}")
         for stream in each["reads"]:
             click.echo(f"  reads {stream}")
+        guarded = {of["fragment"]: of for of in each.get("configuration", {}).get("fragments", ())}
         for fragment, nodes in each["fragments"].items():
-            click.echo(f"  {fragment}  at {', '.join(map(shown, nodes))}")
+            others = ", ".join(map(shown, guarded.get(fragment, {}).get("secondaries", ()))) or "nobody"
+            standby = f"; standby: {others}" if fragment in guarded else ""
+            click.echo(f"  {fragment}  at {', '.join(map(shown, nodes))}{standby}")
         for fragment, node, participant, _ in each["abroad"]:
             click.echo(f"  {fragment}  at {shown(node)} of {participant}")
         for fragment, node in each["stopped"].items():

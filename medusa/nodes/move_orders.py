@@ -221,7 +221,7 @@ class Sliding:
         elif isinstance(message, Grant):
             self._granted(now_us, peer, message)
         elif (others := self._catalog.fragments[name].standby) and not self._stays(message):
-            text = f"fragment {name!r} stays whole at node {self._me!r}: {', '.join(others)} stand by for it"
+            text = f"fragment {name!r} stays at node {self._me!r}, whole: {', '.join(others)} stand by"
             hint = f"move other fragments; or undeploy {query}, and deploy it again without standby"
             self._refuse(peer, message.request, "E_STANDBY", text, hint)
         elif isinstance(message, Split | Merge):

@@ -11,6 +11,7 @@ from medusa.cli.screens.terminal_text import number, plain, share
 from medusa.units import duration_text, size_text
 from medusa.wire.status import (
     CauseStatus,
+    ConfigurationStatus,
     DoubtStatus,
     LinkStatus,
     NodeStatus,
@@ -110,6 +111,10 @@ def _of_node(status: NodeStatus) -> Iterator[str]:
             yield f"STOPPED: {fragment}, by the owner of node {node}"
         for fragment, end in of.ended.items():
             yield f"ENDED: {fragment} at node {end.node}, {end.code}: {end.why}"
+        if of.configuration is not UNSET:
+            yield from _guarded(query, of.configuration)
+        for stream, output in ({} if of.outputs is UNSET else of.outputs).items():
+            yield f"{stream}, by {output.method.replace('_', ' ')}: {output.guarantee}"
     for fragment, going in status.moves.going.items():
         waits = f"; {going.waits_for}" if going.waits_for else ""
         sent = size_text(going.bytes)
@@ -126,6 +131,23 @@ def _of_node(status: NodeStatus) -> Iterator[str]:
         yield ", ".join(f"{count:,} {name} rows" for name, count in counts if count)
     if status.refused:
         yield "refused: " + ", ".join(f"{code} {count:,}" for code, count in status.refused.items())
+
+
+def _guarded(query: str, decided: ConfigurationStatus) -> Iterator[str]:
+    """Who has what of a query, and who stands by."""
+    yield (
+        f"query {query}: configuration {decided.number}, coordinated by {decided.coordinator}, voters "
+        f"{', '.join(decided.voters)}"
+    )
+    for fragment, of in decided.fragments.items():
+        others = [f"{node} {each.state}{_for(each.since_us)}" for node, each in of.secondaries.items()]
+        alone = f"; ALONE{_for(of.alone_us)}" if of.alone_us is not None else ""
+        standby = ", ".join(others) or "nobody"
+        yield f"{fragment} at {of.owner}, epoch {of.epoch}; standby: {standby}{alone}"
+
+
+def _for(since_us: int | None) -> str:
+    return "" if since_us is None else f" for {duration_text(since_us // 1_000_000 * 1_000_000)}"
 
 
 def _with_away(status: NodeStatus, peer: str) -> str:

@@ -55,7 +55,7 @@ class Deployment(msgspec.Struct, kw_only=True):
         ended: (fragment, node, code, why, when) of parts that took more than they may there.
         abroad: (fragment, node, participant, boxes) of those that were put at nodes of other participants.
         began: the first request of the attempt to deploy it, which may have to be undone; 0: it has run.
-        idle: of ``nodes`` those that run nothing of it: they stand by, or vote on who takes over.
+        idle: of ``nodes`` those that were given nothing to run: they stand by, or vote on who takes over.
         recovered: (stream, method, fragments by which its rows come) of outputs that somebody stands by for.
     """
 

@@ -42,7 +42,8 @@ class Unfinished:
 
     def away(self, deployment: Deployment) -> list[str]:
         """The own nodes of it that haven't said what they have; who runs nothing of it has nothing to say."""
-        parts = [node for node in deployment.nodes if node not in deployment.idle]
+        busy = {node for _, node in deployment.streams}
+        parts = [node for node in deployment.nodes if node in busy or node not in deployment.idle]
         return [node for node in parts if self._naming.early.awaits(node)]
 
     def drop(self, query: str) -> bool:

@@ -9,6 +9,7 @@ import msgspec
 from medusa.nodes.catalog.catalog import REMOVING, Catalog, Deployment
 from medusa.nodes.catalog.directory import Directory
 from medusa.nodes.catalog.entry_bodies import (
+    ConfigurationBody,
     DefinitionBody,
     FragmentBody,
     NodeBody,
@@ -45,6 +46,7 @@ class Listing:
         wall: what time it is; None: not known.
         abroad: the participant of another one's node; empty: it is of our own.
         accepting: says where the node's fragments run.
+        decided: query that this node coordinates -> who has what of it, where others stand by.
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class Listing:
         wall: Callable[[int], int | None],
         abroad: Callable[[str], str],
         accepting: Accepting,
+        decided: Callable[[], Mapping[str, ConfigurationBody]] = dict,
     ) -> None:
         self._settings = settings
         self._catalog = catalog
@@ -67,6 +70,7 @@ class Listing:
         self._wall = wall
         self._abroad = abroad
         self._accepting = accepting
+        self._decided = decided
         self._look_at_us = 0
         self._save_at_us = SAVE_EVERY_US
         self._made: dict[str, tuple[Fragment, Wanted]] = {}
@@ -140,6 +144,8 @@ class Listing:
                 wanted["query", deployment.query] = 1, body_to(body)
             elif deployment.definition and deployment.state != REMOVING:
                 wanted["definition", deployment.query] = 1, self._definition(deployment)
+        for query, said in self._decided().items():
+            wanted["configuration", query] = said.number, body_to(said)
         node = msgspec.structs.replace(self._node, **self._accepting.told())
         wanted["node", self._settings.name] = 1, body_to(node)
         return {key: value for key, value in wanted.items() if len(value[1]) <= limits.BODY_BYTES_MAX}

@@ -8,6 +8,7 @@ from typing import Any
 from medusa.errors import LinkError
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.catalog.directory import Directory
+from medusa.nodes.catalog.entry_bodies import ConfigurationBody
 from medusa.nodes.catalog.persistence import Saver
 from medusa.nodes.clock.wall_clock import Wall
 from medusa.nodes.config.settings import Settings
@@ -65,6 +66,7 @@ class Naming:
         wall: Wall,
         moving: Callable[[str], bool],
         accepting: Accepting,
+        decided: Callable[[], Mapping[str, ConfigurationBody]] = dict,
         between: Callable[[Names], Between] | None = None,
     ) -> None:
         self._settings = settings
@@ -84,6 +86,7 @@ class Naming:
             wall=wall.at,
             abroad=self.abroad,
             accepting=accepting,
+            decided=decided,
         )
         self.calling = Calling(settings.peers, outbox)
         self.versions = Versions(

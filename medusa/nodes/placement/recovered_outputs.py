@@ -10,7 +10,7 @@ from medusa.nodes.placement.estimating import Traffic
 from medusa.nodes.placement.placement import Plan
 from medusa.nodes.placement.standby_plan import VOTERS_LEAST, boxes_of, way_to
 from medusa.nodes.spec.fragment_spec import Fragment
-from medusa.query.boxes import Graph, Sink
+from medusa.query.boxes import Graph, Input, Sink
 from medusa.query.recovery import METHODS
 
 __all__ = ["RecoveredOutput", "guarantee_of", "recovered_outputs", "ways_of"]
@@ -39,9 +39,7 @@ class RecoveredOutput:
     def __str__(self) -> str:
         lines = [f"{self.stream}: {self.guarantee}"]
         if self.method:
-            who = "; ".join(
-                f"{' then '.join(of) or 'nobody'} for {name}" for name, of in self.standby.items()
-            )
+            who = "; ".join(f"{', '.join(of) or 'nobody'} for {name}" for name, of in self.standby.items())
             lines += [f"  {self.method.replace('_', ' ')}: {who}", f"  {self.overhead}"]
         return "\n".join(lines)
 
@@ -105,9 +103,9 @@ def _outputs(plan: Plan) -> list[tuple[str, str, tuple[Fragment, ...]]]:
 def _came(fragment: Fragment, graph: Graph, traffic: Traffic) -> float:
     """Bytes per second that a fragment is fed; of a window that is split, as many as come to all parts."""
     own = boxes_of(fragment)
-    arcs = {arc for box in graph.boxes if box.id in own for arc in box.inputs if arc.box not in own}
-    sources = {arc for arc in traffic.bytes_per_s if arc.box in (*fragment.entries,) and not arc.port}
-    return sum(traffic.bytes_per_s[arc] for arc in arcs | sources)
+    arcs = [arc for box in graph.boxes if box.id in own for arc in box.inputs if arc.box not in own]
+    sources = [Input(source) for source in fragment.entries]
+    return sum(traffic.bytes_per_s.get(arc, 0.0) for arc in dict.fromkeys([*arcs, *sources]))
 
 
 def _overhead(way: Sequence[Fragment], nbytes: float) -> str:

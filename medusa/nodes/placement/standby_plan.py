@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from medusa.errors import QueryError
-from medusa.nodes.placement.estimating import traffic_of
+from medusa.nodes.placement.estimating import Traffic, traffic_of
 from medusa.nodes.placement.placement import Plan
 from medusa.nodes.spec.fragment_spec import Fragment
 from medusa.query.boxes import Graph, Sink
@@ -28,6 +28,8 @@ __all__ = [
     "StandbyNode",
     "StandbyWish",
     "boxes_of",
+    "cost_of",
+    "guarded_as",
     "standby_warnings",
     "voters",
     "way_to",
@@ -119,14 +121,9 @@ def standby_warnings(
             f"{' and '.join(who)} alone can't decide which of them goes on when the other is lost: name a "
             f"third node that votes, witness=[{name!r}]"
         )
-    for fragment in plan.guarded():
-        host = nodes[fragment.node].host
-        near = [name for name in fragment.standby if host and nodes[name].host == host]
-        if len(near) == len(fragment.standby):
-            found.append(
-                f"fragment {fragment.name!r}: {' and '.join(near)}, which stand by, are on the machine of "
-                f"{fragment.node!r}, and are lost with it"
-            )
+    if near := [each for each in plan.guarded() if _on_one_machine(each, nodes)]:
+        named = ", ".join(f"{each.name!r} ({', '.join((each.node, *each.standby))})" for each in near)
+        found.append(f"lost together with one machine: {named}")
     if any(key == REST for key, _ in wish.standby) and not _wanted(plan):
         bare = [fragment for fragment in plan.fragments if not fragment.standby]
         found += [f"nobody stands by for fragment {each.name!r} at {each.node!r}" for each in bare]
@@ -172,11 +169,8 @@ class _Planning:
             self._check_named(self._plan.fragments[place], names)
         found = self._chosen(found)
         self._check_recovered(found)
-        fragments = tuple(
-            msgspec.structs.replace(fragment, standby=found[place]) if place in found else fragment
-            for place, fragment in enumerate(self._plan.fragments)
-        )
-        plan = replace(self._plan, fragments=fragments, witnesses=self._wish.witnesses)
+        standby = {self._plan.fragments[place].name: names for place, names in found.items()}
+        plan = replace(guarded_as(self._plan, standby), witnesses=self._wish.witnesses)
         self._check_voters(plan)
         return plan
 
@@ -361,7 +355,7 @@ class _Planning:
             why = {name: self._unfit(self._nodes[name], fragment) for name in self._nodes}
             fit = [name for name in self._nodes if not why[name]]
             if not fit:
-                others = "; ".join(f"{name} {of}" for name, of in why.items() if name != fragment.node)
+                others = "; ".join(f"{name}: {of}" for name, of in why.items() if name != fragment.node)
                 raise _refused(
                     f"no node can stand by for fragment {fragment.name!r} at {fragment.node!r}"
                     + (f": {others}" if others else ": there is no other"),
@@ -376,19 +370,19 @@ class _Planning:
     def _unfit(self, node: StandbyNode, fragment: Fragment) -> str:
         """Why it isn't chosen; empty: it may be."""
         if node.name == fragment.node:
-            return "has it"
+            return "it has the fragment"
         if against := _against(node, self._here):
             return against[0]
         if not node.up:
-            return "doesn't answer"
+            return "it doesn't answer"
         if node.elsewhere:
-            return "has its fragments run elsewhere"
+            return "it has its fragments run elsewhere"
         here = [each for each in self._plan.fragments if each.node == node.name]
         read = {(feed.node, feed.stream) for feed in fragment.feeds}
         if any(read & {(feed.node, feed.stream) for feed in each.feeds} for each in here):
-            return "reads one of its streams already"
+            return "it reads one of the same streams already"
         if any(each.name == fragment.name for each in here):
-            return "runs a fragment of that name"
+            return "it runs a fragment of that name"
         return ""
 
 
@@ -396,21 +390,40 @@ class _Busy:
     """How much nodes would have to do: with what they do now, with the query, and with standing by for it."""
 
     def __init__(self, plan: Plan, graph: Graph, nodes: Mapping[str, StandbyNode]) -> None:
-        self._costs = traffic_of(graph).costs
+        self._traffic = traffic_of(graph)
         self._loads = {name: node.load for name, node in nodes.items()}
         for fragment in plan.fragments:
             self.add(fragment.node, fragment)
 
     def add(self, node: str, fragment: Fragment) -> None:
         """It runs the fragment too; who stands by feeds what the owner feeds."""
-        cost = sum(self._costs.get(id, 0.0) for id in boxes_of(fragment))
-        self._loads[node] = self._loads.get(node, 0.0) + cost
+        self._loads[node] = self._loads.get(node, 0.0) + cost_of(fragment, self._traffic)
 
     def of(self, node: str) -> float:
         return self._loads[node]
 
 
 # --- helpers ----------------------------------------------------------------------------------------
+
+
+def _on_one_machine(fragment: Fragment, nodes: Mapping[str, StandbyNode]) -> bool:
+    """Whether all who could have it are, as far as their addresses tell."""
+    hosts = {nodes[name].host for name in (fragment.node, *fragment.standby)}
+    return len(hosts) == 1 and "" not in hosts
+
+
+def guarded_as(plan: Plan, standby: Mapping[str, tuple[str, ...]]) -> Plan:
+    """With who stands by, by the names of fragments."""
+    fragments = tuple(
+        msgspec.structs.replace(each, standby=standby[each.name]) if each.name in standby else each
+        for each in plan.fragments
+    )
+    return replace(plan, fragments=fragments)
+
+
+def cost_of(fragment: Fragment, traffic: Traffic) -> float:
+    """The share of a core that it takes, of its owner and of each who stands by."""
+    return sum(traffic.costs.get(id, 0.0) for id in boxes_of(fragment))
 
 
 def boxes_of(fragment: Fragment) -> tuple[str, ...]:

@@ -220,7 +220,7 @@ class Federation(
         wish = standby_wish(standby, witness)
         planned = None
         if wish != StandbyWish():  # It is deployed as it was chosen, whatever changes meanwhile.
-            planned = self.planned_standby(graph, where, wish)
+            planned = self._planned_standby(graph, where, wish)
             wish = StandbyWish(standby=tuple(planned.standby.items()), witnesses=planned.witnesses)
         content = graph_to_msgpack(graph)
         moved: tuple[str, ...] = ()
@@ -238,7 +238,7 @@ class Federation(
                 break
         return None if planned is None else msgspec.to_builtins(planned)
 
-    def planned_standby(
+    def _planned_standby(
         self, graph: Graph, at: Mapping[str, Sequence[str]], wish: StandbyWish
     ) -> PlannedStandby:
         dry = deployment(at, self._reads(graph), wish, dry=True)

@@ -161,13 +161,18 @@ class NamingMethods(ABC):
         ``nodes``, ``fragments`` with the nodes of each; ``reads``: the streams of other queries that it
         reads, by their full names; ``stopped``: parts that the owners of other nodes have ended there
         (``revoke(..., stop=True)``) -> those nodes; ``abroad``: of each fragment that was put at a node of
-        another participant its name, that node, the participant and the boxes.
+        another participant its name, that node, the participant and the boxes. Where others stand by for
+        fragments of it also ``configuration``: its ``number``, the ``voters``, and of each of those
+        ``fragments`` the ``fragment``, ``owner``, ``epoch`` and ``secondaries``.
 
         Raises:
             LinkError: no answer in time.
         """
         shown = ("name", "state", "node", "nodes", "fragments", "reads", "stopped", "abroad")
-        return [{key: each[key] for key in shown} for each in self._following.listed("query")]
+        return [
+            {key: each[key] for key in (*shown, "configuration") if key in shown or key in each}
+            for each in self._following.listed("query")
+        ]
 
     def guests(self) -> list[dict[str, Any]]:
         """Parts of other participants' queries that run at nodes of our own, as far as this client may deploy

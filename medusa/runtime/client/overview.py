@@ -10,7 +10,7 @@ from msgspec import UNSET
 
 from medusa.errors import LinkError
 from medusa.query.suggest import did_you_mean
-from medusa.wire.status import FragmentStatus, NodeStatus, status_of
+from medusa.wire.status import ConfigurationStatus, FragmentStatus, NodeStatus, status_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -60,7 +60,8 @@ class Overview(ABC):
             ``held_by`` (the input with the lowest boundary, empty where none holds it); ``since_us`` (for how
             long its boundary stands where it stands, to a quarter of a second; None: unknown, or it has
             ended), ``boundary_us`` (None before anything and after the end) and ``lag_us`` (how far that is
-            behind the newest row; None: unknown).
+            behind the newest row; None: unknown); ``standby`` where nodes stand by for its fragment, as far
+            as these statuses say: those nodes, each with ``seeding``, ``following`` or ``missing``.
 
         Raises:
             LinkError: no answer in time, this client sees no boxes, or no such query is there.
@@ -99,7 +100,12 @@ def explanation(
     there = [(status.node, fragment) for status in nodes for fragment in status.fragments]
     names = {fragment.fragment for _, fragment in there}
     known_nodes = [status.node for status in nodes]
-    found = [_why(node, fragment, id) for node, fragment in there for id in fragment.boxes]
+    guarded = _guarded(nodes)
+    found = [
+        _why(node, fragment, id) | guarded.get(fragment.fragment, {})
+        for node, fragment in there
+        for id in fragment.boxes
+    ]
     for each in placed:
         if each["name"] not in names and each["node"] not in known_nodes:
             why = next(filter(None, (status.why_away(each["node"]) for status in nodes)), "")
@@ -114,6 +120,20 @@ def explanation(
         )
     chosen = (each for each in found if query is None or each["query"] == query)
     return sorted(chosen, key=lambda each: (each["query"], each["fragment"]))
+
+
+def _guarded(statuses: Iterable[NodeStatus]) -> dict[str, dict[str, Any]]:
+    """Of fragments that others stand by for who that is, as the highest number of a query's has it."""
+    newest: dict[str, ConfigurationStatus] = {}
+    for query, of in ((query, of) for status in statuses for query, of in status.queries.items()):
+        decided = of.configuration
+        if decided is not UNSET and (query not in newest or decided.number > newest[query].number):
+            newest[query] = decided
+    return {
+        name: {"standby": {node: of.state for node, of in each.secondaries.items()}}
+        for decided in newest.values()
+        for name, each in decided.fragments.items()
+    }
 
 
 def _gone(status: NodeStatus) -> Iterator[dict[str, Any]]:

@@ -7,14 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
 from medusa.errors import QueryError
 from medusa.nodes.placement.balance import Host, Piece, host_loads, place
 from medusa.nodes.placement.estimating import Estimate, Measured, estimate, traffic_of
 from medusa.nodes.placement.placement import cut
 from medusa.nodes.placement.recovered_outputs import RecoveredOutput, recovered_outputs
-from medusa.nodes.placement.standby_plan import StandbyWish
+from medusa.nodes.placement.standby_plan import StandbyWish, cost_of, guarded_as
 from medusa.query.boxes import Graph
 from medusa.query.suggest import did_you_mean
 from medusa.runtime.client.standby import Standby, asks_recovery, standby_wish
@@ -117,8 +115,9 @@ class Expected:
         width = max(len("node"), *(len(node) for node in self.loads))
         lines = [f"{'node':<{width}}  load now  expected  boxes"]
         lines += [
-            f"{node:<{width}}  {self.before[node]:>8.1%}  {load:>8.1%}  {' '.join(self.at.get(node, '-'))}"
+            f"{node:<{width}}  {before:>8.1%}  {load:>8.1%}  {' '.join(self.at.get(node, '-'))}"
             for node, load in self.loads.items()
+            for before in [self.before.get(node, 0.0)]
         ]
         kind = f"{self.measured} of {self.boxes} boxes measured, the others estimated"
         lines.append(f"{self.bytes_per_s / 1e6:,.3f} MB/s between nodes; {kind}")
@@ -267,7 +266,7 @@ class PlanMethods(ABC):
         """Of the node that is asked."""
 
     @abstractmethod
-    def planned_standby(
+    def _planned_standby(
         self, graph: Graph, at: Mapping[str, Sequence[str]], wish: StandbyWish
     ) -> PlannedStandby:
         """Who would stand by, as the node says that is asked to deploy; nothing is deployed.
@@ -297,14 +296,13 @@ class PlanMethods(ABC):
         found = expected(q.graph, at, status)
         if wish == StandbyWish() and not asks_recovery(q.graph):
             return found
-        said = self.planned_standby(q.graph, found.at, wish)
+        said = self._planned_standby(q.graph, found.at, wish)
         rates = at.rates if isinstance(at, Balance) else {}
         traffic = traffic_of(q.graph, rates=rates, measured=_measured(q.graph.name, status))
-        plan = cut(q.graph, found.at)
-        guarded = tuple(
-            msgspec.structs.replace(each, standby=said.standby.get(each.name, ())) for each in plan.fragments
-        )
-        outputs = recovered_outputs(
-            replace(plan, fragments=guarded), q.graph, traffic, voters=len(said.voters)
-        )
-        return replace(found, outputs=outputs, voters=said.voters, warnings=said.warnings)
+        plan = guarded_as(cut(q.graph, found.at), said.standby)
+        outputs = recovered_outputs(plan, q.graph, traffic, voters=len(said.voters))
+        loads = dict(found.loads)
+        for fragment in plan.guarded():
+            for name in fragment.standby:  # Who stands by feeds what the owner feeds.
+                loads[name] = loads.get(name, 0.0) + cost_of(fragment, traffic)
+        return replace(found, loads=loads, outputs=outputs, voters=said.voters, warnings=said.warnings)

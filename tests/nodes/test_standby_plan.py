@@ -1,0 +1,324 @@
+"""Who stands by for what: what a wish means, who is chosen, and what is refused with which words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+
+import medusa as md
+from medusa.errors import QueryError
+from medusa.nodes.placement.estimating import traffic_of
+from medusa.nodes.placement.placement import cut
+from medusa.nodes.placement.recovered_outputs import recovered_outputs, ways_of
+from medusa.nodes.placement.standby_plan import (
+    StandbyNode,
+    StandbyWish,
+    standby_warnings,
+    voters,
+    with_standby,
+)
+from medusa.nodes.spec.fragment_spec import fragment_from, fragment_to
+from medusa.query.boxes import Graph
+
+NAMES = ("a", "b", "c", "d", "e")
+NODES = {name: StandbyNode(name=name, host=name) for name in NAMES}
+SCHEMA = {"ts": "int64", "k": "int64"}
+AT = {"b": ["rows", "per_k"], "c": ["some"]}
+
+
+def query(**recovery: str) -> Graph:
+    """q/rows at b, then q/some at c."""
+    q = md.Query("q")
+    rows = q.source("rows", SCHEMA, time="ts", unit="s", slack="0s")
+    per_k = rows.window("10s").group_by("k").aggregate(n=md.count(), name="per_k")
+    q.sink("out", per_k.filter("n > 0", name="some"), **recovery)
+    return q.graph
+
+
+def two_ways() -> Graph:
+    """``exact`` of a and ``plain`` of b; both at c in the end."""
+    q = md.Query("q")
+    for name, wish in (("exact", {"recovery": "precise"}), ("plain", {})):
+        rows = q.source(f"rows_{name}", SCHEMA, time="ts", unit="s")
+        q.sink(name, rows.filter("k > 0", name=f"some_{name}"), **wish)
+    return q.graph
+
+
+def united() -> Graph:
+    """A source at two nodes and a union of its copies."""
+    q = md.Query("q")
+    rows = q.source("rows", SCHEMA, time="ts", unit="s")
+    q.sink("out", rows.filter("k > 0", name="some").union(rows, name="all"))
+    return q.graph
+
+
+def planned(graph, at=AT, standby=(), witnesses=(), nodes=NODES, here="a"):
+    wish = StandbyWish(standby=tuple(dict(standby).items()), witnesses=tuple(witnesses))
+    return with_standby(cut(graph, at), graph, wish, here=here, nodes=nodes)
+
+
+def who(plan):
+    return {fragment.name: fragment.standby for fragment in plan.guarded()}
+
+
+# --- what is wished for -------------------------------------------------------------------------------
+
+
+def test_a_plan_without_a_wish_is_what_it_was():
+    plan = planned(query())
+    assert plan == cut(query(), AT)
+    assert all(b"standby" not in fragment_to(each) for each in plan.fragments)
+    assert (plan.guarded(), plan.idle(), voters(plan, "a"), ways_of(plan)) == ((), (), (), ())
+
+
+@pytest.mark.parametrize(
+    ("standby", "expected"),
+    [
+        ({"b": ("d", "e")}, {"q/rows": ("d", "e")}),
+        ({"per_k": ("d",)}, {"q/rows": ("d",)}),
+        ({"out": ("d",)}, {"q/some": ("d",)}),
+        ({"q/some": ("e",), "some": ("d",), "c": ("a",)}, {"q/some": ("e",)}),
+        ({"b": ("e",), "rows": ("d",)}, {"q/rows": ("d",)}),
+        ({"*": ("d",)}, {"q/rows": ("d",), "q/some": ("d",)}),
+        ({"*": ("d",), "c": ("e",)}, {"q/rows": ("d",), "q/some": ("e",)}),
+    ],
+)
+def test_a_key_names_a_fragment_a_box_a_node_or_the_rest(standby, expected):
+    assert who(planned(query(), standby=standby)) == expected
+
+
+def test_a_box_belongs_to_where_it_stands_and_not_to_who_reads_it():
+    """The fragment at c has a source in its place, of the same name."""
+    assert [feed.source for feed in cut(query(), AT).fragments[1].feeds] == ["per_k"]
+    assert who(planned(query(), standby={"per_k": ("d",)})) == {"q/rows": ("d",)}
+
+
+def test_of_a_name_that_a_node_and_a_box_bear_the_box_is_meant():
+    at = {"b": ["rows", "per_k"], "rows": ["some"]}
+    nodes = {**NODES, "rows": StandbyNode(name="rows")}
+    assert who(planned(query(), at, {"rows": ("d",)}, nodes=nodes)) == {"q/rows": ("d",)}
+
+
+def test_who_stands_by_is_in_the_spec_and_comes_back():
+    (guarded,) = planned(query(), standby={"b": ("d", "e")}).guarded()
+    assert fragment_from(fragment_to(guarded)) == guarded
+    for wrong in (("b",), ("d", "d"), tuple(f"n{i}" for i in range(9))):
+        spec = fragment_to(msgspec.structs.replace(guarded, standby=wrong))
+        with pytest.raises(QueryError, match="standby names its own node, one twice, or more than 8"):
+            fragment_from(spec)
+
+
+def test_who_runs_nothing_and_who_votes():
+    plan = planned(query(), standby={"b": ("c", "d")}, witnesses=("e",))
+    assert plan.nodes() == ("b", "c")
+    assert plan.idle() == ("d", "e")
+    assert voters(plan, "a") == ("b", "c", "d", "a", "e")
+
+
+# --- choosing -------------------------------------------------------------------------------------------
+
+
+def test_who_is_chosen_is_on_another_machine_and_has_the_least_to_do():
+    nodes = {
+        "b": StandbyNode(name="b", host="one"),
+        "near": StandbyNode(name="near", host="one"),
+        "busy": StandbyNode(name="busy", host="two", load=0.5),
+        "free": StandbyNode(name="free", host="three", load=0.1),
+        "a": StandbyNode(name="a", host="four", load=0.9),
+    }
+    at = {"b": ["rows", "per_k", "some"]}
+    assert who(planned(query(), at, {"*": ()}, nodes=nodes)) == {"q/rows": ("free",)}
+    fewer = {name: node for name, node in nodes.items() if name in ("b", "near", "a")}
+    assert who(planned(query(), at, {"*": ()}, nodes=fewer)) == {"q/rows": ("a",)}
+    only = {name: node for name, node in nodes.items() if name in ("b", "near")}
+    assert who(planned(query(), at, {"*": ()}, nodes=only, here="b")) == {"q/rows": ("near",)}
+
+
+def test_what_a_node_stands_by_for_counts_as_load():
+    at = {"a": ["rows_exact", "exact"], "b": ["rows_plain", "plain"]}
+    nodes = {name: NODES[name] for name in ("a", "b", "c", "d")}
+    chosen = who(planned(two_ways(), at, {"a": (), "b": ()}, nodes=nodes))
+    assert sorted(chosen.values()) == [("c",), ("d",)]
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"up": False}, "d: it doesn't answer"),
+        ({"forgets": True}, "d: it forgets over its end"),
+        ({"elsewhere": True}, "d: it has its fragments run elsewhere"),
+        ({"peer": False}, "d: it is no peer of 'b'"),
+        ({"abroad": "bob"}, "d: it is of participant 'bob'"),
+        ({"agrees": False}, "d: its release doesn't know"),
+    ],
+)
+def test_nobody_unfit_is_chosen(change, why):
+    nodes = {"b": NODES["b"], "d": replace(NODES["d"], **change)}
+    with pytest.raises(QueryError) as refused:
+        planned(query(), {"b": ["rows", "per_k", "some"]}, {"*": ()}, nodes=nodes, here="b")
+    assert refused.value.code == "E_STANDBY"
+    assert why in refused.value.message
+    assert "add a node to [peers] of b" in refused.value.hint
+
+
+def test_nobody_is_chosen_who_reads_one_of_its_streams_already():
+    q = md.Query("q")
+    rows = q.source("rows", SCHEMA, time="ts", unit="s")
+    q.sink("x", rows.filter("k > 0", name="one"))
+    q.sink("y", rows.filter("k > 1", name="two"))
+    at = {"a": ["rows"], "b": ["one"], "c": ["two"]}
+    nodes = {name: NODES[name] for name in ("b", "c", "a")}
+    assert who(planned(q.graph, at, {"one": ()}, nodes=nodes)) == {"q/one": ("a",)}
+
+
+# --- outputs that are to be recovered ----------------------------------------------------------------
+
+
+def test_an_output_that_is_to_be_recovered_needs_a_standby_for_all_on_its_way():
+    for standby, missing in (({}, "q/rows"), ({"b": ("d",)}, "q/some"), ({"c": ("d",)}, "q/rows")):
+        with pytest.raises(QueryError) as refused:
+            planned(query(recovery="precise"), standby=standby)
+        assert refused.value.code == "E_STANDBY"
+        assert f"sink 'out' is to be recovered, and nobody stands by for fragment '{missing}'" in str(
+            refused.value
+        )
+        assert 'standby="auto"' in refused.value.hint
+    assert len(planned(query(recovery="precise"), standby={"b": ("d",), "c": ("d",)}).guarded()) == 2
+
+
+def test_what_no_output_asks_for_is_left_alone():
+    at = {"a": ["rows_exact", "some_exact"], "b": ["rows_plain", "some_plain"]}
+    assert set(who(planned(two_ways(), at, {"*": ()}))) == {"q/rows_exact"}
+    assert set(who(planned(two_ways(), at, {"*": (), "b": ("d",)}))) == {"q/rows_exact", "q/rows_plain"}
+
+
+def test_a_part_of_another_participant_is_not_ours_to_guard():
+    nodes = {**NODES, "c": replace(NODES["c"], abroad="bob")}
+    plan = planned(query(recovery="precise"), standby={"*": ()}, nodes=nodes)
+    assert set(who(plan)) == {"q/rows"}
+    (output,) = recovered_outputs(plan, query(), traffic_of(query()), voters=3)
+    assert output.guarantee == "as without standby: waits while the node of q/some is away"
+
+
+def test_what_an_output_costs_and_promises():
+    graph = query(recovery="precise")
+    plan = planned(graph, standby={"b": ("d", "e"), "c": ("d",)})
+    traffic = traffic_of(graph, rates={"rows": 1000.0})
+    (output,) = recovered_outputs(plan, graph, traffic, voters=len(voters(plan, "a")))
+    assert output.method == "active_standby"
+    assert output.standby == {"q/rows": ("d", "e"), "q/some": ("d",)}
+    assert output.guarantee == "exactly once, and goes on when a node is lost for good"
+    # Two of 16 bytes a row, and one of what the window brings.
+    window = next(arc for box in graph.boxes if box.id == "some" for arc in box.inputs)
+    assert output.bytes_per_s == 2 * 16_000 + traffic.bytes_per_s[window]
+    assert "no row waits" in output.overhead
+    assert ways_of(plan) == (("q.out", "active_standby", ("q/rows", "q/some")),)
+    (two,) = recovered_outputs(plan, graph, traffic, voters=2)
+    assert "two voters can't decide" in two.guarantee
+
+
+def test_rows_that_wait_for_a_round_trip_are_named():
+    graph = united()
+    plan = planned(graph, {"b": ["rows", "some", "all", "out"]}, {"b": ("c",)})
+    (output,) = recovered_outputs(plan, graph, traffic_of(graph), voters=3)
+    assert (
+        "rows of q/rows depend on the order in which others came, and wait one round trip" in output.overhead
+    )
+
+
+# --- warnings -------------------------------------------------------------------------------------------
+
+
+def warned(graph, at, standby, witnesses=(), nodes=NODES, here="a"):
+    wish = StandbyWish(standby=tuple(standby.items()), witnesses=witnesses)
+    plan = with_standby(cut(graph, at), graph, wish, here=here, nodes=nodes)
+    return standby_warnings(plan, wish, here=here, nodes=nodes)
+
+
+def test_two_voters_are_warned_of_and_a_third_is_enough():
+    at = {"a": ["rows", "per_k", "some"]}
+    (text,) = warned(query(), at, {"a": ("b",)})
+    assert text.startswith("a and b alone can't decide which of them goes on when the other is lost")
+    assert text.endswith("witness=['c']")
+    assert warned(query(), at, {"a": ("b",)}, ("c",)) == ()
+    assert warned(query(), at, {"a": ("b", "c")}) == ()
+    assert warned(query(), at, {"a": ("b",)}, here="d") == ()
+
+
+def test_one_machine_for_all_is_warned_of():
+    nodes = {**NODES, "d": replace(NODES["d"], host="b")}
+    (text,) = warned(query(), AT, {"b": ("d",)}, nodes=nodes)
+    assert text == "lost together with one machine: 'q/rows' (b, d)"
+    assert warned(query(), AT, {"b": ("d", "e")}, nodes=nodes) == ()
+    unknown = {name: replace(node, host="") for name, node in NODES.items()}
+    assert warned(query(), AT, {"b": ("d",)}, nodes=unknown) == ()
+
+
+def test_a_fragment_that_stands_at_several_nodes_under_one_name_is_left_out_and_said():
+    at = {"b": ["rows", "some"], "c": ["rows", "some"], "d": ["all"]}
+    texts = warned(united(), at, {"*": ()})
+    assert [text for text in texts if "nobody stands by" in text] == [
+        "nobody stands by for fragment 'q/rows' at 'b'",
+        "nobody stands by for fragment 'q/rows' at 'c'",
+    ]
+
+
+# --- refusals -------------------------------------------------------------------------------------------
+
+MEMORY = {**NODES, "d": replace(NODES["d"], forgets=True)}
+FORGETFUL_OWNER = {**NODES, "b": replace(NODES["b"], forgets=True)}
+FORGETFUL_HERE = {**NODES, "a": replace(NODES["a"], forgets=True)}
+ABROAD = {**NODES, "d": replace(NODES["d"], abroad="bob")}
+OWNER_ABROAD = {**NODES, "b": replace(NODES["b"], abroad="bob")}
+NO_PEER = {**NODES, "d": replace(NODES["d"], peer=False)}
+OLD = {**NODES, "d": replace(NODES["d"], agrees=False)}
+
+REFUSED = [
+    ({"b": ("z",)}, (), NODES, "query.placement.node", "knows no such node", "there is: a, b, c"),
+    ({"b": ("b",)}, (), NODES, "E_STANDBY", "its own node is to stand by for it", "name another node"),
+    ({"b": ("d", "d")}, (), NODES, "E_STANDBY", "'d' is to stand by for it twice", "name it once"),
+    ({"b": ("d",)}, (), NO_PEER, "E_PEER", "it is no peer of 'a'", "add d to [peers] of a"),
+    ({"b": ("d",)}, (), ABROAD, "E_ROLE", "of participant 'bob'", "a node of your own"),
+    ({"b": ("d",)}, (), MEMORY, "E_STORE", "it forgets over its end what it promised", 'store = "disk"'),
+    ({"b": ("d",)}, (), FORGETFUL_OWNER, "E_STORE", "nobody can stand by for fragment 'q/rows'", "a disk"),
+    ({"b": ("d",)}, (), FORGETFUL_HERE, "E_STORE", "votes on who takes over, and forgets", "with a disk"),
+    ({"b": ("d",)}, (), OWNER_ABROAD, "E_ROLE", "it runs at 'b' of participant 'bob'", "of your own"),
+    ({"b": ("d",)}, (), OLD, "E_VERSION", "its release doesn't know", "update it"),
+    ({"nobody": ("d",)}, (), NODES, "query.placement.box", "no box and no node of that name", "there is"),
+    ({"d": ("e",)}, (), NODES, "query.placement.node", "nothing of query 'q' runs at 'd'", "there is: b, c"),
+    ({"rows": ("d",), "per_k": ("e",)}, (), NODES, "E_STANDBY", "says another thing of each", "'q/rows'"),
+    ({}, ("d",), NODES, "E_STANDBY", "'d' is to be a witness, and nobody stands by", 'standby="auto"'),
+    ({"b": ("d",)}, ("d",), NODES, "E_STANDBY", "witness 'd' votes already", "leave it out"),
+    ({"b": ("d",)}, ("a",), NODES, "E_STANDBY", "witness 'a' votes already", "leave it out"),
+    ({"b": ("d",)}, ("e", "e"), NODES, "E_STANDBY", "witness 'e' is named twice", "leave it out"),
+    ({"b": ("e",)}, ("d",), MEMORY, "E_STORE", "'d' is to be a witness, and it forgets", 'store = "disk"'),
+    ({"b": ("e",)}, ("z",), NODES, "query.placement.node", "knows no such node", "there is"),
+]
+
+
+@pytest.mark.parametrize(("standby", "witnesses", "nodes", "code", "text", "hint"), REFUSED)
+def test_what_does_not_hold_is_refused_with_what_to_do(standby, witnesses, nodes, code, text, hint):
+    with pytest.raises(QueryError) as refused:
+        planned(query(), standby=standby, witnesses=witnesses, nodes=nodes)
+    assert refused.value.code == code
+    assert text in refused.value.message
+    assert hint in refused.value.hint
+
+
+def test_one_name_at_several_nodes_can_not_be_guarded():
+    at = {"b": ["rows", "some"], "c": ["rows", "some"], "d": ["all"]}
+    with pytest.raises(QueryError, match="it runs under one name at b, c") as refused:
+        planned(united(), at, {"b": ("e",)})
+    assert refused.value.code == "E_STANDBY"
+
+
+def test_a_box_that_runs_nowhere_is_named():
+    q = md.Query("q")
+    rows = q.source("rows", SCHEMA, time="ts", unit="s")
+    rows.filter("k > 0", name="unread")
+    q.sink("out", rows)
+    with pytest.raises(QueryError, match="box 'unread', which leads to no sink") as refused:
+        planned(q.graph, {"b": ["rows"]}, {"unread": ("c",)})
+    assert refused.value.code == "query.placement.box"

@@ -1,0 +1,320 @@
+"""Who stands by, where a node says it: the status, the catalog, and texts for people."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from medusa.cli.explain import _lines
+from medusa.cli.screens.status_screen import screen
+from medusa.nodes.catalog.catalog import DEPLOYING, RUNNING, Catalog, Deployment
+from medusa.nodes.catalog.directory import Directory
+from medusa.nodes.catalog.entry_bodies import ConfigurationBody, NodeBody, QueryBody, ReplicasBody, body_to
+from medusa.nodes.config.settings import Settings
+from medusa.nodes.deploy import standby_nodes as nodes_module
+from medusa.nodes.deploy.admission import Accepting
+from medusa.nodes.deploy.standby_nodes import host_of, standby_nodes
+from medusa.nodes.deploy.unfinished_deployments import Unfinished
+from medusa.nodes.names.advertise import Listing
+from medusa.nodes.status.status import queries_of
+from medusa.query.codec import graph_to_msgpack
+from medusa.runtime.client.overview import explanation
+from medusa.wire.messages.directory import Entry, Run, runs_to
+from medusa.wire.messages.links_and_commands import Deploy, Entries, Hello, Lookup, Reply
+from medusa.wire.messages.load import WHOLE, Load
+from medusa.wire.messages.standby import DeployGuarded, PlannedStandby
+from medusa.wire.outbox import Outbox, Send
+from medusa.wire.status import (
+    BoxStatus,
+    ConfigurationStatus,
+    FragmentStatus,
+    NodeStatus,
+    QueryStatus,
+    ReplicasStatus,
+    SecondaryStatus,
+    plain,
+    status_of,
+)
+from tests.nodes.keyed import Keyed
+from tests.nodes.test_security import query, running
+
+DEPLOYED = Deployment(
+    query="q",
+    nodes=("a", "b", "spare", "w"),
+    state=RUNNING,
+    client="c",
+    request=1,
+    streams=(("q.rows", "a"), ("q.out", "b")),
+    idle=("spare", "w"),
+    recovered=(("q.out", "active_standby", ("q/rows", "q/some")),),
+)
+
+
+def decided(state="following", voters=("a", "spare", "w"), **of):
+    owner = {"owner": "a", "secondaries": {"spare": SecondaryStatus(state=state, since_us=2_000_000)}}
+    replicas = ReplicasStatus(**(owner | of))
+    some = ReplicasStatus(owner="b", secondaries={"spare": SecondaryStatus(state="following")})
+    return ConfigurationStatus(
+        number=3, coordinator="a", voters=voters, fragments={"q/rows": replicas, "q/some": some}
+    )
+
+
+# --- the status -----------------------------------------------------------------------------------------
+
+
+def test_a_query_that_nobody_stands_by_for_is_told_as_ever():
+    bare = msgspec.structs.replace(DEPLOYED, idle=(), recovered=())
+    said = json.loads(msgspec.json.encode(queries_of([bare])["q"]))
+    assert list(said) == ["state", "nodes", "stopped", "ended"]
+
+
+@pytest.mark.parametrize(
+    ("decided", "guarantee"),
+    [
+        (decided(), "exactly once, and goes on when a node is lost for good"),
+        (decided("seeding"), "as without standby: waits while the node of q/rows is away"),
+        (decided("missing"), "as without standby: waits while the node of q/rows is away"),
+        (decided(secondaries={}), "as without standby: waits while the node of q/rows is away"),
+        (decided(voters=("a", "spare")), "exactly once; a lost node is waited for"),
+    ],
+)
+def test_what_an_output_is_promised_follows_from_who_is_ready(decided, guarantee):
+    told = queries_of([DEPLOYED], lambda query: decided)["q"]
+    assert told.configuration == decided
+    assert told.outputs["q.out"].method == "active_standby"
+    assert told.outputs["q.out"].fragments == ("q/rows", "q/some")
+    assert told.outputs["q.out"].guarantee.startswith(guarantee)
+    status = NodeStatus(node="a", queries={"q": told})
+    assert status_of(plain(status)) == status
+
+
+def shown(status):
+    console = Console(width=200, highlight=False)
+    with console.capture() as capture:
+        console.print(screen([plain(status)]))
+    return [line.strip() for line in capture.get().splitlines()]
+
+
+def test_the_screen_of_a_node_shows_who_has_what():
+    told = queries_of([DEPLOYED], lambda query: decided("missing", alone_us=7_900_000))
+    lines = shown(NodeStatus(node="a", queries=told))
+    assert "query q: configuration 3, coordinated by a, voters a, spare, w" in lines
+    assert "q/rows at a, epoch 1; standby: spare missing for 2s; ALONE for 7s" in lines
+    assert "q/some at b, epoch 1; standby: spare following" in lines
+    assert "q.out, by active standby: as without standby: waits while the node of q/rows is away" in lines
+    assert not any("standby" in line for line in shown(NodeStatus(node="a", queries=queries_of([]))))
+
+
+def test_what_boxes_wait_for_says_who_stands_by_for_their_fragment():
+    """By the highest number that a status has: a coordinator that was away may have an earlier one."""
+    fragment = FragmentStatus(fragment="q/rows", query="q", boxes={"rows": BoxStatus(kind="source")})
+    earlier = msgspec.structs.replace(decided(), number=2, fragments={})
+    now = queries_of([DEPLOYED], lambda query: decided("seeding"))
+    statuses = [
+        NodeStatus(node="a", fragments=(fragment,), queries=now),
+        NodeStatus(node="b", queries={"q": QueryStatus(configuration=earlier)}),
+    ]
+    for order in (statuses, statuses[::-1]):
+        (box,) = explanation([plain(each) for each in order], "q")
+        assert box["standby"] == {"spare": "seeding"}
+        assert _lines([box])[0] == "q/rows at a; standby: spare (seeding)"
+    (bare,) = explanation([plain(NodeStatus(node="a", fragments=(fragment,)))], "q")
+    assert "standby" not in bare
+    assert _lines([bare])[0] == "q/rows at a"
+
+
+# --- the catalog ----------------------------------------------------------------------------------------
+
+REPLICAS = ReplicasBody(fragment="q/rows", owner="n", epoch=2, secondaries=("near",))
+BODY = ConfigurationBody(number=3, voters=("n", "near"), fragments=(REPLICAS,))
+
+
+def test_the_coordinator_lists_who_has_what_and_takes_it_back():
+    directory = Directory("n", incarnation=1, outbox=Outbox())
+    said = {"q": BODY}
+    listing = Listing(
+        Settings(name="n", listen="ipc:///x", data="d"),
+        Catalog("n"),
+        directory,
+        {},
+        SimpleNamespace(),
+        wall=lambda now_us: None,
+        abroad=lambda node: "",
+        accepting=Accepting(),
+        decided=lambda: said,
+    )
+    listing.refresh(0)
+    entry = directory.find("configuration", "q")
+    assert (entry.epoch, entry.body) == (3, body_to(BODY))
+    said.clear()
+    listing.refresh(1)
+    assert directory.find("configuration", "q") is None
+
+
+def test_who_asks_for_a_query_hears_who_stands_by():
+    node = running()
+    told = [("query", QueryBody(state=RUNNING, nodes=("near",))), ("configuration", BODY)]
+    entries = tuple(
+        Entry(kind=kind, name="q", writer="near", epoch=3, version=6 + number, body=body_to(body))
+        for number, (kind, body) in enumerate(told)
+    )
+    node.say("near", Entries(), runs_to((Run(writer="near", since=1, after=0, upto=7, entries=entries),)))
+
+    def asked(name, kind):
+        node.effects.clear()
+        node.say(name, Lookup(request=4, name="q", kind=kind))
+        [send] = [e for e in node.effects if isinstance(e, Send) and isinstance(e.message, Reply)]
+        return send.message.code, send.payload and json.loads(bytes(send.payload))
+
+    code, found = asked("maker", "query")
+    replicas = {"fragment": "q/rows", "owner": "n", "epoch": 2, "secondaries": ["near"]}
+    told = {"number": 3, "voters": ["n", "near"], "fragments": [replicas]}
+    assert (code, found["configuration"]) == ("", told)
+    assert asked("writer", "configuration")[0] == "E_STREAM", "it may not deploy it"
+
+
+def test_who_only_stands_by_has_nothing_to_say_of_a_deployment_half_done():
+    catalog = Catalog("n")
+    deployment = msgspec.structs.replace(DEPLOYED, state=DEPLOYING)
+    silent = Unfinished(catalog, SimpleNamespace(early=SimpleNamespace(awaits=lambda node: True)))
+    assert silent.away(deployment) == ["a", "b"]
+    moved = msgspec.structs.replace(deployment, streams=(("q.rows", "a"), ("q.out", "spare")))
+    assert silent.away(moved) == ["a", "b", "spare"], "a part has gone there since"
+
+
+# --- what a node knows of others --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("address", "host"),
+    [
+        ("ipc:///x", "localhost"),
+        ("tcp://127.0.0.1:5", "localhost"),
+        ("tcp://localhost:5", "localhost"),
+        ("tcp://[::1]:5", "localhost"),
+        ("tcp://10.0.0.1:5", "10.0.0.1"),
+        ("tcp://[fe80::1]:5", "fe80::1"),
+        ("tcp://*:5", ""),
+        ("tcp://0.0.0.0:5", ""),
+    ],
+)
+def test_the_machine_of_an_address(address, host):
+    assert host_of(address) == host
+
+
+def known(node):
+    brain = node.brain
+    return standby_nodes(
+        brain.settings, brain.naming.directory, brain.loads, brain.sessions, brain.naming.abroad
+    )
+
+
+def test_what_is_known_of_nodes(monkeypatch):
+    node = Keyed()
+    found = known(node)
+    assert list(found) == ["near", "core", "n"]
+    assert (found["near"].up, found["near"].abroad, found["near"].host) == (False, "", "example.org")
+    assert found["near"].agrees, "nothing is known against it"
+    assert found["core"].abroad == "bob"
+    assert (found["n"].up, found["n"].forgets, found["n"].peer) == (True, False, True)
+    node.hello("near")
+    node.say("near", Load(load=WHOLE // 2, overloaded=False, cpu_share=0, cores=1, memory_bytes=0))
+    assert (known(node)["near"].up, known(node)["near"].load) == (True, 0.5)
+    monkeypatch.setattr(nodes_module.limits, "AGREEING_VERSION", 99)
+    assert not known(node)["near"].agrees
+
+
+@pytest.mark.parametrize("told", ["hello", "catalog"])
+def test_a_node_that_forgets_says_so_itself_or_in_the_catalog(told):
+    node = Keyed()
+    node.hello("near")
+    assert not known(node)["near"].forgets
+    if told == "hello":
+        version = Hello.ours("near", 2, memory=True)
+        node.say("near", msgspec.structs.replace(version, answer=True))
+    else:
+        body = NodeBody(address="tcp://x:1", participant="alice", store="memory", memory_bytes=1)
+        bodies = {
+            "near": msgspec.structs.replace(body, engine="spark"),
+            "third": msgspec.structs.replace(body, store="disk"),
+        }
+        entries = tuple(
+            Entry(kind="node", name=name, writer=name, epoch=1, version=7, body=body_to(body))
+            for name, body in bodies.items()
+        )
+        runs = [Run(writer=each.writer, since=1, after=0, upto=7, entries=(each,)) for each in entries]
+        node.say("near", Entries(), runs_to(tuple(runs)))
+        assert known(node)["near"].elsewhere
+        assert not known(node)["third"].peer, "the catalog knows it, our configuration doesn't"
+    assert known(node)["near"].forgets
+
+
+# --- what a client asks ---------------------------------------------------------------------------------
+
+
+def guarded(standby, at=(("n", ("flows",)),), **more):
+    return DeployGuarded(request=9, at=at, standby=standby, **more)
+
+
+@pytest.mark.parametrize(
+    ("message", "code"),
+    [
+        (guarded((("n", ("core",)),)), "E_ROLE"),
+        (guarded((("core", ("near",)),), at=(("core", ("flows",)),)), "E_ROLE"),
+        (guarded((("n", ("n",)),)), "E_STANDBY"),
+        (guarded((("n", ("third",)),)), "query.placement.node"),
+        (guarded((("n", ("near",)),), witnesses=("core",)), "E_ROLE"),
+        (guarded((), witnesses=("near",)), "E_STANDBY"),
+    ],
+)
+@pytest.mark.parametrize("dry", [False, True])
+def test_a_refused_wish_changes_nothing(message, code, dry):
+    node = Keyed()
+    node.hello("near")
+    node.hello("maker")
+    node.agree()
+    before = node.state()
+    asked = msgspec.structs.replace(message, dry=dry)
+    assert node.answer("maker", asked, graph_to_msgpack(query().graph)) == code
+    assert node.state() == before
+
+
+def test_a_dry_question_is_answered_and_changes_nothing():
+    node = Keyed()
+    node.hello("near")
+    node.hello("maker")
+    node.agree()
+    before = node.state()
+    node.effects.clear()
+    document = graph_to_msgpack(query().graph)
+    assert node.answer("maker", guarded((("*", ()),), dry=True), document) == ""
+    [payload] = [e.payload for e in node.effects if isinstance(e, Send) and isinstance(e.message, Reply)]
+    said = msgspec.json.decode(payload, type=PlannedStandby)
+    assert said.standby == {"q/flows": ("near",)}
+    assert said.voters == ("n", "near")
+    assert "alone can't decide" in said.warnings[0]
+    assert node.state() == before
+
+
+def test_a_deployment_keeps_who_stands_by_and_installs_nothing_there():
+    node = Keyed()
+    node.hello("near")
+    node.hello("maker")
+    node.agree()
+    document = graph_to_msgpack(query().graph)
+    assert node.answer("maker", guarded((("n", ("near",)),)), document) == ""
+    kept = node.on_disk()
+    (deployment,) = kept.deployments.values()
+    assert (deployment.nodes, deployment.idle) == (("n", "near"), ("near",))
+    assert deployment.recovered == (("q.out", "active_standby", ("q/flows",)),)
+    assert kept.fragments["q/flows"].standby == ("near",)
+
+
+def test_a_plain_deployment_is_asked_as_ever():
+    """The bytes of the release before, which knew nothing of this."""
+    deploy = Deploy(request=9, at=(("n", ("flows",)),))
+    assert msgspec.msgpack.encode(deploy) == b"\x94\xa6deploy\x09\x91\x92\xa1n\x91\xa5flows\x90"

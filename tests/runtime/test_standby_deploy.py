@@ -1,0 +1,188 @@
+"""Who stands by, through a client and the command line: planned, refused, deployed, shown and removed."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from click.testing import CliRunner, Result
+
+import medusa as md
+from medusa.cli.main import main
+from tests.system.nodes import until
+
+NAMES = ("a", "b", "c", "d")
+"""d has no disk."""
+
+AT = {"b": ["rows", "per_k"], "c": ["some"]}
+EXACT = {"recovery": "precise", "method": "active_standby"}
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, md.Node]]:
+    folder = tmp_path_factory.mktemp("n")
+    listens = {name: f"ipc://{folder}/{name}" for name in NAMES}
+    made = {}
+    for name in NAMES:
+        config = {"name": name, "listen": listens[name]}
+        config |= {"store": "memory"} if name == "d" else {"data": str(folder / f"{name}.data")}
+        config["peers"] = {other: listens[other] for other in NAMES if other != name}
+        made[name] = md.node(config, report=lambda *_: None)
+        made[name].start()
+    yield made
+    for node in made.values():
+        node.close()
+
+
+@pytest.fixture
+def fed(nodes: dict[str, md.Node]) -> Iterator[md.Federation]:
+    with md.connect(nodes["a"].address) as made:
+        until(lambda: set(made.status()["peers"].values()) == {"up"})
+        yield made
+
+
+def query(name: str = "q", **wish: str) -> md.Query:
+    q = md.Query(name)
+    rows = q.source("rows", {"ts": "int64", "k": "int64"}, time="ts", unit="s", slack="0s")
+    per_k = rows.window("10s").group_by("k").aggregate(n=md.count(), name="per_k")
+    q.sink("out", per_k.filter("n > 0", name="some"), **wish)
+    return q
+
+
+def test_a_plan_says_of_each_output_who_stands_by_and_what_it_costs(fed: md.Federation) -> None:
+    plan = fed.plan(query(**EXACT), AT, standby={"b": ["c"], "some": ["a"]})
+    (output,) = plan.outputs
+    assert (output.stream, output.method) == ("q.out", "active_standby")
+    assert output.standby == {"q/rows": ("c",), "q/some": ("a",)}
+    assert plan.voters == ("b", "c", "a")
+    assert [text.split(":")[0] for text in plan.warnings] == ["lost together with one machine"]
+    assert plan.loads["a"] > fed.plan(query(), AT).loads["a"], "who stands by has to feed it too"
+    shown = str(plan)
+    assert "q.out: exactly once, and goes on when a node is lost for good" in shown
+    assert "active standby: c for q/rows; a for q/some" in shown
+    assert "is fed is sent once more to each who stands by, about" in shown
+    assert "voters: b, c, a" in shown
+    assert fed.queries() == []
+
+
+def test_without_a_wish_a_plan_and_a_deployment_are_what_they_were(fed: md.Federation) -> None:
+    plan = fed.plan(query(), AT)
+    assert (plan.outputs, plan.voters, plan.warnings) == ((), (), ())
+    assert len(str(plan).splitlines()) == 1 + len(plan.loads) + 1
+    assert fed.deploy(query(), AT) is None
+    (found,) = fed.queries()
+    assert (found["nodes"], "configuration" in found) == (["b", "c"], False)
+    assert set(fed.status()["queries"]["q"]) == {"state", "nodes", "stopped", "ended"}
+    fed.undeploy("q")
+
+
+def test_a_deployment_reaches_who_stands_by_and_is_removed_there(
+    nodes: dict[str, md.Node], fed: md.Federation
+) -> None:
+    said = fed.deploy(query(**EXACT), AT, standby={"*": "auto", "per_k": ["c"]})
+    assert said is not None
+    assert said["standby"]["q/rows"] == ("c",)
+    assert said["standby"]["q/some"][0] in ("a", "b")
+    assert said["voters"] == ("b", "c", "a")
+    (found,) = fed.queries()
+    assert found["nodes"] == ["b", "c", *(name for name in said["standby"]["q/some"] if name != "b")]
+    with pytest.raises(md.LinkError, match="stays at node 'b', whole: c stand by") as refused:
+        fed.move("q/rows", to="a")
+    assert refused.value.code == "E_STANDBY"
+    assert "undeploy q, and deploy it again without standby" in refused.value.hint
+    with pytest.raises(md.LinkError) as refused:
+        fed.split("q/per_k", 2)
+    assert refused.value.code == "E_STANDBY"
+    (found,) = fed.queries()
+    assert found["fragments"] == {"q/rows": ["b"], "q/some": ["c"]}
+    fed.undeploy("q")
+    assert fed.queries() == []
+
+
+def test_a_query_that_two_would_vote_on_is_deployed_with_a_warning(fed: md.Federation) -> None:
+    said = fed.deploy(query(), {"a": ["rows", "per_k", "some"]}, standby={"a": ["b"]})
+    assert said is not None
+    assert said["voters"] == ("a", "b")
+    assert said["warnings"][0].startswith("a and b alone can't decide")
+    fed.undeploy("q")
+    said = fed.deploy(query(), {"a": ["rows", "per_k", "some"]}, standby={"a": ["b"]}, witness=["c"])
+    assert said is not None
+    assert (said["voters"], said["witnesses"]) == (("a", "b", "c"), ("c",))
+    assert fed.queries()[0]["nodes"] == ["a", "b", "c"]
+    fed.undeploy("q")
+
+
+REFUSED = [
+    (EXACT, AT, None, (), "E_STANDBY"),
+    (EXACT, AT, {"b": ["c"]}, (), "E_STANDBY"),
+    ({}, AT, {"b": ["b"]}, (), "E_STANDBY"),
+    ({}, AT, {"b": ["c", "c"]}, (), "E_STANDBY"),
+    ({}, AT, {"b": ["z"]}, (), "query.placement.node"),
+    ({}, AT, {"b": ["d"]}, (), "E_STORE"),
+    ({}, {"d": ["rows", "per_k", "some"]}, {"d": ["b"]}, (), "E_STORE"),
+    ({}, AT, {"nothing": ["c"]}, (), "query.placement.box"),
+    ({}, AT, {"a": ["c"]}, (), "query.placement.node"),
+    ({}, AT, None, ("c",), "E_STANDBY"),
+    ({}, AT, {"b": ["c"]}, ("d",), "E_STORE"),
+]
+
+
+@pytest.mark.parametrize(("wish", "at", "standby", "witness", "code"), REFUSED)
+def test_a_refused_deployment_and_a_refused_plan_say_the_same_and_change_nothing(
+    fed: md.Federation, wish: dict, at: dict, standby: dict | None, witness: tuple, code: str
+) -> None:
+    said = []
+    for ask in (fed.plan, fed.deploy):
+        with pytest.raises(md.MedusaError) as refused:
+            ask(query(**wish), at, standby=standby, witness=witness)
+        said.append((refused.value.code, refused.value.message))
+    assert said[0] == said[1]
+    assert said[0][0] == code
+    assert fed.queries() == []
+
+
+@pytest.mark.parametrize(
+    "standby", ["sometimes", {}, {"b": []}, {"b": "c"}, {"b": [3]}, {3: ["c"]}, {"b": [*"abcdefghi"]}, ["c"]]
+)
+def test_what_is_no_wish_is_refused_without_asking(fed: md.Federation, standby: object) -> None:
+    with pytest.raises(md.QueryError) as refused:
+        fed.deploy(query(), AT, standby=standby)  # type: ignore[arg-type]
+    assert refused.value.code == "query.placement"
+    with pytest.raises(md.QueryError, match="witness is the text 'c'"):
+        fed.deploy(query(), AT, standby="auto", witness="c")
+
+
+def test_placed_by_load_and_guarded(fed: md.Federation) -> None:
+    said = fed.deploy(query(**EXACT), md.balance(nodes=["b"]), standby="auto")
+    assert said is not None
+    assert len(said["standby"]["q/rows"]) == 1
+    fed.undeploy("q")
+
+
+def test_on_the_command_line(nodes: dict[str, md.Node], fed: md.Federation, tmp_path) -> None:
+    path, placed = tmp_path / "q.json", tmp_path / "at.json"
+    path.write_text(query(**EXACT).to_json())
+    placed.write_text(json.dumps(AT))
+
+    def medusa(*args: str) -> Result:
+        command = ["deploy", str(path), "--node", nodes["a"].address, "--at", str(placed), *args]
+        return CliRunner().invoke(main, command)
+
+    guarded = ("--standby", "b=c,a", "--standby", "auto")
+    dry = medusa(*guarded, "--dry-run")
+    assert dry.exit_code == 0, dry.output
+    assert "active standby: c, a for q/rows" in dry.output
+    found = json.loads(medusa(*guarded, "--dry-run", "--json").output)
+    assert found["outputs"][0]["standby"]["q/rows"] == ["c", "a"]
+    assert fed.queries() == []
+    assert "nobody stands by for fragment 'q/rows'" in medusa().output
+    for wrong in (["--standby", "c"], ["--standby", "b="], ["--standby", "b=c", "--standby", "b=a"]):
+        assert medusa(*wrong).exit_code == 2
+    done = medusa(*guarded)
+    assert done.exit_code == 0, done.output
+    assert "q is deployed\n  q/rows  standby: c, a\n" in done.output
+    fed.undeploy("q")
+    said = json.loads(medusa("--standby", "auto", "--json").output)
+    assert (said["deployed"], sorted(said["standby"])) == ("q", ["q/rows", "q/some"])
+    fed.undeploy("q")
