@@ -88,7 +88,11 @@ class Followings:
     def followed(self) -> Iterator[tuple[str, str, Shadow]]:
         """Fragment, its owner and what follows it, of all that could take over."""
         for name, taking in self._followed.items():
-            if taking.state is TargetState.FOLLOWING and taking.shadow is not None and not taking.shadow.failed:
+            if (
+                taking.state is TargetState.FOLLOWING
+                and taking.shadow is not None
+                and not taking.shadow.failed
+            ):
                 yield name, taking.owner, taking.shadow
 
     def status(self) -> dict[str, ComingStatus]:

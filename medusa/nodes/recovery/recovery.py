@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
+from msgspec import UNSET, UnsetType
+
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.catalog.persistence import Saver
 from medusa.nodes.config.settings import Settings
@@ -20,14 +22,15 @@ from medusa.nodes.recovery.agreement import Agreement
 from medusa.nodes.recovery.audience import audience
 from medusa.nodes.recovery.first_configuration import first_configuration
 from medusa.nodes.recovery.followings import Followings
-from medusa.nodes.recovery.replication import Replication
+from medusa.nodes.recovery.replication import FOLLOWING, MISSING, Replication
 from medusa.nodes.recovery.succession import Succession
 from medusa.nodes.spec.fragment_spec import Fragment
 from medusa.ports import Buffer
 from medusa.wire.link.automaton import LinkEvent
-from medusa.wire.messages.configuration import RecoveryMessage
+from medusa.wire.messages.configuration import RecoveryMessage, Replicas
 from medusa.wire.messages.move import GiveUp, Got, Ready, Seed
 from medusa.wire.outbox import Outbox
+from medusa.wire.status import ConfigurationStatus, ReplicasStatus, SecondaryStatus
 
 __all__ = ["Recovery"]
 
@@ -81,7 +84,11 @@ class Recovery:
             decided=lambda now_us, old, new: self.succession.decided(now_us, old, new),
             audience=self._audience,
         )
-        shared: dict[str, Any] = {"outbox": outbox, "configuration": agreement.current, "next_token": next_token}
+        shared: dict[str, Any] = {
+            "outbox": outbox,
+            "configuration": agreement.current,
+            "next_token": next_token,
+        }
         self.replication = Replication(me, catalog, fragments, is_up=is_up, **shared)
         self.followings = Followings(
             settings, catalog, fragments, parsing=parsing, make=make, check=check, **shared
@@ -130,6 +137,38 @@ class Recovery:
         else:
             assert not isinstance(message, Ready | Got)
             self.followings.frame(now_us, peer, message, payload)
+
+    # --- status ----------------------------------------------------------------------------------------
+
+    def status(self, now_us: int, query: str) -> ConfigurationStatus | UnsetType:
+        """Who has what of a query and who stands by, as far as it is known here; unset: nobody stands by."""
+        current = self.agreement.current(query)
+        if current is None:
+            return UNSET
+        return ConfigurationStatus(
+            number=current.number,
+            coordinator=current.coordinator,
+            voters=current.voters,
+            fragments={each.fragment: self._replicas_status(now_us, each) for each in current.fragments},
+        )
+
+    def _replicas_status(self, now_us: int, replicas: Replicas) -> ReplicasStatus:
+        return ReplicasStatus(
+            owner=replicas.owner,
+            epoch=replicas.epoch,
+            secondaries={
+                node: self._secondary_status(now_us, replicas, node)
+                for node in replicas.members
+                if node != replicas.owner
+            },
+            alone_us=self.succession.alone_us(now_us, replicas),
+        )
+
+    def _secondary_status(self, now_us: int, replicas: Replicas, node: str) -> SecondaryStatus:
+        if replicas.owner == self._me:
+            state, since_us = self.replication.state_of(now_us, replicas.fragment, node)
+            return SecondaryStatus(state=state, since_us=since_us)
+        return SecondaryStatus(state=FOLLOWING if node in replicas.secondaries else MISSING)
 
     # --- life ---------------------------------------------------------------------------------------
 

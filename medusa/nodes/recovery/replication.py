@@ -28,7 +28,7 @@ from medusa.wire.messages.configuration import Configuration, Replicas
 from medusa.wire.messages.move import GiveUp, Got, Ready, Seed
 from medusa.wire.outbox import Outbox
 
-__all__ = ["Replication"]
+__all__ = ["FOLLOWING", "MISSING", "Replication"]
 
 ASK_AGAIN_US = 300_000
 """An unanswered ``Seed`` is said again after this."""
@@ -41,7 +41,17 @@ REST_US = 100_000
 
 REST_US_MAX = 3_200_000
 
+MISSING, SEEDING, FOLLOWING = "missing", "seeding", "following"
+
 _S, _E = ReplicationState, ReplicationEvent
+
+SHOWN = {
+    _S.RESTING: MISSING,
+    _S.ASKING: MISSING,
+    _S.SEEDING: SEEDING,
+    _S.FOLLOWING: FOLLOWING,
+}
+"""As the status has them."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -118,17 +128,12 @@ class Replication:
         link = self._links.get((fragment, node))
         return link is not None and link.state is _S.FOLLOWING
 
-    def lost_for_us(self, now_us: int, fragment: str, node: str) -> int | None:
-        """For how long a node has followed no more; None: it does."""
+    def state_of(self, now_us: int, fragment: str, node: str) -> tuple[str, int | None]:
+        """The state of a secondary for the status, and for how long it has been in it."""
         link = self._links.get((fragment, node))
-        if link is None or link.state is not _S.FOLLOWING:
-            return now_us - (link.since_us if link is not None else 0)
-        return None
-
-    def state_of(self, fragment: str, node: str) -> tuple[str, str]:
-        """The state of a secondary, and why it last broke, for the status."""
-        link = self._links.get((fragment, node))
-        return ("resting", "") if link is None else (link.state.value, link.why)
+        if link is None:
+            return MISSING, None
+        return SHOWN[link.state], now_us - link.since_us
 
     # --- messages ---------------------------------------------------------------------------------
 

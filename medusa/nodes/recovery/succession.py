@@ -89,8 +89,8 @@ class Succession:
         self._takeovers: dict[str, _Takeover] = {}
         self._closing: list[tuple[int, str]] = []
         """Token of the catalog without it, and the fragment: then its files go."""
-        self._unguarded_since_us: dict[str, int] = {}
-        """Fragment of ours -> since when it has fewer secondaries than were planned."""
+        self._alone_since_us: dict[str, int] = {}
+        """Fragment of ours -> since when nobody could take it over."""
 
     def start(self, now_us: int) -> None:
         """After a start: what configurations say that we learned before, and nobody may do otherwise."""
@@ -132,10 +132,10 @@ class Succession:
         """The words of these count, and of one that is proposed: it may be decided before we hear so."""
         hosted.durability.require(replicas.secondaries)
         hosted.secondaries_said(now_us)
-        if len(replicas.secondaries) >= len(replicas.members) - 1:
-            self._unguarded_since_us.pop(replicas.fragment, None)
+        if replicas.secondaries:
+            self._alone_since_us.pop(replicas.fragment, None)
         else:
-            self._unguarded_since_us.setdefault(replicas.fragment, now_us)
+            self._alone_since_us.setdefault(replicas.fragment, now_us)
 
     def _rewire(self, now_us: int, hosted: Hosted, configuration: Configuration) -> None:
         for feed, node, epoch in list(switched_feeds(hosted.spec, configuration)):
@@ -191,7 +191,8 @@ class Succession:
             replicas = None if configuration is None else configuration.replicas(name)
             if replicas is None or replicas.owner != self._me or name not in self._fragments:
                 continue
-            self._unguarded_since_us.setdefault(name, now_us)
+            if not replicas.secondaries:
+                self._alone_since_us.setdefault(name, now_us)
             self._owned(now_us, each.shadow, replicas.secondaries)
             self._outbox.report("warning", "fragment taken over", fragment=name, epoch=each.epoch)
 
@@ -199,7 +200,7 @@ class Succession:
         """Another node has it: who asks is told where."""
         name = hosted.spec.name
         self._takeovers.pop(name, None)
-        self._unguarded_since_us.pop(name, None)
+        self._alone_since_us.pop(name, None)
         self._replication.drop(name)
         hosted.freeze()
         del self._fragments[name]
@@ -305,16 +306,18 @@ class Succession:
         changed = _changed(current, tuple(map(after, current.fragments)))
         if changed is not None:
             return changed
-        ours = [each for each in current.fragments if each.owner == self._me and each.fragment in self._fragments]
+        ours = [
+            each for each in current.fragments if each.owner == self._me and each.fragment in self._fragments
+        ]
         open_ = any(self._proposed_before(self._fragments[each.fragment], each) for each in ours)
         return msgspec.structs.replace(current, number=current.number + 1) if open_ else None
 
     # --- for others ---------------------------------------------------------------------------------------
 
-    def unguarded_us(self, now_us: int, fragment: str) -> int | None:
-        """For how long a fragment of ours has had fewer secondaries than planned; None: it has them all."""
-        since_us = self._unguarded_since_us.get(fragment)
-        return None if since_us is None else now_us - since_us
+    def alone_us(self, now_us: int, replicas: Replicas) -> int | None:
+        """For how long nobody could have taken a fragment of ours over; None: somebody can, or it isn't ours."""
+        since_us = self._alone_since_us.get(replicas.fragment)
+        return None if replicas.secondaries or since_us is None else now_us - since_us
 
     def removed(self, query: str) -> None:
         """The query is no more."""

@@ -98,7 +98,10 @@ class StandbyTrial(QueryTrial):
 
     def _guarded(self, name: str) -> bool:
         known = [
-            kept.current for node in self.living if node.alive for kept in node.brain.catalog.configurations.values()
+            kept.current
+            for node in self.living
+            if node.alive
+            for kept in node.brain.catalog.configurations.values()
         ]
         newest = max(known, key=lambda each: each.number, default=None)
         if newest is None:
@@ -138,12 +141,16 @@ class StandbyTrial(QueryTrial):
             current = kept.current
             about = query, current.life, current.number
             if self._configurations.setdefault(about, current) != current:
-                raise SimulationError(f"configuration: {current} at {node.name}, and {self._configurations[about]}")
+                raise SimulationError(
+                    f"configuration: {current} at {node.name}, and {self._configurations[about]}"
+                )
         for fragment, hosted in node.brain.fragments.items():
             if not hosted.frozen:
                 epoch = node.brain.catalog.ownership.epoch(fragment)
                 if (owner := self._owners.setdefault((fragment, epoch), node.name)) != node.name:
-                    raise SimulationError(f"owner: {fragment} in epoch {epoch} is of {owner} and of {node.name}")
+                    raise SimulationError(
+                        f"owner: {fragment} in epoch {epoch} is of {owner} and of {node.name}"
+                    )
 
     def _wrong_names(self, nodes: Sequence[Node]) -> str:
         """What was at a node that is lost is found where it is now; of what that one said nothing is forgotten."""
