@@ -482,8 +482,8 @@ class Hosted:
         self._pump(now_us)
 
     def _release(self, now_us: int) -> None:
-        """Let go what was made of decisions that are on disk and at each secondary, and let in publishers that
-        the disk knows."""
+        """Let go what was made of decisions that are on disk and at each secondary, and let in publishers
+        that the disk knows."""
         while (
             self._made
             and self._made[0][0] < self.decided.durable

@@ -173,7 +173,7 @@ class Shadow(Hosted):
             output.sender.settle(now_us)
 
     def let_go(self, now_us: int, decided: int) -> None:
-        """What came of the decisions below this one may have left the owner: it is kept for readers here too."""
+        """What came of decisions below this one may have left the owner: it is kept for readers here too."""
         self.durability.heard(self._owner, decided=decided, covered=limits.SEQ_MAX)
         self._release(now_us)
 

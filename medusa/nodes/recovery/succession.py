@@ -4,8 +4,8 @@
     secondary lost ── the owner proposes to go on without it ── decided ──> its word counts no more
     a node follows ── the owner proposes it as secondary ── decided ──> it may succeed
 
-Everything here follows from the configuration: what is decided is done by every node that hears of it, twice if need
-be, and again after a restart.
+Everything here follows from the configuration: what is decided is done by every node that hears of it, twice
+if need be, and again after a restart.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from medusa.wire.outbox import CloseFragment, Outbox
 __all__ = ["Succession"]
 
 LOST_US = 300_000
-"""A secondary that is silent for so long counts no more. Too small: a short cut costs a change of the configuration;
-too large: so long does output wait that depends on a decision."""
+"""A secondary that is silent for so long counts no more. Too small: a short cut costs a
+change of the configuration; too large: so long does output wait that depends on a decision."""
 
 RANK_US = 200_000
 """The second in order waits so long for the first to propose itself, the third twice as long."""
@@ -272,8 +272,8 @@ class Succession:
 
     @staticmethod
     def _proposed_before(hosted: Hosted, replicas: Replicas) -> list[str]:
-        """Nodes that we proposed and that nobody has decided on: somebody may yet bring that to its end, so their
-        words count until the next number is decided, whatever it says."""
+        """Nodes that we proposed and that nobody has decided on: somebody may yet bring that to its end, so
+        their words count until the next number is decided, whatever it says."""
         return [node for node in hosted.durability.secondaries if node not in replicas.secondaries]
 
     def _joining(self, replicas: Replicas) -> list[str]:
@@ -315,7 +315,7 @@ class Succession:
     # --- for others ---------------------------------------------------------------------------------------
 
     def alone_us(self, now_us: int, replicas: Replicas) -> int | None:
-        """For how long nobody could have taken a fragment of ours over; None: somebody can, or it isn't ours."""
+        """For how long nobody could have taken a fragment over; None: somebody can, or it isn't ours."""
         since_us = self._alone_since_us.get(replicas.fragment)
         return None if replicas.secondaries or since_us is None else now_us - since_us
 
@@ -335,9 +335,8 @@ class Succession:
             if since_us is not None and replicas is not None and self._me in replicas.secondaries:
                 times.append(max(since_us + len(replicas.secondaries) * RANK_US, now_us + RANK_US))
         for _, _, replicas in self._replication.owned():
-            for node in replicas.secondaries:
-                if (since_us := self._silent_since_us.get(node)) is not None and since_us + LOST_US > now_us:
-                    times.append(since_us + LOST_US)
+            since = (self._silent_since_us.get(node) for node in replicas.secondaries)
+            times += [at_us + LOST_US for at_us in since if at_us is not None and at_us + LOST_US > now_us]
         return min(times, default=None)
 
 

@@ -21,9 +21,6 @@ from medusa.wire.messages.configuration import Configuration
 
 __all__ = ["STANDBY", "StandbyTrial"]
 
-GUARDED_US = 3_000_000
-"""Once nothing goes wrong any more each fragment has its secondaries again within this, if there are nodes."""
-
 LOOK_AGAIN_US = 50_000
 
 LOST_AFTER_US = (50_000, 1_200_000)
@@ -153,7 +150,8 @@ class StandbyTrial(QueryTrial):
                     )
 
     def _wrong_names(self, nodes: Sequence[Node]) -> str:
-        """What was at a node that is lost is found where it is now; of what that one said nothing is forgotten."""
+        """What was at a node that is lost is found where it is now; of what that one said nothing is
+        forgotten."""
         truth = [
             (kind, name, node.name)
             for node in nodes
