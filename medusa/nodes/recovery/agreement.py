@@ -380,7 +380,8 @@ class Agreement:
         telling = self._telling[query] = Telling(number=new.number, request=self._number())
         telling.knows = {told_by, self._me} - {""}
         named = (*new.nodes(), *(old.nodes() if old is not None else ()), *self._audience(query))
-        telling.add((node for node in named if node in self._peers), tell_at_us)
+        if new.number > 1 or not told_by:  # The first one is its coordinator's to tell.
+            telling.add((node for node in named if node in self._peers), tell_at_us)
         attempt = self._attempts.get(query)
         if attempt is not None:
             attempt.step(_E.NEWER)

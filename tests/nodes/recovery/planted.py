@@ -19,12 +19,13 @@ __all__ = ["PLANTED", "Planted"]
 
 @dataclass(frozen=True)
 class Planted:
-    """One mistake: ``attribute`` of ``target`` is ``wrong``."""
+    """One mistake: ``attribute`` of each of ``targets`` is ``wrong``. It shows ``within`` so many seeds."""
 
     name: str
-    target: object
+    targets: tuple[object, ...]
     attribute: str
     wrong: object
+    within: int = 40
 
 
 def _says_before_its_disk(self, query):
@@ -116,16 +117,22 @@ def _counts_answers_of_other_ballots(self, vote: Vote):
 
 
 PLANTED = [
-    Planted("it says what its disk doesn't say yet", Voter, "token", _says_before_its_disk),
-    Planted("its own vote counts before its disk says so", Agreement, "_ask", _own_vote_before_the_disk),
-    Planted("a process that dies takes its promises with it", Actor, "start", _forgets_with_the_process),
-    Planted("a promise isn't kept", Voter, "_take", _forgets_its_promise),
-    Planted("with a promise what was accepted is forgotten", Voter, "_take", _forgets_what_it_accepted),
-    Planted("the new voters decide", Attempt, "won", _new_voters_decide),
-    Planted("half of the voters decide", Configuration, "majority", property(_half_is_enough)),
-    Planted("a voter accepts below its promise", Voter, "_ballot_refused", _below_its_promise),
-    Planted("what others had accepted is passed over", Attempt, "take", _ignores_what_was_accepted),
-    Planted("the lowest accepted proposal goes on", Attempt, "take", _takes_any_accepted),
-    Planted("answers to earlier questions count", Attempt, "answers", _counts_answers_of_other_ballots),
-    Planted("everybody has round 0", agreement, "first_proposer", _first_is_whoever_asks),
+    Planted("it says what its disk doesn't say yet", (Voter,), "token", _says_before_its_disk),
+    Planted(
+        "its own vote counts before its disk says so",
+        (Agreement,),
+        "_ask",
+        _own_vote_before_the_disk,
+        within=100,
+    ),
+    Planted("a process that dies takes its promises with it", (Actor,), "start", _forgets_with_the_process),
+    Planted("a promise isn't kept", (Voter,), "_take", _forgets_its_promise),
+    Planted("with a promise what was accepted is forgotten", (Voter,), "_take", _forgets_what_it_accepted),
+    Planted("the new voters decide", (Attempt,), "won", _new_voters_decide, within=200),
+    Planted("half of the voters decide", (Configuration,), "majority", property(_half_is_enough)),
+    Planted("a voter accepts below its promise", (Voter,), "_ballot_refused", _below_its_promise),
+    Planted("what others had accepted is passed over", (Attempt,), "take", _ignores_what_was_accepted),
+    Planted("the lowest accepted proposal goes on", (Attempt,), "take", _takes_any_accepted, within=200),
+    Planted("answers to earlier questions count", (Attempt,), "answers", _counts_answers_of_other_ballots),
+    Planted("everybody has round 0", (agreement, voter), "first_proposer", _first_is_whoever_asks),
 ]
