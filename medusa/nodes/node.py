@@ -570,8 +570,8 @@ class Brain:
             self.orders.answered(now_us, peer, reply, heard.payload)
             or self.remotes.answered(peer, reply)
             or self._reading.answered(now_us, peer, reply)
-            or self.diverting.answered(now_us, peer, reply)
             or self.agreement.answered(now_us, peer, reply)
+            or self.diverting.answered(now_us, peer, reply)
         ):
             self.coordinator.reply(now_us, peer, reply)
 
