@@ -7,7 +7,7 @@ import pytest
 
 from medusa.errors import LocalProtocolError
 from medusa.nodes.catalog.catalog import Catalog
-from medusa.nodes.recovery.attempt import ASK_US
+from medusa.nodes.recovery.bid import ASK_US
 from medusa.wire.messages.configuration import (
     NAMES_BYTES_MAX,
     Accept,

@@ -16,7 +16,7 @@ from medusa.nodes.recovery.agreement_automaton import (
     ProposerState,
     VoterState,
 )
-from medusa.nodes.recovery.attempt import Attempt
+from medusa.nodes.recovery.bid import Bid
 from medusa.nodes.recovery.voter import Voter, voter_state
 from medusa.wire.messages.configuration import Accept, Ballot, Prepare, Proposal
 from medusa.wire.outbox import Outbox
@@ -31,9 +31,9 @@ OTHER = takeover("c", 3)(NOW)
 @pytest.mark.parametrize("state", ProposerState)
 @pytest.mark.parametrize("event", AgreementEvent)
 def test_each_event_takes_a_proposer_where_the_table_says_or_nowhere(state, event):
-    attempt = Attempt(change=lambda now: None, suspects=(), state=state)
-    assert attempt.step(event) == (event in PROPOSER[state])
-    assert attempt.state is PROPOSER[state].get(event, state)
+    bid = Bid(change=lambda now: None, suspects=(), state=state)
+    assert bid.step(event) == (event in PROPOSER[state])
+    assert bid.state is PROPOSER[state].get(event, state)
 
 
 KEPT = {
