@@ -595,6 +595,7 @@ class Hosted:
         """Acknowledge what checkpoints hold that are on our disk and on that of each secondary."""
         while self._uncovered and self.durability.covers(self._uncovered[0].token):
             writing = self._uncovered.popleft()
+            self.durability.acknowledged(writing.token)
             for input, seq, boundary_us in writing.positions:
                 input.receiver.durable(now_us, seq)
                 input.durable_us = boundary_us

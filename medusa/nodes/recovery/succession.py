@@ -90,7 +90,9 @@ class Succession:
         self._closing: list[tuple[int, str]] = []
         """Token of the catalog without it, and the fragment: then its files go."""
         self._finished: dict[tuple[str, str], int] = {}
-        """Query and silent owner -> since when that was silent when we last looked for what it had decided."""
+        """Query and silent owner -> since when that was silent when we looked for what it had decided."""
+        self._proposed: dict[str, dict[str, None]] = {}
+        """Fragment of ours -> nodes that we proposed as its secondaries for the next number."""
         self._alone_since_us: dict[str, int] = {}
         """Fragment of ours -> since when nobody could take it over."""
 
@@ -132,7 +134,8 @@ class Succession:
 
     def _require(self, now_us: int, hosted: Hosted, replicas: Replicas) -> None:
         """The words of these count, and of one that is proposed: it may be decided before we hear so."""
-        hosted.durability.require(replicas.secondaries)
+        self._proposed.pop(replicas.fragment, None)
+        hosted.durability.require(dict.fromkeys((*replicas.secondaries, *self._following(replicas))))
         hosted.secondaries_said(now_us)
         if replicas.secondaries:
             self._alone_since_us.pop(replicas.fragment, None)
@@ -242,7 +245,7 @@ class Succession:
         return {query: tuple(owners) for query, owners in due.items()}
 
     def _undecided(self, now_us: int) -> list[str]:
-        """Queries of which we follow a fragment whose owner is silent, and aren't its secondary as far as we know.
+        """Queries of which we follow a fragment whose owner is silent, and aren't its secondary, as we know.
 
         The owner may have had us decided on and died before anybody heard: to propose the next number, with
         nothing changed, brings that to its end. Once for each silence.
@@ -285,29 +288,32 @@ class Succession:
     def _look_after(self, now_us: int) -> None:
         """Secondaries of our fragments: those that are lost go, those that follow come."""
         for hosted, configuration, replicas in list(self._replication.owned()):
-            joining = self._joining(replicas)
-            if not (joining or self._leaving(now_us, replicas) or self._proposed_before(hosted, replicas)):
+            proposed = self._proposed.get(replicas.fragment, {})
+            counting = dict.fromkeys((*replicas.secondaries, *self._following(replicas), *proposed))
+            if counting.keys() != hosted.durability.secondaries:
+                hosted.durability.require(counting)
+                hosted.secondaries_said(now_us)
+            changes = self._joining(hosted, replicas) or self._leaving(now_us, replicas)
+            if not (changes or proposed.keys() - set(replicas.secondaries)):
                 continue
-            # From here on, since it may be decided before we hear so.
-            hosted.durability.require(
-                dict.fromkeys((*replicas.secondaries, *joining, *self._proposed_before(hosted, replicas)))
-            )
             if not self._agreement.proposing(configuration.query):
                 self._agreement.propose(now_us, configuration.query, partial(self._revised, now_us))
 
-    @staticmethod
-    def _proposed_before(hosted: Hosted, replicas: Replicas) -> list[str]:
-        """Nodes that we proposed and that nobody has decided on: somebody may yet bring that to its end, so
-        their words count until the next number is decided, whatever it says."""
-        return [node for node in hosted.durability.secondaries if node not in replicas.secondaries]
-
-    def _joining(self, replicas: Replicas) -> list[str]:
-        others = (node for node in replicas.members if node not in (self._me, *replicas.secondaries))
+    def _following(self, replicas: Replicas) -> list[str]:
+        """Nodes that follow a fragment of ours and aren't its secondaries: their words count already, so that
+        no more is shown or acknowledged than they have."""
         return [
             node
-            for node in others
-            if node not in self._silent_since_us and self._replication.follows(replicas.fragment, node)
+            for node in replicas.members
+            if node not in (self._me, *replicas.secondaries)
+            and node not in self._silent_since_us
+            and self._replication.follows(replicas.fragment, node)
         ]
+
+    def _joining(self, hosted: Hosted, replicas: Replicas) -> list[str]:
+        """Those of them that have all that was shown or acknowledged before."""
+        durability, released = hosted.durability, hosted.released
+        return [node for node in self._following(replicas) if durability.may_succeed(node, released)]
 
     def _leaving(self, now_us: int, replicas: Replicas) -> list[str]:
         def lost(node: str) -> bool:
@@ -319,23 +325,28 @@ class Succession:
         return [node for node in replicas.secondaries if lost(node)]
 
     def _revised(self, now_us: int, current: Configuration) -> Configuration | None:
-        """What we propose: our fragments with the secondaries that follow."""
+        """What we propose: our fragments with the secondaries that follow.
+
+        Who was proposed and isn't decided on may yet be, by somebody who brings that to its end: so its word
+        counts until the next number is decided, whatever that says.
+        """
+        open_ = False
 
         def after(each: Replicas) -> Replicas:
-            if each.owner != self._me or each.fragment not in self._fragments:
+            nonlocal open_
+            hosted = self._fragments.get(each.fragment)
+            if each.owner != self._me or hosted is None:
                 return each
             gone = self._leaving(now_us, each)
             kept = tuple(node for node in each.secondaries if node not in gone)
-            return msgspec.structs.replace(each, secondaries=(*kept, *self._joining(each)))
+            proposed = self._proposed.setdefault(each.fragment, {})
+            open_ = open_ or bool(proposed.keys() - set(each.secondaries))
+            joining = self._joining(hosted, each)
+            proposed |= dict.fromkeys(joining)
+            return msgspec.structs.replace(each, secondaries=(*kept, *joining))
 
         changed = _changed(current, tuple(map(after, current.fragments)))
-        if changed is not None:
-            return changed
-        ours = [
-            each for each in current.fragments if each.owner == self._me and each.fragment in self._fragments
-        ]
-        open_ = any(self._proposed_before(self._fragments[each.fragment], each) for each in ours)
-        return msgspec.structs.replace(current, number=current.number + 1) if open_ else None
+        return _next_number(current) if changed is None and open_ else changed
 
     # --- for others ---------------------------------------------------------------------------------------
 
