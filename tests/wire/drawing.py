@@ -10,6 +10,7 @@ from medusa.nodes.fragment.automaton import LIFE, TURN
 from medusa.nodes.messages import MESSAGES
 from medusa.nodes.migration.automaton import OWNER, TARGET
 from medusa.nodes.recovery.agreement_automaton import PROPOSER, VOTER
+from medusa.nodes.recovery.replication_automaton import REPLICATION
 from medusa.nodes.repartition.automaton import SPLIT
 from medusa.wire import limits
 from medusa.wire.link.automaton import RECEIVER, SENDER
@@ -127,7 +128,11 @@ MOVING = {"owner": lambda: automaton(OWNER), "target": lambda: automaton(TARGET)
 SPLITTING = {"split": lambda: automaton(SPLIT)}
 """Of docs/splitting.md."""
 
-AGREEING = {"proposer": lambda: automaton(PROPOSER), "voter": lambda: automaton(VOTER)}
+AGREEING = {
+    "replication": lambda: automaton(REPLICATION),
+    "proposer": lambda: automaton(PROPOSER),
+    "voter": lambda: automaton(VOTER),
+}
 """Of docs/standby.md."""
 
 NODES = {
