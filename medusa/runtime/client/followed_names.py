@@ -239,6 +239,7 @@ class Following:
         Raises:
             LinkError: as ``loop_at``.
         """
+        self._learn()  # Who follows a stream knows from its first moment whom else to ask.
         try:
             return self.loop_at(place, AWAY_US), place
         except LinkError as error:
@@ -347,9 +348,7 @@ class Following:
         self._choose()
         if len(down) == len(loops):
             return bool(streams)  # Nobody could tell.
-        if self._contacts.to_learn(now_us()):
-            with contextlib.suppress(LinkError):
-                self._contacts.learn(now_us(), self.lookup("", "node", None, False)["entries"])
+        self._learn()
         for node, loop in down.items():
             if loop.down_us() > AWAY_US:
                 with contextlib.suppress(LinkError):
@@ -374,6 +373,12 @@ class Following:
             before, self._orders = self._orders, orders
             self._switched(orders)
             before.ring()
+
+    def _learn(self) -> None:
+        """Hear which other nodes there are, while there is one to ask."""
+        if self._contacts.to_learn(now_us()):
+            with contextlib.suppress(LinkError):
+                self._contacts.learn(now_us(), self.lookup("", "node", None, False)["entries"])
 
     def _seek_node(self, node: str, loop: ClientLoop) -> None:
         """It may have come back at another address."""

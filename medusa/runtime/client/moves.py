@@ -89,7 +89,7 @@ class SlidingMethods:
         _check(fragment, to, "grant")
         fragment = self._following.own(fragment, 1)
         timeout_us = max(self._loop.timeout_us, ANSWER_US)  # Who passes it on says who doesn't answer.
-        self._following.order(lambda number: Grant(request=number, fragment=fragment, to=to), timeout_us)
+        ask(self._loop, lambda number: Grant(request=number, fragment=fragment, to=to), timeout_us=timeout_us)
 
 
 def _check(fragment: str, to: str, what: str) -> None:
