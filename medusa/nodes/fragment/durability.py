@@ -51,3 +51,9 @@ class Durability:
     def covers(self, token: int) -> bool:
         """Whether every secondary has on its disk what this checkpoint of ours holds."""
         return all(token <= at for at in self._covered.values())
+
+    def has(self, secondary: str, *, decided: int, covered: int) -> bool:
+        """Whether one whose word counts has said so much."""
+        if secondary not in self._decided:
+            return False
+        return self._decided[secondary] >= decided and self._covered[secondary] >= covered

@@ -154,6 +154,9 @@ class Hosted:
         self.durability = Durability()
         self._uncovered: deque[Writing] = deque()
         """Checkpoints that are on our disk, and that not every secondary holds."""
+        self._shown = self._acknowledged = 0
+        """Of the decisions below the first something has left; of the second, the newest checkpoint up to which input
+        was acknowledged, by token. Both in this life: a secondary begins with a checkpoint of this life."""
         self._dirty = record is None
         self._checkpoint_at_us: int | None = None
         self._wanted = False
@@ -255,6 +258,10 @@ class Hosted:
         self._cover(now_us)
         self._release(now_us)
         self._pump(now_us)
+
+    def stands_in(self, secondary: str) -> bool:
+        """Whether a node whose word counts could take over: it has all that was shown and acknowledged."""
+        return self.durability.has(secondary, decided=self._shown, covered=self._acknowledged)
 
     @property
     def released(self) -> int:
@@ -489,7 +496,8 @@ class Hosted:
             and self._made[0][0] < self.decided.durable
             and self.durability.has_decision(self._made[0][0])
         ):
-            _, output, count = self._made.popleft()
+            number, output, count = self._made.popleft()
+            self._shown = max(self._shown, number + 1)
             output.release(now_us, count)
         for input in self._feeding.joined():
             if input.silent_since_us is None:
@@ -595,6 +603,7 @@ class Hosted:
         """Acknowledge what checkpoints hold that are on our disk and on that of each secondary."""
         while self._uncovered and self.durability.covers(self._uncovered[0].token):
             writing = self._uncovered.popleft()
+            self._acknowledged = writing.token
             for input, seq, boundary_us in writing.positions:
                 input.receiver.durable(now_us, seq)
                 input.durable_us = boundary_us

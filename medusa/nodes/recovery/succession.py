@@ -91,11 +91,21 @@ class Succession:
         """Token of the catalog without it, and the fragment: then its files go."""
         self._alone_since_us: dict[str, int] = {}
         """Fragment of ours -> since when nobody could take it over."""
+        self._offered: dict[str, dict[str, None]] = {}
+        """Fragment of ours -> nodes that we proposed as its secondaries and that nobody has decided on: somebody may
+        yet bring that to its end, so their words count until the next number is decided, whatever it says."""
 
     def start(self, now_us: int) -> None:
         """After a start: what configurations say that we learned before, and nobody may do otherwise."""
         for kept in list(self._catalog.configurations.values()):
             self.decided(now_us, None, kept.current)
+            if kept.promised is None:
+                continue  # Whoever proposes has promised first.
+            for replicas in kept.current.fragments:
+                if replicas.owner == self._me:  # An earlier life may have proposed any of them.
+                    others = (node for node in replicas.members if node != self._me)
+                    self._offered[replicas.fragment] = dict.fromkeys(others)
+        self._look_after(now_us)
 
     def peer_event(self, now_us: int, peer: str, event: LinkEvent) -> None:
         """A node came, went or restarted."""
@@ -129,7 +139,8 @@ class Succession:
         self._saver.save()
 
     def _require(self, now_us: int, hosted: Hosted, replicas: Replicas) -> None:
-        """The words of these count, and of one that is proposed: it may be decided before we hear so."""
+        """The words of these count, and of no others: what was proposed for this number is settled."""
+        self._offered.pop(replicas.fragment, None)
         hosted.durability.require(replicas.secondaries)
         hosted.secondaries_said(now_us)
         if replicas.secondaries:
@@ -204,7 +215,7 @@ class Succession:
         self._replication.drop(name)
         hosted.freeze()
         del self._fragments[name]
-        for known in (self._catalog.ownership.epochs, self._catalog.ownership.unplaced):
+        for known in (self._catalog.ownership.epochs, self._catalog.ownership.unplaced, self._offered):
             known.pop(name, None)
         token = self._diverting.left(now_us, hosted, replicas.owner, replicas.epoch)
         self._closing.append((token, name))
@@ -260,29 +271,33 @@ class Succession:
     def _look_after(self, now_us: int) -> None:
         """Secondaries of our fragments: those that are lost go, those that follow come."""
         for hosted, configuration, replicas in list(self._replication.owned()):
-            joining = self._joining(replicas)
-            if not (joining or self._leaving(now_us, replicas) or self._proposed_before(hosted, replicas)):
-                continue
+            offered = self._undecided(replicas)
             # From here on, since it may be decided before we hear so.
-            hosted.durability.require(
-                dict.fromkeys((*replicas.secondaries, *joining, *self._proposed_before(hosted, replicas)))
-            )
+            counted = dict.fromkeys((*replicas.secondaries, *offered, *self._coming(replicas)))
+            if counted.keys() != {*hosted.durability.secondaries}:
+                hosted.durability.require(counted)
+                hosted.secondaries_said(now_us)
+            if not (offered or self._joining(hosted, replicas) or self._leaving(now_us, replicas)):
+                continue
             if not self._agreement.proposing(configuration.query):
                 self._agreement.propose(now_us, configuration.query, partial(self._revised, now_us))
 
-    @staticmethod
-    def _proposed_before(hosted: Hosted, replicas: Replicas) -> list[str]:
-        """Nodes that we proposed and that nobody has decided on: somebody may yet bring that to its end, so their
-        words count until the next number is decided, whatever it says."""
-        return [node for node in hosted.durability.secondaries if node not in replicas.secondaries]
+    def _undecided(self, replicas: Replicas) -> list[str]:
+        """Nodes that we proposed, and that aren't in what is decided."""
+        return [node for node in self._offered.get(replicas.fragment, ()) if node not in replicas.secondaries]
 
-    def _joining(self, replicas: Replicas) -> list[str]:
+    def _coming(self, replicas: Replicas) -> list[str]:
+        """Nodes that follow, and don't count."""
         others = (node for node in replicas.members if node not in (self._me, *replicas.secondaries))
         return [
             node
             for node in others
             if node not in self._silent_since_us and self._replication.follows(replicas.fragment, node)
         ]
+
+    def _joining(self, hosted: Hosted, replicas: Replicas) -> list[str]:
+        """Of those, who has all that has left and all that was acknowledged: from then on it may succeed."""
+        return [node for node in self._coming(replicas) if hosted.stands_in(node)]
 
     def _leaving(self, now_us: int, replicas: Replicas) -> list[str]:
         def lost(node: str) -> bool:
@@ -301,7 +316,10 @@ class Succession:
                 return each
             gone = self._leaving(now_us, each)
             kept = tuple(node for node in each.secondaries if node not in gone)
-            return msgspec.structs.replace(each, secondaries=(*kept, *self._joining(each)))
+            joining = self._joining(self._fragments[each.fragment], each)
+            if joining:
+                self._offered.setdefault(each.fragment, {}).update(dict.fromkeys(joining))
+            return msgspec.structs.replace(each, secondaries=(*kept, *joining))
 
         changed = _changed(current, tuple(map(after, current.fragments)))
         if changed is not None:
@@ -309,7 +327,7 @@ class Succession:
         ours = [
             each for each in current.fragments if each.owner == self._me and each.fragment in self._fragments
         ]
-        open_ = any(self._proposed_before(self._fragments[each.fragment], each) for each in ours)
+        open_ = any(map(self._undecided, ours))
         return msgspec.structs.replace(current, number=current.number + 1) if open_ else None
 
     # --- for others ---------------------------------------------------------------------------------------
@@ -321,9 +339,9 @@ class Succession:
 
     def removed(self, query: str) -> None:
         """The query is no more."""
-        for name in [*self._takeovers]:
-            if name.partition("/")[0] == query:
-                del self._takeovers[name]
+        for known in (self._takeovers, self._offered):
+            for name in [name for name in known if name.partition("/")[0] == query]:
+                del known[name]
 
     def wake_at_us(self, now_us: int) -> int | None:
         """When ``tick`` has work."""

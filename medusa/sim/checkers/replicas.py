@@ -189,8 +189,10 @@ class ReplicaChecks:
                 for client in self._clients.values():
                     for stream in replicas.streams:
                         publication = client.publication(stream)
-                        for at in self._holders(replicas) if publication is not None else ():
-                            key = key_of("", client.names[stream]) if stream in client.names else client.name
+                        if publication is None:
+                            continue
+                        key = key_of("", client.names[stream]) if stream in client.names else client.name
+                        for at in self._holders(replicas):
                             self._check_covered(client.name, at, replicas, publication.sender, key)
 
     def _holders(self, replicas: Replicas) -> Iterator[Node]:
@@ -223,12 +225,14 @@ class ReplicaChecks:
         record = newest_record(node, fragment)
         hosted = node.brain.fragments.get(fragment) or node.brain.recovery.followings.shadow(fragment)
         found = {}
-        for input in () if record is None or hosted is None else record.inputs:
-            of = {source: (stream, True) for source, stream in hosted.spec.entries.items()}
-            of |= {feed.source: (feed.stream, False) for feed in hosted.spec.feeds}
-            stream, published = of[input.source]
-            key = stream, input.peer if published else ""
-            found[key] = max(found.get(key, 0), input.next_seq)
+        if record is not None and hosted is not None:
+            of = {feed.source: feed.stream for feed in hosted.spec.feeds}
+            for input in record.inputs:
+                published = input.source in hosted.spec.entries
+                key = (
+                    (hosted.spec.entries[input.source], input.peer) if published else (of[input.source], "")
+                )
+                found[key] = max(found.get(key, 0), input.next_seq)
         self._disks[node.name, fragment] = node.disk.changes, found
         return found
 
