@@ -149,6 +149,8 @@ class Hosted:
         self._running: deque[Work] = deque()
         self._made: deque[tuple[int, Output, int]] = deque()
         """Output that waits for the log: the decision that made it, and how many pieces."""
+        # Of what a checkpoint says was held back nobody knows any more which decision made it: the last one, at most.
+        self._made += [(at - 1, output, output.held) for output in self.outputs.values() if output.held]
         self._running_bytes = 0
         self._writing: Writing | None = None
         self.durability = Durability()

@@ -203,14 +203,18 @@ class ReplicaChecks:
             if known is not None and not known.frozen:
                 yield owner
         for node, _ in self._secondaries(replicas):
-            yield node
+            # One that begins anew has nothing there for a moment; it says that it may own it after it has.
+            if newest_record(node, replicas.fragment) is not None:
+                yield node
 
     def _check_covered(self, who: str, at: Node, replicas: Replicas, sender: Sender, peer: str) -> None:
         start = sender.log.start_seq
         if not start:
             return
         positions = self._positions(at, replicas.fragment)
-        found = [seq for (stream, by), seq in positions.items() if stream == sender.stream and by in (peer, "")]
+        found = [
+            seq for (stream, by), seq in positions.items() if stream == sender.stream and by in (peer, "")
+        ]
         position = max(found, default=0)
         if start > position:
             raise SimulationError(
@@ -229,9 +233,7 @@ class ReplicaChecks:
             of = {feed.source: feed.stream for feed in hosted.spec.feeds}
             for input in record.inputs:
                 published = input.source in hosted.spec.entries
-                key = (
-                    (hosted.spec.entries[input.source], input.peer) if published else (of[input.source], "")
-                )
+                key = (hosted.spec.entries[input.source], input.peer) if published else (of[input.source], "")
                 found[key] = max(found.get(key, 0), input.next_seq)
         self._disks[node.name, fragment] = node.disk.changes, found
         return found
@@ -282,7 +284,9 @@ class ReplicaChecks:
         if newest is None:
             return "no configuration is known"
         for name, node in self._nodes.items():
-            known = [kept.current for kept in node.brain.catalog.configurations.values()] if node.alive else []
+            known = (
+                [kept.current for kept in node.brain.catalog.configurations.values()] if node.alive else []
+            )
             if known and known != [newest]:
                 return f"{name} doesn't know configuration {newest.number}"
         for replicas in newest.fragments:
