@@ -144,7 +144,9 @@ class Handing:
         if message.opened and not self.opened:
             self.opened = True
             self._tap.opened()
-            self.decided, self.covered = self._tap.decided, self._tap.token
+            # What came after it may have been fed before it was on disk.
+            self.decided = max(self.decided, self._tap.decided)
+            self.covered = max(self.covered, self._tap.token)
         full = self._tap.full
         while self._first < message.frames:
             done, _, nbytes, cost = self._going.popleft()

@@ -96,6 +96,11 @@ class Agreement:
         """Whether this node wants another configuration that isn't decided yet."""
         return query in self._attempts
 
+    def suspects(self, query: str) -> tuple[str, ...]:
+        """Nodes that what this node proposes counts out."""
+        attempt = self._attempts.get(query)
+        return () if attempt is None else attempt.suspects
+
     def untold(self, query: str) -> Collection[str]:
         """Nodes that were told the current configuration and haven't said that it is on their disk."""
         telling = self._telling.get(query)
@@ -470,6 +475,9 @@ class Agreement:
             current = self.current(query)
             if current is None or attempt.question is None:
                 self._begin(now_us, query)
+                continue
+            if self._wanted(query, attempt) is None:  # A suspect is heard again, say: nothing else would end it.
+                self.withdraw(query)
                 continue
             attempt.asked_again(now_us)
             self._ask(query, attempt, current.voters)

@@ -233,7 +233,7 @@ class Succession:
             if name not in self._fragments and self._followings.shadow(name) is None:
                 self._outbox.append(CloseFragment(fragment=name))
         for query, suspects in self._successions(now_us).items():
-            if not self._agreement.proposing(query):
+            if not self._agreement.proposing(query) or self._agreement.suspects(query) != suspects:
                 self._agreement.propose(now_us, query, self._succeeding, suspects=suspects)
         self._look_after(now_us)
 

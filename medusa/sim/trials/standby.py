@@ -21,6 +21,7 @@ from medusa.sim.trials.queries import QueryOptions, QueryTrial
 from medusa.sim.trials.trial import Scenario
 from medusa.sim.world.faults import BELIEVED, LATE, LATE_VOTES, LINKS, MACHINES, TAKEOVERS, WEATHER, Fault
 from medusa.sim.world.virtual_time import World
+from medusa.wire.messages.configuration import Replicas
 
 __all__ = ["STANDBY", "StandbyTrial"]
 
@@ -67,6 +68,8 @@ class StandbyTrial(QueryTrial):
         super().__init__(world, q, tables, options, want=want, nodes=nodes)
         self._checks = ReplicaChecks(self.nodes, self.clients)
         self._aims = TakeoverAims(self)
+        self._beyond: set[str] = set()
+        """Fragments of which more is lost than there were secondaries."""
 
     def aim(self, fault: Fault) -> None:
         """As ``Aiming`` says."""
@@ -105,13 +108,11 @@ class StandbyTrial(QueryTrial):
         if newest is None:
             return False
         of = [each for each in newest.fragments if each.owner == name]
-        follow = {
-            (node.name, fragment)
-            for node in self.living
-            if node.alive and node.name != name
-            for fragment, _, _ in node.brain.recovery.followings.followed()
-        }
-        return all(any((node, each.fragment) in follow for node in each.secondaries) for each in of)
+        others = [node for node in self.living if node.alive and node.name != name]
+        return all(
+            any(node.name in each.secondaries and follows(node, each.fragment) for node in others)
+            for each in of
+        )
 
     def restart(self, name: str) -> None:
         if name not in self._burnt:
@@ -137,9 +138,21 @@ class StandbyTrial(QueryTrial):
         super()._deliver(source, target, frames)
 
     def _watch(self, node: Node) -> None:
+        if self._lives.get(node.name) != node.lives and self._checks.newest is not None:
+            for replicas in self._checks.newest.fragments:
+                self._count_lost(node, replicas)
         super()._watch(node)
         self._checks.look(node)
         self._aims.look(node)
+
+    def _count_lost(self, node: Node, replicas: Replicas) -> None:
+        """A node lives again, and follows nothing any more: its owner may be lost for good, and no other follows."""
+        if replicas.owner not in self._burnt or node.name not in replicas.secondaries:
+            return
+        left = [self.nodes[name] for name in replicas.secondaries if name not in (node.name, *self._burnt)]
+        if not any(each.alive and follows(each, replicas.fragment) for each in left):
+            self.world.trace("world", f"more of {replicas.fragment} is lost than stood by")
+            self._beyond.add(replicas.fragment)
 
     def _wrong_names(self, nodes: Sequence[Node]) -> str:
         """What was at a node that is lost is found where it is now; of what that one said nothing is forgotten."""
@@ -170,11 +183,26 @@ class StandbyTrial(QueryTrial):
         return all(node.alive for node in self.living)
 
     @property
+    def may_lose(self) -> bool:
+        return bool(self._beyond)
+
+    def check_end(self) -> None:
+        if not self._beyond:
+            super().check_end()
+
+    @property
     def ended(self) -> bool:
+        if self._beyond:
+            return True
         return len(self._burnt) == len(self._standby.lost) and super().ended and not self._missing()
 
     def _missing(self) -> str:
         return self._checks.guarded_again(frozenset(self._burnt))
+
+
+def follows(node: Node, fragment: str) -> bool:
+    """Whether a node could take a fragment over."""
+    return any(name == fragment for name, _, _ in node.brain.recovery.followings.followed())
 
 
 SMALL = {"a": ["left", "l", "right", "r", "both"], "b": ["some", "last", "out"]}
