@@ -29,6 +29,7 @@ class InputRecord(msgspec.Struct, frozen=True, kw_only=True):
     ``peer`` of a named publisher is its key (``wire.link.named_subscriptions``), ``holder`` the client that
     has the name.
     ``life``: of the stream, as its sender said; 0: unknown.
+    ``acknowledged``: the sender was told that rows below it are durable; -1: unknown.
     """
 
     source: str
@@ -38,6 +39,7 @@ class InputRecord(msgspec.Struct, frozen=True, kw_only=True):
     note: bytes = b""
     holder: str = ""
     life: int = 0
+    acknowledged: int = -1
 
 
 class EntryRecord(msgspec.Struct, frozen=True, array_like=True):

@@ -156,6 +156,16 @@ class Hosted:
         self.durability = Durability()
         self._uncovered: deque[Writing] = deque()
         """Checkpoints that are on our disk, and that not every secondary holds."""
+        if spec.standby and record is not None:
+            self._uncovered.append(
+                Writing(
+                    token=record.token,
+                    positions=[(input, input.fed_seq, input.fed_us) for input in self.inputs.values()],
+                    decided=record.decided,
+                    places=[],
+                    mixed=record.mixed,
+                )
+            )
         self._shown = self._acknowledged = 0
         """Of the decisions below the first something has left; of the second, the newest checkpoint up to which input
         was acknowledged, by token. Both in this life: a secondary begins with a checkpoint of this life."""
@@ -168,7 +178,12 @@ class Hosted:
     def _add_input(self, source: str, stream: str, peer: str, record: InputRecord | None = None) -> Input:
         life, about = self._incarnation, (self._sources[source], stream, peer)
         self.inputs[source, peer] = made = Input(
-            *about, incarnation=life, outbox=self._outbox, settings=self._link, record=record
+            *about,
+            incarnation=life,
+            outbox=self._outbox,
+            settings=self._link,
+            record=record,
+            guarded=bool(self.spec.standby),
         )
         made.receiver.fragment_epoch = lambda: self.epoch()
         return made

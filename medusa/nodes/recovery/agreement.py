@@ -476,7 +476,9 @@ class Agreement:
             if current is None or attempt.question is None:
                 self._begin(now_us, query)
                 continue
-            if self._wanted(query, attempt) is None:  # A suspect is heard again, say: nothing else would end it.
+            if (
+                self._wanted(query, attempt) is None
+            ):  # A suspect is heard again, say: nothing else would end it.
                 self.withdraw(query)
                 continue
             attempt.asked_again(now_us)

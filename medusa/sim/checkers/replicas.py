@@ -294,6 +294,7 @@ class ReplicaChecks:
                 name
                 for name, node in self._nodes.items()
                 if node.alive and replicas.fragment in node.brain.fragments
+                if not node.brain.fragments[replicas.fragment].frozen
             }
             if has != {replicas.owner}:
                 return f"{replicas.fragment} is at {sorted(has)}, {replicas.owner} should have it"

@@ -101,6 +101,7 @@ class StandbyTrial(QueryTrial):
             return
         self.world.trace(name, "burns")
         self._burnt.add(name)
+        self._look_at_us, self._resting = 0, False  # What was at rest before is looked at anew.
         self.nodes[name].crash()
 
     def _guarded(self, name: str) -> bool:
