@@ -29,6 +29,7 @@ class InputRecord(msgspec.Struct, frozen=True, kw_only=True):
     ``peer`` of a named publisher is its key (``wire.link.named_subscriptions``), ``holder`` the client that
     has the name.
     ``life``: of the stream, as its sender said; 0: unknown.
+    ``acknowledged``: the sender was told that rows below it are durable; -1: unknown.
     """
 
     source: str
@@ -38,6 +39,7 @@ class InputRecord(msgspec.Struct, frozen=True, kw_only=True):
     note: bytes = b""
     holder: str = ""
     life: int = 0
+    acknowledged: int = -1
 
 
 class EntryRecord(msgspec.Struct, frozen=True, array_like=True):
@@ -58,7 +60,8 @@ class OutputRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     ``segments`` are tokens of groups with output and nothing else: that stays on disk until it is wanted.
     ``again`` rows at the end of it came from a fragment whose place this one took, and come once more out of
-    the state that lies beside it. ``life``: which time the stream was begun; 0: unknown.
+    the state that lies beside it. ``life``: which time the stream was begun; 0: unknown. ``held`` entries at the end of
+    it hadn't left: where others stand by, whoever begins from it holds them until those have what they came of.
     """
 
     sink: str
@@ -70,6 +73,7 @@ class OutputRecord(msgspec.Struct, frozen=True, kw_only=True):
     segments: tuple[int, ...] = ()
     again: int = 0
     life: int = 0
+    held: int = 0
 
 
 class FragmentRecord(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,8 +25,6 @@ class Durability:
     def __init__(self) -> None:
         self._decided: dict[str, int] = {}
         """Secondary -> decisions below this one it has fed."""
-        self._acknowledged = 0
-        """The newest checkpoint of ours of which senders were told, by token."""
         self._covered: dict[str, int] = {}
         """Secondary -> the newest checkpoint of ours all of which is on its disk, by token."""
 
@@ -51,19 +49,12 @@ class Durability:
         """Whether every secondary has fed this decision."""
         return all(number < at for at in self._decided.values())
 
-    def acknowledged(self, token: int) -> None:
-        """Senders are told of what this checkpoint holds."""
-        self._acknowledged = max(self._acknowledged, token)
-
-    def may_succeed(self, secondary: str, released: int) -> bool:
-        """Whether a secondary has all that may have been shown or acknowledged before its word counted.
-
-        Args:
-            released: what came of decisions below this one may have left.
-        """
-        has = self._decided.get(secondary, -1) >= released
-        return has and self._covered[secondary] >= self._acknowledged
-
     def covers(self, token: int) -> bool:
         """Whether every secondary has on its disk what this checkpoint of ours holds."""
         return all(token <= at for at in self._covered.values())
+
+    def has(self, secondary: str, *, decided: int, covered: int) -> bool:
+        """Whether one whose word counts has said so much."""
+        if secondary not in self._decided:
+            return False
+        return self._decided[secondary] >= decided and self._covered[secondary] >= covered

@@ -149,11 +149,26 @@ class Hosted:
         self._running: deque[Work] = deque()
         self._made: deque[tuple[int, Output, int]] = deque()
         """Output that waits for the log: the decision that made it, and how many pieces."""
+        # Of what a checkpoint says was held back nobody knows any more which decision made it: the last one, at most.
+        self._made += [(at - 1, output, output.held) for output in self.outputs.values() if output.held]
         self._running_bytes = 0
         self._writing: Writing | None = None
         self.durability = Durability()
         self._uncovered: deque[Writing] = deque()
         """Checkpoints that are on our disk, and that not every secondary holds."""
+        if spec.standby and record is not None:
+            self._uncovered.append(
+                Writing(
+                    token=record.token,
+                    positions=[(input, input.fed_seq, input.fed_us) for input in self.inputs.values()],
+                    decided=record.decided,
+                    places=[],
+                    mixed=record.mixed,
+                )
+            )
+        self._shown = self._acknowledged = 0
+        """Of the decisions below the first something has left; of the second, the newest checkpoint up to which input
+        was acknowledged, by token. Both in this life: a secondary begins with a checkpoint of this life."""
         self._dirty = record is None
         self._checkpoint_at_us: int | None = None
         self._wanted = False
@@ -163,7 +178,12 @@ class Hosted:
     def _add_input(self, source: str, stream: str, peer: str, record: InputRecord | None = None) -> Input:
         life, about = self._incarnation, (self._sources[source], stream, peer)
         self.inputs[source, peer] = made = Input(
-            *about, incarnation=life, outbox=self._outbox, settings=self._link, record=record
+            *about,
+            incarnation=life,
+            outbox=self._outbox,
+            settings=self._link,
+            record=record,
+            guarded=bool(self.spec.standby),
         )
         made.receiver.fragment_epoch = lambda: self.epoch()
         return made
@@ -255,6 +275,10 @@ class Hosted:
         self._cover(now_us)
         self._release(now_us)
         self._pump(now_us)
+
+    def stands_in(self, secondary: str) -> bool:
+        """Whether a node whose word counts could take over: it has all that was shown and acknowledged."""
+        return self.durability.has(secondary, decided=self._shown, covered=self._acknowledged)
 
     @property
     def released(self) -> int:
@@ -482,14 +506,15 @@ class Hosted:
         self._pump(now_us)
 
     def _release(self, now_us: int) -> None:
-        """Let go what was made of decisions that are on disk and at each secondary, and let in publishers
-        that the disk knows."""
+        """Let go what was made of decisions that are on disk and at each secondary, and let in publishers that
+        the disk knows."""
         while (
             self._made
             and self._made[0][0] < self.decided.durable
             and self.durability.has_decision(self._made[0][0])
         ):
-            _, output, count = self._made.popleft()
+            number, output, count = self._made.popleft()
+            self._shown = max(self._shown, number + 1)
             output.release(now_us, count)
         for input in self._feeding.joined():
             if input.silent_since_us is None:
@@ -595,7 +620,7 @@ class Hosted:
         """Acknowledge what checkpoints hold that are on our disk and on that of each secondary."""
         while self._uncovered and self.durability.covers(self._uncovered[0].token):
             writing = self._uncovered.popleft()
-            self.durability.acknowledged(writing.token)
+            self._acknowledged = writing.token
             for input, seq, boundary_us in writing.positions:
                 input.receiver.durable(now_us, seq)
                 input.durable_us = boundary_us

@@ -74,6 +74,9 @@ class Input:
         gone: nobody waits for it any more.
         anew_since: how many checkpoints were durable when it began the stream anew; None: it goes on.
         overdue_rows: that came below a promise of an earlier attachment, and so count as late.
+
+    Args:
+        guarded: others stand by for the fragment: what our disk alone has isn't durable yet.
     """
 
     anew_since: int | None = None
@@ -88,6 +91,7 @@ class Input:
         outbox: Outbox,
         settings: LinkSettings,
         record: InputRecord | None = None,
+        guarded: bool = False,
     ) -> None:
         self.source = source.id
         self.judged = source.judged
@@ -116,6 +120,8 @@ class Input:
             next_seq=self.fed_seq,
             boundary_us=self.fed_us,
         )
+        if guarded and record is not None and record.acknowledged >= 0:
+            self.receiver.durable_again(record.acknowledged)
         self.receiver.note = self.fed_note
         self.receiver.life = record.life if record else 0
         if self.named:
@@ -265,4 +271,5 @@ class Input:
             note=self.fed_note,
             holder=self.by if self.named else "",
             life=self.receiver.life,
+            acknowledged=self.receiver.durable_seq,
         )

@@ -20,6 +20,7 @@ from medusa.wire import limits
 from medusa.wire.codec import TrainCodec
 from medusa.wire.link.automaton import LinkSettings, SenderState
 from medusa.wire.link.named_subscriptions import is_key
+from medusa.wire.link.output_log import Entry
 from medusa.wire.link.sender import Sender
 from medusa.wire.outbox import Outbox
 
@@ -71,6 +72,7 @@ class Output:
 
     Args:
         guest: whose it is, where another query reads.
+        guarded: others stand by for the fragment: what the checkpoint says was held back is so again.
     """
 
     def __init__(
@@ -88,6 +90,7 @@ class Output:
         record: OutputRecord | None = None,
         logs: Mapping[int, Buffer] | None = None,
         guest: Guest | None = None,
+        guarded: bool = False,
     ) -> None:
         self.sink = sink
         self._recorded = recorded_as(sink, guest)
@@ -109,9 +112,13 @@ class Output:
         if record is not None:
             # One that went elsewhere after the checkpoint isn't waited for.
             known = {key: at for key, at in record.receivers.items() if is_key(key) or key in readers}
-            self.sender.load(entries_from(record, logs or {}, where=stream), known, record.notes)
+            entries = list(entries_from(record, logs or {}, where=stream))
+            whole = len(entries) - (record.held if guarded else 0)
+            self.sender.load(entries[:whole], known, record.notes)
+            self._held = list(map(_held_again, entries[whole:]))
+            self.held_bytes = sum(map(_cost, self._held))
             # Boundaries may have merged on the way; trains stand in the same order.
-            places = [(e.token, e.offset) for e in record.entries if e.time_us is None]
+            places = [(e.token, e.offset) for e in record.entries[:whole] if e.time_us is None]
             log = self.sender.log
             trains = [i for i, e in enumerate(log.entries(), start=log.base) if e.time_us is None]
             self._stored = dict(zip(trains, places, strict=True))
@@ -128,9 +135,10 @@ class Output:
         self._engine_seq = 0 if guest is None else -guest.first
         """What the fragment calls row 0; more only where it began anew, with nothing; less where rows before
         it aren't for this stream."""
-        self.rows = self.sender.log.next_seq
+        self.rows = self.sender.log.next_seq + sum(piece.rows for piece in self._held)
         self.given = self.rows - (0 if record is None else record.again)
-        self.boundary_us = self.sender.log.boundary_us
+        promised = [piece.time_us for piece in self._held if piece.payload is None]
+        self.boundary_us = max([self.sender.log.boundary_us, *promised])
         self._again_us = self.boundary_us if self.given < self.rows else int(START_US) - 1
         """Boundaries up to this one are there already."""
 
@@ -377,6 +385,7 @@ class Output:
             segments=tuple(sorted(segments)),
             again=self.rows - self.given,
             life=self.sender.life,
+            held=len(self._held),
         )
         return made, payloads, places
 
@@ -387,6 +396,15 @@ class Output:
         self._stored.update((index, place) for index, place in places.items() if index >= whole)
         self.spilling.covered({token for token, _ in places.values()})
         self._forget_trimmed()
+
+
+def _held_again(entry: Entry) -> Leaving:
+    """An entry of a checkpoint as what waits to leave."""
+    if entry.time_us is not None:
+        return Leaving(payload=None, time_us=entry.time_us)
+    assert entry.payload is not None, "what is held back is in memory"
+    rows = entry.end - entry.seq
+    return Leaving(payload=entry.payload, rows=rows, late=entry.late, tentative=entry.tentative)
 
 
 def _without(train: Train, rows: int) -> Train:
@@ -460,6 +478,7 @@ def outputs_of(
             record=known.get(recorded_as(id, guest)),
             logs=logs,
             guest=guest,
+            guarded=bool(spec.standby),
         )
         found[id].sender.stream_version = spec.stream_version
     return found

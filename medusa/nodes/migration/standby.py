@@ -17,7 +17,6 @@ from medusa.nodes.fragment.input_log_records import JOINED, LOST, PROMISE, ROWS,
 from medusa.nodes.fragment.inputs import Input, Work
 from medusa.nodes.spec.fragment_spec import Fragment
 from medusa.ports import Buffer
-from medusa.wire import limits
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.base import Count, Note
 from medusa.wire.messages.links_and_commands import Data
@@ -56,6 +55,7 @@ class Shadow(Hosted):
 
     def __init__(self, *args: Any, owner: str, secondary: bool = False, **more: Any) -> None:
         super().__init__(*args, **more)
+        self._uncovered.clear()  # That checkpoint is the owner's; the first of our own is on its way.
         self._owner = owner
         self._secondary = secondary
         if secondary:  # Another secondary may not have a decision of which nothing has left yet.
@@ -77,7 +77,10 @@ class Shadow(Hosted):
         if self.follows and token == self.writing:
             for input in self.inputs.values():
                 input.stand_where_fed()
-        return super().persisted(now_us, token, ok, why)
+        ours = super().persisted(now_us, token, ok, why)
+        while self.follows and len(self._uncovered) > 1:
+            self._uncovered.popleft()  # Of what it may acknowledge once it is the owner the last one says all.
+        return ours
 
     @property
     def logged_all(self) -> bool:
@@ -173,8 +176,8 @@ class Shadow(Hosted):
             output.sender.settle(now_us)
 
     def let_go(self, now_us: int, decided: int) -> None:
-        """What came of decisions below this one may have left the owner: it is kept for readers here too."""
-        self.durability.heard(self._owner, decided=decided, covered=limits.SEQ_MAX)
+        """What came of the decisions below this one may have left the owner: it is kept for readers here too."""
+        self.durability.heard(self._owner, decided=decided, covered=0)
         self._release(now_us)
 
     def rewired(self, now_us: int, spec: Fragment) -> None:

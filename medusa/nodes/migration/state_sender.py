@@ -126,7 +126,7 @@ class Handing:
     # --- what comes -----------------------------------------------------------------------------
 
     def copied(self, now_us: int, files: Mapping[str, Buffer], why: str) -> None:
-        """The files of the checkpoint, or why they can't be read. Two secondaries may be sent the same."""
+        """The files of the checkpoint, or why they can't be read; two secondaries may be sent the same one."""
         if self._files is not None:
             return
         if why:
@@ -144,7 +144,8 @@ class Handing:
         if message.opened and not self.opened:
             self.opened = True
             self._tap.opened()
-            self.decided = max(self.decided, self._tap.decided)  # Its disk may come last.
+            # What came after it may have been fed before it was on disk.
+            self.decided = max(self.decided, self._tap.decided)
             self.covered = max(self.covered, self._tap.token)
         full = self._tap.full
         while self._first < message.frames:

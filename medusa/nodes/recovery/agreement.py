@@ -97,6 +97,11 @@ class Agreement:
         """Whether this node wants another configuration that isn't decided yet."""
         return query in self._bids
 
+    def suspects(self, query: str) -> tuple[str, ...]:
+        """Nodes that what this node proposes counts out."""
+        bid = self._bids.get(query)
+        return () if bid is None else bid.suspects
+
     def untold(self, query: str) -> Collection[str]:
         """Nodes that were told the current configuration and haven't said that it is on their disk."""
         telling = self._telling.get(query)
@@ -472,6 +477,9 @@ class Agreement:
             current = self.current(query)
             if current is None or bid.question is None:
                 self._begin(now_us, query)
+                continue
+            if self._wanted(query, bid) is None:  # A suspect is heard again, say: nothing else would end it.
+                self.withdraw(query)
                 continue
             bid.asked_again(now_us)
             self._ask(query, bid, current.voters)

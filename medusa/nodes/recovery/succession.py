@@ -4,8 +4,8 @@
     secondary lost ── the owner proposes to go on without it ── decided ──> its word counts no more
     a node follows ── the owner proposes it as secondary ── decided ──> it may succeed
 
-Everything here follows from the configuration: what is decided is done by every node that hears of it, twice
-if need be, and again after a restart.
+Everything here follows from the configuration: what is decided is done by every node that hears of it, twice if need
+be, and again after a restart.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from medusa.wire.outbox import CloseFragment, Outbox
 __all__ = ["Succession"]
 
 LOST_US = 300_000
-"""A secondary that is silent for so long counts no more. Too small: a short cut costs a
-change of the configuration; too large: so long does output wait that depends on a decision."""
+"""A secondary that is silent for so long counts no more. Too small: a short cut costs a change of the configuration;
+too large: so long does output wait that depends on a decision."""
 
 RANK_US = 200_000
 """The second in order waits so long for the first to propose itself, the third twice as long."""
@@ -89,17 +89,25 @@ class Succession:
         self._takeovers: dict[str, _Takeover] = {}
         self._closing: list[tuple[int, str]] = []
         """Token of the catalog without it, and the fragment: then its files go."""
-        self._finished: dict[tuple[str, str], int] = {}
+        self._sought: dict[tuple[str, str], int] = {}
         """Query and silent owner -> since when that was silent when we looked for what it had decided."""
-        self._proposed: dict[str, dict[str, None]] = {}
-        """Fragment of ours -> nodes that we proposed as its secondaries for the next number."""
         self._alone_since_us: dict[str, int] = {}
         """Fragment of ours -> since when nobody could take it over."""
+        self._offered: dict[str, dict[str, None]] = {}
+        """Fragment of ours -> nodes that we proposed as its secondaries and that nobody has decided on: somebody may
+        yet bring that to its end, so their words count until the next number is decided, whatever it says."""
 
     def start(self, now_us: int) -> None:
         """After a start: what configurations say that we learned before, and nobody may do otherwise."""
         for kept in list(self._catalog.configurations.values()):
             self.decided(now_us, None, kept.current)
+            if kept.promised is None:
+                continue  # Whoever proposes has promised first.
+            for replicas in kept.current.fragments:
+                if replicas.owner == self._me:  # An earlier life may have proposed any of them.
+                    others = (node for node in replicas.members if node != self._me)
+                    self._offered[replicas.fragment] = dict.fromkeys(others)
+        self._look_after(now_us)
 
     def peer_event(self, now_us: int, peer: str, event: LinkEvent) -> None:
         """A node came, went or restarted."""
@@ -133,9 +141,9 @@ class Succession:
         self._saver.save()
 
     def _require(self, now_us: int, hosted: Hosted, replicas: Replicas) -> None:
-        """The words of these count, and of one that is proposed: it may be decided before we hear so."""
-        self._proposed.pop(replicas.fragment, None)
-        hosted.durability.require(dict.fromkeys((*replicas.secondaries, *self._following(replicas))))
+        """The words of these count, and of no others: what was proposed for this number is settled."""
+        self._offered.pop(replicas.fragment, None)
+        hosted.durability.require(replicas.secondaries)
         hosted.secondaries_said(now_us)
         if replicas.secondaries:
             self._alone_since_us.pop(replicas.fragment, None)
@@ -209,7 +217,7 @@ class Succession:
         self._replication.drop(name)
         hosted.freeze()
         del self._fragments[name]
-        for known in (self._catalog.ownership.epochs, self._catalog.ownership.unplaced):
+        for known in (self._catalog.ownership.epochs, self._catalog.ownership.unplaced, self._offered):
             known.pop(name, None)
         token = self._diverting.left(now_us, hosted, replicas.owner, replicas.epoch)
         self._closing.append((token, name))
@@ -227,9 +235,9 @@ class Succession:
             if name not in self._fragments and self._followings.shadow(name) is None:
                 self._outbox.append(CloseFragment(fragment=name))
         for query, suspects in self._successions(now_us).items():
-            if not self._agreement.proposing(query):
+            if not self._agreement.proposing(query) or self._agreement.suspects(query) != suspects:
                 self._agreement.propose(now_us, query, self._succeeding, suspects=suspects)
-        for query in self._undecided(now_us):
+        for query in self._unheard(now_us):
             if not self._agreement.proposing(query):
                 self._agreement.propose(now_us, query, _next_number)
         self._look_after(now_us)
@@ -244,13 +252,13 @@ class Succession:
                 due.setdefault(shadow.spec.query, {})[replicas.owner] = None
         return {query: tuple(owners) for query, owners in due.items()}
 
-    def _undecided(self, now_us: int) -> list[str]:
+    def _unheard(self, now_us: int) -> list[str]:
         """Queries of which we follow a fragment whose owner is silent, and aren't its secondary, as we know.
 
         The owner may have had us decided on and died before anybody heard: to propose the next number, with
         nothing changed, brings that to its end. Once for each silence.
         """
-        found: list[str] = []
+        found: dict[str, None] = {}
         for name, _, shadow in self._followings.followed():
             query = shadow.spec.query
             configuration = self._agreement.current(query)
@@ -259,10 +267,10 @@ class Succession:
             if replicas is None or since_us is None or self._me in replicas.secondaries:
                 continue
             about = query, replicas.owner
-            if now_us - since_us >= LOST_US and self._finished.get(about) != since_us:
-                self._finished[about] = since_us
-                found.append(query)
-        return list(dict.fromkeys(found))
+            if now_us - since_us >= LOST_US and self._sought.get(about) != since_us:
+                self._sought[about] = since_us
+                found[query] = None
+        return list(found)
 
     def _should_succeed(self, now_us: int, replicas: Replicas) -> bool:
         since_us = self._silent_since_us.get(replicas.owner)
@@ -288,32 +296,33 @@ class Succession:
     def _look_after(self, now_us: int) -> None:
         """Secondaries of our fragments: those that are lost go, those that follow come."""
         for hosted, configuration, replicas in list(self._replication.owned()):
-            proposed = self._proposed.get(replicas.fragment, {})
-            counting = dict.fromkeys((*replicas.secondaries, *self._following(replicas), *proposed))
-            if counting.keys() != hosted.durability.secondaries:
-                hosted.durability.require(counting)
+            offered = self._undecided(replicas)
+            # From here on, since it may be decided before we hear so.
+            counted = dict.fromkeys((*replicas.secondaries, *offered, *self._coming(replicas)))
+            if counted.keys() != {*hosted.durability.secondaries}:
+                hosted.durability.require(counted)
                 hosted.secondaries_said(now_us)
-            changes = self._joining(hosted, replicas) or self._leaving(now_us, replicas)
-            if not (changes or proposed.keys() - set(replicas.secondaries)):
+            if not (offered or self._joining(hosted, replicas) or self._leaving(now_us, replicas)):
                 continue
             if not self._agreement.proposing(configuration.query):
                 self._agreement.propose(now_us, configuration.query, partial(self._revised, now_us))
 
-    def _following(self, replicas: Replicas) -> list[str]:
-        """Nodes that follow a fragment of ours and aren't its secondaries: their words count already, so that
-        no more is shown or acknowledged than they have."""
+    def _undecided(self, replicas: Replicas) -> list[str]:
+        """Nodes that we proposed, and that aren't in what is decided."""
+        return [node for node in self._offered.get(replicas.fragment, ()) if node not in replicas.secondaries]
+
+    def _coming(self, replicas: Replicas) -> list[str]:
+        """Nodes that follow, and don't count."""
+        others = (node for node in replicas.members if node not in (self._me, *replicas.secondaries))
         return [
             node
-            for node in replicas.members
-            if node not in (self._me, *replicas.secondaries)
-            and node not in self._silent_since_us
-            and self._replication.follows(replicas.fragment, node)
+            for node in others
+            if node not in self._silent_since_us and self._replication.follows(replicas.fragment, node)
         ]
 
     def _joining(self, hosted: Hosted, replicas: Replicas) -> list[str]:
-        """Those of them that have all that was shown or acknowledged before."""
-        durability, released = hosted.durability, hosted.released
-        return [node for node in self._following(replicas) if durability.may_succeed(node, released)]
+        """Of those, who has all that has left and all that was acknowledged: from then on it may succeed."""
+        return [node for node in self._coming(replicas) if hosted.stands_in(node)]
 
     def _leaving(self, now_us: int, replicas: Replicas) -> list[str]:
         def lost(node: str) -> bool:
@@ -325,41 +334,39 @@ class Succession:
         return [node for node in replicas.secondaries if lost(node)]
 
     def _revised(self, now_us: int, current: Configuration) -> Configuration | None:
-        """What we propose: our fragments with the secondaries that follow.
-
-        Who was proposed and isn't decided on may yet be, by somebody who brings that to its end: so its word
-        counts until the next number is decided, whatever that says.
-        """
-        open_ = False
+        """What we propose: our fragments with the secondaries that follow."""
 
         def after(each: Replicas) -> Replicas:
-            nonlocal open_
-            hosted = self._fragments.get(each.fragment)
-            if each.owner != self._me or hosted is None:
+            if each.owner != self._me or each.fragment not in self._fragments:
                 return each
             gone = self._leaving(now_us, each)
             kept = tuple(node for node in each.secondaries if node not in gone)
-            proposed = self._proposed.setdefault(each.fragment, {})
-            open_ = open_ or bool(proposed.keys() - set(each.secondaries))
-            joining = self._joining(hosted, each)
-            proposed |= dict.fromkeys(joining)
+            joining = self._joining(self._fragments[each.fragment], each)
+            if joining:
+                self._offered.setdefault(each.fragment, {}).update(dict.fromkeys(joining))
             return msgspec.structs.replace(each, secondaries=(*kept, *joining))
 
         changed = _changed(current, tuple(map(after, current.fragments)))
-        return _next_number(current) if changed is None and open_ else changed
+        if changed is not None:
+            return changed
+        ours = [
+            each for each in current.fragments if each.owner == self._me and each.fragment in self._fragments
+        ]
+        open_ = any(map(self._undecided, ours))
+        return _next_number(current) if open_ else None
 
     # --- for others ---------------------------------------------------------------------------------------
 
     def alone_us(self, now_us: int, replicas: Replicas) -> int | None:
-        """For how long nobody could have taken a fragment over; None: somebody can, or it isn't ours."""
+        """For how long nobody could have taken a fragment of ours over; None: somebody can, or it isn't ours."""
         since_us = self._alone_since_us.get(replicas.fragment)
         return None if replicas.secondaries or since_us is None else now_us - since_us
 
     def removed(self, query: str) -> None:
         """The query is no more."""
-        for name in [*self._takeovers]:
-            if name.partition("/")[0] == query:
-                del self._takeovers[name]
+        for known in (self._takeovers, self._offered):
+            for name in [name for name in known if name.partition("/")[0] == query]:
+                del known[name]
 
     def wake_at_us(self, now_us: int) -> int | None:
         """When ``tick`` has work."""
@@ -372,11 +379,12 @@ class Succession:
                 continue
             if self._me in replicas.secondaries:
                 times.append(max(since_us + len(replicas.secondaries) * RANK_US, now_us + RANK_US))
-            elif self._finished.get((shadow.spec.query, replicas.owner)) != since_us:
+            elif self._sought.get((shadow.spec.query, replicas.owner)) != since_us:
                 times.append(max(since_us + LOST_US, now_us))
         for _, _, replicas in self._replication.owned():
-            since = (self._silent_since_us.get(node) for node in replicas.secondaries)
-            times += [at_us + LOST_US for at_us in since if at_us is not None and at_us + LOST_US > now_us]
+            for node in replicas.secondaries:
+                if (since_us := self._silent_since_us.get(node)) is not None and since_us + LOST_US > now_us:
+                    times.append(since_us + LOST_US)
         return min(times, default=None)
 
 

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from random import Random
 from typing import Any
 
 import pyarrow as pa
 
+from medusa.ports import Buffer
 from medusa.sim.actors.client import Client
 from medusa.sim.actors.follower import Follower
 from medusa.sim.actors.node import Node
+from medusa.sim.actors.takeover_faults import TakeoverAims
+from medusa.sim.checkers.replicas import ReplicaChecks
 from medusa.sim.trials.federations import OFTEN, ROWS, options
 from medusa.sim.trials.moves import KINDS, answered
 from medusa.sim.trials.queries import QueryOptions, QueryTrial
 from medusa.sim.trials.trial import Scenario
-from medusa.sim.world.faults import BELIEVED, LATE, LINKS, MACHINES, WEATHER
-from medusa.sim.world.virtual_time import SimulationError, World
-from medusa.wire.messages.configuration import Configuration
+from medusa.sim.world.faults import BELIEVED, LATE, LATE_VOTES, LINKS, MACHINES, TAKEOVERS, WEATHER, Fault
+from medusa.sim.world.virtual_time import World
+from medusa.wire.messages.configuration import Replicas
 
 __all__ = ["STANDBY", "StandbyTrial"]
 
@@ -60,10 +64,16 @@ class StandbyTrial(QueryTrial):
     ) -> None:
         self._burnt: set[str] = set()
         self._stays = [node for node in nodes if node not in {name for name, _ in options.lost}]
-        self._owners: dict[tuple[str, int], str] = {}
-        self._configurations: dict[tuple[str, int, int], Configuration] = {}
         self._standby = options
         super().__init__(world, q, tables, options, want=want, nodes=nodes)
+        self._checks = ReplicaChecks(self.nodes, self.clients)
+        self._aims = TakeoverAims(self)
+        self._beyond: set[str] = set()
+        """Fragments of which more is lost than there were secondaries."""
+
+    def aim(self, fault: Fault) -> None:
+        """As ``Aiming`` says."""
+        self._aims.add(fault)
 
     def client(self, name: str, node: str) -> Client:
         """All find the streams from any node; who deploys does so at one that stays."""
@@ -91,26 +101,19 @@ class StandbyTrial(QueryTrial):
             return
         self.world.trace(name, "burns")
         self._burnt.add(name)
+        self._look_at_us, self._resting = 0, False  # What was at rest before is looked at anew.
         self.nodes[name].crash()
 
     def _guarded(self, name: str) -> bool:
-        known = [
-            kept.current
-            for node in self.living
-            if node.alive
-            for kept in node.brain.catalog.configurations.values()
-        ]
-        newest = max(known, key=lambda each: each.number, default=None)
+        newest = self._checks.newest
         if newest is None:
             return False
         of = [each for each in newest.fragments if each.owner == name]
-        follow = {
-            (node.name, fragment)
-            for node in self.living
-            if node.alive and node.name != name
-            for fragment, _, _ in node.brain.recovery.followings.followed()
-        }
-        return all(any((node, each.fragment) in follow for node in each.secondaries) for each in of)
+        others = [node for node in self.living if node.alive and node.name != name]
+        return all(
+            any(node.name in each.secondaries and follows(node, each.fragment) for node in others)
+            for each in of
+        )
 
     def restart(self, name: str) -> None:
         if name not in self._burnt:
@@ -118,6 +121,7 @@ class StandbyTrial(QueryTrial):
 
     def heal(self) -> None:
         self.world.trace("world", "all faults end")
+        self._aims.clear()
         self.network.heal_all()
         for name, node in self.nodes.items():
             node.disk.mend()
@@ -130,28 +134,29 @@ class StandbyTrial(QueryTrial):
 
     # --- what must hold -----------------------------------------------------------------------------
 
+    def _deliver(self, source: str, target: str, frames: list[Buffer]) -> None:
+        self._checks.delivered(source, frames)
+        super()._deliver(source, target, frames)
+
     def _watch(self, node: Node) -> None:
+        if self._lives.get(node.name) != node.lives and self._checks.newest is not None:
+            for replicas in self._checks.newest.fragments:
+                self._count_lost(node, replicas)
         super()._watch(node)
-        if node.loop is None:
+        self._checks.look(node)
+        self._aims.look(node)
+
+    def _count_lost(self, node: Node, replicas: Replicas) -> None:
+        """A node lives again, and follows nothing any more: its owner may be lost for good, and no other follows."""
+        if replicas.owner not in self._burnt or node.name not in replicas.secondaries:
             return
-        for query, kept in node.brain.catalog.configurations.items():
-            current = kept.current
-            about = query, current.life, current.number
-            if self._configurations.setdefault(about, current) != current:
-                raise SimulationError(
-                    f"configuration: {current} at {node.name}, and {self._configurations[about]}"
-                )
-        for fragment, hosted in node.brain.fragments.items():
-            if not hosted.frozen:
-                epoch = node.brain.catalog.ownership.epoch(fragment)
-                if (owner := self._owners.setdefault((fragment, epoch), node.name)) != node.name:
-                    raise SimulationError(
-                        f"owner: {fragment} in epoch {epoch} is of {owner} and of {node.name}"
-                    )
+        left = [self.nodes[name] for name in replicas.secondaries if name not in (node.name, *self._burnt)]
+        if not any(each.alive and follows(each, replicas.fragment) for each in left):
+            self.world.trace("world", f"more of {replicas.fragment} is lost than stood by")
+            self._beyond.add(replicas.fragment)
 
     def _wrong_names(self, nodes: Sequence[Node]) -> str:
-        """What was at a node that is lost is found where it is now; of what that one said nothing is
-        forgotten."""
+        """What was at a node that is lost is found where it is now; of what that one said nothing is forgotten."""
         truth = [
             (kind, name, node.name)
             for node in nodes
@@ -179,8 +184,30 @@ class StandbyTrial(QueryTrial):
         return all(node.alive for node in self.living)
 
     @property
+    def may_lose(self) -> bool:
+        return bool(self._beyond)
+
+    def check_end(self) -> None:
+        if not self._beyond:
+            super().check_end()
+
+    @property
     def ended(self) -> bool:
-        return len(self._burnt) == len(self._standby.lost) and super().ended
+        if self._beyond:
+            return True
+        return len(self._burnt) == len(self._standby.lost) and super().ended and not self._missing()
+
+    def _missing(self) -> str:
+        return self._checks.guarded_again(frozenset(self._burnt))
+
+
+def follows(node: Node, fragment: str) -> bool:
+    """Whether a node could take a fragment over."""
+    return any(name == fragment for name, _, _ in node.brain.recovery.followings.followed())
+
+
+SMALL = {"a": ["left", "l", "right", "r", "both"], "b": ["some", "last", "out"]}
+"""``unites`` over two nodes."""
 
 
 def guarded(world: World, rows: int | None, parts: Any) -> StandbyTrial:
@@ -188,13 +215,15 @@ def guarded(world: World, rows: int | None, parts: Any) -> StandbyTrial:
     kind = dice.choice(["slides", "unites", "unites"])
     make, _, _ = KINDS[kind]
     q, at = make()
+    few = kind == "unites" and dice.random() < 0.3
+    at = SMALL if few else at
     tables, want = answered(kind, world.seed % 16, ROWS // 2 if rows is None else rows)
     busy = list(at)
-    spares = ["s1", "s2"]
-    guarded_nodes = [node for node in busy if dice.random() < 0.7] or busy[:1]
-    standby = {node: spares if dice.random() < 0.5 else [spares[0]] for node in guarded_nodes}
-    losable = [node for node in guarded_nodes if dice.random() < 0.6] or guarded_nodes[:1]
-    lost = [(node, dice.randrange(*LOST_AFTER_US)) for node in losable[:2]]
+    spares = ["s1"] if few else ["s1", "s2"]
+    guarded_nodes = ["a"] if few else [node for node in busy if dice.random() < 0.7] or busy[:1]
+    standby = {node: spares if dice.random() < 0.6 else [spares[0]] for node in guarded_nodes}
+    witnesses = ["w1", "w2"][: dice.randrange(2) if few else dice.choice([0, 2, 2])]
+    lost = _lost(dice, standby, witnesses)
     decided = options(dice, at)
     made = StandbyOptions(
         at=at,
@@ -203,20 +232,34 @@ def guarded(world: World, rows: int | None, parts: Any) -> StandbyTrial:
         sync_us=min(decided.sync_us, 20_000),
         job_us=decided.job_us,
         delay_us=decided.delay_us,
+        deaths=dice.choice([0, 0, 0, 1, 2]),
         limits=decided.limits,
         standby=standby,
-        witnesses=("w1", "w2"),
-        lost=tuple(lost),
+        witnesses=witnesses,
+        lost=tuple((node, dice.randrange(*LOST_AFTER_US)) for node in lost),
     )
-    return StandbyTrial(world, q, tables, made, want=want, nodes=[*busy, *spares, "w1", "w2"])
+    return StandbyTrial(world, q, tables, made, want=want, nodes=[*busy, *spares, *witnesses])
+
+
+def _lost(dice: Random, standby: Mapping[str, Sequence[str]], witnesses: Sequence[str]) -> list[str]:
+    """As many as leave somebody to have each fragment, and more than half of the voters."""
+    candidates = [*standby, *standby, "s1", *witnesses]
+    voters = len({*standby, *(node for nodes in standby.values() for node in nodes), *witnesses})
+    lost: list[str] = []
+    for node in dice.sample(candidates, len(candidates)):
+        after = {*lost, node}
+        kept = all(len(after & {of, *nodes}) <= len(nodes) for of, nodes in standby.items())
+        if kept and node not in lost and 2 * len(after) < voters and len(after) <= 2:
+            lost.append(node)
+    return lost[: dice.choice([1, 1, 2])]
 
 
 STANDBY: dict[str, Scenario] = {
     "standby": Scenario(
         about="machines are lost for good: secondaries take over, the same answer",
         build=guarded,
-        kinds=[*WEATHER, *LINKS, *OFTEN, *MACHINES],
-        more=[*LATE, *BELIEVED],
+        kinds=[*WEATHER, *LINKS, *OFTEN, *MACHINES, *TAKEOVERS, *TAKEOVERS],
+        more=[*LATE, *BELIEVED, *LATE_VOTES],
         count=6,
         events_max=900_000,
     ),

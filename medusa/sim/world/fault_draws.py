@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "AWAY_US",
+    "MOMENTS",
+    "VOTES",
     "CROSSING",
     "Drawn",
     "PARTS",
@@ -23,11 +25,14 @@ __all__ = [
     "WORDS",
     "at_a_message",
     "at_a_split",
+    "asleep_at_a_takeover",
     "at_a_step",
+    "at_a_takeover",
     "clogged",
     "crashed",
     "cut_at_a_split",
     "cut_at_a_step",
+    "cut_at_a_takeover",
     "FILES",
     "ORDERS",
     "damaged",
@@ -66,6 +71,12 @@ ORDERS = ("install", "install", "remove", "reply", "deploy")
 """Of deployments: tags of messages."""
 FILES = ("catalog", "checkpoint", "output segment", "first checkpoint mark", "life", "decision log")
 """What lies on the disk of a node."""
+VOTES = ("configure", "configure", "prepare", "accept", "vote", "vote", "seed", "ready", "got", "giveup")
+"""Of configurations, and of those who follow: tags of messages."""
+MOMENTS = ("seeds", "joins", "guarded", "guarded", "guarded", "proposes", "takes over", "has taken over")
+"""Of a fragment that others stand by for: its owner sends a secondary the checkpoint; wants to have it counted; it
+counts; a secondary wants to succeed; it is chosen, and its disk doesn't say so yet; it has begun."""
+ROLES = ("owner", "owner", "owner", "secondary", "secondary", "other", "upstream", "reader", "voter")
 AWAY_US = 5000
 """So long is a machine dead that is started again at once."""
 
@@ -152,6 +163,27 @@ def at_a_split(dice: Random, scene: Scene) -> Drawn:
 def cut_at_a_split(dice: Random, scene: Scene) -> Drawn:
     who = dice.choice(("coordinator", "upstream", "reader")), _split_step(dice, SPLIT_STEPS)
     return who, dice.randrange(50_000, 2_000_000), dice.choice([1, 300, 10_000])
+
+
+def at_a_takeover(dice: Random, scene: Scene) -> Drawn:
+    """Who dies, at which moment, and what becomes of its writes under way; how much later."""
+    who = dice.choice(ROLES), dice.choice(MOMENTS), dice.choice(UNSYNCED)
+    return who, _away(dice), dice.choice([1, 1, 300, 2000, 10_000, 40_000, 200_000])
+
+
+def asleep_at_a_takeover(dice: Random, scene: Scene) -> Drawn:
+    """Most often for so long that others notice."""
+    who = dice.choice(ROLES), dice.choice(MOMENTS)
+    return who, dice.randrange(400_000, 2_500_000), dice.choice([1, 300, 10_000, 200_000])
+
+
+def cut_at_a_takeover(dice: Random, scene: Scene) -> Drawn:
+    """From whom to whom nothing passes."""
+    way = ["owner", dice.choice(("secondary", "secondary", "other", "upstream", "reader", "voter"))]
+    if dice.random() < 0.5:
+        way.reverse()
+    who = (*way, dice.choice(MOMENTS))
+    return who, dice.randrange(50_000, 2_000_000), dice.choice([1, 1, 300, 10_000, 200_000])
 
 
 def word(dice: Random, scene: Scene, words: Sequence[str] = WORDS) -> Drawn:

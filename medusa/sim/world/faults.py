@@ -31,9 +31,11 @@ __all__ = [
     "MESSAGES",
     "OF_MACHINES",
     "LATE_ORDERS",
+    "LATE_VOTES",
     "SPLIT_STEPS",
     "STEPS",
     "STORAGE",
+    "TAKEOVERS",
     "UNSYNCED",
     "WEATHER",
     "Aiming",
@@ -94,10 +96,10 @@ class Stage(Protocol):
 
 @runtime_checkable
 class Aiming(Stage, Protocol):
-    """A stage where fragments move and are split."""
+    """A stage where fragments move, are split or are taken over."""
 
     def aim(self, fault: Fault) -> None:
-        """Have it happen when a move or a split comes to its step."""
+        """Have it happen when a move, a split or a takeover comes to its step."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -232,7 +234,7 @@ def _reconnect(stage: Stage, fault: Fault) -> None:
 
 
 def _aim(stage: Stage, fault: Fault) -> None:
-    assert isinstance(stage, Aiming), "nothing moves or is split here"
+    assert isinstance(stage, Aiming), "nothing moves, is split or is taken over here"
     stage.aim(fault)
 
 
@@ -393,6 +395,32 @@ KINDS: dict[str, Kind] = {
         _aim,
         at_start=True,
     ),
+    # Of takeovers.
+    "crash in a takeover": Kind(
+        "{amount} us after a fragment comes there, crashes: {who}", draws.at_a_takeover, _aim, at_start=True
+    ),
+    "pause in a takeover": Kind(
+        "{amount} us after a fragment comes there, stands still: {who}",
+        draws.asleep_at_a_takeover,
+        _aim,
+        at_start=True,
+    ),
+    "cut in a takeover": Kind(
+        "{amount} us after a fragment comes there, nothing passes from and to: {who}",
+        draws.cut_at_a_takeover,
+        _aim,
+        at_start=True,
+    ),
+    "late vote": Kind(
+        "what says {who} comes {amount} us late, after others",
+        partial(draws.word, words=draws.VOTES),
+        partial(stale_messages.late, again=False),
+    ),
+    "vote again": Kind(
+        "what says {who} comes once more, {amount} us later",
+        partial(draws.word, words=draws.VOTES),
+        partial(stale_messages.late, again=True),
+    ),
     "late word": Kind(
         "what says {who} comes {amount} us late, after others",
         draws.word,
@@ -495,6 +523,8 @@ LATE = (
 BELIEVED = ("fails and crashes", "one write fails", "damaged copy")
 LATE_ORDERS = ("late order", "order again")
 AIMED = ("crash in a move", "cut in a move", "late word", "word again")
+TAKEOVERS = ("crash in a takeover", "pause in a takeover", "cut in a takeover")
+LATE_VOTES = ("late vote", "vote again")
 AIMED_SPLITS = ("crash in a split", "cut in a split")
 WEATHER = ("jitter", "tail", "loss", "repeat", "reorder")
 LINKS = ("cut one way", "cut", "short cut", "partition", "swizzle", "slow link", "reconnect")

@@ -466,6 +466,10 @@ class Receiver:
             elif self.state is ReceiverState.FLOWING:
                 self._ack(now_us)
 
+    def durable_again(self, seq: int) -> None:
+        """Before anything is attached: of what an earlier life received, only rows below this one are durable."""
+        self.durable_seq = min(seq, self.durable_seq)
+
     def stand_at(self, seq: int, boundary_us: int, note: bytes) -> None:
         """The rows below this one came by another way; nothing is attached."""
         assert self.state not in _LISTENING, "rows of it may come"

@@ -1,0 +1,324 @@
+"""What must hold of fragments that others stand by for. Apart from the code that it checks: it reads disks, what
+nodes hold and what goes over the network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+
+from medusa.nodes.catalog.kept_configurations import KeptConfiguration
+from medusa.nodes.fragment.host import Hosted
+from medusa.ports import Buffer
+from medusa.sim.checkers.catalog import newest_catalog
+from medusa.sim.checkers.publisher_names import newest_record
+from medusa.sim.world.virtual_time import SimulationError
+from medusa.wire.codec import TrainCodec, decode_frame
+from medusa.wire.link.named_subscriptions import key_of
+from medusa.wire.link.sender import Sender
+from medusa.wire.messages.configuration import Configuration, Replicas
+from medusa.wire.messages.links_and_commands import Data
+
+if TYPE_CHECKING:
+    from medusa.sim.actors.client import Client
+    from medusa.sim.actors.node import Node
+
+__all__ = ["ReplicaChecks"]
+
+DATA = b"\xa4data"
+"""How the header of a ``Data`` goes on after its first byte."""
+
+
+class ReplicaChecks:
+    """Of one query, after each turn of a node and for each frame that arrives.
+
+    A configuration is decided by the disks of more than half of the voters of the one before it. A node never goes
+    back to an earlier one. A row that anybody was sent has the same values from whoever sends it, and where the order of
+    arrival decides over it each secondary has made it too. What senders have forgotten is on the disk of the owner and of
+    each secondary.
+
+    Attributes:
+        newest: the configuration with the highest number that any node has known; None: there is none yet.
+    """
+
+    def __init__(self, nodes: Mapping[str, Node], clients: Mapping[str, Client]) -> None:
+        self._nodes = nodes
+        self._clients = clients
+        self.newest: Configuration | None = None
+        self._known: dict[tuple[str, int, int], Configuration] = {}
+        self._numbers: dict[str, tuple[int, int, int]] = {}
+        """Node -> its life, and life and number of the configuration that it went by last."""
+        self._epochs: dict[tuple[str, int, str], int] = {}
+        """Node, its life and a stream that it reads -> the epoch in which it does."""
+        self._owners: dict[tuple[str, int], str] = {}
+        self._rows: dict[str, list[object]] = {}
+        """Stream -> its rows, as they were sent first; None: not seen."""
+        self._shown: dict[str, int] = {}
+        """Stream -> rows below this one were sent."""
+        self._released: dict[str, int] = {}
+        """Stream -> rows below this one have been released by some owner."""
+        self._codecs: dict[str, TrainCodec] = {}
+        self._disks: dict[tuple[str, str], tuple[int, dict[tuple[str, str], int]]] = {}
+        """Node and fragment -> how often its disk had changed, and the positions of the newest checkpoint there."""
+
+    # --- turns --------------------------------------------------------------------------------------
+
+    def look(self, node: Node) -> None:
+        """A node has had a turn.
+
+        Raises:
+            SimulationError: something doesn't hold.
+        """
+        if node.loop is None:
+            return
+        for kept in node.brain.catalog.configurations.values():
+            self._look_at(node, kept.current)
+        for fragment, hosted in node.brain.fragments.items():
+            self._check_owner(node, fragment, hosted)
+            self._check_epochs(node, hosted)
+            if not hosted.frozen:
+                for output in hosted.outputs.values():
+                    at = output.sender.log.next_seq
+                    self._released[output.stream] = max(self._released.get(output.stream, 0), at)
+        self._check_secondaries(node)
+        self._check_forgotten(node)
+
+    def _look_at(self, node: Node, current: Configuration) -> None:
+        about = current.query, current.life, current.number
+        known = self._known.get(about)
+        if known is None:
+            self._check_decided(current)
+            self._known[about] = known = current
+        if known != current:
+            raise SimulationError(f"configuration: {current} at {node.name}, and {known}")
+        before = self._numbers.get(node.name)
+        now = node.lives, current.life, current.number
+        if before is not None and before[:2] == now[:2] and before[2] > current.number:
+            raise SimulationError(
+                f"configuration: {node.name} goes back from {before[2]} to {current.number}"
+            )
+        self._numbers[node.name] = now
+        newest = self.newest
+        if newest is None or (newest.life, newest.number) < (current.life, current.number):
+            self.newest = current
+
+    def _check_decided(self, current: Configuration) -> None:
+        """More than half of those that vote on it have it on disk."""
+        before = self._known.get((current.query, current.life, current.number - 1))
+        if current.number == 1:
+            return
+        if before is None:
+            raise SimulationError(f"configuration: {current.number} is there, and none before it")
+        have = [name for name in before.voters if _has_accepted(self._nodes[name], current)]
+        if 2 * len(have) <= len(before.voters):
+            raise SimulationError(
+                f"configuration: {current.number} is decided, and on the disks of {have} of {before.voters}"
+            )
+
+    def _check_owner(self, node: Node, fragment: str, hosted: Hosted) -> None:
+        if hosted.frozen:
+            return
+        epoch = node.brain.catalog.ownership.epoch(fragment)
+        if (owner := self._owners.setdefault((fragment, epoch), node.name)) != node.name:
+            raise SimulationError(f"owner: {fragment} in epoch {epoch} is of {owner} and of {node.name}")
+        replicas = None if self.newest is None else self.newest.replicas(fragment)
+        if replicas is not None and epoch > replicas.epoch:
+            raise SimulationError(f"owner: {node.name} has {fragment} in epoch {epoch} before {replicas}")
+
+    def _check_epochs(self, node: Node, hosted: Hosted) -> None:
+        """While a node lives it never goes back to an earlier owner of a stream that it reads."""
+        for feed in hosted.spec.feeds:
+            about = node.name, node.lives, f"{hosted.spec.name} {feed.stream}"
+            if feed.epoch < self._epochs.get(about, 0):
+                raise SimulationError(
+                    f"feeds: {hosted.spec.name} at {node.name} reads {feed.stream} in epoch {feed.epoch} "
+                    f"of {feed.node}, and read it in epoch {self._epochs[about]}"
+                )
+            self._epochs[about] = feed.epoch
+
+    def _secondaries(self, replicas: Replicas) -> Iterator[tuple[Node, Hosted]]:
+        """Those of them that have something to follow with."""
+        for name in replicas.secondaries:
+            node = self._nodes[name]
+            shadow = node.brain.recovery.followings.shadow(replicas.fragment) if node.alive else None
+            if shadow is not None and not shadow.failed:
+                yield node, shadow
+
+    def _check_secondaries(self, node: Node) -> None:
+        """Each has made what was shown of decisions, and has released nothing that the owner hasn't."""
+        if self.newest is None:
+            return
+        for replicas in self.newest.fragments:
+            for at, shadow in self._secondaries(replicas):
+                if at is node and shadow.mixed:
+                    self._check_secondary(node.name, shadow)
+
+    def _check_secondary(self, name: str, shadow: Hosted) -> None:
+        for output in shadow.outputs.values():
+            shown, released = self._shown.get(output.stream, 0), self._released.get(output.stream, 0)
+            if output.rows < shown:
+                raise SimulationError(
+                    f"decided: {shown} rows of {output.stream} were sent, secondary {name} has made {output.rows}"
+                )
+            if output.sender.log.next_seq > released:
+                raise SimulationError(
+                    f"decided: secondary {name} has let {output.sender.log.next_seq} rows of {output.stream} "
+                    f"go, no owner more than {released}"
+                )
+
+    # --- what senders have forgotten ------------------------------------------------------------------
+
+    def _check_forgotten(self, node: Node) -> None:
+        """Of what this node sends; clients are looked at with who reads from them."""
+        if self.newest is None:
+            return
+        for replicas in self.newest.fragments:
+            reads = [
+                (hosted, output.sender)
+                for hosted in node.brain.fragments.values()
+                if not hosted.frozen
+                for output in hosted.outputs.values()
+                if output.stream in replicas.reads
+            ]
+            for hosted, sender in reads:
+                for at in self._holders(replicas):
+                    self._check_covered(hosted.spec.node, at, replicas, sender, "")
+            if node.name in (replicas.owner, *replicas.secondaries):
+                for client in self._clients.values():
+                    for stream in replicas.streams:
+                        publication = client.publication(stream)
+                        if publication is None:
+                            continue
+                        key = key_of("", client.names[stream]) if stream in client.names else client.name
+                        for at in self._holders(replicas):
+                            self._check_covered(client.name, at, replicas, publication.sender, key)
+
+    def _holders(self, replicas: Replicas) -> Iterator[Node]:
+        """Nodes whose disks count: that of the owner also while it is dead."""
+        owner = self._nodes[replicas.owner]
+        if not owner.alive or not owner.brain.catalog.in_doubt.newest:
+            known = owner.brain.fragments.get(replicas.fragment) if owner.alive else None
+            if known is not None and not known.frozen:
+                yield owner
+        for node, _ in self._secondaries(replicas):
+            # One that begins anew has nothing there for a moment; it says that it may own it after it has.
+            if newest_record(node, replicas.fragment) is not None:
+                yield node
+
+    def _check_covered(self, who: str, at: Node, replicas: Replicas, sender: Sender, peer: str) -> None:
+        start = sender.log.start_seq
+        if not start:
+            return
+        positions = self._positions(at, replicas.fragment)
+        found = [
+            seq for (stream, by), seq in positions.items() if stream == sender.stream and by in (peer, "")
+        ]
+        position = max(found, default=0)
+        if start > position:
+            raise SimulationError(
+                f"trimmed: {who} keeps rows of {sender.stream} from {start}, the disk of {at.name} has {position}"
+            )
+
+    def _positions(self, node: Node, fragment: str) -> dict[tuple[str, str], int]:
+        """(Stream, publisher or nothing) -> the next row by the newest whole checkpoint on its disk."""
+        changes, found = self._disks.get((node.name, fragment), (-1, {}))
+        if changes == node.disk.changes:
+            return found
+        record = newest_record(node, fragment)
+        hosted = node.brain.fragments.get(fragment) or node.brain.recovery.followings.shadow(fragment)
+        found = {}
+        if record is not None and hosted is not None:
+            of = {feed.source: feed.stream for feed in hosted.spec.feeds}
+            for input in record.inputs:
+                published = input.source in hosted.spec.entries
+                key = (hosted.spec.entries[input.source], input.peer) if published else (of[input.source], "")
+                found[key] = max(found.get(key, 0), input.next_seq)
+        self._disks[node.name, fragment] = node.disk.changes, found
+        return found
+
+    # --- frames ---------------------------------------------------------------------------------------
+
+    def delivered(self, source: str, frames: list[Buffer]) -> None:
+        """A node's frame arrives somewhere: rows of a number are the same from whoever sends them.
+
+        Raises:
+            SimulationError: they are others than were sent before.
+        """
+        if frames[0][1:6] != DATA or source not in self._nodes:
+            return
+        message, payload = decode_frame(frames)
+        codec = self._codec(self._nodes[source], message.stream) if isinstance(message, Data) else None
+        if not isinstance(message, Data) or codec is None or payload is None:
+            return
+        batch = codec.decode(message, payload).batch
+        rows = self._rows.setdefault(message.stream, [])
+        rows += [None] * (message.seq + message.rows - len(rows))
+        for seq, row in enumerate(_rows(batch), start=message.seq):
+            if rows[seq] is not None and rows[seq] != row:
+                raise SimulationError(
+                    f"shown: row {seq} of {message.stream} by {source} in epoch {message.epoch} is {row}, "
+                    f"and was {rows[seq]}"
+                )
+            rows[seq] = row
+        self._shown[message.stream] = max(self._shown.get(message.stream, 0), message.seq + message.rows)
+
+    def _codec(self, node: Node, stream: str) -> TrainCodec | None:
+        if stream not in self._codecs and node.alive:
+            for hosted in node.brain.fragments.values():
+                for output in hosted.outputs.values():
+                    sender = output.sender
+                    self._codecs[output.stream] = TrainCodec(sender.schema, timed=sender.timed)
+        return self._codecs.get(stream)
+
+    # --- the end --------------------------------------------------------------------------------------
+
+    def guarded_again(self, gone: frozenset[str]) -> str:
+        """What isn't yet as it should be once nothing goes wrong any more; empty: nothing.
+
+        Args:
+            gone: nodes that never come back.
+        """
+        newest = self.newest
+        if newest is None:
+            return "no configuration is known"
+        for name, node in self._nodes.items():
+            known = (
+                [kept.current for kept in node.brain.catalog.configurations.values()] if node.alive else []
+            )
+            if known and known != [newest]:
+                return f"{name} doesn't know configuration {newest.number}"
+        for replicas in newest.fragments:
+            has = {
+                name
+                for name, node in self._nodes.items()
+                if node.alive and replicas.fragment in node.brain.fragments
+                if not node.brain.fragments[replicas.fragment].frozen
+            }
+            if has != {replicas.owner}:
+                return f"{replicas.fragment} is at {sorted(has)}, {replicas.owner} should have it"
+            wanted = {node for node in replicas.members if node != replicas.owner} - gone
+            if set(replicas.secondaries) != wanted:
+                return f"secondaries of {replicas.fragment} are {replicas.secondaries}, not {sorted(wanted)}"
+            if wanted - {node.name for node, _ in self._secondaries(replicas)}:
+                return f"not all secondaries of {replicas.fragment} follow"
+        return ""
+
+
+def _has_accepted(node: Node, configuration: Configuration) -> bool:
+    """By its disk."""
+    data = newest_catalog(node)
+    facts = {} if data is None else msgspec.msgpack.decode(data).get("configurations", {})
+    if configuration.query not in facts:
+        return False
+    kept = msgspec.convert(facts[configuration.query], KeptConfiguration)
+    accepted = kept.accepted
+    if accepted is not None and accepted.configuration == configuration:
+        return True
+    return kept.current.life == configuration.life and kept.current.number >= configuration.number
+
+
+def _rows(batch: pa.RecordBatch) -> Iterator[str]:
+    columns = [column.to_pylist() for column in batch.columns]
+    return map(repr, zip(*columns, strict=True))

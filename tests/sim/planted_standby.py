@@ -1,0 +1,265 @@
+"""Mistakes in how others stand by for fragments and take them over; ``tests.sim.planting`` plants one."""
+
+from __future__ import annotations
+
+from tests.sim.planting import Edit, Mistake, edit
+
+__all__ = ["STANDBY"]
+
+_SCENARIOS = ("standby",)
+
+STANDBY: dict[str, Mistake] = {
+    "a secondary acknowledges before it has fed": Mistake(
+        area="replication",
+        about="A secondary says that it has fed what has only arrived. The owner lets go what came of decisions that no "
+        "engine of a secondary has seen.",
+        edits=edit(
+            "nodes.migration.state_receiver:Taking.done",
+            "return self._running[0] if self._running else self._frames",
+            "return self._frames",
+        ),
+        scenarios=_SCENARIOS,
+        seed=0,
+    ),
+    "what is fed is taken for what is on its disk": Mistake(
+        area="replication",
+        about="The owner takes a checkpoint for covered once its secondary has fed as much. Senders forget rows; who takes "
+        "over, dies and comes back has them nowhere.",
+        edits=edit(
+            "nodes.migration.state_sender:Handing.got",
+            "self._marks[0][0] < message.durable",
+            "self._marks[0][0] < message.frames",
+        ),
+        scenarios=_SCENARIOS,
+        seed=0,
+    ),
+    "senders forget what the owner's checkpoint holds": Mistake(
+        area="durability",
+        about="Input is acknowledged once it is on the owner's disk, whatever its secondaries have. What the owner's "
+        "machine had alone is lost with it.",
+        edits=edit(
+            "nodes.fragment.host:Hosted._cover",
+            "while self._uncovered and self.durability.covers(self._uncovered[0].token):",
+            "while self._uncovered:",
+        ),
+        scenarios=_SCENARIOS,
+        seed=0,
+    ),
+    "a publisher's count runs ahead of the secondary": Mistake(
+        area="durability",
+        about="What nodes send is acknowledged when the secondary has it, what publishers send when the owner's disk "
+        "has it. A publisher forgets rows that whoever takes over never had.",
+        edits=edit(
+            "nodes.fragment.host:Hosted.persisted",
+            "self._uncovered.append(writing)",
+            "self._uncovered.append(writing)\n"
+            "            for input, seq, _ in writing.positions:\n"
+            "                if not input.judged:\n"
+            "                    input.receiver.durable(now_us, seq)",
+        ),
+        scenarios=_SCENARIOS,
+        seed=0,
+    ),
+    "decisions leave once they are on the owner's disk": Mistake(
+        area="durability",
+        about="Output leaves without the word of the secondaries. Who takes over decides otherwise, and readers have "
+        "rows that never come again, or others twice.",
+        edits=edit(
+            "nodes.fragment.host:Hosted._release",
+            "and self.durability.has_decision(self._made[0][0])",
+            "",
+        ),
+        scenarios=_SCENARIOS,
+        seed=0,
+    ),
+    "what a checkpoint holds back leaves at a restart": Mistake(
+        area="durability",
+        about="Output that waited for a secondary is in the owner's checkpoint; an owner that comes back sends it at once.",
+        edits=edit(
+            "nodes.fragment.outputs:outputs_of",
+            "guarded=bool(spec.standby),",
+            "guarded=False,",
+        ),
+        scenarios=_SCENARIOS,
+        seed=0,
+    ),
+    "a stale owner doesn't step down": Mistake(
+        area="succession",
+        about="An owner that hears that another node has its fragment goes on with it.",
+        edits=edit(
+            "nodes.recovery.succession:Succession.decided",
+            "elif hosted is not None:",
+            "elif hosted is not None and hosted.frozen:",
+        ),
+        scenarios=_SCENARIOS,
+        seed=0,
+    ),
+    "its own vote counts before it is on disk": Mistake(
+        area="agreement",
+        about="A proposer counts what it has said itself before its disk has it. It dies, votes otherwise in its next "
+        "life, and one number has two configurations.",
+        edits=edit(
+            "nodes.recovery.agreement:Agreement._ask",
+            "self._own.append((self._voter.token(query), own))",
+            "self._own.append((0, own))",
+        ),
+        scenarios=_SCENARIOS,
+        seed=0,
+    ),
+    "a vote leaves before it is on disk": Mistake(
+        area="agreement",
+        about="A voter answers before its disk has what it says.",
+        edits=edit(
+            "nodes.recovery.agreement:Agreement._asked",
+            "self._saver.send(peer, vote, after=self._voter.token(vote.query))",
+            "self._outbox.send(peer, vote)",
+        ),
+        scenarios=_SCENARIOS,
+        seed=0,
+    ),
+    "half of the voters decide": Mistake(
+        area="agreement",
+        about="Half of the voters are enough, so two halves decide two things.",
+        edits=edit(
+            "wire.messages.configuration:Configuration.majority",
+            "return len(self.voters) // 2 + 1",
+            "return (len(self.voters) + 1) // 2",
+        ),
+        scenarios=_SCENARIOS,
+        seed=0,
+    ),
+    "those that were heard lately decide": Mistake(
+        area="agreement",
+        about="More than half of the voters that the proposer doesn't suspect are enough.",
+        edits=edit(
+            "nodes.recovery.attempt:Attempt.won",
+            ">= current.majority",
+            "> (len(current.voters) - len(self.suspects) - len(self.noes)) // 2 - 1",
+        ),
+        scenarios=_SCENARIOS,
+        seed=0,
+    ),
+    "one of two nodes decides alone": Mistake(
+        area="agreement",
+        about="Where only two nodes vote, one that hears the other no more takes over. Both run when only the link between "
+        "them is broken.",
+        edits=edit(
+            "wire.messages.configuration:Configuration.majority",
+            "return len(self.voters) // 2 + 1",
+            "return len(self.voters) // 2 + (len(self.voters) > 2)",
+        ),
+        scenarios=_SCENARIOS,
+        seed=0,
+    ),
+    "an old configuration is followed": Mistake(
+        area="agreement",
+        about="A node goes by what it was told last, whatever the number: an announcement that comes late puts a place back "
+        "in charge that has been counted out.",
+        edits=(
+            Edit(
+                "nodes.recovery.agreement:Agreement._configured",
+                "elif current is None or told.number > current.number:",
+                "elif current is None or told.number != current.number:",
+            ),
+            Edit(
+                "nodes.recovery.agreement:Agreement._learn",
+                "old.number >= new.number",
+                "old.number == new.number",
+            ),
+        ),
+        scenarios=_SCENARIOS,
+        seed=0,
+    ),
+    "a secondary lets go what its owner hasn't": Mistake(
+        area="replication",
+        about="What a secondary makes counts as sent at once. When it takes over it shows what another secondary doesn't "
+        "have.",
+        edits=edit(
+            "nodes.migration.standby:Shadow.__init__",
+            "self.durability.require((owner,))",
+            "pass",
+        ),
+        scenarios=_SCENARIOS,
+        seed=0,
+    ),
+    "who was proposed is forgotten": Mistake(
+        area="succession",
+        about="An owner proposes a secondary, loses it, and goes on without its word, though voters may yet decide that it "
+        "counts.",
+        edits=edit(
+            "nodes.recovery.succession:Succession._undecided",
+            "return [node for node in self._offered.get(replicas.fragment, ()) if node not in replicas.secondaries]",
+            "return []",
+        ),
+        scenarios=_SCENARIOS,
+        seed=0,
+    ),
+    "a node is counted as soon as it is near": Mistake(
+        area="succession",
+        about="A node is proposed as secondary before it has all that was shown and acknowledged until then.",
+        edits=edit(
+            "nodes.recovery.succession:Succession._joining",
+            "return [node for node in self._coming(replicas) if hosted.stands_in(node)]",
+            "return self._coming(replicas)",
+        ),
+        scenarios=_SCENARIOS,
+        seed=0,
+    ),
+    "a restarted owner needs nobody's word": Mistake(
+        area="succession",
+        about="An owner that comes back lets go what it decides without its secondaries, until it hears the next "
+        "configuration.",
+        edits=edit(
+            "nodes.recovery.succession:Succession._require",
+            "hosted.durability.require(replicas.secondaries)",
+            "hosted.durability.require(replicas.secondaries if self._replication._links else ())",
+        ),
+        scenarios=_SCENARIOS,
+        seed=0,
+    ),
+    "who takes over begins before its disk says so": Mistake(
+        area="succession",
+        about="A successor feeds and sends before its catalog says that the fragment is its own. It dies, and nobody has it.",
+        edits=edit(
+            "nodes.recovery.succession:Succession._look",
+            "if self._saver.durable < each.token:",
+            "if self._saver.durable < 0:",
+        ),
+        scenarios=_SCENARIOS,
+        seed=0,
+    ),
+    "taken over in the epoch of before": Mistake(
+        area="succession",
+        about="Who takes over goes on in the epoch of the lost owner, so nobody can refuse that one.",
+        edits=edit(
+            "nodes.recovery.succession:Succession._succeeding",
+            "epoch=each.epoch + 1",
+            "epoch=each.epoch",
+        ),
+        scenarios=_SCENARIOS,
+        seed=0,
+    ),
+    "one that joined late counts as having all": Mistake(
+        area="durability",
+        about="A new secondary's word counts as said for all that was decided before it said anything.",
+        edits=edit(
+            "nodes.fragment.durability:Durability.require",
+            "self._decided = {each: self._decided.get(each, 0) for each in secondaries}",
+            "self._decided = {each: self._decided.get(each, 1 << 40) for each in secondaries}",
+        ),
+        scenarios=_SCENARIOS,
+        seed=0,
+    ),
+    "who reads in the place of another has it all": Mistake(
+        area="rewiring",
+        about="When a reader of a stream is replaced, rows that the lost one had received but not stored are forgotten.",
+        edits=edit(
+            "nodes.migration.rerouting:Diverting.succeeded",
+            "sender.expect(new, None if view is None else view.durable)",
+            "sender.expect(new, None if view is None else view.acked)",
+        ),
+        scenarios=_SCENARIOS,
+        seed=0,
+    ),
+}
+"""By name."""
