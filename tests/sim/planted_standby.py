@@ -52,10 +52,8 @@ STANDBY: dict[str, Mistake] = {
         edits=edit(
             "nodes.fragment.host:Hosted.persisted",
             "self._uncovered.append(writing)",
-            "self._uncovered.append(writing)\n"
-            "            for input, seq, _ in writing.positions:\n"
-            "                if not input.judged:\n"
-            "                    input.receiver.durable(now_us, seq)",
+            "self._uncovered.append(writing); "
+            "[i.receiver.durable(now_us, seq) for i, seq, _ in writing.positions if not i.judged]",
         ),
         scenarios=_SCENARIOS,
         seed=0,
