@@ -269,6 +269,7 @@ class Brain:
             abroad=naming.abroad,
             unfinished=Unfinished(catalog, naming),
             guarded=lambda now_us, plan, life: self.recovery.deployed(now_us, plan, life),
+            unguarded=lambda query: self.recovery.removed(query),
             **shared,
         )
         self.recovery = Recovery(

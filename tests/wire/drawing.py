@@ -9,6 +9,8 @@ from medusa.nodes.catalog.deployment_automaton import DEPLOYMENT
 from medusa.nodes.fragment.automaton import LIFE, TURN
 from medusa.nodes.messages import MESSAGES
 from medusa.nodes.migration.automaton import OWNER, TARGET
+from medusa.nodes.recovery.agreement_automaton import PROPOSER, VOTER
+from medusa.nodes.recovery.replication_automaton import REPLICATION
 from medusa.nodes.repartition.automaton import SPLIT
 from medusa.wire import limits
 from medusa.wire.link.automaton import RECEIVER, SENDER
@@ -126,6 +128,13 @@ MOVING = {"owner": lambda: automaton(OWNER), "target": lambda: automaton(TARGET)
 SPLITTING = {"split": lambda: automaton(SPLIT)}
 """Of docs/splitting.md."""
 
+AGREEING = {
+    "replication": lambda: automaton(REPLICATION),
+    "proposer": lambda: automaton(PROPOSER),
+    "voter": lambda: automaton(VOTER),
+}
+"""Of docs/standby.md."""
+
 NODES = {
     "deployment": lambda: automaton(DEPLOYMENT),
     "life": lambda: automaton(LIFE),
@@ -146,6 +155,7 @@ def drawn(text):
     """The document with every part between ``<!-- drawn: NAME -->`` and ``<!-- end -->`` drawn anew."""
 
     def draw(found):
-        return f"<!-- drawn: {found[1]} -->\n{(PARTS | MOVING | SPLITTING | NODES)[found[1]]()}\n<!-- end -->"
+        parts = PARTS | MOVING | SPLITTING | AGREEING | NODES
+        return f"<!-- drawn: {found[1]} -->\n{parts[found[1]]()}\n<!-- end -->"
 
     return re.sub(r"<!-- drawn: (\w+) -->\n.*?<!-- end -->", draw, text, flags=re.DOTALL)

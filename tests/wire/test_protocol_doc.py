@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from medusa.wire.link.automaton import RECEIVER, LinkEvent, ReceiverState
-from tests.wire.drawing import MOVING, NODES, PARTS, SPLITTING, automaton, drawn
+from tests.wire.drawing import AGREEING, MOVING, NODES, PARTS, SPLITTING, automaton, drawn
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -23,6 +23,7 @@ DOCS = Path(__file__).parents[2] / "docs"
         ("moving.md", MOVING),
         ("splitting.md", SPLITTING),
         ("nodes.md", NODES),
+        ("standby.md", AGREEING),
     ],
 )
 def test_the_document_shows_what_the_code_has(name, parts):

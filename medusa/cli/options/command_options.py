@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,20 @@ from medusa.cli.options.key_options import key_options
 
 __all__ = ["AS_JSON", "FILE", "FOLDER", "NODE", "example", "with_client"]
 
+
+def _addresses(context: click.Context, option: click.Parameter, given: str) -> str | list[str]:
+    """One address, or a list of those with commas between."""
+    several = re.split(r",(?=tcp://|ipc://)", given)
+    return several if len(several) > 1 else given
+
+
 NODE = click.option(
-    "--node", "address", required=True, metavar="ADDRESS", help="tcp://HOST:PORT or ipc://PATH"
+    "--node",
+    "address",
+    required=True,
+    metavar="ADDRESS[,...]",
+    callback=_addresses,
+    help="tcp://HOST:PORT or ipc://PATH; of several nodes the first that answers",
 )
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="one JSON document, for scripts")
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -30,7 +43,7 @@ def with_client(command: Callable[..., None]) -> Callable[..., None]:
     """``--node``, ``--key`` and ``--server-key``; the command gets the client of that node as ``fed``."""
 
     @functools.wraps(command)
-    def run(*, address: str, key: str | None, server_key: str | None, **given: Any) -> None:
+    def run(*, address: str | list[str], key: str | None, server_key: str | None, **given: Any) -> None:
         from medusa.runtime.client.client import connect
 
         with connect(address, key=key, server_key=server_key) as fed:

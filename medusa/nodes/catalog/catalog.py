@@ -261,6 +261,10 @@ class Catalog:
                 del self.buried[next(iter(self.buried))]
         return kept is not None
 
+    def is_buried(self, query: str, life: int) -> bool:
+        """Whether this life of a query had a configuration that was removed from here."""
+        return life != 0 and self.buried.get(query) == life
+
     def undeployed(self, query: str) -> None:
         """A deployment of ours is over; one that was undone removed nothing that was there before."""
         deployment = self.deployments.pop(query)

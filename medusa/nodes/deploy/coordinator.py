@@ -77,6 +77,7 @@ class Coordinator:
         abroad: the participant of another one's node; empty: it is of our own.
         unfinished: what other nodes have of deployments of an earlier life; None: nobody is asked.
         guarded: told of each plan that is spread, and the number of the first request by which it is.
+        unguarded: told of each query whose removal begins: nobody takes any of it over from then on.
 
     Attributes:
         stale: answers of nodes to questions that are not open: late, repeated or of an earlier life.
@@ -99,8 +100,9 @@ class Coordinator:
         abroad: Callable[[str], str] = lambda node: "",
         unfinished: Unfinished | None = None,
         guarded: Callable[[int, Plan, int], None] = lambda now_us, plan, life: None,
+        unguarded: Callable[[str], None] = lambda query: None,
     ) -> None:
-        self._guarded = guarded
+        self._guarded, self._unguarded = guarded, unguarded
         self._catalog = catalog
         self._outbox = outbox
         self._timeout_us = timeout_us
@@ -409,6 +411,7 @@ class Coordinator:
         self._questions = {n: q for n, q in self._questions.items() if q.query != query}
         self._saver.drop(lambda message: isinstance(message, BEGINS) and message.query == query)
         deployment.step(event)
+        self._unguarded(query)
         token = self._saver.save()
         for node in deployment.nodes:
             self._request += 1

@@ -167,7 +167,8 @@ class Tap:
 
 
 class StandbyTap(Tap):
-    """For a secondary, which follows for as long as it can: its owner waits for it with nothing that it feeds.
+    """For a secondary, which follows for as long as it can: its owner waits for it with nothing that it
+    feeds.
 
     Attributes:
         copied: the checkpoint that goes ahead was read, so that the owner takes others.

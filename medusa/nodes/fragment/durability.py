@@ -5,8 +5,8 @@
     own disk       has the checkpoint         ─┐
     each secondary has one that holds as much ─┴─> input is acknowledged: senders forget it
 
-What a successor could contradict so never leaves: it has every decision that anything shown depends on, and its
-senders still have every row that it hasn't.
+What a successor could contradict so never leaves: it has every decision that anything shown depends on, and
+its senders still have every row that it hasn't.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class Durability:
         self._covered = {each: self._covered.get(each, 0) for each in secondaries}
 
     def heard(self, secondary: str, *, decided: int, covered: int) -> None:
-        """A secondary has fed all decisions below ``decided``, and has on disk what checkpoint ``covered`` holds."""
+        """A secondary has fed all decisions below ``decided``, and has on disk what checkpoint ``covered``
+        holds."""
         if secondary in self._decided:
             self._decided[secondary] = max(self._decided[secondary], decided)
             self._covered[secondary] = max(self._covered[secondary], covered)

@@ -73,7 +73,7 @@ class Names:
                 versions = [e for e in self._directory.versions(one, each) if _may(e, caller)]
                 told = [told for entry in versions if (told := self._told(entry)) is not None]
                 if told:
-                    holders = self._directory.holders(one, each)
+                    holders = self._standing(self._directory.holders(one, each))
                     newest = max(versions, key=lambda entry: entry.epoch)  # As ``Directory.find``.
                     here = next((e for e in holders if e.writer == self._directory.node), newest)
                     place = (self._told(here) or told[0]) | self._parts(one, caller, of=each)
@@ -92,6 +92,13 @@ class Names:
             hint=near or "nothing is deployed here",
             code="E_STREAM",
         )
+
+    def _standing(self, holders: list[Entry]) -> list[Entry]:
+        """Without peers that are away and in a lower epoch than another: that one has taken over from them,
+        and they may never come back to say that they have it no more."""
+        newest = max((entry.epoch for entry in holders), default=0)
+        there = self._directory.is_there
+        return [e for e in holders if e.epoch == newest or e.writer not in self._peers or there(e.writer)]
 
     def _check_ended(self, name: str) -> None:
         """Raises LinkError: it may be of a query that took more of a node than it may, and ended there."""

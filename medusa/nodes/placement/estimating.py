@@ -17,7 +17,7 @@ from medusa.query.graph import UNTIMED_PORTS, check_graph
 from medusa.query.ids import kind_of
 from medusa.query.suggest import did_you_mean
 
-__all__ = ["Estimate", "Measured", "Traffic", "estimate", "traffic_of"]
+__all__ = ["Estimate", "Measured", "BoxTraffic", "estimate", "traffic_of"]
 
 ROWS_PER_S = 10_000.0
 """Of a source of which nothing is known."""
@@ -64,7 +64,7 @@ class Estimate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Traffic:
+class BoxTraffic:
     """Of each box the share of a core that it takes, and of each port the bytes per second that come out."""
 
     costs: Mapping[str, float]
@@ -119,7 +119,7 @@ def traffic_of(
     *,
     rates: Mapping[str, float] | None = None,
     measured: Mapping[str, Measured] | None = None,
-) -> Traffic:
+) -> BoxTraffic:
     """What the boxes of a query will cost, and what will come out of them; arguments as for ``estimate``."""
     shapes, rows, costs = check_graph(graph).schemas, dict[str, float](), dict[str, float]()
     known = measured or {}
@@ -135,7 +135,7 @@ def traffic_of(
             scale = came / figures.rows_in_per_s
             costs[box.id], rows[box.id] = figures.share * scale, figures.rows_out_per_s * scale
     nbytes = {arc: rows[arc.box] * _row_bytes(shape) for arc, shape in shapes.items()}
-    return Traffic(costs=costs, bytes_per_s=nbytes)
+    return BoxTraffic(costs=costs, bytes_per_s=nbytes)
 
 
 def _pinned(

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from medusa.nodes.fragment.clock_decisions import decides
-from medusa.nodes.placement.estimating import Traffic
+from medusa.nodes.placement.estimating import BoxTraffic
 from medusa.nodes.placement.placement import Plan
 from medusa.nodes.placement.standby_plan import VOTERS_LEAST, boxes_of, way_to
 from medusa.nodes.spec.fragment_spec import Fragment
@@ -66,7 +66,7 @@ def ways_of(plan: Plan) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
 
 
 def recovered_outputs(
-    plan: Plan, graph: Graph, traffic: Traffic, *, voters: int
+    plan: Plan, graph: Graph, traffic: BoxTraffic, *, voters: int
 ) -> tuple[RecoveredOutput, ...]:
     """All outputs of a plan, in the order in which its fragments have them.
 
@@ -100,7 +100,7 @@ def _outputs(plan: Plan) -> list[tuple[str, str, tuple[Fragment, ...]]]:
     return found
 
 
-def _came(fragment: Fragment, graph: Graph, traffic: Traffic) -> float:
+def _came(fragment: Fragment, graph: Graph, traffic: BoxTraffic) -> float:
     """Bytes per second that a fragment is fed; of a window that is split, as many as come to all parts."""
     own = boxes_of(fragment)
     arcs = [arc for box in graph.boxes if box.id in own for arc in box.inputs if arc.box not in own]

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from medusa.errors import QueryError
-from medusa.nodes.placement.estimating import Traffic, traffic_of
+from medusa.nodes.placement.estimating import BoxTraffic, traffic_of
 from medusa.nodes.placement.placement import Plan
 from medusa.nodes.spec.fragment_spec import Fragment
 from medusa.query.boxes import Graph, Sink
@@ -421,7 +421,7 @@ def guarded_as(plan: Plan, standby: Mapping[str, tuple[str, ...]]) -> Plan:
     return replace(plan, fragments=fragments)
 
 
-def cost_of(fragment: Fragment, traffic: Traffic) -> float:
+def cost_of(fragment: Fragment, traffic: BoxTraffic) -> float:
     """The share of a core that it takes, of its owner and of each who stands by."""
     return sum(traffic.costs.get(id, 0.0) for id in boxes_of(fragment))
 

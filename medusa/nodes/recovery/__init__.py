@@ -1,8 +1,8 @@
 """Fragments that survive the loss of their node: secondaries, succession, switching. No IO.
 
-It owns the *configuration* of each query with standbys (who owns each guarded fragment, who may succeed, who votes),
-the links by which owners keep secondaries up to date (``replication`` sends, ``followings`` receives), and the
-takeover (``succession``). Automata: ``replication_automaton`` (one secondary as its owner sees it) and
-``agreement_automaton`` (one proposal). Imported by ``nodes.node`` alone; it imports ``nodes.fragment``,
-``nodes.migration`` (which sends and receives state) and ``nodes.catalog``.
+It owns the *configuration* of each query with standbys (who owns each guarded fragment, who may succeed, who
+votes), the links by which owners keep secondaries up to date (``replication`` sends, ``followings``
+receives), and the takeover (``succession``). Automata: ``replication_automaton`` (one secondary as its owner
+sees it) and ``agreement_automaton`` (one proposal). Imported by ``nodes.node`` alone; it imports
+``nodes.fragment``, ``nodes.migration`` (which sends and receives state) and ``nodes.catalog``.
 """

@@ -17,7 +17,7 @@ from medusa.nodes.catalog.persistence import Saver
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.messages import Heard
 from medusa.nodes.recovery.agreement_automaton import AgreementEvent, ProposerState
-from medusa.nodes.recovery.attempt import Attempt, Change
+from medusa.nodes.recovery.bid import Bid, Change
 from medusa.nodes.recovery.telling import TELL_LATER_US, Telling
 from medusa.nodes.recovery.voter import Voter, first_proposer
 from medusa.wire.link.automaton import LinkEvent
@@ -70,6 +70,7 @@ class Agreement:
         self._me = settings.name
         self._peers = settings.own_peers
         self._catalog = catalog
+        self._kept = catalog.configurations
         self._outbox = outbox
         self._saver = saver
         self._number = number
@@ -77,7 +78,7 @@ class Agreement:
         self._decided = decided
         self._audience = audience
         self._voter = Voter(catalog, saver=saver, is_up=is_up)
-        self._attempts: dict[str, Attempt] = {}
+        self._bids: dict[str, Bid] = {}
         self._telling: dict[str, Telling] = {}
         self._own: list[tuple[int, Vote]] = []
         """Votes of this node for proposals of its own, and the writes that they wait for."""
@@ -89,17 +90,17 @@ class Agreement:
 
     def current(self, query: str) -> Configuration | None:
         """The newest configuration that is known here to be decided; None: the query has none."""
-        kept = self._catalog.configurations.get(query)
+        kept = self._kept.get(query)
         return None if kept is None else kept.current
 
     def proposing(self, query: str) -> bool:
         """Whether this node wants another configuration that isn't decided yet."""
-        return query in self._attempts
+        return query in self._bids
 
     def suspects(self, query: str) -> tuple[str, ...]:
         """Nodes that what this node proposes counts out."""
-        attempt = self._attempts.get(query)
-        return () if attempt is None else attempt.suspects
+        bid = self._bids.get(query)
+        return () if bid is None else bid.suspects
 
     def untold(self, query: str) -> Collection[str]:
         """Nodes that were told the current configuration and haven't said that it is on their disk."""
@@ -108,23 +109,23 @@ class Agreement:
 
     def status(self) -> dict[str, AgreementStatus]:
         """By query."""
-        return {query: self._status(query) for query in self._catalog.configurations}
+        return {query: self._status(query) for query in self._kept}
 
     def _status(self, query: str) -> AgreementStatus:
-        current, attempt = self.current(query), self._attempts.get(query)
+        current, bid = self.current(query), self._bids.get(query)
         assert current is not None
-        waits = attempt is not None and attempt.question is not None
+        waits = bid is not None and bid.question is not None
         return AgreementStatus(
             number=current.number,
             coordinator=current.coordinator,
             voters=current.voters,
-            proposing=attempt.state.value if attempt is not None else "",
+            proposing=bid.state.value if bid is not None else "",
             silent=tuple(
                 node
                 for node in current.voters
-                if attempt is not None and waits and node not in attempt.yes and node not in attempt.noes
+                if bid is not None and waits and node not in bid.yes and node not in bid.noes
             ),
-            refused=dict(attempt.noes) if attempt is not None else {},
+            refused=dict(bid.noes) if bid is not None else {},
             untold=tuple(self.untold(query)),
         )
 
@@ -147,19 +148,19 @@ class Agreement:
         Args:
             suspects: nodes that the change counts out since they aren't heard. Who hears one refuses.
         """
-        before = self._attempts.get(query)
+        before = self._bids.get(query)
         if before is not None and before.suspects != suspects:
             self.withdraw(query)  # Else who hears one that is no suspect any more would refuse for ever.
-        attempt = self._attempts.setdefault(query, Attempt(change=change, suspects=suspects))
-        attempt.want(change)
-        if attempt.state is ProposerState.RESTING:
+        bid = self._bids.setdefault(query, Bid(change=change, suspects=suspects))
+        bid.want(change)
+        if bid.state is ProposerState.RESTING:
             self._begin(now_us, query)
 
     def withdraw(self, query: str) -> None:
         """Want nothing more. What voters have accepted already may be decided all the same."""
-        attempt = self._attempts.pop(query, None)
-        if attempt is not None:
-            attempt.step(_E.IDLE)
+        bid = self._bids.pop(query, None)
+        if bid is not None:
+            bid.step(_E.IDLE)
 
     def forget(self, query: str) -> None:
         """The query is removed."""
@@ -208,7 +209,7 @@ class Agreement:
         told = message.configuration
         query, current = told.query, self.current(told.query)
         code = text = ""
-        if current is None and told.life and self._catalog.buried.get(query) == told.life:
+        if current is None and self._catalog.is_buried(query, told.life):
             code, text = "E_REMOVED", f"query {query!r} was removed from node {self._me!r}"
         elif current is not None and current.life != told.life:
             code, text = "E_QUERY", f"another query {query!r} is at node {self._me!r}"
@@ -233,38 +234,38 @@ class Agreement:
 
     def _begin(self, now_us: int, query: str) -> None:
         """A new ballot, if there is still something to do that isn't decided."""
-        attempt, kept = self._attempts[query], self._catalog.configurations.get(query)
-        wanted = self._wanted(query, attempt)
+        bid, kept = self._bids[query], self._kept.get(query)
+        wanted = self._wanted(query, bid)
         if kept is None or wanted is None:
             self.withdraw(query)
             return
-        if heard := [node for node in attempt.suspects if self._is_up(node)]:
-            attempt.wait(self._me, f"node {self._me!r} hears {', '.join(map(repr, heard))}")
+        if heard := [node for node in bid.suspects if self._is_up(node)]:
+            bid.wait(self._me, f"node {self._me!r} hears {', '.join(map(repr, heard))}")
             return
         free = kept.promised is None and kept.accepted is None
-        if free and self._me == first_proposer(kept.current) and attempt.step(_E.FIRST):
-            attempt.wish(wanted)
-            self._offer(now_us, attempt, Ballot(0, self._me), wanted, attempt.suspects)
-        elif attempt.step(_E.WANTED):
+        if free and self._me == first_proposer(kept.current) and bid.step(_E.FIRST):
+            bid.wish(wanted)
+            self._offer(now_us, bid, Ballot(0, self._me), wanted, bid.suspects)
+        elif bid.step(_E.WANTED):
             highest = 0 if kept.promised is None else kept.promised.round
-            ballot = Ballot(max(highest, attempt.round) + 1, self._me)
+            ballot = Ballot(max(highest, bid.round) + 1, self._me)
             question = Prepare(
                 request=self._number(),
                 query=query,
                 life=kept.current.life,
                 number=kept.current.number + 1,
                 ballot=ballot,
-                suspects=attempt.suspects,
+                suspects=bid.suspects,
             )
-            attempt.ask(now_us, question)
-            self._ask(query, attempt, kept.current.voters)
+            bid.ask(now_us, question)
+            self._ask(query, bid, kept.current.voters)
 
-    def _wanted(self, query: str, attempt: Attempt) -> Configuration | None:
+    def _wanted(self, query: str, bid: Bid) -> Configuration | None:
         """What is to follow the current configuration; None: nothing, or this node doesn't vote."""
         current = self.current(query)
         if current is None or self._me not in current.voters:
             return None
-        wanted = attempt.change(current)
+        wanted = bid.change(current)
         if wanted is None:
             return None
         follows = (current.query, current.life, current.number + 1)
@@ -277,7 +278,7 @@ class Agreement:
     def _offer(
         self,
         now_us: int,
-        attempt: Attempt,
+        bid: Bid,
         ballot: Ballot,
         configuration: Configuration,
         suspects: tuple[str, ...],
@@ -287,37 +288,37 @@ class Agreement:
         )
         current = self.current(configuration.query)
         assert current is not None
-        attempt.ask(now_us, question)
-        self._ask(configuration.query, attempt, current.voters)
+        bid.ask(now_us, question)
+        self._ask(configuration.query, bid, current.voters)
 
-    def _ask(self, query: str, attempt: Attempt, voters: Collection[str]) -> None:
+    def _ask(self, query: str, bid: Bid, voters: Collection[str]) -> None:
         """Ask those that haven't voted; first of all ourselves, since no ballot may be begun twice.
 
         What accepts in a later round than 0 need not wait for our disk: that ballot is promised there.
         """
-        question = attempt.question
+        question = bid.question
         if question is None:
             return
-        if self._me in voters and self._me not in attempt.yes:
+        if self._me in voters and self._me not in bid.yes:
             own = self._voter.vote(self._me, question)
             if own.code:
-                attempt.take(self._me, own)
+                bid.take(self._me, own)
             else:
                 self._own.append((self._voter.token(query), own))
         promised = self._promised(query)
         if promised is not None and question.ballot < promised:
-            attempt.overrule(self._me)
+            bid.overrule(self._me)
             return
         begins = isinstance(question, Prepare) or question.ballot.round == 0
         if begins and promised != question.ballot:
             return  # We hear a suspect ourselves: it hasn't begun.
         after = self._voter.token(query) if begins else 0
         for node in voters:
-            if node != self._me and node not in attempt.yes and self._reaches(node):
+            if node != self._me and node not in bid.yes and self._reaches(node):
                 self._saver.send(node, question, after=after)
 
     def _promised(self, query: str) -> Ballot | None:
-        kept = self._catalog.configurations.get(query)
+        kept = self._kept.get(query)
         return None if kept is None else kept.promised
 
     def _reaches(self, node: str) -> bool:
@@ -330,41 +331,41 @@ class Agreement:
         if known is not None and known.life == current.life and known.number > current.number:
             self._learn(now_us, known, tell_at_us=now_us + TELL_LATER_US, told_by=peer)
             return
-        attempt = self._attempts.get(vote.query)
-        if attempt is None or not attempt.answers(vote) or peer not in current.voters:
+        bid = self._bids.get(vote.query)
+        if bid is None or not bid.answers(vote) or peer not in current.voters:
             return
-        attempt.take(peer, vote)
-        if vote.code in ("E_CONFIGURATION", "E_QUERY") and peer not in attempt.behind:
-            attempt.behind.add(peer)
+        bid.take(peer, vote)
+        if vote.code in ("E_CONFIGURATION", "E_QUERY") and peer not in bid.behind:
+            bid.behind.add(peer)
             self._tell(now_us, vote.query, peer)
-            self._ask(vote.query, attempt, (peer,))
-        self._count(now_us, vote.query, attempt, current)
+            self._ask(vote.query, bid, (peer,))
+        self._count(now_us, vote.query, bid, current)
 
-    def _count(self, now_us: int, query: str, attempt: Attempt, current: Configuration) -> None:
-        question = attempt.question
-        if attempt.won(current) and attempt.step(_E.PROMISED):
-            self._promised_to(now_us, query, attempt)
-        elif attempt.won(current) and isinstance(question, Accept) and attempt.step(_E.DECIDED):
+    def _count(self, now_us: int, query: str, bid: Bid, current: Configuration) -> None:
+        question = bid.question
+        if bid.won(current) and bid.step(_E.PROMISED):
+            self._promised_to(now_us, query, bid)
+        elif bid.won(current) and isinstance(question, Accept) and bid.step(_E.DECIDED):
             self._learn(now_us, question.configuration, tell_at_us=now_us)
-        elif attempt.lost(current):
-            self._overruled(now_us, attempt, current)
+        elif bid.lost(current):
+            self._overruled(now_us, bid, current)
 
-    def _overruled(self, now_us: int, attempt: Attempt, current: Configuration) -> None:
-        if attempt.step(_E.OVERRULED):
-            attempt.pause(now_us, current.voters.index(self._me) + 1)
+    def _overruled(self, now_us: int, bid: Bid, current: Configuration) -> None:
+        if bid.step(_E.OVERRULED):
+            bid.pause(now_us, current.voters.index(self._me) + 1)
 
-    def _promised_to(self, now_us: int, query: str, attempt: Attempt) -> None:
+    def _promised_to(self, now_us: int, query: str, bid: Bid) -> None:
         """More than half have promised. What one of them has accepted may be decided: then it is that."""
-        best, ballot = attempt.best, attempt.ballot
+        best, ballot = bid.best, bid.ballot
         assert ballot is not None
-        wanted = best.configuration if best is not None else self._wanted(query, attempt)
+        wanted = best.configuration if best is not None else self._wanted(query, bid)
         if wanted is None:
             self.withdraw(query)
             return
-        own = best is None or wanted in attempt.wishes
+        own = best is None or wanted in bid.wishes
         if best is None:
-            attempt.wish(wanted)
-        self._offer(now_us, attempt, ballot, wanted, attempt.suspects if own else ())
+            bid.wish(wanted)
+        self._offer(now_us, bid, ballot, wanted, bid.suspects if own else ())
 
     def _own_votes(self, now_us: int) -> None:
         """Count what we have said ourselves and is on disk by now."""
@@ -385,18 +386,19 @@ class Agreement:
         telling = self._telling[query] = Telling(number=new.number, request=self._number())
         telling.knows = {told_by, self._me} - {""}
         named = (*new.nodes(), *(old.nodes() if old is not None else ()), *self._audience(query))
-        telling.add((node for node in named if node in self._peers), tell_at_us)
-        attempt = self._attempts.get(query)
-        if attempt is not None:
-            attempt.step(_E.NEWER)
-            attempt.rest(now_us)
-            if new in attempt.wishes:
+        if new.number > 1 or not told_by:  # The first one is its coordinator's to tell.
+            telling.add((node for node in named if node in self._peers), tell_at_us)
+        bid = self._bids.get(query)
+        if bid is not None:
+            bid.step(_E.NEWER)
+            bid.rest(now_us)
+            if new in bid.wishes:
                 self.withdraw(query)
         if old is not None:
             self._outbox.report("info", "configuration decided", query=query, number=new.number)
         self._tell_due(now_us, query)
         self._decided(now_us, old, new)
-        again = self._attempts.get(query)
+        again = self._bids.get(query)
         if again is not None and again.state is ProposerState.RESTING:
             self._begin(now_us, query)
 
@@ -447,18 +449,18 @@ class Agreement:
 
     def peer_event(self, now_us: int, peer: str, event: LinkEvent) -> None:
         """A node is heard again, or no more."""
-        for query, attempt in list(self._attempts.items()):
+        for query, bid in list(self._bids.items()):
             current = self.current(query)
-            if event is LinkEvent.PEER_DOWN and attempt.waits:
+            if event is LinkEvent.PEER_DOWN and bid.waits:
                 self._begin(now_us, query)
             elif current is not None and event is not LinkEvent.PEER_DOWN and peer in current.voters:
-                self._ask(query, attempt, (peer,))
+                self._ask(query, bid, (peer,))
         if event is LinkEvent.PEER_DOWN:
             for asked_by, message in list(self._deferred.values()):
                 if peer in message.suspects:
                     self._asked(asked_by, message)
             return
-        for query, kept in self._catalog.configurations.items():
+        for query, kept in self._kept.items():
             current, telling = kept.current, self._telling.get(query)
             knows = telling is not None and peer in telling.knows
             waits = telling is not None and peer in telling.untold
@@ -469,27 +471,25 @@ class Agreement:
     def tick(self, now_us: int) -> None:
         """Ask and tell again, begin a new ballot after a pause."""
         self._own_votes(now_us)
-        for query, attempt in list(self._attempts.items()):
-            if attempt.again_us is None or now_us < attempt.again_us:
+        for query, bid in list(self._bids.items()):
+            if bid.again_us is None or now_us < bid.again_us:
                 continue
             current = self.current(query)
-            if current is None or attempt.question is None:
+            if current is None or bid.question is None:
                 self._begin(now_us, query)
                 continue
-            if (
-                self._wanted(query, attempt) is None
-            ):  # A suspect is heard again, say: nothing else would end it.
+            if self._wanted(query, bid) is None:  # A suspect is heard again, say: nothing else would end it.
                 self.withdraw(query)
                 continue
-            attempt.asked_again(now_us)
-            self._ask(query, attempt, current.voters)
-            if attempt.overruled:  # Those that haven't voted may never do.
-                self._overruled(now_us, attempt, current)
+            bid.asked_again(now_us)
+            self._ask(query, bid, current.voters)
+            if bid.overruled:  # Those that haven't voted may never do.
+                self._overruled(now_us, bid, current)
         for query in list(self._telling):
             self._tell_due(now_us, query)
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""
-        times = [each.again_us for each in self._attempts.values() if each.again_us is not None]
+        times = [each.again_us for each in self._bids.values() if each.again_us is not None]
         times += [each.at_us for each in self._telling.values() if each.at_us is not None]
         return min(times, default=None)

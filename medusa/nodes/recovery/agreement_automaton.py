@@ -1,6 +1,6 @@
 """The automaton of an agreement on the next configuration of a query: a proposer and a voter, as two tables.
 
-``Attempt`` in ``agreement.py`` and the voters look every event up here, the tests walk over these tables,
+``Bid`` in ``agreement.py`` and the voters look every event up here, the tests walk over these tables,
 and docs/standby.md draws them. Nothing else decides what is legal when.
 
     proposer                                     each voter

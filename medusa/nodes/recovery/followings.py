@@ -3,8 +3,8 @@
     owner ── Seed ──> can we? ── Ready ──> Piece ... Whole: opened ── Fed ... ──> fed, mute
                                                                        Got <── fed so far, on disk so far
 
-An owner that was restarted seeds anew. What was followed before stays until the new checkpoint is whole: between
-the two there is no moment at which nothing here could take over.
+An owner that was restarted seeds anew. What was followed before stays until the new checkpoint is whole:
+between the two there is no moment at which nothing here could take over.
 """
 
 from __future__ import annotations

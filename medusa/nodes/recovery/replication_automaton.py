@@ -1,6 +1,7 @@
 """The automaton of one secondary, as the owner of the fragment sees it: a table.
 
-``Replication`` (replication.py) looks every event up here, the tests walk over it, and docs/standby.md draws it.
+``Replication`` (replication.py) looks every event up here, the tests walk over it, and docs/standby.md draws
+it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Where a fragment reads, and who reads it, by the configuration of its query. Pure.
 
-Applied twice it changes nothing more, so it is applied whenever a configuration is learned, and after a restart.
+Applied twice it changes nothing more, so it is applied whenever a configuration is learned, and after a
+restart.
 """
 
 from __future__ import annotations

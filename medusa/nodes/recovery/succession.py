@@ -89,6 +89,8 @@ class Succession:
         self._takeovers: dict[str, _Takeover] = {}
         self._closing: list[tuple[int, str]] = []
         """Token of the catalog without it, and the fragment: then its files go."""
+        self._sought: dict[tuple[str, str], int] = {}
+        """Query and silent owner -> since when that was silent when we looked for what it had decided."""
         self._alone_since_us: dict[str, int] = {}
         """Fragment of ours -> since when nobody could take it over."""
         self._offered: dict[str, dict[str, None]] = {}
@@ -235,6 +237,9 @@ class Succession:
         for query, suspects in self._successions(now_us).items():
             if not self._agreement.proposing(query) or self._agreement.suspects(query) != suspects:
                 self._agreement.propose(now_us, query, self._succeeding, suspects=suspects)
+        for query in self._unheard(now_us):
+            if not self._agreement.proposing(query):
+                self._agreement.propose(now_us, query, _next_number)
         self._look_after(now_us)
 
     def _successions(self, now_us: int) -> dict[str, tuple[str, ...]]:
@@ -246,6 +251,26 @@ class Succession:
             if replicas is not None and self._should_succeed(now_us, replicas):
                 due.setdefault(shadow.spec.query, {})[replicas.owner] = None
         return {query: tuple(owners) for query, owners in due.items()}
+
+    def _unheard(self, now_us: int) -> list[str]:
+        """Queries of which we follow a fragment whose owner is silent, and aren't its secondary, as we know.
+
+        The owner may have had us decided on and died before anybody heard: to propose the next number, with
+        nothing changed, brings that to its end. Once for each silence.
+        """
+        found: dict[str, None] = {}
+        for name, _, shadow in self._followings.followed():
+            query = shadow.spec.query
+            configuration = self._agreement.current(query)
+            replicas = None if configuration is None else configuration.replicas(name)
+            since_us = None if replicas is None else self._silent_since_us.get(replicas.owner)
+            if replicas is None or since_us is None or self._me in replicas.secondaries:
+                continue
+            about = query, replicas.owner
+            if now_us - since_us >= LOST_US and self._sought.get(about) != since_us:
+                self._sought[about] = since_us
+                found[query] = None
+        return list(found)
 
     def _should_succeed(self, now_us: int, replicas: Replicas) -> bool:
         since_us = self._silent_since_us.get(replicas.owner)
@@ -328,7 +353,7 @@ class Succession:
             each for each in current.fragments if each.owner == self._me and each.fragment in self._fragments
         ]
         open_ = any(map(self._undecided, ours))
-        return msgspec.structs.replace(current, number=current.number + 1) if open_ else None
+        return _next_number(current) if open_ else None
 
     # --- for others ---------------------------------------------------------------------------------------
 
@@ -350,8 +375,12 @@ class Succession:
             configuration = self._agreement.current(shadow.spec.query)
             replicas = None if configuration is None else configuration.replicas(name)
             since_us = None if replicas is None else self._silent_since_us.get(replicas.owner)
-            if since_us is not None and replicas is not None and self._me in replicas.secondaries:
+            if since_us is None or replicas is None:
+                continue
+            if self._me in replicas.secondaries:
                 times.append(max(since_us + len(replicas.secondaries) * RANK_US, now_us + RANK_US))
+            elif self._sought.get((shadow.spec.query, replicas.owner)) != since_us:
+                times.append(max(since_us + LOST_US, now_us))
         for _, _, replicas in self._replication.owned():
             for node in replicas.secondaries:
                 if (since_us := self._silent_since_us.get(node)) is not None and since_us + LOST_US > now_us:
@@ -363,3 +392,8 @@ def _changed(current: Configuration, fragments: tuple[Replicas, ...]) -> Configu
     if fragments == current.fragments:
         return None
     return msgspec.structs.replace(current, number=current.number + 1, fragments=fragments)
+
+
+def _next_number(current: Configuration) -> Configuration:
+    """Nothing changes; if something was accepted before, it is that which is decided."""
+    return msgspec.structs.replace(current, number=current.number + 1)

@@ -50,6 +50,7 @@ class Voter:
 
     def __init__(self, catalog: Catalog, *, saver: Saver, is_up: Callable[[str], bool]) -> None:
         self._catalog = catalog
+        self._kept = catalog.configurations
         self._saver = saver
         self._is_up = is_up
         self._tokens: dict[str, int] = {}
@@ -62,7 +63,7 @@ class Voter:
     def learn(self, configuration: Configuration) -> None:
         """It is decided: what was promised for its number counts no more."""
         query = configuration.query
-        kept = self._catalog.configurations.get(query)
+        kept = self._kept.get(query)
         if kept is not None:
             next_state(VOTER, voter_state(kept), AgreementEvent.NEWER, of=f"the voter on query {query!r}")
         self._keep(KeptConfiguration(current=configuration))
@@ -94,7 +95,7 @@ class Voter:
             )
             return msgspec.structs.replace(plain, **known)
 
-        kept = self._catalog.configurations.get(query)
+        kept = self._kept.get(query)
         if kept is None or kept.current.life != life:
             return no("E_QUERY", f"no such query at node {self._catalog.node!r}")
         current = kept.current
@@ -142,5 +143,5 @@ class Voter:
 
     def _keep(self, kept: KeptConfiguration) -> None:
         query = kept.current.query
-        self._catalog.configurations[query] = kept
+        self._kept[query] = kept
         self._tokens[query] = self._saver.save()

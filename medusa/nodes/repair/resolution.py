@@ -45,6 +45,7 @@ from medusa.nodes.security.registry import Refusal
 from medusa.nodes.security.sessions import say_no
 from medusa.nodes.spec.fragment_spec import fragment_to
 from medusa.ports import Buffer
+from medusa.wire.messages.configuration import Accept, Prepare
 from medusa.wire.messages.links_and_commands import Define, Deploy, Forget, Install, Lookup, Message, Remove
 from medusa.wire.messages.move import Grant, Move, Receive, Settle
 from medusa.wire.messages.remote import Instantiate
@@ -251,6 +252,8 @@ class Resolving:
             case Remove() if client:
                 known = message.query in catalog.deployments
                 return doubt.query_of(message.query) or (bool(doubt.newest) and not known)
+            case Prepare() | Accept():  # What was promised may be what the disk lost.
+                return bool(doubt.newest)
             case Placed():
                 return bool(doubt.newest) and message.query not in catalog.deployments
             case Lookup() if client and message.name:

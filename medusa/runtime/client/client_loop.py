@@ -273,6 +273,11 @@ class ClientLoop:
         since_us = self._down_since_us
         return 0 if since_us is None else max(now_us() - since_us, 1)
 
+    def down_since(self, at_us: int) -> bool:
+        """Whether the node has been away ever since: what was said then was never sent."""
+        since_us = self._down_since_us
+        return since_us is not None and since_us <= at_us
+
     def ring(self) -> None:
         """Let those who wait look again."""
         with self.lock:

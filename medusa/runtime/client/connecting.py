@@ -72,7 +72,7 @@ def _server_keys(given: ServerKeyGiven | None, count: int) -> list[KeyGiven | No
     if given is None or isinstance(given, str | os.PathLike) or not isinstance(given, list | tuple):
         return [given] * count  # type: ignore[list-item]
     if len(given) != count:
-        text = f"connect: {count} addresses, and {len(given)} server keys"
+        text = f"connect: addresses: {count}, server keys: {len(given)}"
         raise LinkError(
             text, hint="server_key= takes one key for all, or one for each address", code="link.keys"
         )

@@ -17,7 +17,7 @@ from medusa.runtime.client.contacts import Contacts, Given, Place
 from medusa.runtime.client.followed_stream import Followed
 from medusa.runtime.keys.client_keys import ClientKeys
 from medusa.wire.link.redirect import Step, next_step
-from medusa.wire.messages.links_and_commands import Lookup
+from medusa.wire.messages.links_and_commands import Lookup, Message
 
 __all__ = ["Following", "Place"]
 
@@ -90,40 +90,67 @@ class Following:
         first = Given(orders.address, orders.keys)
         return [first, *(each for each in self._given if each.address != first.address)]
 
+    def order(self, make: Callable[[int], Message], timeout_us: int) -> Any:
+        """Give an order that any node takes; where ours is away all the while, another one gets it.
+
+        Raises:
+            LinkError: refused, or no answer in time.
+        """
+        while True:
+            loop, begun_us = self._orders, now_us()
+
+            def lost(loop: ClientLoop = loop, begun_us: int = begun_us) -> bool:
+                return loop is not self._orders and loop.down_since(begun_us)
+
+            try:
+                return ask(loop, make, timeout_us=timeout_us, lost=lost)
+            except LinkError as error:
+                if error.code != "link.lost":
+                    raise
+
     # --- names --------------------------------------------------------------------------------------
 
-    def lookup(self, name: str, kind: str = "", first: ClientLoop | None = None) -> Place:
+    def lookup(
+        self, name: str, kind: str = "", first: ClientLoop | None = None, patient: bool = True
+    ) -> Place:
         """Where a name leads, as a node that is there says.
 
         Args:
             first: the connection to a node that knows best; None: the one that the user asked for.
+            patient: where none is there, to wait for ours or for any that comes.
 
         Raises:
             LinkError: nothing is called so (``E_STREAM``), or no node answers.
         """
-        loops = list(dict.fromkeys([first or self._home, self._home, *self._own()]))
-        there = [loop for loop in loops if not loop.down_us()] or [self._home]
-        for number, loop in enumerate(there, start=1):
-            last = number == len(there)
-            timeout_us = loop.timeout_us if last else min(LOOKUP_US, loop.timeout_us)
-            try:
-                return self._ask(loop, name, kind, timeout_us, waits=last)
-            except LinkError as error:
-                if last or not error.code.startswith("link."):
-                    raise
-        raise AssertionError
+        while True:
+            loops = list(dict.fromkeys([first or self._home, self._home, *self._own()]))
+            there = [loop for loop in loops if not loop.down_us()] or [self._home]
+            for number, loop in enumerate(there, start=1):
+                last = number == len(there)
+                timeout_us = loop.timeout_us if last else min(LOOKUP_US, loop.timeout_us)
+                try:
+                    return self._ask(loop, name, kind, timeout_us, patient=patient and last)
+                except LinkError as error:
+                    if error.code == "link.lost" and patient:
+                        continue
+                    if last or not error.code.startswith("link."):
+                        raise
 
-    def _ask(self, loop: ClientLoop, name: str, kind: str, timeout_us: int, *, waits: bool) -> Place:
+    def _ask(self, loop: ClientLoop, name: str, kind: str, timeout_us: int, *, patient: bool) -> Place:
         """Where a name leads, as one node says.
 
         Args:
-            waits: for this node, should it go away; there is no other.
+            patient: to wait for this node should it go away, until another one is there.
         """
+
+        def lost() -> bool:
+            return loop.down_us() > 0 and (not patient or any(not each.down_us() for each in self._own()))
+
         found: Place = ask(
             loop,
             lambda number: Lookup(request=number, name=name, kind=kind),
             timeout_us=timeout_us,
-            lost=lambda: not waits and loop.down_us() > 0,
+            lost=lost,
         )
         return found
 
@@ -212,6 +239,7 @@ class Following:
         Raises:
             LinkError: as ``loop_at``.
         """
+        self._learn()  # Who follows a stream knows from its first moment whom else to ask.
         try:
             return self.loop_at(place, AWAY_US), place
         except LinkError as error:
@@ -320,9 +348,7 @@ class Following:
         self._choose()
         if len(down) == len(loops):
             return bool(streams)  # Nobody could tell.
-        if self._contacts.to_learn(now_us()):
-            with contextlib.suppress(LinkError):
-                self._contacts.learn(now_us(), self.listed("node"))
+        self._learn()
         for node, loop in down.items():
             if loop.down_us() > AWAY_US:
                 with contextlib.suppress(LinkError):
@@ -348,9 +374,15 @@ class Following:
             self._switched(orders)
             before.ring()
 
+    def _learn(self) -> None:
+        """Hear which other nodes there are, while there is one to ask."""
+        if self._contacts.to_learn(now_us()):
+            with contextlib.suppress(LinkError):
+                self._contacts.learn(now_us(), self.lookup("", "node", None, False)["entries"])
+
     def _seek_node(self, node: str, loop: ClientLoop) -> None:
         """It may have come back at another address."""
-        place = self.lookup(node, "node")
+        place = self.lookup(node, "node", None, False)
         if place["address"] and place["address"] != loop.address:
             loop.call_at(place["address"], self._keys_for(place))
 
@@ -360,9 +392,9 @@ class Following:
             if refusal is None:
                 place = self._newest(stream)
             elif stream.participant:  # Its own nodes know of a move before it is published to others.
-                place = self.lookup(f"{stream.participant}/{stream.name}", stream.kind, stream.loop)
+                place = self.lookup(f"{stream.participant}/{stream.name}", stream.kind, stream.loop, False)
             else:
-                place = self.lookup(stream.name, stream.kind)
+                place = self.lookup(stream.name, stream.kind, None, False)
         except LinkError as error:
             if error.code != "E_STREAM":
                 return
@@ -387,7 +419,7 @@ class Following:
         newest: Place | None = None
         for loop in [each for each in self._own() if not each.down_us()][:ASKED_MAX]:
             with contextlib.suppress(LinkError):
-                place = self._ask(loop, name, stream.kind, LOOKUP_US, waits=False)
+                place = self._ask(loop, name, stream.kind, LOOKUP_US, patient=False)
                 if newest is None or place["epoch"] > newest["epoch"]:
                     newest = place
                 if place["epoch"] > stream.epoch:

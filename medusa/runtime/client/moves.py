@@ -51,10 +51,9 @@ class SlidingMethods:
         timeout_us = duration_us(timeout, what="move: timeout", minimum_us=1_000, error=LinkError)
         timeout_ms = min(timeout_us // 1000, 86_400_000)
         try:
-            found: dict[str, Any] = ask(
-                self._loop,
+            found: dict[str, Any] = self._following.order(
                 lambda number: Move(request=number, fragment=fragment, to=to, timeout_ms=timeout_ms),
-                timeout_us=timeout_us + ANSWER_US,
+                timeout_us + ANSWER_US,
             )
         except LinkError as error:
             if error.code == "link.timeout" and (waits_for := self._waits_for(fragment)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+import msgspec
 import pyarrow as pa
 from msgspec.structs import replace
 
@@ -96,16 +97,30 @@ class Client:
         q: Query,
         at: Mapping[str, Sequence[str]],
         reads: Sequence[tuple[str, str, str, int]] = (),
+        *,
+        standby: Mapping[str, Sequence[str]] | None = None,
+        witnesses: Sequence[str] = (),
     ) -> int:
         """Ask for a query; the number of the request.
 
         Args:
             reads: (source, node, stream, epoch) of sources that read streams of other queries.
+            standby: node, box, fragment or ``*`` -> who stands by for it; nobody: the node chooses.
+            witnesses: nodes that vote on who takes over, and run nothing of it.
         """
         places = tuple((node, tuple(boxes)) for node, boxes in at.items())
+        deploy: Deploy | DeployGuarded = Deploy(request=0, at=places, reads=tuple(reads))
+        if standby or witnesses:
+            deploy = DeployGuarded(
+                request=0,
+                at=places,
+                reads=tuple(reads),
+                standby=tuple((key, tuple(nodes)) for key, nodes in (standby or {}).items()),
+                witnesses=tuple(witnesses),
+            )
         document = graph_to_msgpack(q.graph)
         return self._ask(
-            lambda mind: mind.request(lambda n: Deploy(request=n, at=places, reads=tuple(reads)), document)
+            lambda mind: mind.request(lambda n: msgspec.structs.replace(deploy, request=n), document)
         )
 
     def deploy_guarded(

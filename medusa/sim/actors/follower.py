@@ -57,10 +57,14 @@ class Follower(Client):
 
     Args:
         nodes: all that it may come to.
+
+    Attributes:
+        read_as: stream -> the name under which it reads it.
     """
 
     def __init__(self, world: World, network: Network, name: str, node: str, nodes: Iterable[str]) -> None:
         super().__init__(world, network, name, node)
+        self.read_as: dict[str, str] = {}
         self._nodes = tuple(nodes)
         self._there: dict[str, ClientMind] = {node: self.mind}
         self._away_since_us: dict[str, int] = {}
@@ -200,7 +204,7 @@ class Follower(Client):
         trail.node, trail.epoch = node, epoch
         mind = self._mind_of(node)
         if trail.kind == "stream":
-            mind.subscribe(self._world.now_us, name, OLDEST)
+            mind.subscribe(self._world.now_us, name, OLDEST, name=self.read_as.get(name, ""))
             return
         assert trail.schema is not None
         self._publishes(mind, name, trail.schema)

@@ -118,7 +118,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
         return next((each for each in self.fragments if each.fragment == fragment), None)
 
     def nodes(self) -> tuple[str, ...]:
-        """All that are named, each once: voters first, then coordinator, owners and those that follow or may."""
+        """All that are named, each once: voters first, then coordinator, owners, those that follow or may."""
         parts = (node for each in self.fragments for node in (each.owner, *each.secondaries, *each.members))
         return tuple(dict.fromkeys((*self.voters, self.coordinator, *parts)))
 

@@ -82,8 +82,8 @@ class Receive(MessageBase, frozen=True, tag="receive"):
 
 
 class Seed(MessageBase, frozen=True, tag="seed"):
-    """Owner to a node that is to be its secondary: can you follow this? Payload: the spec, as you are to install
-    it. What follows is as after ``Receive``, but for ``Handover``: there is none.
+    """Owner to a node that is to be its secondary: can you follow this? Payload: the spec, as you are to
+    install it. What follows is as after ``Receive``, but for ``Handover``: there is none.
 
     Attributes:
         epoch: of the fragment at its owner.

@@ -157,7 +157,7 @@ class Actor:
             self.trial.on_disk(self.name, kept.accepted)
 
     def crash(self):
-        """It dies, and what it wanted to do with it. Of what was being written a part may be on disk, in order."""
+        """It dies, and what it wanted with it. Of what was being written a part may be on disk, in order."""
         for write in self.writing[: self.trial.rng.randint(0, len(self.writing))]:
             self.kept(write)
         self.outbox.take()
@@ -284,7 +284,7 @@ class Trial:
             return
         self.epoch += 1
         owner = now.fragments[0].owner
-        if self.moving and self.rng.random() < 0.4 or owner == actor.name:
+        if (self.moving and self.rng.random() < 0.4) or owner == actor.name:
             few = self.rng.randint(2, len(self.actors)) if self.moving else len(now.voters)
             names = list(self.actors) if self.moving else list(now.voters)
             change = voting(actor.name, tuple(self.rng.sample(names, few)), self.epoch)

@@ -9,7 +9,7 @@ import msgspec
 from medusa.nodes.catalog.kept_configurations import KeptConfiguration
 from medusa.nodes.recovery import agreement, voter
 from medusa.nodes.recovery.agreement import Agreement
-from medusa.nodes.recovery.attempt import Attempt
+from medusa.nodes.recovery.bid import Bid
 from medusa.nodes.recovery.voter import Voter
 from medusa.wire.messages.configuration import Accept, Configuration, Vote
 from tests.nodes.recovery.agreement_trial import Actor
@@ -19,24 +19,25 @@ __all__ = ["PLANTED", "Planted"]
 
 @dataclass(frozen=True)
 class Planted:
-    """One mistake: ``attribute`` of ``target`` is ``wrong``."""
+    """One mistake: ``attribute`` of each of ``targets`` is ``wrong``. It shows ``within`` so many seeds."""
 
     name: str
-    target: object
+    targets: tuple[object, ...]
     attribute: str
     wrong: object
+    within: int = 40
 
 
 def _says_before_its_disk(self, query):
     return 0
 
 
-def _own_vote_before_the_disk(self, query, attempt, voters, _right=Agreement._ask):
-    _right(self, query, attempt, voters)
+def _own_vote_before_the_disk(self, query, bid, voters, _right=Agreement._ask):
+    _right(self, query, bid, voters)
     due, self._own = self._own, []
     for _, vote in due:
-        if attempt.answers(vote):
-            attempt.take(self._me, vote)
+        if bid.answers(vote):
+            bid.take(self._me, vote)
 
 
 def _forgets_with_the_process(self, _right=Actor.start):
@@ -57,7 +58,7 @@ def _forgets_what_it_accepted(self, kept, ballot, accepted, _right=Voter._take):
         _right(self, kept, ballot, accepted)
 
 
-def _new_voters_decide(self, current, _right=Attempt.won):
+def _new_voters_decide(self, current, _right=Bid.won):
     if isinstance(self.question, Accept):
         return _right(self, self.question.configuration)
     return _right(self, current)
@@ -73,11 +74,11 @@ def _below_its_promise(self, kept, peer, message, _right=Voter._ballot_refused):
     return _right(self, kept, peer, message)
 
 
-def _ignores_what_was_accepted(self, peer, vote, _right=Attempt.take):
+def _ignores_what_was_accepted(self, peer, vote, _right=Bid.take):
     _right(self, peer, msgspec.structs.replace(vote, accepted=None))
 
 
-def _takes_any_accepted(self, peer, vote, _right=Attempt.take):
+def _takes_any_accepted(self, peer, vote, _right=Bid.take):
     before = self.best
     _right(self, peer, vote)
     if before is not None:
@@ -116,16 +117,22 @@ def _counts_answers_of_other_ballots(self, vote: Vote):
 
 
 PLANTED = [
-    Planted("it says what its disk doesn't say yet", Voter, "token", _says_before_its_disk),
-    Planted("its own vote counts before its disk says so", Agreement, "_ask", _own_vote_before_the_disk),
-    Planted("a process that dies takes its promises with it", Actor, "start", _forgets_with_the_process),
-    Planted("a promise isn't kept", Voter, "_take", _forgets_its_promise),
-    Planted("with a promise what was accepted is forgotten", Voter, "_take", _forgets_what_it_accepted),
-    Planted("the new voters decide", Attempt, "won", _new_voters_decide),
-    Planted("half of the voters decide", Configuration, "majority", property(_half_is_enough)),
-    Planted("a voter accepts below its promise", Voter, "_ballot_refused", _below_its_promise),
-    Planted("what others had accepted is passed over", Attempt, "take", _ignores_what_was_accepted),
-    Planted("the lowest accepted proposal goes on", Attempt, "take", _takes_any_accepted),
-    Planted("answers to earlier questions count", Attempt, "answers", _counts_answers_of_other_ballots),
-    Planted("everybody has round 0", agreement, "first_proposer", _first_is_whoever_asks),
+    Planted("it says what its disk doesn't say yet", (Voter,), "token", _says_before_its_disk),
+    Planted(
+        "its own vote counts before its disk says so",
+        (Agreement,),
+        "_ask",
+        _own_vote_before_the_disk,
+        within=100,
+    ),
+    Planted("a process that dies takes its promises with it", (Actor,), "start", _forgets_with_the_process),
+    Planted("a promise isn't kept", (Voter,), "_take", _forgets_its_promise),
+    Planted("with a promise what was accepted is forgotten", (Voter,), "_take", _forgets_what_it_accepted),
+    Planted("the new voters decide", (Bid,), "won", _new_voters_decide, within=200),
+    Planted("half of the voters decide", (Configuration,), "majority", property(_half_is_enough)),
+    Planted("a voter accepts below its promise", (Voter,), "_ballot_refused", _below_its_promise),
+    Planted("what others had accepted is passed over", (Bid,), "take", _ignores_what_was_accepted),
+    Planted("the lowest accepted proposal goes on", (Bid,), "take", _takes_any_accepted, within=200),
+    Planted("answers to earlier questions count", (Bid,), "answers", _counts_answers_of_other_ballots),
+    Planted("everybody has round 0", (agreement, voter), "first_proposer", _first_is_whoever_asks),
 ]

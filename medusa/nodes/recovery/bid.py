@@ -9,7 +9,7 @@ from typing import TypeAlias
 from medusa.nodes.recovery.agreement_automaton import PROPOSER, AgreementEvent, ProposerState
 from medusa.wire.messages.configuration import Accept, Ballot, Configuration, Prepare, Proposal, Vote
 
-__all__ = ["ASK_US", "ASK_US_MAX", "PAUSE_US", "PAUSE_US_MAX", "Attempt", "Change"]
+__all__ = ["ASK_US", "ASK_US_MAX", "PAUSE_US", "PAUSE_US_MAX", "Bid", "Change"]
 
 Change: TypeAlias = Callable[[Configuration], Configuration | None]
 """Gives the configuration that is to follow; None: there is nothing to do any more."""
@@ -28,7 +28,7 @@ PAUSE_US_MAX = 1_000_000
 
 
 @dataclass(slots=True, kw_only=True)
-class Attempt:
+class Bid:
     """What one query is to become.
 
     Attributes:

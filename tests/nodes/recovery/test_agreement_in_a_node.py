@@ -1,0 +1,101 @@
+"""A node brings what is said of configurations to its agreement, and time and the disk's word too."""
+
+from __future__ import annotations
+
+from medusa.nodes.catalog.catalog import Catalog, Deployment
+from medusa.nodes.catalog.in_doubt import InDoubt
+from medusa.nodes.config.settings import Settings
+from medusa.nodes.node import Brain
+from medusa.nodes.recovery.audience import audience
+from medusa.nodes.reports import PeerLost, Persisted, Started
+from medusa.wire.limits import PROTOCOL_VERSION
+from medusa.wire.messages.configuration import Accept, Ballot, Configure, Prepare, Vote
+from medusa.wire.messages.links_and_commands import Hello, Reply
+from medusa.wire.outbox import Persist, Send
+from tests.nodes.recovery.agreement_trial import first, takeover
+
+VOTERS = ("a", "b", "c")
+NOW = first(VOTERS, owner="a", secondaries=("b", "c"))
+
+
+class Node:
+    """Node ``b``, its disk and what it says."""
+
+    def __init__(self, catalog=None):
+        peers = dict.fromkeys(("a", "c"), "ipc:///x")
+        settings = Settings(name="b", listen="ipc:///b", data="b", peers=peers)
+        self.brain = Brain(settings, incarnation=1, catalog=catalog)
+        self.now_us, self.said = 0, []
+        self.brain.report(0, Started())
+        for peer in peers:
+            self.hear(peer, Hello(version=PROTOCOL_VERSION, node=peer, incarnation=5))
+
+    def hear(self, peer, message):
+        """What it answers once its disk has all."""
+        self.brain.receive(self.now_us, peer, message)
+        return self.perform()
+
+    def perform(self):
+        said, held = [], []
+        while effects := self.brain.outbox.take():
+            for effect in effects:
+                if isinstance(effect, Send):
+                    (said if effect.after is None else held).append(effect)
+                elif isinstance(effect, Persist):
+                    self.brain.report(self.now_us, Persisted(effect.token, True))
+        ours = (Reply, Vote, Configure, Prepare, Accept)
+        return [(each.peer, each.message) for each in said + held if isinstance(each.message, ours)]
+
+
+def test_a_node_keeps_a_configuration_votes_takes_over_and_tells():
+    node = Node()
+    assert node.hear("a", Configure(request=4, configuration=NOW)) == [("a", Reply(request=4))]
+    assert node.brain.agreement.current("q") == NOW
+    node.brain.report(node.now_us, PeerLost(peer="a"))
+    node.perform()
+    node.brain.agreement.propose(node.now_us, "q", takeover("b", 2), suspects=("a",))
+    [(peer, asked)] = node.perform()
+    assert (peer, asked.ballot, asked.suspects) == ("c", Ballot(0, "b"), ("a",))
+    vote = Vote(request=asked.request, query="q", number=2, ballot=asked.ballot)
+    [(peer, told)] = node.hear("c", vote)
+    assert (peer, told.configuration) == ("c", takeover("b", 2)(NOW))
+    assert node.brain.agreement.untold("q") == ("a", "c")
+    node.hear("c", Reply(request=told.request))
+    assert node.brain.agreement.untold("q") == ("a",)
+    assert (node.hear("a", Hello(version=PROTOCOL_VERSION, node="a", incarnation=6)))[-1] == ("a", told)
+
+
+def test_a_node_asks_again_when_it_is_time():
+    node = Node()
+    node.hear("a", Configure(request=4, configuration=NOW))
+    node.brain.agreement.propose(node.now_us, "q", takeover("b", 2))
+    asked = node.perform()
+    assert [peer for peer, _ in asked] == ["a", "c"]
+    node.now_us = node.brain.agreement.wake_at_us()
+    for peer in "ac":  # Still there.
+        node.brain.receive(node.now_us, peer, Hello(version=PROTOCOL_VERSION, node=peer, incarnation=5))
+    node.perform()
+    node.brain.tick(node.now_us)
+    node.perform()
+    node.now_us = node.brain.agreement.wake_at_us()
+    node.brain.tick(node.now_us)
+    assert [each for each in node.perform() if isinstance(each[1], Accept)] == asked
+
+
+def test_a_node_that_has_lost_its_newest_catalog_votes_on_nothing():
+    catalog = Catalog("b")
+    catalog.in_doubt = InDoubt(newest=3)
+    node = Node(catalog)
+    asked = Prepare(request=4, query="q", life=7, number=2, ballot=Ballot(1, "a"))
+    [(peer, answer)] = node.hear("a", asked)
+    assert (peer, answer.request, answer.code) == ("a", 4, "E_BUSY")
+
+
+def test_those_who_have_a_part_are_told():
+    catalog = Catalog("b")
+    assert audience(catalog, "q") == ()
+    catalog.deployments["q"] = Deployment(
+        query="q", nodes=("b", "d"), state="running", client="c", request=1, streams=()
+    )
+    catalog.owners["q"] = "a"
+    assert audience(catalog, "q") == ("b", "d", "a")
