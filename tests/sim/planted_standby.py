@@ -130,9 +130,9 @@ STANDBY: dict[str, Mistake] = {
         area="agreement",
         about="More than half of the voters that the proposer doesn't suspect are enough.",
         edits=edit(
-            "nodes.recovery.attempt:Attempt.won",
+            "nodes.recovery.bid:Bid.won",
             ">= current.majority",
-            "> (len(current.voters) - len(self.suspects) - len(self.noes)) // 2 - 1",
+            ">= (len(current.voters) - len(self.suspects)) // 2 + 1",
         ),
         scenarios=_SCENARIOS,
         seed=0,
