@@ -209,8 +209,8 @@ STANDBY: dict[str, Mistake] = {
         "configuration.",
         edits=edit(
             "nodes.recovery.succession:Succession._require",
-            "hosted.durability.require(replicas.secondaries)",
-            "hosted.durability.require(replicas.secondaries if self._replication._links else ())",
+            "dict.fromkeys((*replicas.secondaries, *self._undecided(replicas)))",
+            "replicas.secondaries if self._replication._links else ()",
         ),
         scenarios=_SCENARIOS,
         seed=0,

@@ -79,7 +79,9 @@ def test_faults_aimed_at_the_moments_of_takeovers_do_happen():
     scene = scenario.build(World(0, name="standby"), 1, None).scene
     kinds, moments = set(), set()
     for seed in range(200):
-        faults = draw(World(seed, name="standby").dice("faults"), scene, (*scenario.kinds, *scenario.more), 12)
+        faults = draw(
+            World(seed, name="standby").dice("faults"), scene, (*scenario.kinds, *scenario.more), 12
+        )
         kinds |= {fault.kind for fault in faults}
         moments |= {word for fault in faults if fault.kind in TAKEOVERS for word in fault.who} & {*MOMENTS}
     assert kinds >= {*TAKEOVERS, *LATE_VOTES}

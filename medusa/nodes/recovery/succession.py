@@ -100,13 +100,11 @@ class Succession:
     def start(self, now_us: int) -> None:
         """After a start: what configurations say that we learned before, and nobody may do otherwise."""
         for kept in list(self._catalog.configurations.values()):
-            self.decided(now_us, None, kept.current)
-            if kept.promised is None:
-                continue  # Whoever proposes has promised first.
-            for replicas in kept.current.fragments:
-                if replicas.owner == self._me:  # An earlier life may have proposed any of them.
+            for replicas in kept.current.fragments if kept.promised is not None else ():
+                if replicas.owner == self._me:  # Who proposes has promised: it may have proposed any of them.
                     others = (node for node in replicas.members if node != self._me)
                     self._offered[replicas.fragment] = dict.fromkeys(others)
+            self.decided(now_us, None, kept.current)
         self._look_after(now_us)
 
     def peer_event(self, now_us: int, peer: str, event: LinkEvent) -> None:
@@ -121,6 +119,8 @@ class Succession:
     def decided(self, now_us: int, old: Configuration | None, new: Configuration) -> None:
         """A configuration is known here: do what it says."""
         for replicas in new.fragments:
+            if old is not None:  # What was proposed for this number is settled.
+                self._offered.pop(replicas.fragment, None)
             hosted = self._fragments.get(replicas.fragment)
             if replicas.owner == self._me:
                 if hosted is None:
@@ -141,9 +141,8 @@ class Succession:
         self._saver.save()
 
     def _require(self, now_us: int, hosted: Hosted, replicas: Replicas) -> None:
-        """The words of these count, and of no others: what was proposed for this number is settled."""
-        self._offered.pop(replicas.fragment, None)
-        hosted.durability.require(replicas.secondaries)
+        """The words of these count, and of those that an earlier life may have proposed."""
+        hosted.durability.require(dict.fromkeys((*replicas.secondaries, *self._undecided(replicas))))
         hosted.secondaries_said(now_us)
         if replicas.secondaries:
             self._alone_since_us.pop(replicas.fragment, None)
