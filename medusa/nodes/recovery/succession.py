@@ -4,8 +4,8 @@
     secondary lost ── the owner proposes to go on without it ── decided ──> its word counts no more
     a node follows ── the owner proposes it as secondary ── decided ──> it may succeed
 
-Everything here follows from the configuration: what is decided is done by every node that hears of it, twice if need
-be, and again after a restart.
+Everything here follows from the configuration: what is decided is done by every node that hears of it, twice
+if need be, and again after a restart.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from medusa.wire.outbox import CloseFragment, Outbox
 __all__ = ["Succession"]
 
 LOST_US = 300_000
-"""A secondary that is silent for so long counts no more. Too small: a short cut costs a change of the configuration;
-too large: so long does output wait that depends on a decision."""
+"""A secondary that is silent for so long counts no more. Too small: a short cut costs a change of the
+configuration; too large: so long does output wait that depends on a decision."""
 
 RANK_US = 200_000
 """The second in order waits so long for the first to propose itself, the third twice as long."""
@@ -94,8 +94,9 @@ class Succession:
         self._alone_since_us: dict[str, int] = {}
         """Fragment of ours -> since when nobody could take it over."""
         self._offered: dict[str, dict[str, None]] = {}
-        """Fragment of ours -> nodes that we proposed as its secondaries and that nobody has decided on: somebody may
-        yet bring that to its end, so their words count until the next number is decided, whatever it says."""
+        """Fragment of ours -> nodes that we proposed as its secondaries and that nobody has decided on:
+        somebody may yet bring that to its end, so their words count until the next number is decided,
+        whatever it says."""
 
     def start(self, now_us: int) -> None:
         """After a start: what configurations say that we learned before, and nobody may do otherwise."""
@@ -357,7 +358,8 @@ class Succession:
     # --- for others ---------------------------------------------------------------------------------------
 
     def alone_us(self, now_us: int, replicas: Replicas) -> int | None:
-        """For how long nobody could have taken a fragment of ours over; None: somebody can, or it isn't ours."""
+        """For how long nobody could have taken a fragment of ours over; None: somebody can, or it isn't
+        ours."""
         since_us = self._alone_since_us.get(replicas.fragment)
         return None if replicas.secondaries or since_us is None else now_us - since_us
 
