@@ -11,7 +11,8 @@ _SCENARIOS = ("standby",)
 STANDBY: dict[str, Mistake] = {
     "a secondary acknowledges before it has fed": Mistake(
         area="replication",
-        about="A secondary says that it has fed what has only arrived. The owner lets go what came of decisions that no "
+        about="A secondary says that it has fed what has only arrived. The owner lets go what came of "
+        "decisions that no "
         "engine of a secondary has seen.",
         edits=edit(
             "nodes.migration.state_receiver:Taking.done",
@@ -23,7 +24,8 @@ STANDBY: dict[str, Mistake] = {
     ),
     "what is fed is taken for what is on its disk": Mistake(
         area="replication",
-        about="The owner takes a checkpoint for covered once its secondary has fed as much. Senders forget rows; who takes "
+        about="The owner takes a checkpoint for covered once its secondary has fed as much. Senders forget "
+        "rows; who takes "
         "over, dies and comes back has them nowhere.",
         edits=edit(
             "nodes.migration.state_sender:Handing.got",
@@ -35,7 +37,8 @@ STANDBY: dict[str, Mistake] = {
     ),
     "senders forget what the owner's checkpoint holds": Mistake(
         area="durability",
-        about="Input is acknowledged once it is on the owner's disk, whatever its secondaries have. What the owner's "
+        about="Input is acknowledged once it is on the owner's disk, whatever its secondaries have. What "
+        "the owner's "
         "machine had alone is lost with it.",
         edits=edit(
             "nodes.fragment.host:Hosted._cover",
@@ -47,22 +50,22 @@ STANDBY: dict[str, Mistake] = {
     ),
     "a publisher's count runs ahead of the secondary": Mistake(
         area="durability",
-        about="What nodes send is acknowledged when the secondary has it, what publishers send when the owner's disk "
+        about="What nodes send is acknowledged when the secondary has it, what publishers send when the "
+        "owner's disk "
         "has it. A publisher forgets rows that whoever takes over never had.",
         edits=edit(
             "nodes.fragment.host:Hosted.persisted",
             "self._uncovered.append(writing)",
-            "self._uncovered.append(writing)\n"
-            "            for input, seq, _ in writing.positions:\n"
-            "                if not input.judged:\n"
-            "                    input.receiver.durable(now_us, seq)",
+            "self._uncovered.append(writing); "
+            "[i.receiver.durable(now_us, seq) for i, seq, _ in writing.positions if not i.judged]",
         ),
         scenarios=_SCENARIOS,
         seed=0,
     ),
     "decisions leave once they are on the owner's disk": Mistake(
         area="durability",
-        about="Output leaves without the word of the secondaries. Who takes over decides otherwise, and readers have "
+        about="Output leaves without the word of the secondaries. Who takes over decides otherwise, and "
+        "readers have "
         "rows that never come again, or others twice.",
         edits=edit(
             "nodes.fragment.host:Hosted._release",
@@ -74,7 +77,8 @@ STANDBY: dict[str, Mistake] = {
     ),
     "what a checkpoint holds back leaves at a restart": Mistake(
         area="durability",
-        about="Output that waited for a secondary is in the owner's checkpoint; an owner that comes back sends it at once.",
+        about="Output that waited for a secondary is in the owner's checkpoint; an owner that comes back "
+        "sends it at once.",
         edits=edit(
             "nodes.fragment.outputs:outputs_of",
             "guarded=bool(spec.standby),",
@@ -96,7 +100,8 @@ STANDBY: dict[str, Mistake] = {
     ),
     "its own vote counts before it is on disk": Mistake(
         area="agreement",
-        about="A proposer counts what it has said itself before its disk has it. It dies, votes otherwise in its next "
+        about="A proposer counts what it has said itself before its disk has it. It dies, votes otherwise "
+        "in its next "
         "life, and one number has two configurations.",
         edits=edit(
             "nodes.recovery.agreement:Agreement._ask",
@@ -132,16 +137,17 @@ STANDBY: dict[str, Mistake] = {
         area="agreement",
         about="More than half of the voters that the proposer doesn't suspect are enough.",
         edits=edit(
-            "nodes.recovery.attempt:Attempt.won",
+            "nodes.recovery.bid:Bid.won",
             ">= current.majority",
-            "> (len(current.voters) - len(self.suspects) - len(self.noes)) // 2 - 1",
+            ">= (len(current.voters) - len(self.suspects)) // 2 + 1",
         ),
         scenarios=_SCENARIOS,
         seed=0,
     ),
     "one of two nodes decides alone": Mistake(
         area="agreement",
-        about="Where only two nodes vote, one that hears the other no more takes over. Both run when only the link between "
+        about="Where only two nodes vote, one that hears the other no more takes over. Both run when only "
+        "the link between "
         "them is broken.",
         edits=edit(
             "wire.messages.configuration:Configuration.majority",
@@ -153,7 +159,8 @@ STANDBY: dict[str, Mistake] = {
     ),
     "an old configuration is followed": Mistake(
         area="agreement",
-        about="A node goes by what it was told last, whatever the number: an announcement that comes late puts a place back "
+        about="A node goes by what it was told last, whatever the number: an announcement that comes late "
+        "puts a place back "
         "in charge that has been counted out.",
         edits=(
             Edit(
@@ -172,7 +179,8 @@ STANDBY: dict[str, Mistake] = {
     ),
     "a secondary lets go what its owner hasn't": Mistake(
         area="replication",
-        about="What a secondary makes counts as sent at once. When it takes over it shows what another secondary doesn't "
+        about="What a secondary makes counts as sent at once. When it takes over it shows what another "
+        "secondary doesn't "
         "have.",
         edits=edit(
             "nodes.migration.standby:Shadow.__init__",
@@ -184,12 +192,14 @@ STANDBY: dict[str, Mistake] = {
     ),
     "who was proposed is forgotten": Mistake(
         area="succession",
-        about="An owner proposes a secondary, loses it, and goes on without its word, though voters may yet decide that it "
+        about="An owner proposes a secondary, loses it, and goes on without its word, though voters may yet "
+        "decide that it "
         "counts.",
         edits=edit(
             "nodes.recovery.succession:Succession._undecided",
-            "return [node for node in self._offered.get(replicas.fragment, ()) if node not in replicas.secondaries]",
-            "return []",
+            "return [node for node in self._offered.get(replicas.fragment, ()) if node not in "
+            "replicas.secondaries]",
+            "[]",
         ),
         scenarios=_SCENARIOS,
         seed=0,
@@ -207,19 +217,21 @@ STANDBY: dict[str, Mistake] = {
     ),
     "a restarted owner needs nobody's word": Mistake(
         area="succession",
-        about="An owner that comes back lets go what it decides without its secondaries, until it hears the next "
+        about="An owner that comes back lets go what it decides without its secondaries, until it hears the "
+        "next "
         "configuration.",
         edits=edit(
             "nodes.recovery.succession:Succession._require",
-            "hosted.durability.require(replicas.secondaries)",
-            "hosted.durability.require(replicas.secondaries if self._replication._links else ())",
+            "dict.fromkeys((*replicas.secondaries, *self._undecided(replicas)))",
+            "replicas.secondaries if self._replication._links else ()",
         ),
         scenarios=_SCENARIOS,
         seed=0,
     ),
     "who takes over begins before its disk says so": Mistake(
         area="succession",
-        about="A successor feeds and sends before its catalog says that the fragment is its own. It dies, and nobody has it.",
+        about="A successor feeds and sends before its catalog says that the fragment is its own. It dies, "
+        "and nobody has it.",
         edits=edit(
             "nodes.recovery.succession:Succession._look",
             "if self._saver.durable < each.token:",
@@ -252,7 +264,8 @@ STANDBY: dict[str, Mistake] = {
     ),
     "who reads in the place of another has it all": Mistake(
         area="rewiring",
-        about="When a reader of a stream is replaced, rows that the lost one had received but not stored are forgotten.",
+        about="When a reader of a stream is replaced, rows that the lost one had received but not stored "
+        "are forgotten.",
         edits=edit(
             "nodes.migration.rerouting:Diverting.succeeded",
             "sender.expect(new, None if view is None else view.durable)",

@@ -60,8 +60,9 @@ class OutputRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     ``segments`` are tokens of groups with output and nothing else: that stays on disk until it is wanted.
     ``again`` rows at the end of it came from a fragment whose place this one took, and come once more out of
-    the state that lies beside it. ``life``: which time the stream was begun; 0: unknown. ``held`` entries at the end of
-    it hadn't left: where others stand by, whoever begins from it holds them until those have what they came of.
+    the state that lies beside it. ``life``: which time the stream was begun; 0: unknown. ``held`` entries at
+    the end of it hadn't left: where others stand by, whoever begins from it holds them until those have what
+    they came of.
     """
 
     sink: str

@@ -149,7 +149,8 @@ class Hosted:
         self._running: deque[Work] = deque()
         self._made: deque[tuple[int, Output, int]] = deque()
         """Output that waits for the log: the decision that made it, and how many pieces."""
-        # Of what a checkpoint says was held back nobody knows any more which decision made it: the last one, at most.
+        # Of what a checkpoint says was held back nobody knows any more which decision made it: the last one,
+        # at most.
         self._made += [(at - 1, output, output.held) for output in self.outputs.values() if output.held]
         self._running_bytes = 0
         self._writing: Writing | None = None
@@ -167,8 +168,9 @@ class Hosted:
                 )
             )
         self._shown = self._acknowledged = 0
-        """Of the decisions below the first something has left; of the second, the newest checkpoint up to which input
-        was acknowledged, by token. Both in this life: a secondary begins with a checkpoint of this life."""
+        """Of the decisions below the first something has left; of the second, the newest checkpoint up to
+        which input was acknowledged, by token. Both in this life: a secondary begins with a checkpoint of
+        this life."""
         self._dirty = record is None
         self._checkpoint_at_us: int | None = None
         self._wanted = False
@@ -506,8 +508,8 @@ class Hosted:
         self._pump(now_us)
 
     def _release(self, now_us: int) -> None:
-        """Let go what was made of decisions that are on disk and at each secondary, and let in publishers that
-        the disk knows."""
+        """Let go what was made of decisions that are on disk and at each secondary, and let in publishers
+        that the disk knows."""
         while (
             self._made
             and self._made[0][0] < self.decided.durable

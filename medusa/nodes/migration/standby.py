@@ -79,7 +79,7 @@ class Shadow(Hosted):
                 input.stand_where_fed()
         ours = super().persisted(now_us, token, ok, why)
         while self.follows and len(self._uncovered) > 1:
-            self._uncovered.popleft()  # Of what it may acknowledge once it is the owner the last one says all.
+            self._uncovered.popleft()  # The last one says all that it may acknowledge as the owner.
         return ours
 
     @property
@@ -176,7 +176,8 @@ class Shadow(Hosted):
             output.sender.settle(now_us)
 
     def let_go(self, now_us: int, decided: int) -> None:
-        """What came of the decisions below this one may have left the owner: it is kept for readers here too."""
+        """What came of the decisions below this one may have left the owner: it is kept for readers here
+        too."""
         self.durability.heard(self._owner, decided=decided, covered=0)
         self._release(now_us)
 

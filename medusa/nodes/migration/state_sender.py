@@ -126,7 +126,8 @@ class Handing:
     # --- what comes -----------------------------------------------------------------------------
 
     def copied(self, now_us: int, files: Mapping[str, Buffer], why: str) -> None:
-        """The files of the checkpoint, or why they can't be read; two secondaries may be sent the same one."""
+        """The files of the checkpoint, or why they can't be read; two secondaries may be sent the same
+        one."""
         if self._files is not None:
             return
         if why:

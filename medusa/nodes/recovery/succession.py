@@ -4,8 +4,8 @@
     secondary lost ── the owner proposes to go on without it ── decided ──> its word counts no more
     a node follows ── the owner proposes it as secondary ── decided ──> it may succeed
 
-Everything here follows from the configuration: what is decided is done by every node that hears of it, twice if need
-be, and again after a restart.
+Everything here follows from the configuration: what is decided is done by every node that hears of it, twice
+if need be, and again after a restart.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from medusa.wire.outbox import CloseFragment, Outbox
 __all__ = ["Succession"]
 
 LOST_US = 300_000
-"""A secondary that is silent for so long counts no more. Too small: a short cut costs a change of the configuration;
-too large: so long does output wait that depends on a decision."""
+"""A secondary that is silent for so long counts no more. Too small: a short cut costs a change of the
+configuration; too large: so long does output wait that depends on a decision."""
 
 RANK_US = 200_000
 """The second in order waits so long for the first to propose itself, the third twice as long."""
@@ -94,19 +94,18 @@ class Succession:
         self._alone_since_us: dict[str, int] = {}
         """Fragment of ours -> since when nobody could take it over."""
         self._offered: dict[str, dict[str, None]] = {}
-        """Fragment of ours -> nodes that we proposed as its secondaries and that nobody has decided on: somebody may
-        yet bring that to its end, so their words count until the next number is decided, whatever it says."""
+        """Fragment of ours -> nodes that we proposed as its secondaries and that nobody has decided on:
+        somebody may yet bring that to its end, so their words count until the next number is decided,
+        whatever it says."""
 
     def start(self, now_us: int) -> None:
         """After a start: what configurations say that we learned before, and nobody may do otherwise."""
         for kept in list(self._catalog.configurations.values()):
-            self.decided(now_us, None, kept.current)
-            if kept.promised is None:
-                continue  # Whoever proposes has promised first.
-            for replicas in kept.current.fragments:
-                if replicas.owner == self._me:  # An earlier life may have proposed any of them.
+            for replicas in kept.current.fragments if kept.promised is not None else ():
+                if replicas.owner == self._me:  # Who proposes has promised: it may have proposed any of them.
                     others = (node for node in replicas.members if node != self._me)
                     self._offered[replicas.fragment] = dict.fromkeys(others)
+            self.decided(now_us, None, kept.current)
         self._look_after(now_us)
 
     def peer_event(self, now_us: int, peer: str, event: LinkEvent) -> None:
@@ -121,6 +120,8 @@ class Succession:
     def decided(self, now_us: int, old: Configuration | None, new: Configuration) -> None:
         """A configuration is known here: do what it says."""
         for replicas in new.fragments:
+            if old is not None:  # What was proposed for this number is settled.
+                self._offered.pop(replicas.fragment, None)
             hosted = self._fragments.get(replicas.fragment)
             if replicas.owner == self._me:
                 if hosted is None:
@@ -141,9 +142,8 @@ class Succession:
         self._saver.save()
 
     def _require(self, now_us: int, hosted: Hosted, replicas: Replicas) -> None:
-        """The words of these count, and of no others: what was proposed for this number is settled."""
-        self._offered.pop(replicas.fragment, None)
-        hosted.durability.require(replicas.secondaries)
+        """The words of these count, and of those that an earlier life may have proposed."""
+        hosted.durability.require(dict.fromkeys((*replicas.secondaries, *self._undecided(replicas))))
         hosted.secondaries_said(now_us)
         if replicas.secondaries:
             self._alone_since_us.pop(replicas.fragment, None)
@@ -358,7 +358,8 @@ class Succession:
     # --- for others ---------------------------------------------------------------------------------------
 
     def alone_us(self, now_us: int, replicas: Replicas) -> int | None:
-        """For how long nobody could have taken a fragment of ours over; None: somebody can, or it isn't ours."""
+        """For how long nobody could have taken a fragment of ours over; None: somebody can, or it isn't
+        ours."""
         since_us = self._alone_since_us.get(replicas.fragment)
         return None if replicas.secondaries or since_us is None else now_us - since_us
 

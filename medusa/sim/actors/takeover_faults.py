@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
 from medusa.nodes.catalog.kept_moves import FIRST_EPOCH
 from medusa.nodes.spec.fragment_spec import Fragment
@@ -65,7 +66,7 @@ class TakeoverAims:
                 fault = replace(aim, kind="pause", who=nodes, amount=0)
             else:
                 fault = replace(aim, kind="crash", who=nodes, amount=UNSYNCED.index(aim.who[2]))
-            self._stage.world.after(aim.amount, lambda: begin(self._stage, fault))
+            self._stage.world.after(aim.amount, partial(begin, self._stage, fault))
             return
 
 

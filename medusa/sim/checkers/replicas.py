@@ -1,5 +1,5 @@
-"""What must hold of fragments that others stand by for. Apart from the code that it checks: it reads disks, what
-nodes hold and what goes over the network."""
+"""What must hold of fragments that others stand by for. Apart from the code that it checks: it reads disks,
+what nodes hold and what goes over the network."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ DATA = b"\xa4data"
 class ReplicaChecks:
     """Of one query, after each turn of a node and for each frame that arrives.
 
-    A configuration is decided by the disks of more than half of the voters of the one before it. A node never goes
-    back to an earlier one. A row that anybody was sent has the same values from whoever sends it, and where the order of
-    arrival decides over it each secondary has made it too. What senders have forgotten is on the disk of the owner and of
-    each secondary.
+    A configuration is decided by the disks of more than half of the voters of the one before it. A node
+    never goes back to an earlier one. A row that anybody was sent has the same values from whoever sends it,
+    and where the order of arrival decides over it each secondary has made it too. What senders have
+    forgotten is on the disk of the owner and of each secondary.
 
     Attributes:
         newest: the configuration with the highest number that any node has known; None: there is none yet.
@@ -61,7 +61,8 @@ class ReplicaChecks:
         """Stream -> rows below this one have been released by some owner."""
         self._codecs: dict[str, TrainCodec] = {}
         self._disks: dict[tuple[str, str], tuple[int, dict[tuple[str, str], int]]] = {}
-        """Node and fragment -> how often its disk had changed, and the positions of the newest checkpoint there."""
+        """Node and fragment -> how often its disk had changed, and the positions of the newest checkpoint
+        there."""
 
     # --- turns --------------------------------------------------------------------------------------
 
@@ -160,7 +161,8 @@ class ReplicaChecks:
             shown, released = self._shown.get(output.stream, 0), self._released.get(output.stream, 0)
             if output.rows < shown:
                 raise SimulationError(
-                    f"decided: {shown} rows of {output.stream} were sent, secondary {name} has made {output.rows}"
+                    f"decided: {shown} rows of {output.stream} were sent, secondary {name} has made "
+                    f"{output.rows}"
                 )
             if output.sender.log.next_seq > released:
                 raise SimulationError(
@@ -218,7 +220,8 @@ class ReplicaChecks:
         position = max(found, default=0)
         if start > position:
             raise SimulationError(
-                f"trimmed: {who} keeps rows of {sender.stream} from {start}, the disk of {at.name} has {position}"
+                f"trimmed: {who} keeps rows of {sender.stream} from {start}, the disk of {at.name} has "
+                f"{position}"
             )
 
     def _positions(self, node: Node, fragment: str) -> dict[tuple[str, str], int]:

@@ -147,7 +147,8 @@ class StandbyTrial(QueryTrial):
         self._aims.look(node)
 
     def _count_lost(self, node: Node, replicas: Replicas) -> None:
-        """A node lives again, and follows nothing any more: its owner may be lost for good, and no other follows."""
+        """A node lives again, and follows nothing any more: its owner may be lost for good, and no other
+        follows."""
         if replicas.owner not in self._burnt or node.name not in replicas.secondaries:
             return
         left = [self.nodes[name] for name in replicas.secondaries if name not in (node.name, *self._burnt)]
@@ -156,7 +157,8 @@ class StandbyTrial(QueryTrial):
             self._beyond.add(replicas.fragment)
 
     def _wrong_names(self, nodes: Sequence[Node]) -> str:
-        """What was at a node that is lost is found where it is now; of what that one said nothing is forgotten."""
+        """What was at a node that is lost is found where it is now; of what that one said nothing is
+        forgotten."""
         truth = [
             (kind, name, node.name)
             for node in nodes

@@ -74,8 +74,9 @@ FILES = ("catalog", "checkpoint", "output segment", "first checkpoint mark", "li
 VOTES = ("configure", "configure", "prepare", "accept", "vote", "vote", "seed", "ready", "got", "giveup")
 """Of configurations, and of those who follow: tags of messages."""
 MOMENTS = ("seeds", "joins", "guarded", "guarded", "guarded", "proposes", "takes over", "has taken over")
-"""Of a fragment that others stand by for: its owner sends a secondary the checkpoint; wants to have it counted; it
-counts; a secondary wants to succeed; it is chosen, and its disk doesn't say so yet; it has begun."""
+"""Of a fragment that others stand by for: its owner sends a secondary the checkpoint; wants to have it
+counted; it counts; a secondary wants to succeed; it is chosen, and its disk doesn't say so yet; it has
+begun."""
 ROLES = ("owner", "owner", "owner", "secondary", "secondary", "other", "upstream", "reader", "voter")
 AWAY_US = 5000
 """So long is a machine dead that is started again at once."""

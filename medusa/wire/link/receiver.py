@@ -467,7 +467,8 @@ class Receiver:
                 self._ack(now_us)
 
     def durable_again(self, seq: int) -> None:
-        """Before anything is attached: of what an earlier life received, only rows below this one are durable."""
+        """Before anything is attached: of what an earlier life received, only rows below this one are
+        durable."""
         self.durable_seq = min(seq, self.durable_seq)
 
     def stand_at(self, seq: int, boundary_us: int, note: bytes) -> None:

@@ -1,0 +1,98 @@
+"""Machines are lost for good and others take over, under faults; mistakes in that are noticed."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from medusa.sim.scenarios import SCENARIOS, run_scenario
+from medusa.sim.world.fault_draws import MOMENTS
+from medusa.sim.world.faults import LATE_VOTES, TAKEOVERS, Fault, draw
+from medusa.sim.world.virtual_time import World
+from tests.sim.conftest import SPENT
+from tests.sim.planted_standby import STANDBY
+from tests.sim.planting import noticed, planted
+
+SEEDS = 100
+
+FOUND = (
+    # Who was near was counted as secondary, and hadn't what had been acknowledged until then.
+    *(1004, 1032),
+    # Its disk was full when its owner came back and told senders that all of its own checkpoint is durable.
+    31,
+    # A sender set back how far its secondary is; output waited for that for ever.
+    43,
+    # A proposal that counted out a node that was heard again was never given up.
+    57,
+)
+"""Seeds that have shown something before, beside those of the first hundred."""
+
+CAUGHT = [name for name, each in STANDBY.items() if each.seed is not None]
+
+
+@pytest.mark.parametrize("seed", dict.fromkeys((*range(SEEDS), *FOUND)))
+def test_seed(seed):
+    """Chaos and checks: as ``medusa.sim.trials.standby`` and ``medusa.sim.checkers.replicas`` say."""
+    passed(seed)
+
+
+def passed(seed):
+    began = time.process_time()
+    outcome = run_scenario("standby", seed)
+    assert outcome.ok, str(outcome)
+    SPENT.append(("standby", outcome.events, time.process_time() - began))
+
+
+@pytest.mark.full
+@pytest.mark.issue(17)
+@pytest.mark.parametrize("block", range(20))
+def test_more_seeds(block):
+    """2,000 in all."""
+    for seed in range(2000 + 100 * block, 2000 + 100 * (block + 1)):
+        passed(seed)
+
+
+@pytest.mark.parametrize("name", CAUGHT)
+def test_the_recorded_seed_notices_it(name):
+    mistake = STANDBY[name]
+    assert mistake.seed is not None
+    with planted(mistake):
+        assert noticed(lambda seed: run_scenario("standby", seed).violation, mistake.seed, mistake.shows)
+
+
+@pytest.mark.parametrize("name", STANDBY)
+def test_the_words_that_it_changes_are_there(name):
+    with planted(STANDBY[name]):
+        pass
+
+
+def test_the_table_is_whole():
+    assert len(CAUGHT) >= 8
+    for mistake in STANDBY.values():
+        assert set(mistake.scenarios) <= set(SCENARIOS)
+        assert mistake.about.endswith(".")
+
+
+def test_faults_aimed_at_the_moments_of_takeovers_do_happen():
+    scenario = SCENARIOS["standby"]
+    scene = scenario.build(World(0, name="standby"), 1, None).scene
+    kinds, moments = set(), set()
+    for seed in range(200):
+        faults = draw(
+            World(seed, name="standby").dice("faults"), scene, (*scenario.kinds, *scenario.more), 12
+        )
+        kinds |= {fault.kind for fault in faults}
+        moments |= {word for fault in faults if fault.kind in TAKEOVERS for word in fault.who} & {*MOMENTS}
+    assert kinds >= {*TAKEOVERS, *LATE_VOTES}
+    assert moments == {*MOMENTS}
+
+
+@pytest.mark.parametrize("moment", ["seeds", "guarded", "proposes", "has taken over"])
+def test_a_fault_strikes_at_its_moment(moment):
+    world = World(1, name="standby", keep_trace=True)
+    trial = SCENARIOS["standby"].build(world, None, None)
+    who = ("owner", moment) if moment != "proposes" else ("secondary", moment)
+    trial.aim(Fault(number=0, kind="pause in a takeover", at_us=0, for_us=1000, who=who, amount=1))
+    trial.start()
+    assert world.run(until_us=8_000_000, events_max=200_000, done=lambda: "stands still" in world.lines[-1])
