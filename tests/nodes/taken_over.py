@@ -82,6 +82,7 @@ class Run:
         self.lost: set[str] = set()
         """Nodes that never come back."""
         self.owners: dict[tuple[str, int], str] = {}
+        self._published_us = 0
         self.fed = Federation(seed, names, limits=LIMITS, streams=streams, watch=self._watch)
         self.fed.start()
         self.deployer = self.fed.client("deployer", next(iter(at)))
@@ -126,20 +127,23 @@ class Run:
             self.reader.read(f"{self.query}.{sink}")
 
     def publish(self, begin: int = 0, end: int = ROWS, *, source: str = "") -> None:
-        """Rows from now on, a few every few milliseconds; at the end of the table the source ends."""
+        """Rows from now on, or after those before, a few every few milliseconds; at the end of the table the
+        source ends."""
+        begin_us = max(self.fed.world.now_us + 1, self._published_us)
+        self._published_us = begin_us + ((end - begin) // PIECE + 1) * EVERY_US
         for name in [source] if source else self.schemas:
             table = self.tables[name]
             for place, first in enumerate(range(begin, end, PIECE)):
                 part = table.slice(first, min(PIECE, end - first))
-                self.fed.world.after(
-                    1 + place * EVERY_US,
+                self.fed.world.at(
+                    begin_us + place * EVERY_US,
                     lambda name=name, part=part: self.publishers[name].publish(  # type: ignore[misc]
                         f"{self.query}.{name}", part, self.schemas[name]
                     ),
                 )
             if end == len(table):
-                self.fed.world.after(
-                    (end - begin) // PIECE * EVERY_US + EVERY_US,
+                self.fed.world.at(
+                    self._published_us - 1,
                     lambda name=name: self.publishers[name].finish(  # type: ignore[misc]
                         f"{self.query}.{name}", self.schemas[name]
                     ),
