@@ -49,11 +49,11 @@ class Run:
 
     Args:
         q: it may read more sources than one; each is published by a client of its own.
-        at: node -> its boxes. The first node deploys.
+        at: node -> its boxes.
+        deploys: the node that is asked to; empty: the first of them.
         standby: node -> who stands by for it.
         witnesses: vote beside.
         names: of the nodes.
-        named: source -> the name under which it is published, so that the node remembers how far it is.
         more: for ``Federation``.
 
     Attributes:
@@ -70,9 +70,10 @@ class Run:
         names: Sequence[str] = NODES,
         seed: int = 1,
         streams: Sequence[StreamRule] = (),
-        named: Mapping[str, str] | None = None,
         tables: Mapping[str, pa.Table] | None = None,
+        deploys: str = "",
     ) -> None:
+        deploys = deploys or next(iter(at))
         self.q, self.at, self.standby, self.witnesses = q, at, standby, witnesses
         self.query = q.graph.name
         self.schemas = {box.id: box.schema for box in q.graph.boxes if box.id in q.sources}
@@ -85,11 +86,9 @@ class Run:
         self._published_us = 0
         self.fed = Federation(seed, names, limits=LIMITS, streams=streams, watch=self._watch)
         self.fed.start()
-        self.deployer = self.fed.client("deployer", next(iter(at)))
-        self.publishers = {source: self.client(f"pub-{source}", next(iter(at))) for source in self.schemas}
-        for source, name in (named or {}).items():
-            self.publishers[source].names[f"{self.query}.{source}"] = name
-        self.reader = self.client("reader", next(iter(at)))
+        self.deployer = self.fed.client("deployer", deploys)
+        self.publishers = {source: self.client(f"pub-{source}", deploys) for source in self.schemas}
+        self.reader = self.client("reader", deploys)
 
     def client(self, name: str, node: str) -> Follower:
         """One that finds streams wherever they are."""
@@ -242,5 +241,5 @@ class Run:
             ):
                 found += [f"{node.name}: {what} {name}" for name in names if name.split("/")[0] == self.query]
             found += [f"{node.name}: file {name}" for name in node.disk.names() if GroupName.of(name).owner]
-            found += [f"{node.name}: log {name}" for name in node.disk.journal.names()]
+            found += [f"{node.name}: log {name}" for name in node.disk.journal.numbers()]
         return found

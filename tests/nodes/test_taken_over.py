@@ -8,8 +8,10 @@ import pyarrow as pa
 import pytest
 
 import medusa as md
+from medusa.sim.actors.follower import Follower
+from medusa.wire.link.receiver import Rows
 from medusa.wire.messages.links_and_commands import OLDEST
-from tests.nodes.taken_over import NODES, PIECE, ROWS, SCHEMA, Run, rows
+from tests.nodes.taken_over import EVERY_US, NODES, PIECE, ROWS, SCHEMA, Run, rows
 
 HALF = ROWS // 2 // PIECE * PIECE
 
@@ -53,13 +55,13 @@ def two_sources() -> dict[str, pa.Table]:
     return made
 
 
-def run_of(q: Any, at: Any, standby: Any, **more: Any) -> tuple[Run, str]:
-    """Deployed and read; with the name of what is guarded."""
-    run = Run(q, at, standby=standby, **more)
-    run.deployer = run.fed.client("deployer-e", more.get("deploys", "e"))
+def run_of(q: Any, at: Any, standby: Any, *, reads: bool = True, **more: Any) -> tuple[Run, str]:
+    """Deployed at ``e``, and read; with the name of what is guarded."""
+    run = Run(q, at, standby=standby, deploys="e", **more)
     run.deploy()
     [fragment] = run.fed.nodes["m"].brain.fragments
-    run.read()
+    if reads:
+        run.read()
     return run, fragment
 
 
@@ -166,9 +168,8 @@ def test_while_nobody_is_seeded_the_query_waits_for_its_owner(at: Any, after_us:
     run.until_guarded(fragment, 2)
 
 
-def test_two_nodes_alone_decide_nothing_and_the_owner_that_is_back_goes_on() -> None:
+def test_of_two_nodes_one_alone_decides_nothing_and_the_query_goes_on_when_the_owner_is_back() -> None:
     run = Run(counting(), WHOLE, standby={"m": ["s1"]}, witnesses=(), names=["m", "s1"])
-    run.deployer = run.fed.client("deployer-m", "m")
     run.deploy()
     run.read()
     [fragment] = run.fed.nodes["m"].brain.fragments
@@ -184,7 +185,9 @@ def test_two_nodes_alone_decide_nothing_and_the_owner_that_is_back_goes_on() -> 
     run.fed.restart("m")
     run.publish(HALF)
     run.check()
-    assert (run.owner(fragment), run.replicas(fragment).epoch) == ("m", 1)
+    # What s1 has accepted for itself is brought to its end by both, unless m was the first to propose.
+    assert (run.owner(fragment), run.replicas(fragment).epoch) in [("m", 1), ("s1", 2)]
+    run.until_guarded(fragment)
 
 
 # --- an owner that wakes --------------------------------------------------------------------------------------
@@ -234,3 +237,186 @@ def test_an_owner_that_was_cut_off_and_hears_again_steps_down() -> None:
         run.fed.network.heal(other, "m")
     run.until(lambda: fragment not in run.fed.nodes["m"].brain.fragments, "it steps down")
     run.until(lambda: "m" in run.replicas(fragment).secondaries, "it follows")
+
+
+# --- names ----------------------------------------------------------------------------------------------------
+
+
+class Named(Follower):
+    """Reads ``q.out`` under a name. What it stores and how far it is change together; it acknowledges as told."""
+
+    def __init__(self, run: Run, name: str, stored: list[Any]) -> None:
+        super().__init__(run.fed.world, run.fed.network, name, "e", run.fed.nodes)
+        run.fed.clients[name] = self
+        self.stored, self.sent_again = stored, 0
+        self.read("q.out")
+
+    def _begin(self, name: str, trail: Any, node: str, epoch: int) -> None:
+        trail.node, trail.epoch = node, epoch
+        self._mind_of(node).subscribe(self._world.now_us, name, OLDEST, name="r")
+
+    def _take(self, name: str, receiver: Any, delivery: Any) -> None:
+        super()._take(name, receiver, delivery)
+        if isinstance(delivery, Rows):
+            found = self.rows[name].pop().to_pylist()
+            assert delivery.seq <= len(self.stored), "a row is missing"
+            self.sent_again += min(len(self.stored) - delivery.seq, len(found))
+            self.stored += found[len(self.stored) - delivery.seq :]
+
+    def ack(self) -> None:
+        for mind in self.minds:
+            if (found := mind.subscriptions.get("q.out")) is not None and found.taken_seq is not None:
+                found.ack(self._world.now_us, found.taken_seq)
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["stays", "dies too"])
+@pytest.mark.parametrize("after_us", [0, 7_000, 40_000])
+def test_a_named_subscription_survives_its_owner(after_us: int, restarts: bool) -> None:
+    """Each row is stored once; what it acknowledged never comes again where that had been heard."""
+    run, fragment = run_of(counting(), WHOLE, {"m": ["s1", "s2"]}, reads=False)
+    run.until_guarded(fragment, 2)
+    stored: list[Any] = []
+    reader = Named(run, "named-1", stored)
+    run.publish(0, HALF)
+    run.until(lambda: len(stored) >= HALF // 2, "half of it comes")
+    acknowledged = len(stored)
+    reader.ack()
+    run.fed.run(for_us=100_000 + after_us)
+    run.lose("m")
+    if restarts:
+        reader.dead = True
+    run.until_owned(fragment, "s1")
+    run.publish(HALF)
+    if restarts:
+        run.fed.run(for_us=1_000_000)
+        again = Named(run, "named-2", stored)
+        run.until(lambda: "q.out" in again.ended, "all rows come")
+        assert again.sent_again <= HALF - acknowledged
+    else:
+        run.until(lambda: "q.out" in reader.ended, "all rows come")
+        assert not reader.sent_again
+    assert stored == run.want["out"].to_pylist()
+
+
+class Program(Follower):
+    """A named publisher of a record, which goes on where the node says."""
+
+    def __init__(self, run: Run, name: str, until_row: int) -> None:
+        super().__init__(run.fed.world, run.fed.network, name, "e", run.fed.nodes)
+        run.fed.clients[name] = self
+        self.run, self.until_row, self.begins_at = run, until_row, -1
+        self.names["q.rows"] = "p"
+        self.publish("q.rows", run.tables["rows"].slice(0, 0), run.schemas["rows"])
+        run.fed.world.after(1_000, self._go_on)
+
+    def _go_on(self) -> None:
+        if self.dead:
+            return
+        found = self.publication("q.rows")
+        if found is not None and found.begun:
+            at = found.sender.log.next_seq
+            if self.begins_at < 0:
+                self.begins_at = at
+            if at < self.until_row:
+                self.publish("q.rows", self.run.tables["rows"].slice(at, PIECE), self.run.schemas["rows"])
+        self.run.fed.world.after(EVERY_US, self._go_on)
+
+    @property
+    def durable(self) -> int:
+        found = self.publication("q.rows")
+        return found.durable_seq if found is not None and found.begun else 0
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["stays", "dies too"])
+@pytest.mark.parametrize("after_us", [0, 3_000, 11_000, 26_000])
+def test_what_a_named_publisher_hears_is_durable_a_takeover_keeps(after_us: int, restarts: bool) -> None:
+    run, fragment = run_of(counting(), WHOLE, {"m": ["s1", "s2"]})
+    run.until_guarded(fragment, 2)
+    program = Program(run, "program-1", HALF)
+    run.until(lambda: program.durable >= PIECE, "something is durable")
+    run.fed.run(for_us=after_us)
+    run.lose("m")
+    durable = program.durable
+    if restarts:
+        program.dead = True
+    run.until_owned(fragment, "s1")
+    if restarts:
+        program = Program(run, "program-2", ROWS)
+        run.until(lambda: program.begins_at >= 0, "it is told where to go on")
+        assert durable <= program.begins_at <= HALF
+    program.until_row = ROWS
+    run.until(lambda: program.durable == ROWS, "all is durable")
+    program.finish("q.rows", run.schemas["rows"])
+    run.check()
+
+
+# --- removal ---------------------------------------------------------------------------------------------------
+
+
+def check_removed(run: Run) -> None:
+    run.until(lambda: not run.remains(), f"nothing is left: {run.remains()}")
+
+
+def check_anew(run: Run) -> None:
+    """A query of that name is deployed afterwards, and is another one."""
+    run.deploy()
+    [fragment] = run.fed.nodes["m"].brain.fragments
+    assert run.replicas(fragment).epoch == 1
+    run.until_guarded(fragment, 2)
+
+
+def removing(at: Any = WHOLE) -> tuple[Run, str]:
+    run, fragment = run_of(counting(), at, {"m": ["s1", "s2"]}, reads=False)
+    run.until_guarded(fragment, 2)
+    run.publish(0, HALF)
+    run.fed.run(for_us=60_000)
+    return run, fragment
+
+
+@pytest.mark.parametrize("at", [WHOLE, CUT], ids=["clients", "nodes"])
+@pytest.mark.parametrize("after_us", [0, 1_000, 3_000, 20_000, 200_000])
+def test_a_query_that_is_removed_while_others_are_seeded_leaves_nothing(at: Any, after_us: int) -> None:
+    run, _ = run_of(counting(), at, {"m": ["s1", "s2"]}, reads=False)
+    run.fed.run(for_us=after_us)
+    run.undeploy()
+    check_removed(run)
+    check_anew(run)
+
+
+@pytest.mark.parametrize("at", [WHOLE, CUT], ids=["clients", "nodes"])
+def test_a_guarded_query_that_is_removed_leaves_nothing(at: Any) -> None:
+    run, _ = removing(at)
+    run.undeploy()
+    check_removed(run)
+    check_anew(run)
+
+
+@pytest.mark.parametrize("at", [WHOLE, CUT], ids=["clients", "nodes"])
+@pytest.mark.parametrize("after_us", [100_000, 900_000, 970_000, 973_500, 974_000, 980_000, 1_200_000])
+def test_a_query_that_is_removed_amid_a_takeover_leaves_nothing(at: Any, after_us: int) -> None:
+    """At nodes that are there; the lost one forgets it when it is back."""
+    run, _ = removing(at)
+    run.lose("m")
+    run.fed.run(for_us=after_us)
+    asked = run.deployer.undeploy("q")
+    run.fed.run(for_us=5_000_000)
+    run.until(lambda: not [each for each in run.remains() if not each.startswith("e:")], f"{run.remains()}")
+    run.lost.clear()
+    run.fed.restart("m")
+    reply, _ = run.fed.answer(run.deployer, asked)
+    check_removed(run)
+    if reply.code:
+        run.undeploy()
+    check_anew(run)
+
+
+@pytest.mark.parametrize("at", [WHOLE, CUT], ids=["clients", "nodes"])
+def test_a_query_that_is_removed_after_a_takeover_leaves_nothing(at: Any) -> None:
+    run, fragment = removing(at)
+    run.fed.nodes["m"].crash()
+    run.until_owned(fragment, "s1")
+    run.fed.restart("m")
+    run.until_guarded(fragment, 2)
+    run.undeploy()
+    check_removed(run)
+    check_anew(run)
