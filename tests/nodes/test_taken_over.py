@@ -350,6 +350,27 @@ def test_what_a_named_publisher_hears_is_durable_a_takeover_keeps(after_us: int,
     run.check()
 
 
+@pytest.mark.parametrize("after_us", [0, 9_000])
+def test_who_opened_a_name_last_has_it_after_a_takeover_too(after_us: int) -> None:
+    """Both are connected yet when the owner is lost; the secondary was seeded while the first one had the name."""
+    run, fragment = run_of(counting(), WHOLE, {"m": ["s1", "s2"]})
+    first = Program(run, "program-1", PIECE)
+    run.until(lambda: first.durable == PIECE, "something is durable")
+    run.until_guarded(fragment, 2)
+    second = Program(run, "program-2", HALF)
+    run.until(lambda: second.begins_at == PIECE, "it is told where to go on")
+    run.fed.run(for_us=after_us)
+    run.lose("m")
+    run.until_owned(fragment, "s1")
+    second.until_row = ROWS
+    run.until(lambda: second.durable == ROWS, "all is durable")
+    second.finish("q.rows", run.schemas["rows"])
+    first_refusal = first.publication("q.rows")
+    assert first_refusal is not None and first_refusal.refusal is not None
+    assert first_refusal.refusal.code == "E_TAKEN"
+    run.check()
+
+
 # --- removal ---------------------------------------------------------------------------------------------------
 
 
