@@ -114,6 +114,62 @@ def test_three_owners_are_lost_one_after_the_other() -> None:
     check_union(run)
 
 
+# --- several fragments ----------------------------------------------------------------------------------------
+
+
+def forked() -> Any:
+    """Two fragments read one stream."""
+    q = md.Query("q")
+    first = q.source("rows", SCHEMA, time="ts").filter("v >= 0", name="first")
+    q.sink("counts", first.group_by("k").running(n=md.count(), name="kind").filter("true", name="last"))
+    q.sink("sums", first.group_by("k").running(t=md.sum("v"), name="other").filter("true", name="end"))
+    return q
+
+
+FORKED = {"e": ["rows", "first"], "m": ["kind"], "s3": ["other"], "c": ["last", "counts", "end", "sums"]}
+
+
+@pytest.mark.parametrize("lost", [["m"], ["m", "s3"]], ids=["one", "both"])
+def test_of_two_fragments_that_read_one_stream_a_node_takes_over_one_and_the_other_goes_to_the_next(
+    lost: list[str],
+) -> None:
+    run = Run(forked(), FORKED, standby={"m": ["s1", "s2"], "s3": ["s1", "s2"]}, witnesses=("w",), deploys="e")
+    run.deploy()
+    run.read()
+    for fragment in ("q/kind", "q/other"):
+        run.until_guarded(fragment, 2)
+    run.publish(0, HALF)
+    run.fed.run(for_us=30_000)
+    for name in lost:
+        run.lose(name)
+    run.publish(HALF)
+    run.check()
+    owners = {run.owner("q/kind"), run.owner("q/other")}
+    assert owners == ({"s1", "s3"} if lost == ["m"] else {"s1", "s2"})
+
+
+def test_a_fragment_whose_only_secondary_reads_its_stream_by_now_waits_for_its_owner() -> None:
+    run = Run(forked(), FORKED, standby={"m": ["s1"], "s3": ["s1"]}, witnesses=("w", "x"), deploys="e")
+    run.deploy()
+    run.read()
+    for fragment in ("q/kind", "q/other"):
+        run.until_guarded(fragment)
+    run.publish(0, HALF)
+    run.fed.run(for_us=30_000)
+    for name in ("m", "s3"):
+        run.lose(name)
+    both = {"q/kind": "m", "q/other": "s3"}
+    run.until(lambda: any(run.owner(each) == "s1" for each in both), "one is taken over")
+    run.fed.run(for_us=2_000_000)
+    [(waits, owner)] = [(each, owner) for each, owner in both.items() if run.owner(each) != "s1"]
+    assert (run.owner(waits), run.hosted(waits)) == (owner, None)
+    said = [each.what for each in run.fed.nodes["s1"].reports]
+    assert said.count("fragment can't be taken over") == 1
+    run.fed.restart(owner)
+    run.publish(HALF)
+    run.check()
+
+
 # --- an owner that is back ------------------------------------------------------------------------------------
 
 

@@ -91,6 +91,8 @@ class Succession:
         """Token of the catalog without it, and the fragment: then its files go."""
         self._sought: dict[tuple[str, str], int] = {}
         """Query and silent owner -> since when that was silent when we looked for what it had decided."""
+        self._said_hindered: set[tuple[str, int]] = set()
+        """Fragment and epoch of which we said why we can't take it over."""
         self._alone_since_us: dict[str, int] = {}
         """Fragment of ours -> since when nobody could take it over."""
         self._offered: dict[str, dict[str, None]] = {}
@@ -276,18 +278,38 @@ class Succession:
         since_us = self._silent_since_us.get(replicas.owner)
         if since_us is None or self._me not in replicas.secondaries:
             return False
+        if read := self._read_here().intersection(replicas.reads):
+            self._hindered(replicas, read)
+            return False
         before = replicas.secondaries[: replicas.secondaries.index(self._me)]
         rank = sum(node not in self._silent_since_us for node in before)
         return now_us - since_us >= rank * RANK_US
 
+    def _read_here(self) -> set[str]:
+        """Streams that fragments of ours read: each has one reader at a node."""
+        return {feed.stream for hosted in self._fragments.values() for feed in hosted.spec.feeds}
+
+    def _hindered(self, replicas: Replicas, read: Collection[str]) -> None:
+        """Say once why a fragment stays where it is, or goes to the next in order."""
+        about = replicas.fragment, replicas.epoch
+        if about not in self._said_hindered:
+            self._said_hindered.add(about)
+            why = f"another fragment here reads {', '.join(sorted(read))}"
+            self._outbox.report(
+                "warning", "fragment can't be taken over", fragment=replicas.fragment, why=why
+            )
+
     def _succeeding(self, current: Configuration) -> Configuration | None:
-        """What we propose: each fragment of a silent owner that we follow is ours."""
+        """What we propose: each fragment of a silent owner that we follow is ours. Of several that read one
+        stream it is the first."""
         followed = {name for name, _, _ in self._followings.followed()}
+        read = self._read_here()
 
         def after(each: Replicas) -> Replicas:
             ours = each.fragment in followed and self._me in each.secondaries
-            if not ours or each.owner not in self._silent_since_us:
+            if not ours or each.owner not in self._silent_since_us or read.intersection(each.reads):
                 return each
+            read.update(each.reads)
             left = tuple(node for node in each.secondaries if node != self._me)
             return msgspec.structs.replace(each, owner=self._me, epoch=each.epoch + 1, secondaries=left)
 
