@@ -1,6 +1,6 @@
-"""A query over nodes in virtual time, others that stand by for some of them, and clients that go after its streams.
+"""A query over nodes in virtual time, others that stand by, and clients that go after its streams.
 
-    e (publishers, coordinator) ── m (what is guarded) ── c (readers)        s1, s2, s3 stand by; w, x vote
+e (publishers, coordinator) ── m (what is guarded) ── c (readers)        s1, s2, s3 stand by; w, x vote
 """
 
 from __future__ import annotations

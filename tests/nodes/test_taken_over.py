@@ -1,4 +1,4 @@
-"""Owners that are lost for good, come back, wake up, or die again: who has the fragment then, and who is told."""
+"""Owners that are lost for good, come back, wake up, or die again: who has the fragment then."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CUT = {"e": ["rows", "first"], "m": ["kind"], "c": ["out"]}
 
 
 def uniting() -> Any:
-    """What is guarded puts rows of two sources in the order in which they arrive, and counts in that order."""
+    """What is guarded puts two sources in the order in which rows arrive, and counts in that order."""
     q = md.Query("q")
     left = q.source("left", SCHEMA, time="ts").filter("v >= 0", name="l")
     right = q.source("right", SCHEMA, time="ts").filter("v >= 0", name="r")
@@ -65,7 +65,7 @@ def run_of(q: Any, at: Any, standby: Any, *, reads: bool = True, **more: Any) ->
     return run, fragment
 
 
-# --- the order of arrival -----------------------------------------------------------------------------------
+# --- the order of arrival ------------------------------------------------------------------------------
 
 
 def check_union(run: Run) -> None:
@@ -114,7 +114,7 @@ def test_three_owners_are_lost_one_after_the_other() -> None:
     check_union(run)
 
 
-# --- several fragments ----------------------------------------------------------------------------------------
+# --- several fragments ---------------------------------------------------------------------------------
 
 
 def forked() -> Any:
@@ -133,7 +133,9 @@ FORKED = {"e": ["rows", "first"], "m": ["kind"], "s3": ["other"], "c": ["last", 
 def test_of_two_fragments_that_read_one_stream_a_node_takes_over_one_and_the_other_goes_to_the_next(
     lost: list[str],
 ) -> None:
-    run = Run(forked(), FORKED, standby={"m": ["s1", "s2"], "s3": ["s1", "s2"]}, witnesses=("w",), deploys="e")
+    run = Run(
+        forked(), FORKED, standby={"m": ["s1", "s2"], "s3": ["s1", "s2"]}, witnesses=("w",), deploys="e"
+    )
     run.deploy()
     run.read()
     for fragment in ("q/kind", "q/other"):
@@ -170,7 +172,7 @@ def test_a_fragment_whose_only_secondary_reads_its_stream_by_now_waits_for_its_o
     run.check()
 
 
-# --- an owner that is back ------------------------------------------------------------------------------------
+# --- an owner that is back -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("after_us", [0, 300, 1_000, 3_000, 10_000, 100_000])
@@ -246,7 +248,7 @@ def test_of_two_nodes_one_alone_decides_nothing_and_the_query_goes_on_when_the_o
     run.until_guarded(fragment)
 
 
-# --- an owner that wakes --------------------------------------------------------------------------------------
+# --- an owner that wakes -------------------------------------------------------------------------------
 
 
 def test_a_paused_owner_that_wakes_later_steps_down_and_its_clients_are_told_where() -> None:
@@ -295,11 +297,11 @@ def test_an_owner_that_was_cut_off_and_hears_again_steps_down() -> None:
     run.until(lambda: "m" in run.replicas(fragment).secondaries, "it follows")
 
 
-# --- names ----------------------------------------------------------------------------------------------------
+# --- names ---------------------------------------------------------------------------------------------
 
 
 class Named(Follower):
-    """Reads ``q.out`` under a name. What it stores and how far it is change together; it acknowledges as told."""
+    """Reads ``q.out`` under a name; what it stores and how far it is change together."""
 
     def __init__(self, run: Run, name: str, stored: list[Any]) -> None:
         super().__init__(run.fed.world, run.fed.network, name, "e", run.fed.nodes)
@@ -408,7 +410,7 @@ def test_what_a_named_publisher_hears_is_durable_a_takeover_keeps(after_us: int,
 
 @pytest.mark.parametrize("after_us", [0, 9_000])
 def test_who_opened_a_name_last_has_it_after_a_takeover_too(after_us: int) -> None:
-    """Both are connected yet when the owner is lost; the secondary was seeded while the first one had the name."""
+    """Both are connected when the owner is lost; the secondary was seeded while the first had the name."""
     run, fragment = run_of(counting(), WHOLE, {"m": ["s1", "s2"]})
     first = Program(run, "program-1", PIECE)
     run.until(lambda: first.durable == PIECE, "something is durable")
@@ -422,12 +424,13 @@ def test_who_opened_a_name_last_has_it_after_a_takeover_too(after_us: int) -> No
     run.until(lambda: second.durable == ROWS, "all is durable")
     second.finish("q.rows", run.schemas["rows"])
     first_refusal = first.publication("q.rows")
-    assert first_refusal is not None and first_refusal.refusal is not None
+    assert first_refusal is not None
+    assert first_refusal.refusal is not None
     assert first_refusal.refusal.code == "E_TAKEN"
     run.check()
 
 
-# --- removal ---------------------------------------------------------------------------------------------------
+# --- removal -------------------------------------------------------------------------------------------
 
 
 def check_removed(run: Run) -> None:

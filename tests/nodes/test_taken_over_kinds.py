@@ -1,5 +1,5 @@
-"""Every kind of state is at the secondary: the owner of a fragment of each kind burns amid rows, and what comes out is
-what comes out of an undisturbed run, row by row."""
+"""Every kind of state is at the secondary: the owner of a fragment of each kind burns amid rows, and what
+comes out is what comes out of an undisturbed run, row by row."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def table(s: md.Stream) -> md.Stream:
     return s.filter("v % 3 > 0", name="even").lookup(totals, name="kind")
 
 
-def asof(s: md.Stream) -> md.Stream:
+def joined_as_of(s: md.Stream) -> md.Stream:
     return s.filter("v % 2 = 0", name="even").asof_join(
         s.filter("v % 2 = 1", name="odd"), on="k", within="2s", name="kind"
     )
@@ -59,7 +59,7 @@ KINDS: dict[str, Any] = {
     **MOVED,
     "process": process,
     "table": table,
-    "asof_join": asof,
+    "asof_join": joined_as_of,
     "sunion": sunion,
     "bsort": lambda s: s.bsort("v", slack=5, by="k", name="kind"),
 }
@@ -96,7 +96,7 @@ def test_what_it_holds_is_at_the_secondary(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_it_holds_is_at_each_further_one(kind: str) -> None:
-    """Three owners, one after the other: the last one was seeded by the second, and has what the first one was fed."""
+    """Three owners, one after the other: the last was seeded by the second, and has what the first was fed."""
     run, fragment = run_of(kind)
     run.until_guarded(fragment, 2)
     third = ROWS // 3 // PIECE * PIECE
