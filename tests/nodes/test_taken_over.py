@@ -194,6 +194,26 @@ def test_a_new_owner_that_dies_at_once_is_back_with_what_its_disk_has(at: Any, a
     run.check()
 
 
+@pytest.mark.parametrize("after_us", [0, 1_500, 2_000, 2_500, 3_000, 3_500, 6_000])
+@pytest.mark.parametrize("returns", [True, False], ids=["back", "lost"])
+def test_who_is_chosen_and_dies_before_it_hears_so_leaves_it_to_the_next(returns: bool, after_us: int) -> None:
+    """It has lost what it followed, and others may have it as the owner."""
+    run, fragment = run_of(counting(), WHOLE, {"m": ["s1", "s2"]}, witnesses=("w", "x"))
+    run.until_guarded(fragment, 2)
+    run.publish(0, HALF)
+    run.fed.run(for_us=30_000)
+    run.lose("m")
+    run.until(lambda: run.recovery("s1").agreement.proposing("q"), "s1 proposes itself")
+    run.fed.run(for_us=after_us)
+    run.fed.nodes["s1"].crash()
+    run.fed.run(for_us=50_000)
+    if returns:
+        run.fed.restart("s1")
+    run.publish(HALF)
+    run.check()
+    assert run.owner(fragment) in (("s1", "s2") if returns else ("s2",))
+
+
 @pytest.mark.parametrize("at", [WHOLE, CUT], ids=["clients", "nodes"])
 def test_an_owner_that_is_back_before_the_number_rose_keeps_its_fragment(at: Any) -> None:
     run, fragment = run_of(counting(), at, {"m": ["s1", "s2"]})
