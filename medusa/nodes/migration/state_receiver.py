@@ -110,6 +110,10 @@ class Taking:
         self.state = target
         return True
 
+    def heard(self, now_us: int) -> None:
+        """The owner has sent something of it."""
+        self.heard_us = now_us
+
     def ready(self) -> None:
         """Say that it may begin."""
         ready = Ready(fragment=self.spec.name, attempt=self.attempt, ticket=self.ticket, window=WINDOW_BYTES)

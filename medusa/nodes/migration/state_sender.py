@@ -19,7 +19,7 @@ import msgspec
 
 from medusa.elements import Boundary, Kind, Train
 from medusa.engine.state.checkpoint import crc32c
-from medusa.nodes.fragment.change_feed import Mark, StandbyTap, Tap, Tapped
+from medusa.nodes.fragment.change_feed import CheckpointMark, StandbyTap, Tap, Tapped
 from medusa.nodes.fragment.host import Hosted
 from medusa.nodes.migration.standby import Clients, Reader
 from medusa.ports import Buffer
@@ -222,7 +222,7 @@ class Handing:
             return (*piece, 0)
         if not self._next and self._tap.queue:
             tapped = self._tap.queue.popleft()
-            if isinstance(tapped, Mark):
+            if isinstance(tapped, CheckpointMark):
                 self._next.append(self._standing(tapped.token))
             else:
                 self._next.extend(self._fed(tapped))

@@ -147,8 +147,7 @@ class Succession:
 
     def _require(self, now_us: int, hosted: Hosted, replicas: Replicas) -> None:
         """The words of these count, and of those that an earlier life may have proposed."""
-        hosted.durability.require(dict.fromkeys((*replicas.secondaries, *self._undecided(replicas))))
-        hosted.secondaries_said(now_us)
+        hosted.count_on(now_us, dict.fromkeys((*replicas.secondaries, *self._undecided(replicas))))
         if replicas.secondaries:
             self._alone_since_us.pop(replicas.fragment, None)
         else:
@@ -166,7 +165,7 @@ class Succession:
         if deployment is None:
             return
         at = {name: each.owner for each in configuration.fragments for name in each.streams}
-        deployment.streams = tuple((name, at.get(name, node)) for name, node in deployment.streams)
+        deployment.stands_at(at)
 
     # --- takeover ---------------------------------------------------------------------------------------
 
@@ -341,9 +340,8 @@ class Succession:
             offered = self._undecided(replicas)
             # From here on, since it may be decided before we hear so.
             counted = dict.fromkeys((*replicas.secondaries, *offered, *self._coming(replicas)))
-            if counted.keys() != {*hosted.durability.secondaries}:
-                hosted.durability.require(counted)
-                hosted.secondaries_said(now_us)
+            if counted.keys() != {*hosted.counted}:
+                hosted.count_on(now_us, counted)
             if not (offered or self._joining(hosted, replicas) or self._leaving(now_us, replicas)):
                 continue
             if not self._agreement.proposing(configuration.query):
@@ -426,9 +424,8 @@ class Succession:
             elif self._sought.get((shadow.spec.query, replicas.owner)) != since_us:
                 times.append(max(since_us + LOST_US, now_us))
         for _, _, replicas in self._replication.owned():
-            for node in replicas.secondaries:
-                if (since_us := self._silent_since_us.get(node)) is not None and since_us + LOST_US > now_us:
-                    times.append(since_us + LOST_US)
+            since = (self._silent_since_us.get(node) for node in replicas.secondaries)
+            times += [at_us + LOST_US for at_us in since if at_us is not None and at_us + LOST_US > now_us]
         return min(times, default=None)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from medusa.elements import Boundary, Silent, Train
 from medusa.nodes.fragment import change_feed
-from medusa.nodes.fragment.change_feed import PASSED, Mark, StandbyTap, Tap
+from medusa.nodes.fragment.change_feed import PASSED, CheckpointMark, StandbyTap, Tap
 from medusa.nodes.fragment.input_log_records import JOINED, LOST, PROMISE, ROWS
 from medusa.nodes.fragment.inputs import Work
 
@@ -61,7 +61,7 @@ def test_the_first_checkpoint_is_the_one_that_goes_and_each_later_one_is_a_mark_
     tap.fed(work(ROW, 3))
     tap.begins(11, 4)
     assert (tap.token, tap.decided) == (5, 2)
-    order = [each.token if isinstance(each, Mark) else "rows" for each in tap.queue]
+    order = [each.token if isinstance(each, CheckpointMark) else "rows" for each in tap.queue]
     assert order == ["rows", 8, "rows", 11]
     assert tap.items == 2, "a mark waits for nobody"
 
