@@ -38,6 +38,7 @@ KINDS: dict[str, Build] = {
     "join, many partners": lambda s: s.join(s.select("k", w="v"), on="k", within="2 s").select("k"),
     "sort with slack": lambda s: s.wsort("v", "1000 h"),
     "bounded sort": lambda s: s.bsort("k", 100_000),
+    "bounded sort that holds all": lambda s: s.bsort("v", 10_000_000),
     "top of all": lambda s: s.window("1000 h").top(1_000_000, by="v"),
     "resample": lambda s: s.select("ts", "k", "v").resample("10 ms", by="k", gap="10 s"),
 }
