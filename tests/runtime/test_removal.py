@@ -29,6 +29,7 @@ KINDS: dict[str, Build] = {
     "top": lambda s: s.window("1 h").top(1_000_000, by="v"),
     "sliding window": lambda s: s.window("40 us", "10 us").group_by("v").aggregate(n=md.count()),
     "sort": lambda s: s.wsort("v", "1 h"),
+    "sunion": lambda s: md.sunion(s, s.filter("v % 2 = 0"), bucket="1 h"),
     "bounded sort": lambda s: s.bsort("v", ROWS, by="k"),
     "join": lambda s: s.join(s.select("k", w="v"), on="k", within="10 us").select("k", "v", "w"),
 }
