@@ -22,6 +22,9 @@ from medusa.query.types import schema_to_arrow
 
 __all__ = ["BSortBox"]
 
+ROW_COST = 4
+"""What a row takes to leave at the end, in rows of other boxes: it is looked for twice."""
+
 
 class BSortBox(Operator):
     """Of the ``slack + 1`` rows held per group the smallest leaves, as soon as there are so many.
@@ -70,7 +73,7 @@ class BSortBox(Operator):
     def _ending(self, time_us: int) -> Iterator[None]:
         """What leaves at the end, piece by piece, and then the boundary."""
         while time_us >= END_US and len(self._sort):
-            self._leave(pa.array(self._sort.drain(output_pieces.ROWS_MAX)))
+            self._leave(pa.array(self._sort.drain(output_pieces.ROWS_MAX // ROW_COST)))
             if len(self._sort):
                 yield
         least_us = self._held.least_us()

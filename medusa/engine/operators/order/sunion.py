@@ -48,6 +48,7 @@ class SUnionBox(Operator):
         if sum(map(len, ready)) > output_pieces.ROWS_MAX:
             yield
             rows = concat_timed(ready)
+            yield
             order = yield from order_in_pieces([rows.times])
             for first, end in output_pieces.row_cuts(len(order)):
                 yield
