@@ -246,8 +246,7 @@ class Succession:
             if current is not None and self._resigning(current) and not self._agreement.proposing(query):
                 self._agreement.propose(now_us, query, self._resigning)
         for query in self._unheard(now_us):
-            if not self._agreement.proposing(query):
-                self._agreement.propose(now_us, query, _next_number)
+            self._agreement.propose(now_us, query, _next_number)
         self._look_after(now_us)
 
     def _successions(self, now_us: int) -> dict[str, tuple[str, ...]]:
@@ -275,7 +274,8 @@ class Succession:
             if replicas is None or since_us is None or self._me in replicas.secondaries:
                 continue
             about = query, replicas.owner
-            if now_us - since_us >= LOST_US and self._sought.get(about) != since_us:
+            due = now_us - since_us >= LOST_US and not self._agreement.proposing(query)
+            if due and self._sought.get(about) != since_us:
                 self._sought[about] = since_us
                 found[query] = None
         return list(found)

@@ -485,7 +485,8 @@ class Federation(
         self._following.close()
         home.close()
         self._following.join()
-        self._following.home.close()  # It may have become another one meanwhile.
+        home = self._following.home  # It may have become another one meanwhile.
+        home.close()
 
     def __enter__(self) -> Federation:
         return self

@@ -66,7 +66,8 @@ class TakeoverAims:
                 fault = replace(aim, kind="pause", who=nodes, amount=0)
             else:
                 fault = replace(aim, kind="crash", who=nodes, amount=UNSYNCED.index(aim.who[2]))
-            self._stage.world.after(aim.amount, partial(begin, self._stage, fault))
+            world = self._stage.world
+            world.after(aim.amount, partial(begin, self._stage, fault))
             return
 
 
