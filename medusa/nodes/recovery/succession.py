@@ -383,9 +383,9 @@ class Succession:
             elif self._sought.get((shadow.spec.query, replicas.owner)) != since_us:
                 times.append(max(since_us + LOST_US, now_us))
         for _, _, replicas in self._replication.owned():
-            for node in replicas.secondaries:
-                if (since_us := self._silent_since_us.get(node)) is not None and since_us + LOST_US > now_us:
-                    times.append(since_us + LOST_US)
+            silent = (self._silent_since_us.get(node) for node in replicas.secondaries)
+            lost = (since_us + LOST_US for since_us in silent if since_us is not None)
+            times += [lost_us for lost_us in lost if lost_us > now_us]
         return min(times, default=None)
 
 
