@@ -199,7 +199,7 @@ STANDBY: dict[str, Mistake] = {
             "nodes.recovery.succession:Succession._undecided",
             "return [node for node in self._offered.get(replicas.fragment, ()) if node not in "
             "replicas.secondaries]",
-            "[]",
+            "return []",
         ),
         scenarios=_SCENARIOS,
         seed=0,

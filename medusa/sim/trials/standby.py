@@ -142,7 +142,15 @@ class StandbyTrial(QueryTrial):
         if self._lives.get(node.name) != node.lives and self._checks.newest is not None:
             self._count_lost(node.name)
         super()._watch(node)
+        before = self._checks.newest
         self._checks.look(node)
+        if (newest := self._checks.newest) is not before and newest is not None:
+            # Its owner had just counted them out, since they had restarted.
+            self._beyond |= {
+                each.fragment
+                for each in newest.fragments
+                if each.owner in self._burnt and not each.secondaries
+            }
         self._aims.look(node)
 
     def _count_lost(self, name: str) -> None:
