@@ -36,8 +36,10 @@ KINDS: dict[str, Build] = {
     "distinct": lambda s: s.distinct("v", within="1000 h"),
     "join, each its partner": lambda s: s.join(s.select("v", w="k"), on="v", within="1000 h").select("v"),
     "join, many partners": lambda s: s.join(s.select("k", w="v"), on="k", within="2 s").select("k"),
+    "sunion": lambda s: md.sunion(s, s.filter("v >= 0"), bucket="1000 h"),
     "sort with slack": lambda s: s.wsort("v", "1000 h"),
     "bounded sort": lambda s: s.bsort("k", 100_000),
+    "bounded sort that holds all": lambda s: s.bsort("v", 10_000_000),
     "top of all": lambda s: s.window("1000 h").top(1_000_000, by="v"),
     "resample": lambda s: s.select("ts", "k", "v").resample("10 ms", by="k", gap="10 s"),
 }

@@ -10,7 +10,7 @@ cdef extern from "order/order.h" nogil:
     md_rc md_bsort_add(md_bsort *sort, const md_column *keys, const md_column *groups, int64_t position,
                        int64_t *leave, int64_t *n, md_error *err)
     int64_t md_bsort_held(const md_bsort *sort)
-    md_rc md_bsort_drain(md_bsort *sort, int64_t *leave, md_error *err)
+    md_rc md_bsort_drain(md_bsort *sort, int64_t most, int64_t *leave, int64_t *n, md_error *err)
     size_t md_bsort_nbytes(const md_bsort *sort)
 
 
@@ -55,17 +55,24 @@ cdef class BoundedSort:
         self._busy = False
         return _positions(rc, leave, n, &err)
 
-    def drain(self):
-        """Positions of all rows held, which leave, by (null first, key, position)."""
+    def drain(self, int64_t most):
+        """Positions of at most so many of the rows held, which leave, by (null first, key, position)."""
         cdef md_error err
-        cdef int64_t n
+        cdef int64_t n = 0
+        cdef int64_t *leave
         cdef md_rc rc
         refuse_busy(self._busy)
-        n = md_bsort_held(self._sort)
-        cdef int64_t *leave = <int64_t *>md_malloc(8 * <size_t>n + 8)
+        leave = <int64_t *>md_malloc(8 * <size_t>max(0, min(most, md_bsort_held(self._sort))) + 8)
         if leave is NULL:
             raise MemoryError("out of memory")
-        rc = md_bsort_drain(self._sort, leave, &err)
+        try:
+            enter(&self._busy)
+        except BaseException:
+            md_free(leave)
+            raise
+        with nogil:
+            rc = md_bsort_drain(self._sort, most, leave, &n, &err)
+        self._busy = False
         return _positions(rc, leave, n, &err)
 
     def __len__(self):

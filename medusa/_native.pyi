@@ -664,8 +664,11 @@ class BoundedSort:
             ValueError, MemoryError: nothing was taken.
         """
 
-    def drain(self) -> Any:
-        """All rows leave: their positions, by (null first, key, position) over all groups."""
+    def drain(self, most: int) -> Any:
+        """At most so many rows leave: their positions, by (null first, key, position) over all groups.
+
+        Nothing may be added before all have left.
+        """
 
     def __len__(self) -> int:
         """Rows held."""

@@ -106,7 +106,7 @@ def _imports(source: Source, node: ast.AST, *, top: bool, typing: bool) -> Itera
         if isinstance(child, ast.Import):
             yield from (Import(alias.name, child.lineno, top, typing) for alias in child.names)
         elif isinstance(child, ast.ImportFrom):
-            base = _absolute(source, child)
+            base = absolute(source, child)
             for alias in child.names:
                 yield Import(f"{base}.{alias.name}" if base else alias.name, child.lineno, top, typing)
         elif isinstance(child, ast.Call) and _called(child) in ("import_module", "__import__"):
@@ -123,7 +123,8 @@ def _imports(source: Source, node: ast.AST, *, top: bool, typing: bool) -> Itera
             yield from _imports(source, child, top=top and not inner, typing=typing)
 
 
-def _absolute(source: Source, node: ast.ImportFrom) -> str:
+def absolute(source: Source, node: ast.ImportFrom) -> str:
+    """The module that ``from ... import`` names, whatever dots it begins with."""
     if not node.level:
         return node.module or ""
     package = source.module.split(".")

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import ast
 import tomllib
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
+from tests import house
 from tests.house import ROOT, Source
 
 FILES_MAX = 24
@@ -60,29 +62,79 @@ def packages_say_what_they_own(sources: list[Source]) -> Breaches:
     )
 
 
-def _bases(node: ast.ClassDef) -> list[str]:
-    names = []
-    for base in node.bases:
-        inner = base.value if isinstance(base, ast.Subscript) else base
-        names.append(inner.attr if isinstance(inner, ast.Attribute) else getattr(inner, "id", ""))
-    return names
+@dataclass(frozen=True, slots=True)
+class _Module:
+    """What a module defines: classes by their names, each with its bases as they are written; and what it
+    imports: the name here -> the module, and what of it (empty: all of it)."""
+
+    classes: dict[str, list[str]]
+    imported: dict[str, tuple[str, str]]
+
+
+def _module(source: Source) -> _Module:
+    classes: dict[str, list[str]] = {}
+    imported: dict[str, tuple[str, str]] = {}
+
+    def visit(node: ast.AST, inside: str) -> None:
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.ClassDef):
+                bases = [base.value if isinstance(base, ast.Subscript) else base for base in child.bases]
+                classes[inside + child.name] = [ast.unparse(base) for base in bases]
+                visit(child, f"{inside}{child.name}.")
+                continue
+            if isinstance(child, ast.ImportFrom):
+                base = house.absolute(source, child)
+                imported.update({each.asname or each.name: (base, each.name) for each in child.names})
+            elif isinstance(child, ast.Import):
+                imported.update({each.asname or each.name: (each.name, "") for each in child.names})
+            visit(child, inside)
+
+    visit(source.tree, "")
+    return _Module(classes, imported)
+
+
+def _defined(module: str, name: str, modules: dict[str, _Module]) -> tuple[str, str] | None:
+    """The class that a module means by a name, through all imports, as (its module, its name there)."""
+    seen = set()
+    while module in modules and (module, name) not in seen:
+        seen.add((module, name))
+        here = modules[module]
+        if name in here.classes:
+            return module, name
+        # Of `a.b.C` the longest beginning that was imported; what is left is looked up where that comes from.
+        words = name.split(".")
+        first = next((n for n in range(len(words), 0, -1) if ".".join(words[:n]) in here.imported), 0)
+        if not first:
+            return None
+        origin, what = here.imported[".".join(words[:first])]
+        rest = words[first:]
+        if f"{origin}.{what}" in modules:
+            origin, what = f"{origin}.{what}", ""
+        module, name = origin, ".".join([*([what] if what else []), *rest])
+    return None
 
 
 def inheritance_is_flat(sources: list[Source]) -> Breaches:
     """A class stands at most three deep: itself, what it inherits from, and what that inherits from."""
-    bases: dict[str, set[str]] = defaultdict(set)
-    for source in _code(sources):
-        for node in ast.walk(source.tree):
-            if isinstance(node, ast.ClassDef):
-                bases[node.name] |= set(_bases(node))
+    modules = {source.module: _module(source) for source in _code(sources)}
 
-    def depth(name: str, below: tuple[str, ...] = ()) -> int:
-        if name not in bases or name in below:
-            return 0
-        return 1 + max((depth(base, (*below, name)) for base in sorted(bases[name])), default=0)
+    def depth(module: str, name: str, below: tuple[tuple[str, str], ...] = ()) -> int:
+        inside = name.rpartition(".")[0]
+        deepest = 0
+        for base in modules[module].classes[name]:
+            own = f"{inside}.{base}" if f"{inside}.{base}" in modules[module].classes else base
+            found = _defined(module, own, modules)
+            if found is not None and found not in (*below, (module, name)):
+                deepest = max(deepest, depth(*found, (*below, (module, name))))
+        return 1 + deepest
 
-    deep = {name: depth(name) for name in bases}
-    return Counter({name: found for name, found in deep.items() if found > INHERITANCE_MAX})
+    breaches: Breaches = Counter()
+    for module, each in modules.items():
+        for name in each.classes:
+            last = name.rpartition(".")[2]
+            if (found := depth(module, name)) > INHERITANCE_MAX:
+                breaches[last] = max(breaches[last], found)
+    return breaches
 
 
 def class_names_are_unique(sources: list[Source]) -> Breaches:

@@ -37,7 +37,14 @@ PLANTED: list[tuple[StructureRule, str, str, dict[str, int]]] = [
         {"medusa/a/__init__.py": 1},
     ),
     (house_structure.packages_say_what_they_own, "medusa/a/__init__.py", '"""Owns x."""', {}),
-    (house_structure.inheritance_is_flat, "medusa/a.py", CHAIN + "class D(m.C): pass", {"D": 4}),
+    (house_structure.inheritance_is_flat, "medusa/a.py", CHAIN + "class D(C): pass", {"D": 4}),
+    (house_structure.inheritance_is_flat, "medusa/a.py", CHAIN + "class D(A, C): pass", {"D": 4}),
+    (
+        house_structure.inheritance_is_flat,
+        "medusa/a.py",
+        CHAIN + "class D:\n    class E(C): pass\n    class F(E): pass",
+        {"E": 4, "F": 5},
+    ),
     (house_structure.inheritance_is_flat, "medusa/a.py", CHAIN, {}),
     (
         house_structure.class_names_are_unique,
@@ -91,6 +98,38 @@ PLANTED: list[tuple[StructureRule, str, str, dict[str, int]]] = [
 @pytest.mark.parametrize(("rule", "path", "text", "found"), PLANTED)
 def test_a_planted_breach_is_found(rule: StructureRule, path: str, text: str, found: dict[str, int]) -> None:
     assert dict(rule([Source(path, text)])) == found
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "from medusa import a as m\nclass D(m.C): pass",
+        "from .a import C as Other\nclass D(Other[int]): pass",
+        "import medusa.a\nclass D(medusa.a.C): pass",
+        "def f():\n    from medusa.a import C\n    class D(C): pass",
+        "from medusa.c import C\nclass D(C): pass",
+    ],
+)
+def test_inheritance_over_files_is_found(text: str) -> None:
+    files = [
+        Source("medusa/a.py", CHAIN),
+        Source("medusa/b.py", text),
+        Source("medusa/c/__init__.py", "from medusa.a import C as C"),
+    ]
+    assert dict(house_structure.inheritance_is_flat(files)) == {"D": 4}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "class C: pass\nclass D(C): pass\nclass E(D): pass",
+        "from elsewhere import C\nclass D(C): pass\nclass E(D): pass",
+        "from medusa.b import E\nclass E(E): pass",
+    ],
+)
+def test_classes_of_one_name_are_told_apart(text: str) -> None:
+    files = [Source("medusa/a.py", CHAIN), Source("medusa/b.py", text)]
+    assert dict(house_structure.inheritance_is_flat(files)) == {}
 
 
 @pytest.mark.parametrize(("count", "found"), [(24, {}), (25, {"native/base": 25})])

@@ -76,7 +76,7 @@ class Completions:
                 self._persisted(now_us, done)
             case Copied():
                 self._orders.copied(now_us, done.fragment, done.token, done.files, done.why)
-                self._recovery.replication.copied(now_us, done.fragment, done.token, done.files, done.why)
+                self._recovery.copied(now_us, done.fragment, done.token, done.files, done.why)
             case Remade():
                 reached, rows = done.reached_us, done.rows
                 self._splits.remade(now_us, done.token, reached, done.outputs, rows, done.why)
@@ -89,7 +89,7 @@ class Completions:
     def _hosted(self, fragment: str) -> Hosted | None:
         """What runs here, or follows another node's, under this name."""
         running = self._fragments.running.get(fragment)
-        return running or self._orders.shadow(fragment) or self._recovery.followings.shadow(fragment)
+        return running or self._orders.shadow(fragment) or self._recovery.shadow(fragment)
 
     def tick(self, now_us: int) -> None:
         """Of fragments that were opened before they were ours: without rows nothing else would be said."""
@@ -101,7 +101,7 @@ class Completions:
             case Ran():
                 hosted.ran(now_us, done.outputs, done.refused, done.dying)
                 self._orders.ran(now_us, done.fragment)
-                self._recovery.followings.ran(now_us, done.fragment)
+                self._recovery.ran(now_us, done.fragment)
             case Fetched():
                 spilling = (output.spilling for output in hosted.outputs.values())
                 any(each.fetched(now_us, done.token, done.payloads, done.why) for each in spilling)
@@ -125,7 +125,7 @@ class Completions:
         elif (hosted := self._hosted(done.fragment)) is not None:
             hosted.fail(done.why)
             self._orders.failed(done.fragment, done.why, done.code)
-            self._recovery.followings.failed(done.fragment, done.why, done.code)
+            self._recovery.failed(done.fragment, done.why, done.code)
         else:
             return False
         self._splits.tick(now_us)
@@ -136,6 +136,6 @@ class Completions:
         hosted = self._fragments.running.values()
         if any(each.persisted(now_us, done.token, done.ok, done.why) for each in hosted):
             pass
-        elif not self._recovery.followings.persisted(now_us, done.token, done.ok, done.why):
+        elif not self._recovery.persisted(now_us, done.token, done.ok, done.why):
             self._orders.persisted(now_us, done.token, done.ok, done.why)
         self._orders.tick(now_us)

@@ -587,7 +587,7 @@ class Brain:
             self.orders.answered(now_us, peer, reply, heard.payload)
             or self.remotes.answered(peer, reply)
             or self._reading.answered(now_us, peer, reply)
-            or self.recovery.agreement.answered(now_us, peer, reply)
+            or self.recovery.answered(now_us, peer, reply)
             or self.diverting.answered(now_us, peer, reply)
         ):
             self.coordinator.reply(now_us, peer, reply)
@@ -658,8 +658,7 @@ class Brain:
         if not self._saver.written(now_us, report.token, report.ok, report.why):
             self._completions.take(now_us, report)
             return
-        self.recovery.agreement.written(now_us)
-        self.recovery.tick(now_us)
+        self.recovery.written(now_us)
         self.orders.splits.tick(now_us)  # What is there from now on is listed too.
         self.naming.written(now_us)
         if self.guard is not None:

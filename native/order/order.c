@@ -1,7 +1,5 @@
 #include "order/order.h"
 
-#include <stdlib.h>
-
 #include "base/md_alloc.h"
 
 /* One row: `at` is its position, with the top bit set unless the key is null. A null has the least key,
@@ -40,9 +38,8 @@ static void rise(entry *heap, int64_t i) {
     heap[i] = moving;
 }
 
-/* Put `moving` into the heap in place of its top. */
-static void replace_top(entry *heap, int64_t count, entry moving) {
-    int64_t i = 0;
+/* Put `moving` into the heap in place of what stands at i, which leaves; all below i is a heap. */
+static void sink(entry *heap, int64_t count, int64_t i, entry moving) {
     for (;;) {
         int64_t child = 2 * i + 1;
         if (child >= count) break;
@@ -153,7 +150,7 @@ md_rc md_bsort_add(md_bsort *sort, const md_column *keys, const md_column *group
             sort->held++;
         } else if (g->count > 0 && before(g->heap[0], row)) {
             leave[left++] = (int64_t)(g->heap[0].at & ~IS_VALUE);
-            replace_top(g->heap, g->count, row);
+            sink(g->heap, g->count, 0, row);
         } else {
             leave[left++] = position + i;
         }
@@ -164,30 +161,45 @@ md_rc md_bsort_add(md_bsort *sort, const md_column *keys, const md_column *group
 
 int64_t md_bsort_held(const md_bsort *sort) { return sort->held; }
 
-static int compare(const void *a, const void *b) {
-    entry x, y;
-    memcpy(&x, a, sizeof x);
-    memcpy(&y, b, sizeof y);
-    return before(x, y) ? -1 : before(y, x) ? 1 : 0;
+/* Put the rows of all groups into one heap, that of group 0. */
+static md_rc unite(md_bsort *sort) {
+    group *first = &sort->groups[0];
+    if (first->count == sort->held) return MD_OK;
+    size_t bytes;
+    if (!md_mul_size((size_t)sort->held, sizeof(entry), &bytes)) return MD_NOMEM;
+    entry *heap = md_realloc(first->heap, bytes);
+    if (heap == NULL) return MD_NOMEM;
+    first->heap = heap;
+    for (int64_t i = 1; i < sort->n_groups; i++) {
+        group *g = &sort->groups[i];
+        if (g->count > 0) memcpy(heap + first->count, g->heap, (size_t)g->count * sizeof *heap);
+        first->count += g->count;
+        md_free(g->heap);
+        *g = (group){0};
+    }
+    first->capacity = first->count;
+    sort->heap_bytes = bytes;
+    for (int64_t i = first->count / 2; i-- > 0;) sink(heap, first->count, i, heap[i]);
+    return MD_OK;
 }
 
-md_rc md_bsort_drain(md_bsort *sort, int64_t *leave, md_error *err) {
-    if (sort->held == 0) return MD_OK;
-    entry *all = md_malloc((size_t)sort->held * sizeof *all);
-    if (all == NULL) return md_nomem(err);
-    int64_t n = 0;
-    for (int64_t i = 0; i < sort->n_groups; i++) {
-        group *g = &sort->groups[i];
-        if (g->count > 0) memcpy(all + n, g->heap, (size_t)g->count * sizeof *all);
-        n += g->count;
-        md_free(g->heap);
+md_rc md_bsort_drain(md_bsort *sort, int64_t most, int64_t *leave, int64_t *n, md_error *err) {
+    if (most < 0) return md_fail(err, MD_BADARG, "the number of rows that leave is negative");
+    *n = most < sort->held ? most : sort->held;
+    if (*n == 0) return MD_OK;
+    if (unite(sort) != MD_OK) return md_nomem(err);
+    group *all = &sort->groups[0];
+    for (int64_t i = 0; i < *n; i++) {
+        leave[i] = (int64_t)(all->heap[0].at & ~IS_VALUE);
+        all->count--;
+        sink(all->heap, all->count, 0, all->heap[all->count]);
     }
-    qsort(all, (size_t)n, sizeof *all, compare);
-    for (int64_t i = 0; i < n; i++) leave[i] = (int64_t)(all[i].at & ~IS_VALUE);
-    md_free(all);
+    sort->held = all->count;
+    if (sort->held > 0) return MD_OK;
+    md_free(all->heap);
     md_free(sort->groups);
     sort->groups = NULL;
-    sort->n_groups = sort->capacity = sort->held = 0;
+    sort->n_groups = sort->capacity = 0;
     sort->heap_bytes = 0;
     return MD_OK;
 }

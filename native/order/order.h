@@ -32,9 +32,10 @@ md_rc md_bsort_add(md_bsort *sort, const md_column *keys, const md_column *group
 /* Rows held. */
 int64_t md_bsort_held(const md_bsort *sort);
 
-/* All rows leave, of all groups together, by (null first, key, position): leave has room for
- * md_bsort_held positions. On MD_NOMEM nothing left. */
-md_rc md_bsort_drain(md_bsort *sort, int64_t *leave, md_error *err);
+/* At most `most` rows leave, the first of all groups together by (null first, key, position): leave[0..*n).
+ * From the first call on there are no groups any more: nothing may be added before all have left.
+ * MD_BADARG: most < 0. On MD_NOMEM nothing left. */
+md_rc md_bsort_drain(md_bsort *sort, int64_t most, int64_t *leave, int64_t *n, md_error *err);
 
 size_t md_bsort_nbytes(const md_bsort *sort);
 

@@ -18,8 +18,10 @@ static int test_the_drawing_of_the_header(void) {
     CHECK(md_bsort_add(sort, &c, NULL, 0, leave, &n, NULL) == MD_OK);
     CHECK(n == 4 && leave[0] == 1 && leave[1] == 3 && leave[2] == 4 && leave[3] == 0);
     CHECK(md_bsort_held(sort) == 2);
-    CHECK(md_bsort_drain(sort, leave, NULL) == MD_OK);
-    CHECK(leave[0] == 5 && leave[1] == 2 && md_bsort_held(sort) == 0);
+    CHECK(md_bsort_drain(sort, 0, leave, &n, NULL) == MD_OK && n == 0 && md_bsort_held(sort) == 2);
+    CHECK(md_bsort_drain(sort, 9, leave, &n, NULL) == MD_OK);
+    CHECK(n == 2 && leave[0] == 5 && leave[1] == 2 && md_bsort_held(sort) == 0);
+    CHECK(md_bsort_drain(sort, 9, leave, &n, NULL) == MD_OK && n == 0);
     md_bsort_free(sort);
     return 0;
 }
@@ -41,6 +43,7 @@ static int test_bad_arguments_change_nothing(void) {
     CHECK(md_bsort_add(sort, &c, &nulls, 0, leave, &n, NULL) == MD_BADARG);
     CHECK(md_bsort_add(sort, &c, &wide, 0, leave, &n, NULL) == MD_BADARG);
     CHECK(md_bsort_add(sort, &c, NULL, -1, leave, &n, NULL) == MD_BADARG);
+    CHECK(md_bsort_drain(sort, -1, leave, &n, NULL) == MD_BADARG);
     CHECK(n == -7 && md_bsort_held(sort) == 0);
     md_bsort_free(sort);
     md_bsort_free(NULL);
@@ -104,7 +107,12 @@ static int test_random_rows_cut_anyhow_equal_the_plain_rule(void) {
         CHECK(got == left && md_bsort_held(sort) == n - left);
         for (int64_t i = 0; i < got; i++) CHECK(found[i] == expected[i]);
         int64_t rest = n - left;
-        CHECK(md_bsort_drain(sort, found, NULL) == MD_OK);
+        for (int64_t gone = 0, now; gone < rest; gone += now) {
+            int64_t most = 1 + (int64_t)check_below((uint64_t)rest);
+            CHECK(md_bsort_drain(sort, most, found + gone, &now, NULL) == MD_OK);
+            CHECK(now == (most < rest - gone ? most : rest - gone));
+            CHECK(md_bsort_held(sort) == rest - gone - now);
+        }
         for (int64_t i = 1; i < rest; i++) CHECK(plain_before(found[i - 1], found[i]));
         md_bsort_free(sort);
     }
@@ -121,7 +129,7 @@ static md_rc sort_once(void) {
     md_rc rc = md_bsort_new(20, &failing, NULL);
     if (rc == MD_OK) rc = md_bsort_add(failing, &c, &g, 0, leaving, &n, NULL);
     if (rc == MD_OK && md_bsort_nbytes(failing) < 20 * GROUPS * 16) return MD_BADDATA;
-    if (rc == MD_OK) rc = md_bsort_drain(failing, leaving, NULL);
+    if (rc == MD_OK) rc = md_bsort_drain(failing, ROWS, leaving, &n, NULL);
     else if (rc == MD_NOMEM && failing != NULL && md_bsort_held(failing) != 0) rc = MD_BADDATA;
     return rc;
 }

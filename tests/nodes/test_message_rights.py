@@ -41,7 +41,7 @@ EXPECTED = {
     **dict.fromkeys(["KeepRemote", "DropRemote", "Instantiate", "StoppedRemote"], "ppeeee"),
     **dict.fromkeys(["Load", "Receive", "Ready", "Piece", "Whole", "Fed", "Standing", "Handover"], "peeeee"),
     **dict.fromkeys(["Got", "GiveUp", "Settle", "Settled"], "peeeee"),
-    **dict.fromkeys(["Configure", "Prepare", "Accept", "Vote"], "peeeee"),
+    **dict.fromkeys(["Configure", "Prepare", "Accept", "Vote", "Seed"], "peeeee"),
 }
 
 
@@ -174,14 +174,14 @@ OWNERS = {
     "ORDERS": "Move Grant Split Merge "
     "Receive Ready Piece Whole Fed Standing Handover Got GiveUp Settle Settled",
     "REROUTING": "Expect Unexpect Release Follow Moved Placed Read",
-    "RECOVERY": "Configure Prepare Accept Vote",
+    "RECOVERY": "Configure Prepare Accept Vote Seed",
     "REMOTE": "DefineRemote RevokeRemote KeepRemote DropRemote Instantiate StoppedRemote",
     "LOADS": "Load",
     "STATUS": "StatusRequest",
     "ANSWERS": "Reply",
 }
 
-REQUIRED = "Data Define DefineRemote Deploy DeployGuarded Entries Install KeepRemote Piece Receive Standing"
+REQUIRED = "Data Define DefineRemote Deploy DeployGuarded Entries Install KeepRemote Piece Receive Seed Standing"
 OPTIONAL = "Digest Fed Reply"
 
 

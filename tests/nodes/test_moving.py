@@ -446,7 +446,7 @@ def filled():
 
 @pytest.mark.parametrize("reader", [[-1, False, b""], [1 << 63, False, b""], [0, False, bytes(20_000)]])
 def test_readers_that_cannot_be_end_the_attempt(reader):
-    data = msgspec.msgpack.encode({"out": {"c": reader}})
+    data = msgspec.msgpack.encode([{"out": {"c": reader}}])
     with pytest.raises(RemoteProtocolError, match="no readers"):
         filled().receive(0, Standing(fragment=FRAGMENT, attempt=1, ticket=7, frame=0), data)
 

@@ -307,6 +307,19 @@ def test_what_does_not_hold_is_refused_with_what_to_do(standby, witnesses, nodes
     assert hint in refused.value.hint
 
 
+def test_nobody_stands_by_for_what_reads_a_stream_that_it_reads_itself():
+    """A node has one place in a stream."""
+    q = md.Query("q")
+    rows = q.source("rows", SCHEMA, time="ts", unit="s")
+    q.sink("few", rows.filter("k > 0", name="one"))
+    q.sink("many", rows.filter("k < 0", name="other"))
+    at = {"b": ["rows"], "c": ["one"], "d": ["other"]}
+    with pytest.raises(QueryError, match="'d', which is to stand by for it, reads a stream of it") as refused:
+        planned(q.graph, at, {"c": ("d",)})
+    assert refused.value.code == "E_STANDBY"
+    assert who(planned(q.graph, at, {"c": ("e",), "d": ("e",)})) == {"q/one": ("e",), "q/other": ("e",)}
+
+
 def test_one_name_at_several_nodes_can_not_be_guarded():
     at = {"b": ["rows", "some"], "c": ["rows", "some"], "d": ["all"]}
     with pytest.raises(QueryError, match="it runs under one name at b, c") as refused:

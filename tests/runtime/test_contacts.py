@@ -14,7 +14,7 @@ from medusa.runtime.client.contacts import (
     LEARN_EVERY_US,
     PATIENCE_US,
     Contacts,
-    Given,
+    GivenNode,
 )
 from medusa.runtime.keys.client_keys import FirstUse
 from medusa.wire.link.redirect import ASK_FIRST_US, ASK_LAST_US, ask_again_us
@@ -25,11 +25,11 @@ def at(node, address=None):
 
 
 def called(targets):
-    return [each.address if isinstance(each, Given) else each["node"] for each in targets]
+    return [each.address if isinstance(each, GivenNode) else each["node"] for each in targets]
 
 
 def knowing(*nodes, given=()):
-    made = Contacts(Given(each) for each in given)
+    made = Contacts(GivenNode(each) for each in given)
     made.learn(0, [at(node) for node in nodes])
     return made
 

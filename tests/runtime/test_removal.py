@@ -14,6 +14,7 @@ from medusa.engine.core import output_pieces
 from medusa.engine.core.box import Operator
 from medusa.engine.operators.joins import join
 from medusa.engine.operators.sink import SinkBox
+from medusa.engine.operators.windows import top
 from tests.runtime.engine_by_hand import PIECE_US, SCHEMA, Desk, rows, whole
 
 PIECE = 100
@@ -28,6 +29,8 @@ KINDS: dict[str, Build] = {
     "top": lambda s: s.window("1 h").top(1_000_000, by="v"),
     "sliding window": lambda s: s.window("40 us", "10 us").group_by("v").aggregate(n=md.count()),
     "sort": lambda s: s.wsort("v", "1 h"),
+    "sunion": lambda s: md.sunion(s, s.filter("v % 2 = 0"), bucket="1 h"),
+    "bounded sort": lambda s: s.bsort("v", ROWS, by="k"),
     "join": lambda s: s.join(s.select("k", w="v"), on="k", within="10 us").select("k", "v", "w"),
 }
 
@@ -75,6 +78,26 @@ def test_a_removal_waits_for_a_piece_of_any_box(
     assert sum(came) - before <= 4 * PIECE < given, "a slice more, of two pieces and some rows"
     assert desk.host.stop()
     assert sum(came) - before <= 4 * PIECE
+
+
+@pytest.mark.parametrize("build", [KINDS["sort"], KINDS["top"], lambda s: s.window("1 h").top(9, by="v / 3")])
+@pytest.mark.parametrize("end", [[], [Boundary(END_US)]])
+def test_what_puts_rows_in_order_pauses_before_any_of_them_leaves(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, build: Build, end: list[Boundary]
+) -> None:
+    """Else a removal waits until all are sorted. Rows of a top are sorted as they come, too."""
+    monkeypatch.setattr(top, "REDUCE_ROWS", ROWS * 2 if end else ROWS // 2)
+    left: list[int] = []
+    monkeypatch.setattr(SinkBox, "on_train", lambda box, input, train: left.append(len(train)))
+    q = md.Query("heavy")
+    q.sink("out", build(q.source("rows", SCHEMA, time="ts", slack="0s")))
+    desk.open(q)
+    begun_us = desk.clock.us
+    desk.feed("heavy", rows(ROWS), *end)
+    while not left and desk.hands.engine(1):
+        pass
+    pauses = (desk.clock.us - begun_us) // PIECE_US
+    assert pauses >= 2 * ROWS // PIECE, "one for each piece that is sorted, and that is put together"
 
 
 @pytest.mark.parametrize("kind", KINDS)

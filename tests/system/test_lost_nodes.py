@@ -92,7 +92,7 @@ class Clients:
         before = [*self.published, *map(len, self.got)]
         until(
             lambda: (
-                self.failed or all(now > then + 100 for now, then in zip(self.places(), before, strict=True))
+                self.failed or all(at > then + 100 for at, then in zip(self.places(), before, strict=True))
             ),
             what="all go on",
         )

@@ -51,6 +51,7 @@ WAYS = {
     "Move": "client to node, node to node",
     "Grant": "client to node, node to node",
     "Receive": "node to node",
+    "Seed": "node to node",
     "Ready": "node to node",
     "Piece": "node to node",
     "Whole": "node to node",

@@ -13,7 +13,7 @@ from medusa.engine.core.native_types import narrow, native_arrow, native_type, w
 from medusa.engine.core.row_buffer import Ints
 from medusa.engine.core.rows import as_bools
 
-__all__ = ["KeyIds", "one_batch", "order_codes"]
+__all__ = ["KeyIds", "float_codes", "one_batch", "order_codes"]
 
 _INT64_MIN = np.int64(-(1 << 63))
 
@@ -97,7 +97,7 @@ def order_codes(array: pa.Array, type: str) -> tuple[Ints, npt.NDArray[np.bool_]
     if pa.types.is_boolean(wide.type):
         codes = as_bools(wide).astype(np.int64)
     elif pa.types.is_floating(wide.type):
-        codes = _float_codes(wide.to_numpy())
+        codes = float_codes(wide.to_numpy())
     elif pa.types.is_unsigned_integer(wide.type):
         codes = (wide.to_numpy() ^ np.uint64(1 << 63)).view(np.int64)
     else:
@@ -107,7 +107,8 @@ def order_codes(array: pa.Array, type: str) -> tuple[Ints, npt.NDArray[np.bool_]
     return codes, nulls
 
 
-def _float_codes(values: npt.NDArray[np.float64]) -> Ints:
+def float_codes(values: npt.NDArray[np.float64]) -> Ints:
+    """Integers in the order of the values: NaN above all numbers, -0.0 as 0.0."""
     bits = (values + 0.0).view(np.int64)  # -0.0 + 0.0 is 0.0
     codes = np.where(bits < 0, bits ^ np.int64((1 << 63) - 1), bits)
     return np.where(np.isnan(values), np.int64((1 << 63) - 1), codes)

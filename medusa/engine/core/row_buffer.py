@@ -16,6 +16,10 @@ __all__ = ["Held", "Ints", "Timed", "Waiting", "concat_timed", "load_timed", "sa
 
 Ints = npt.NDArray[np.int64]
 
+PART_ROWS_MAX = 1 << 18
+"""Rows of a part of ``Held`` that was put together. More: others wait while it is made anew; fewer: there are
+more parts to look through for each row that leaves."""
+
 
 @dataclass(frozen=True, slots=True)
 class Timed:
@@ -167,10 +171,14 @@ class _Part:
         return self.positions[index], self.rows.pick(index)
 
 
+def _merges(before: int, last: int) -> bool:
+    return before <= 2 * last and before + last <= PART_ROWS_MAX
+
+
 class Held:
     """Rows by the position at which they came, until they are asked for by it.
 
-    In parts as ``Waiting``; one is made anew when most of its rows have left.
+    In parts as ``Waiting``, up to a size; one is made anew when most of its rows have left.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
@@ -204,13 +212,17 @@ class Held:
         return found
 
     def _tidy(self) -> None:
+        """Put parts together, and forget rows that have left: of some rows, and of others the next time."""
         parts: list[_Part] = []
+        moved = 0
         for part in self._parts:
-            if 0 < part.left <= len(part.rows) // 2:
+            if 0 < part.left <= len(part.rows) // 2 and moved < PART_ROWS_MAX:
+                moved += part.left
                 part = _Part.of(*part.here())
             if part.left:
                 parts.append(part)
-            while len(parts) >= 2 and parts[-2].left <= 2 * parts[-1].left:
+            while len(parts) >= 2 and moved < PART_ROWS_MAX and _merges(parts[-2].left, parts[-1].left):
+                moved += parts[-2].left + parts[-1].left
                 (ours, rows), (theirs, more) = parts[-2].here(), parts[-1].here()
                 parts[-2:] = [_Part.of(np.concatenate([ours, theirs]), concat_timed([rows, more]))]
         self._parts = parts

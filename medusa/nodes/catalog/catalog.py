@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
@@ -80,6 +80,10 @@ class Deployment(msgspec.Struct, kw_only=True):
     def shown(self) -> str:
         """Its state as users see it: ``ended`` where it runs and a part of it took more than it may."""
         return ENDED if self.ended and self.state == RUNNING else self.state
+
+    def stands_at(self, places: Mapping[str, str]) -> None:
+        """These of its streams and sources are at these nodes now."""
+        self.streams = tuple((name, places.get(name, node)) for name, node in self.streams)
 
     def step(self, event: DeploymentEvent) -> None:
         """Take a step of the automaton."""

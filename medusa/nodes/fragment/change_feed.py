@@ -9,7 +9,7 @@ from medusa.elements import Boundary, Silent, Train
 from medusa.nodes.fragment.input_log_records import JOINED, LOST, PROMISE, ROWS
 from medusa.nodes.fragment.inputs import Input, Work
 
-__all__ = ["PASSED", "Mark", "StandbyTap", "Tap", "Tapped"]
+__all__ = ["PASSED", "CheckpointMark", "StandbyTap", "Tap", "Tapped"]
 
 PASSED = 4
 """Beside the kinds of decisions: only the position of an input moves."""
@@ -46,7 +46,7 @@ class Tapped:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class CheckpointMark:
     """The owner took a checkpoint here: what was fed before it is in it."""
 
     token: int
@@ -72,7 +72,7 @@ class Tap:
         self.token = self.decided = 0
         self.durable = self.closed = self.held = False
         self.broken = ""
-        self.queue: deque[Tapped | Mark] = deque()
+        self.queue: deque[Tapped | CheckpointMark] = deque()
         self.nbytes = self.items = 0
         self.bound = BACKLOG_MAX
         self.items_bound: int | None = None
@@ -112,6 +112,10 @@ class Tap:
             self._halves += 1
             self.bound = max(self.bound - cost // 2, NEAR_BYTES)
             self.items_bound = max(self.items_bound - self._halves % 2, NEAR_ITEMS)
+
+    def give_up(self, why: str) -> None:
+        """This can't go on."""
+        self.broken = why
 
     def close(self) -> None:
         """Let no other publisher in from now on."""
@@ -190,7 +194,7 @@ class StandbyTap(Tap):
 
     def begins(self, token: int, decided: int) -> None:
         if self.begun:
-            self.queue.append(Mark(token))
+            self.queue.append(CheckpointMark(token))
         super().begins(token, decided)
 
     def read(self) -> None:

@@ -13,7 +13,7 @@ in which the inputs came, that order is logged (``decided``), and output waits f
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 
 from medusa.elements import Element, Silent, Train
 from medusa.engine.held_rows_count import NOTHING, Held
@@ -277,6 +277,21 @@ class Hosted:
         """From now on these take what the fragment is fed, for its secondaries."""
         self.standby_taps = taps
 
+    @property
+    def counted(self) -> Collection[str]:
+        """The secondaries whose word counts."""
+        return self.durability.secondaries
+
+    def count_on(self, now_us: int, secondaries: Collection[str]) -> None:
+        """From now on the words of these secondaries count, and of no others."""
+        self.durability.require(secondaries)
+        self.secondaries_said(now_us)
+
+    def secondary_said(self, now_us: int, secondary: str, *, decided: int, covered: int) -> None:
+        """A secondary has so much: see ``Durability.heard``."""
+        self.durability.heard(secondary, decided=decided, covered=covered)
+        self.secondaries_said(now_us)
+
     def secondaries_said(self, now_us: int) -> None:
         """``durability`` has changed: let go what may leave, acknowledge what is covered."""
         self._cover(now_us)
@@ -406,7 +421,7 @@ class Hosted:
             # it depends on are on disk, and from the next checkpoint on they are logged.
             self.mixed = self._wanted = True
             for tap in self._taps():
-                tap.broken = "another publisher came, so that the order of arrival matters"
+                tap.give_up("another publisher came, so that the order of arrival matters")
         return made
 
     def peer_event(self, now_us: int, peer: str, event: LinkEvent) -> None:
@@ -646,7 +661,7 @@ class Hosted:
         rests = not (self._writing or self._uncovered or self.frozen or self.tap or self._feeding.repeating)
         if attach_again(now_us, self._retry, self.inputs, rests=rests, checkpoints=self.checkpoints):
             for tap in self.standby_taps:
-                tap.broken = "a stream began anew, which a secondary can't follow"
+                tap.give_up("a stream began anew, which a secondary can't follow")
             self.changed(now_us, True)
         for input in self.inputs.values():
             input.receiver.tick(now_us)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -22,7 +22,7 @@ from medusa.wire.messages.base import Count, Note
 from medusa.wire.messages.links_and_commands import Data
 from medusa.wire.messages.move import Fed
 
-__all__ = ["Reader", "Shadow", "saved_from"]
+__all__ = ["Clients", "Reader", "Shadow", "saved_from"]
 
 
 class Reader(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -37,6 +37,18 @@ class Reader(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
     durable: Count
     plain: bool = False
     note: Note = b""
+
+
+class Clients(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """Who reads the streams of a fragment, and who feeds its sources under names.
+
+    Attributes:
+        readers: how far they are, by sink and by node, client or subscription.
+        holders: source, key of a named publisher, and the client that has the name; empty: nobody has it.
+    """
+
+    readers: dict[str, dict[str, Reader]]
+    holders: tuple[tuple[str, str, str], ...] = ()
 
 
 def saved_from(record: FragmentRecord, logs: Mapping[int, Buffer]) -> Saved:
@@ -176,6 +188,13 @@ class Shadow(Hosted):
                 view.moved_at_us = now_us
                 view.note = reader.note
             output.sender.settle(now_us)
+
+    def held_by(self, holders: Iterable[tuple[str, str, str]]) -> None:
+        """Which client has the name of each named publisher: another one may have opened it since."""
+        for source, key, by in holders:
+            input = self.inputs.get((source, key))
+            if input is not None and input.named and input.by != by:
+                input.taken(by)
 
     def let_go(self, now_us: int, decided: int) -> None:
         """What came of the decisions below this one may have left the owner: it is kept for readers here

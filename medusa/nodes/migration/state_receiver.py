@@ -16,7 +16,7 @@ from medusa.errors import RemoteProtocolError, StateError
 from medusa.nodes.fragment.checkpoint_record import LOG, RECORD, read_record
 from medusa.nodes.fragment.checkpointing import Saved
 from medusa.nodes.migration.automaton import TARGET, MoveEvent, TargetState
-from medusa.nodes.migration.standby import Reader, Shadow, saved_from
+from medusa.nodes.migration.standby import Clients, Shadow, saved_from
 from medusa.nodes.spec.fragment_spec import Fragment
 from medusa.ports import Buffer
 from medusa.wire.messages.move import Fed, Got, Handover, Piece, Ready, Standing, Whole
@@ -35,7 +35,7 @@ AGAIN_US = 300_000
 ACK_US = 5_000
 """Frames that were taken in are acknowledged after this at the latest."""
 
-_READERS = msgspec.msgpack.Decoder(dict[str, dict[str, Reader]])
+_CLIENTS = msgspec.msgpack.Decoder(Clients)
 
 Carried = Piece | Whole | Fed | Standing | Handover
 
@@ -109,6 +109,10 @@ class Taking:
             return False
         self.state = target
         return True
+
+    def heard(self, now_us: int) -> None:
+        """The owner has sent something of it."""
+        self.heard_us = now_us
 
     def ready(self) -> None:
         """Say that it may begin."""
@@ -195,11 +199,12 @@ class Taking:
 
     def _stand(self, now_us: int, message: Standing, payload: Buffer | None) -> None:
         try:
-            readers = _READERS.decode(payload or b"")
+            clients = _CLIENTS.decode(payload or b"")
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise self._broken_rule(f"no readers: {error}"[:300]) from None
         shadow = self._following()
-        shadow.standing(now_us, readers)
+        shadow.standing(now_us, clients.readers)
+        shadow.held_by(clients.holders)
         if self._secondary:
             shadow.let_go(now_us, message.released)
         if message.mark and self._secondary:

@@ -19,9 +19,9 @@ import msgspec
 
 from medusa.elements import Boundary, Kind, Train
 from medusa.engine.state.checkpoint import crc32c
-from medusa.nodes.fragment.change_feed import Mark, StandbyTap, Tap, Tapped
+from medusa.nodes.fragment.change_feed import CheckpointMark, StandbyTap, Tap, Tapped
 from medusa.nodes.fragment.host import Hosted
-from medusa.nodes.migration.standby import Reader
+from medusa.nodes.migration.standby import Clients, Reader
 from medusa.ports import Buffer
 from medusa.wire.messages.links_and_commands import Message
 from medusa.wire.messages.move import Fed, Got, Handover, Piece, Ready, Standing, Whole
@@ -222,7 +222,7 @@ class Handing:
             return (*piece, 0)
         if not self._next and self._tap.queue:
             tapped = self._tap.queue.popleft()
-            if isinstance(tapped, Mark):
+            if isinstance(tapped, CheckpointMark):
                 self._next.append(self._standing(tapped.token))
             else:
                 self._next.extend(self._fed(tapped))
@@ -307,6 +307,8 @@ class Handing:
             }
             for sink, output in self._hosted.outputs.items()
         }
+        named = (input for input in self._hosted.inputs.values() if input.named)
+        holders = tuple((input.source, input.peer, input.by) for input in named)
         released = 0 if self._standby_tap is None else self._hosted.released
         standing = Standing(frame=0, mark=mark, released=released, **self._about)
-        return standing, msgspec.msgpack.encode(readers), 0
+        return standing, msgspec.msgpack.encode(Clients(readers, holders)), 0

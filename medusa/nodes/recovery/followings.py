@@ -191,7 +191,7 @@ class Followings:
             outbox=self._outbox,
             secondary=True,
         )
-        made.heard_us = now_us
+        made.heard(now_us)
         made.ready()
 
     def _taking(self, peer: str, fragment: str, attempt: int) -> Taking | None:
@@ -212,7 +212,7 @@ class Followings:
         if taking is None:
             return
         try:
-            taking.heard_us = now_us
+            taking.heard(now_us)
             if isinstance(message, Whole) and name in self._coming and name in self._followed:
                 self._followed.pop(name).drop()  # The engine runs one of a name.
             taking.receive(now_us, message, payload)

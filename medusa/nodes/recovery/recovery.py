@@ -28,6 +28,7 @@ from medusa.nodes.spec.fragment_spec import Fragment
 from medusa.ports import Buffer
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.configuration import RecoveryMessage, Replicas
+from medusa.wire.messages.links_and_commands import Reply
 from medusa.wire.messages.move import GiveUp, Got, Ready, Seed
 from medusa.wire.outbox import Outbox
 from medusa.wire.status import ConfigurationStatus, ReplicasStatus, SecondaryStatus
@@ -120,6 +121,10 @@ class Recovery:
             assert isinstance(message, RecoveryMessage)
             self.agreement.receive(heard)
 
+    def answered(self, now_us: int, peer: str, reply: Reply) -> bool:
+        """Take an answer; whether it was to something that was told of a configuration."""
+        return self.agreement.answered(now_us, peer, reply)
+
     def concerns(self, peer: str, message: Carried | Ready | Got | GiveUp) -> bool:
         """Whether a frame, or an answer to one, is of a secondary and not of a move: the attempt tells."""
         of = peer, message.fragment, message.attempt
@@ -169,6 +174,33 @@ class Recovery:
             state, since_us = self.replication.state_of(now_us, replicas.fragment, node)
             return SecondaryStatus(state=state, since_us=since_us)
         return SecondaryStatus(state=FOLLOWING if node in replicas.secondaries else MISSING)
+
+    # --- what the engine and the disk have done ----------------------------------------------------
+
+    def shadow(self, fragment: str) -> Hosted | None:
+        """What follows a fragment of this name here."""
+        return self.followings.shadow(fragment)
+
+    def ran(self, now_us: int, fragment: str) -> None:
+        """What follows fed its oldest element."""
+        self.followings.ran(now_us, fragment)
+
+    def failed(self, fragment: str, why: str, code: str = "") -> None:
+        """The engine can't run what follows; ``code``: there is no room for it here."""
+        self.followings.failed(fragment, why, code)
+
+    def persisted(self, now_us: int, token: int, ok: bool, why: str) -> bool:
+        """A checkpoint of what follows is on disk, or isn't; whether it was of one."""
+        return self.followings.persisted(now_us, token, ok, why)
+
+    def copied(self, now_us: int, fragment: str, token: int, files: dict[str, Buffer], why: str) -> None:
+        """A checkpoint was read to be sent."""
+        self.replication.copied(now_us, fragment, token, files, why)
+
+    def written(self, now_us: int) -> None:
+        """The catalog is on disk, as far as its writer says."""
+        self.agreement.written(now_us)
+        self.tick(now_us)
 
     # --- life ---------------------------------------------------------------------------------------
 

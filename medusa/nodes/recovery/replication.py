@@ -176,8 +176,7 @@ class Replication:
             link.move(now_us, _E.NEAR)
             link.tries, link.why = 0, ""
             self._outbox.report("info", "secondary follows", fragment=link.fragment, peer=link.node)
-        hosted.durability.heard(link.node, decided=sender.decided, covered=sender.covered)
-        hosted.secondaries_said(now_us)
+        hosted.secondary_said(now_us, link.node, decided=sender.decided, covered=sender.covered)
 
     def copied(self, now_us: int, fragment: str, token: int, files: dict[str, Buffer], why: str) -> None:
         """A checkpoint was read to be sent."""
@@ -233,7 +232,7 @@ class Replication:
 
     def stop(self) -> None:
         """The node ends: secondaries stay as they are, and hear nothing more."""
-        for name in {fragment for fragment, _ in self._links}:
+        for name in dict.fromkeys(fragment for fragment, _ in self._links):
             if (hosted := self._fragments.get(name)) is not None:
                 hosted.tapped_for_standbys(())
         self._links = {}
@@ -257,7 +256,7 @@ class Replication:
                 if link is None:
                     link = self._links[key] = _Link(fragment=key[0], node=node, since_us=now_us)
                 self._tick(now_us, hosted, configuration, replicas, link)
-        for fragment in {key[0] for key in self._links if key not in wanted}:
+        for fragment in dict.fromkeys(key[0] for key in self._links if key not in wanted):
             self.drop(fragment)
 
     def _tick(

@@ -42,11 +42,15 @@ def reader_switches(spec: Fragment, configuration: Configuration) -> Iterator[Sw
     """Nodes that read a stream of this fragment, and are not the owner of what reads it any more."""
     for sink, readers in spec.readers.items():
         stream = spec.streams[sink]
-        for replicas in configuration.fragments:
-            if stream in replicas.reads and replicas.fragment != spec.name:
-                for old in readers:
-                    if old != replicas.owner and old in replicas.members:
-                        yield Switch(sink, old, replicas.owner)
+        reading = [each for each in configuration.fragments if stream in each.reads]
+        owners = {each.owner for each in reading}
+        for replicas in reading:
+            if replicas.owner in readers or replicas.fragment == spec.name:
+                continue
+            for old in readers:
+                # Who may have one of two fragments that read the stream may be the owner of the other.
+                if old not in owners and old in replicas.members:
+                    yield Switch(sink, old, replicas.owner)
 
 
 def rewired(spec: Fragment, configuration: Configuration) -> Fragment:

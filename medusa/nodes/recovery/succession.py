@@ -91,6 +91,10 @@ class Succession:
         """Token of the catalog without it, and the fragment: then its files go."""
         self._sought: dict[tuple[str, str], int] = {}
         """Query and silent owner -> since when that was silent when we looked for what it had decided."""
+        self._without_state: set[tuple[str, int]] = set()
+        """Fragment and epoch that are ours and that we can't run."""
+        self._said_hindered: set[tuple[str, int]] = set()
+        """Fragment and epoch of which we said why we can't take it over."""
         self._alone_since_us: dict[str, int] = {}
         """Fragment of ours -> since when nobody could take it over."""
         self._offered: dict[str, dict[str, None]] = {}
@@ -143,8 +147,7 @@ class Succession:
 
     def _require(self, now_us: int, hosted: Hosted, replicas: Replicas) -> None:
         """The words of these count, and of those that an earlier life may have proposed."""
-        hosted.durability.require(dict.fromkeys((*replicas.secondaries, *self._undecided(replicas))))
-        hosted.secondaries_said(now_us)
+        hosted.count_on(now_us, dict.fromkeys((*replicas.secondaries, *self._undecided(replicas))))
         if replicas.secondaries:
             self._alone_since_us.pop(replicas.fragment, None)
         else:
@@ -162,7 +165,7 @@ class Succession:
         if deployment is None:
             return
         at = {name: each.owner for each in configuration.fragments for name in each.streams}
-        deployment.streams = tuple((name, at.get(name, node)) for name, node in deployment.streams)
+        deployment.stands_at(at)
 
     # --- takeover ---------------------------------------------------------------------------------------
 
@@ -182,6 +185,7 @@ class Succession:
                 epoch=replicas.epoch,
                 why="this node was chosen as its owner and has lost what it followed",
             )
+            self._without_state.add((name, replicas.epoch))
             return
         taking = self._followings.take(name)
         shadow = taking.shadow
@@ -237,6 +241,10 @@ class Succession:
         for query, suspects in self._successions(now_us).items():
             if not self._agreement.proposing(query) or self._agreement.suspects(query) != suspects:
                 self._agreement.propose(now_us, query, self._succeeding, suspects=suspects)
+        for query in {name.partition("/")[0] for name, _ in self._without_state}:
+            current = self._agreement.current(query)
+            if current is not None and self._resigning(current) and not self._agreement.proposing(query):
+                self._agreement.propose(now_us, query, self._resigning)
         for query in self._unheard(now_us):
             if not self._agreement.proposing(query):
                 self._agreement.propose(now_us, query, _next_number)
@@ -276,20 +284,53 @@ class Succession:
         since_us = self._silent_since_us.get(replicas.owner)
         if since_us is None or self._me not in replicas.secondaries:
             return False
+        if read := self._read_here().intersection(replicas.reads):
+            self._hindered(replicas, read)
+            return False
         before = replicas.secondaries[: replicas.secondaries.index(self._me)]
         rank = sum(node not in self._silent_since_us for node in before)
         return now_us - since_us >= rank * RANK_US
 
+    def _read_here(self) -> set[str]:
+        """Streams that fragments of ours read: each has one reader at a node."""
+        return {feed.stream for hosted in self._fragments.values() for feed in hosted.spec.feeds}
+
+    def _hindered(self, replicas: Replicas, read: Collection[str]) -> None:
+        """Say once why a fragment stays where it is, or goes to the next in order."""
+        about = replicas.fragment, replicas.epoch
+        if about not in self._said_hindered:
+            self._said_hindered.add(about)
+            why = f"another fragment here reads {', '.join(sorted(read))}"
+            self._outbox.report(
+                "warning", "fragment can't be taken over", fragment=replicas.fragment, why=why
+            )
+
     def _succeeding(self, current: Configuration) -> Configuration | None:
-        """What we propose: each fragment of a silent owner that we follow is ours."""
+        """What we propose: each fragment of a silent owner that we follow is ours. Of several that read one
+        stream it is the first."""
         followed = {name for name, _, _ in self._followings.followed()}
+        read = self._read_here()
 
         def after(each: Replicas) -> Replicas:
             ours = each.fragment in followed and self._me in each.secondaries
-            if not ours or each.owner not in self._silent_since_us:
+            if not ours or each.owner not in self._silent_since_us or read.intersection(each.reads):
                 return each
+            read.update(each.reads)
             left = tuple(node for node in each.secondaries if node != self._me)
             return msgspec.structs.replace(each, owner=self._me, epoch=each.epoch + 1, secondaries=left)
+
+        return _changed(current, tuple(map(after, current.fragments)))
+
+    def _resigning(self, current: Configuration) -> Configuration | None:
+        """What we propose: what we were chosen for and can't run is that of the next in order, who has all that
+        was shown or acknowledged before."""
+
+        def after(each: Replicas) -> Replicas:
+            ours = each.owner == self._me and (each.fragment, each.epoch) in self._without_state
+            if not ours or not each.secondaries:
+                return each
+            new, *left = each.secondaries
+            return msgspec.structs.replace(each, owner=new, epoch=each.epoch + 1, secondaries=tuple(left))
 
         return _changed(current, tuple(map(after, current.fragments)))
 
@@ -299,9 +340,8 @@ class Succession:
             offered = self._undecided(replicas)
             # From here on, since it may be decided before we hear so.
             counted = dict.fromkeys((*replicas.secondaries, *offered, *self._coming(replicas)))
-            if counted.keys() != {*hosted.durability.secondaries}:
-                hosted.durability.require(counted)
-                hosted.secondaries_said(now_us)
+            if counted.keys() != {*hosted.counted}:
+                hosted.count_on(now_us, counted)
             if not (offered or self._joining(hosted, replicas) or self._leaving(now_us, replicas)):
                 continue
             if not self._agreement.proposing(configuration.query):
@@ -368,6 +408,7 @@ class Succession:
         for known in (self._takeovers, self._offered):
             for name in [name for name in known if name.partition("/")[0] == query]:
                 del known[name]
+        self._without_state = {each for each in self._without_state if each[0].partition("/")[0] != query}
 
     def wake_at_us(self, now_us: int) -> int | None:
         """When ``tick`` has work."""
@@ -383,9 +424,8 @@ class Succession:
             elif self._sought.get((shadow.spec.query, replicas.owner)) != since_us:
                 times.append(max(since_us + LOST_US, now_us))
         for _, _, replicas in self._replication.owned():
-            silent = (self._silent_since_us.get(node) for node in replicas.secondaries)
-            lost = (since_us + LOST_US for since_us in silent if since_us is not None)
-            times += [lost_us for lost_us in lost if lost_us > now_us]
+            since = (self._silent_since_us.get(node) for node in replicas.secondaries)
+            times += [at_us + LOST_US for at_us in since if at_us is not None and at_us + LOST_US > now_us]
         return min(times, default=None)
 
 

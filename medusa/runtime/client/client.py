@@ -22,7 +22,7 @@ from medusa.runtime.client.asking import ask
 from medusa.runtime.client.boundaries import await_boundaries
 from medusa.runtime.client.client_loop import ClientLoop, now_us
 from medusa.runtime.client.connecting import AddressGiven, ServerKeyGiven, first_to_answer, given_nodes
-from medusa.runtime.client.contacts import Given
+from medusa.runtime.client.contacts import GivenNode
 from medusa.runtime.client.followed_names import Following
 from medusa.runtime.client.moves import SlidingMethods
 from medusa.runtime.client.named_publisher import NamedMethods, NamedPublisher
@@ -133,7 +133,7 @@ class Federation(
 
     def __init__(
         self,
-        given: Sequence[Given],
+        given: Sequence[GivenNode],
         timeout_us: int,
         begun: Callable[[ClientLoop], None] = lambda loop: None,
     ) -> None:

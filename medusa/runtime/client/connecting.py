@@ -10,7 +10,7 @@ from queue import SimpleQueue
 from medusa.errors import ConfigError, LinkError
 from medusa.nodes.config.settings import check_address
 from medusa.runtime.client.client_loop import ClientLoop
-from medusa.runtime.client.contacts import Given
+from medusa.runtime.client.contacts import GivenNode
 from medusa.runtime.keys.client_keys import FirstUse, KeyGiven, client_keys
 
 __all__ = ["AddressGiven", "ServerKeyGiven", "first_to_answer", "given_nodes"]
@@ -31,7 +31,7 @@ def given_nodes(
     key: KeyGiven | None,
     server_key: ServerKeyGiven | None,
     first: FirstUse | None,
-) -> list[Given]:
+) -> list[GivenNode]:
     """What was given to ``connect``, node by node.
 
     Raises:
@@ -51,7 +51,7 @@ def given_nodes(
             used = check_address(each, bind=False, keyed=keyed)
         except ConfigError as error:
             raise LinkError(f"connect: {error.message}", hint=error.hint, code=error.code) from None
-        found.append(Given(used, client_keys(used, timeout_us, key, server, first)))
+        found.append(GivenNode(used, client_keys(used, timeout_us, key, server, first)))
     return found
 
 
@@ -80,7 +80,7 @@ def _server_keys(given: ServerKeyGiven | None, count: int) -> list[KeyGiven | No
 
 
 def first_to_answer(
-    given: Sequence[Given], timeout_us: int, begun: Callable[[ClientLoop], None]
+    given: Sequence[GivenNode], timeout_us: int, begun: Callable[[ClientLoop], None]
 ) -> ClientLoop:
     """A connection to the first of these nodes that answers; the others are not connected to.
 
@@ -103,7 +103,7 @@ def first_to_answer(
                 raise LinkError("another node has answered", code="link.closed")
         begun(loop)
 
-    def call(number: int, each: Given) -> None:
+    def call(number: int, each: GivenNode) -> None:
         if number and over.wait(number * NEXT_AFTER_S):
             return
         try:
@@ -143,7 +143,7 @@ def _end(
             loop.close()
 
 
-def _none_of(given: Sequence[Given], first: BaseException) -> BaseException:
+def _none_of(given: Sequence[GivenNode], first: BaseException) -> BaseException:
     if not isinstance(first, LinkError):
         return first
     addresses = ", ".join(each.address for each in given)

@@ -9,7 +9,7 @@ from typing import Any
 
 from medusa.runtime.keys.client_keys import ClientKeys
 
-__all__ = ["Contacts", "Given", "Place"]
+__all__ = ["Contacts", "GivenNode", "Place"]
 
 Place = Mapping[str, Any]
 """What a node says of a name: ``node``, ``address``, ``server_key``, ``epoch``, ``kind``, ``name``, ..."""
@@ -29,7 +29,7 @@ LEARN_EVERY_US = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class GivenNode:
     """An address that the user gave to ``connect``.
 
     Attributes:
@@ -47,7 +47,7 @@ class Contacts:
         given: addresses that the user gave beside the one that is used; which nodes are there, nobody knows.
     """
 
-    def __init__(self, given: Iterable[Given] = ()) -> None:
+    def __init__(self, given: Iterable[GivenNode] = ()) -> None:
         self.given = tuple(given)
         self._found: dict[str, Place] = {}
         """Those that were found at a given address: they are there whether or not a node says so."""
@@ -75,14 +75,14 @@ class Contacts:
         self._learn_at_us = at_us + LEARN_EVERY_US
         self._told = {place["node"]: place for place in places}
 
-    def found(self, given: Given, place: Place) -> None:
+    def found(self, given: GivenNode, place: Place) -> None:
         """This node is at an address that was given."""
         self._found[place["node"]] = place
         self.given = tuple(each for each in self.given if each is not given)
 
     # --- whom to call -------------------------------------------------------------------------------
 
-    def to_call(self, at_us: int, up: int, known: Collection[str]) -> list[Place | Given]:
+    def to_call(self, at_us: int, up: int, known: Collection[str]) -> list[Place | GivenNode]:
         """Whom to call now, so that there are others than the lost one; each begins a call.
 
         Args:
@@ -90,10 +90,10 @@ class Contacts:
             known: nodes to which there is a connection, be it down.
         """
         up += sum(at_us - since_us < PATIENCE_US for since_us in self._calls.values())
-        found: list[Place | Given] = []
+        found: list[Place | GivenNode] = []
         places = {**self._told, **self._found}
         addresses = {place["address"] for place in places.values()}
-        wanted: dict[str, Place | Given] = {
+        wanted: dict[str, Place | GivenNode] = {
             node: place for node, place in places.items() if place["address"] and node not in known
         }
         wanted |= {each.address: each for each in self.given if each.address not in addresses}
@@ -114,9 +114,9 @@ class Contacts:
         self._calls[node] = at_us
         return True
 
-    def called(self, at_us: int, target: Place | Given, *, there: bool) -> None:
+    def called(self, at_us: int, target: Place | GivenNode, *, there: bool) -> None:
         """A call is over."""
-        key = target.address if isinstance(target, Given) else target["node"]
+        key = target.address if isinstance(target, GivenNode) else target["node"]
         self._calls.pop(key, None)
         self._failed.pop(key, None)
         if not there:

@@ -13,7 +13,7 @@ from typing import Any
 from medusa.errors import LinkError, LocalProtocolError
 from medusa.runtime.client.asking import ask
 from medusa.runtime.client.client_loop import ClientLoop, now_us
-from medusa.runtime.client.contacts import Contacts, Given, Place
+from medusa.runtime.client.contacts import Contacts, GivenNode, Place
 from medusa.runtime.client.followed_stream import Followed
 from medusa.runtime.keys.client_keys import ClientKeys
 from medusa.wire.link.redirect import Step, next_step
@@ -53,14 +53,14 @@ class Following:
         self,
         home: ClientLoop,
         keys: ClientKeys | None,
-        given: Iterable[Given] = (),
+        given: Iterable[GivenNode] = (),
         switched: Callable[[ClientLoop], None] = lambda loop: None,
     ) -> None:
         self._home = self._orders = home
         self._keys = keys
         self._contacts = Contacts(given)
         self._stays = not self._contacts.given
-        self._given = (Given(home.address, home.keys), *self._contacts.given) if not self._stays else ()
+        self._given = (GivenNode(home.address, home.keys), *self._contacts.given) if not self._stays else ()
         self._switched = switched
         self._calls: set[threading.Thread] = set()
         self._loops: dict[str, ClientLoop] = {home.node: home}
@@ -84,10 +84,10 @@ class Following:
         return self._home
 
     @property
-    def ways(self) -> list[Given]:
+    def ways(self) -> list[GivenNode]:
         """Where another connection for the same user may be made: first where orders go now."""
         orders = self._orders
-        first = Given(orders.address, orders.keys)
+        first = GivenNode(orders.address, orders.keys)
         return [first, *(each for each in self._given if each.address != first.address)]
 
     def order(self, make: Callable[[int], Message], timeout_us: int) -> Any:
@@ -445,17 +445,17 @@ class Following:
         for target in calls:
             self._call_aside(target)
 
-    def _call_aside(self, target: Place | Given) -> None:
+    def _call_aside(self, target: Place | GivenNode) -> None:
         thread = threading.Thread(target=self._call, args=(target,), name="medusa-call", daemon=True)
         with self._lock:
             self._calls = {each for each in self._calls if each.is_alive()} | {thread}
             thread.start()
 
-    def _call(self, target: Place | Given) -> None:
+    def _call(self, target: Place | GivenNode) -> None:
         there = False
         try:
             with contextlib.suppress(LinkError):
-                if isinstance(target, Given):
+                if isinstance(target, GivenNode):
                     self._find_out(target)
                 else:
                     self.loop_at(target)
@@ -466,7 +466,7 @@ class Following:
         if there:
             self._end_rest()
 
-    def _find_out(self, given: Given) -> None:
+    def _find_out(self, given: GivenNode) -> None:
         """Which node is at an address. It is asked under another name than ours: it may be one to which we
         have a connection, and would take this one for us, come back."""
         with self._noted() as note:

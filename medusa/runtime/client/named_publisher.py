@@ -12,7 +12,7 @@ from medusa.engine.input.push_arguments import boundary_time_us
 from medusa.errors import LinkError
 from medusa.runtime.client.asking import ask
 from medusa.runtime.client.client_loop import ClientLoop
-from medusa.runtime.client.contacts import Given
+from medusa.runtime.client.contacts import GivenNode
 from medusa.runtime.client.followed_names import Following
 from medusa.runtime.client.publisher import Publisher
 from medusa.runtime.client.subscription import check_name
@@ -155,7 +155,7 @@ class NamedMethods:
 
     if TYPE_CHECKING:
 
-        def __init__(self, given: Sequence[Given], timeout_us: int) -> None: ...
+        def __init__(self, given: Sequence[GivenNode], timeout_us: int) -> None: ...
         def flush(self, timeout: Duration = "30s") -> None: ...
         def close(self) -> None: ...
         def _begun(self, name: str, durable: str = "") -> Publisher: ...

@@ -176,7 +176,7 @@ class Fed(MessageBase, frozen=True, tag="fed"):
 
 class Standing(MessageBase, frozen=True, tag="standing"):
     """How far the readers of each stream are: what lies before needn't be kept. Payload: msgpack,
-    ``nodes.migration.state_receiver.Readers``.
+    ``nodes.migration.standby.Clients``, which says too who has the names under which sources are fed.
 
     Attributes:
         mark: to a secondary: the owner took a checkpoint here; 0: it didn't.

@@ -50,34 +50,34 @@ class Node:
 def test_a_node_keeps_a_configuration_votes_takes_over_and_tells():
     node = Node()
     assert node.hear("a", Configure(request=4, configuration=NOW)) == [("a", Reply(request=4))]
-    assert node.brain.agreement.current("q") == NOW
+    assert node.brain.recovery.agreement.current("q") == NOW
     node.brain.report(node.now_us, PeerLost(peer="a"))
     node.perform()
-    node.brain.agreement.propose(node.now_us, "q", takeover("b", 2), suspects=("a",))
+    node.brain.recovery.agreement.propose(node.now_us, "q", takeover("b", 2), suspects=("a",))
     [(peer, asked)] = node.perform()
     assert (peer, asked.ballot, asked.suspects) == ("c", Ballot(0, "b"), ("a",))
     vote = Vote(request=asked.request, query="q", number=2, ballot=asked.ballot)
     [(peer, told)] = node.hear("c", vote)
     assert (peer, told.configuration) == ("c", takeover("b", 2)(NOW))
-    assert node.brain.agreement.untold("q") == ("a", "c")
+    assert node.brain.recovery.agreement.untold("q") == ("a", "c")
     node.hear("c", Reply(request=told.request))
-    assert node.brain.agreement.untold("q") == ("a",)
+    assert node.brain.recovery.agreement.untold("q") == ("a",)
     assert (node.hear("a", Hello(version=PROTOCOL_VERSION, node="a", incarnation=6)))[-1] == ("a", told)
 
 
 def test_a_node_asks_again_when_it_is_time():
     node = Node()
     node.hear("a", Configure(request=4, configuration=NOW))
-    node.brain.agreement.propose(node.now_us, "q", takeover("b", 2))
+    node.brain.recovery.agreement.propose(node.now_us, "q", takeover("b", 2))
     asked = node.perform()
     assert [peer for peer, _ in asked] == ["a", "c"]
-    node.now_us = node.brain.agreement.wake_at_us()
+    node.now_us = node.brain.recovery.agreement.wake_at_us()
     for peer in "ac":  # Still there.
         node.brain.receive(node.now_us, peer, Hello(version=PROTOCOL_VERSION, node=peer, incarnation=5))
     node.perform()
     node.brain.tick(node.now_us)
     node.perform()
-    node.now_us = node.brain.agreement.wake_at_us()
+    node.now_us = node.brain.recovery.agreement.wake_at_us()
     node.brain.tick(node.now_us)
     assert [each for each in node.perform() if isinstance(each[1], Accept)] == asked
 

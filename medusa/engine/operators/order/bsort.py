@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
 
 from medusa._native import BoundedSort
 from medusa.elements import END_US, Train
+from medusa.engine.core import output_pieces
 from medusa.engine.core.box import BoxState, Operator
 from medusa.engine.core.dead_letters import DeadLetters
 from medusa.engine.core.group_numbers import KeyIds, order_codes
@@ -20,6 +21,9 @@ from medusa.query.expressions.expression import Column, Named
 from medusa.query.types import schema_to_arrow
 
 __all__ = ["BSortBox"]
+
+ROW_COST = 4
+"""What a row takes to leave at the end, in rows of other boxes: it is looked for twice."""
 
 
 class BSortBox(Operator):
@@ -64,8 +68,14 @@ class BSortBox(Operator):
             self.emit_train(self._held.take(positions.to_numpy()).train())
 
     def on_boundary(self, time_us: int) -> None:
-        if time_us >= END_US:
-            self._leave(pa.array(self._sort.drain()))
+        self.leave(self._ending(time_us))
+
+    def _ending(self, time_us: int) -> Iterator[None]:
+        """What leaves at the end, piece by piece, and then the boundary."""
+        while time_us >= END_US and len(self._sort):
+            self._leave(pa.array(self._sort.drain(output_pieces.ROWS_MAX // ROW_COST)))
+            if len(self._sort):
+                yield
         least_us = self._held.least_us()
         self.advance(time_us if least_us is None else min(time_us, least_us))
 

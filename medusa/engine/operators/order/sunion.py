@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from medusa.elements import END_US, Train
+from medusa.engine.core import output_pieces
 from medusa.engine.core.box import BoxState, Operator
 from medusa.engine.core.row_buffer import Timed, Waiting, concat_timed
 from medusa.engine.core.rows import on_time_rows
+from medusa.engine.core.sorting import order_in_pieces
 from medusa.query.boxes import Schema, SUnion
 from medusa.query.types import schema_to_arrow
 
@@ -37,9 +39,21 @@ class SUnionBox(Operator):
         end_us = time_us if time_us >= END_US else time_us // self._bucket_us * self._bucket_us
         if end_us <= self.boundary_us:
             return
+        self.leave(self._results(end_us))
+
+    def _results(self, end_us: int) -> Iterator[None]:
+        """The rows below a boundary, piece by piece, and then the boundary."""
         ready = [rows for waiting in self._waiting if (rows := waiting.ready(end_us)) is not None]
-        if ready:
-            # Each is in order of time and the sort is stable, so ties stay by (input, position).
+        # Each is in order of time and the sort is stable, so ties stay by (input, position).
+        if sum(map(len, ready)) > output_pieces.ROWS_MAX:
+            yield
+            rows = concat_timed(ready)
+            yield
+            order = yield from order_in_pieces([rows.times])
+            for first, end in output_pieces.row_cuts(len(order)):
+                yield
+                self.emit_train(rows.pick(order[first:end]).train())
+        elif ready:
             self.emit_train(concat_timed(ready).sorted().train())
         self.advance(end_us)
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from medusa.elements import END_US, START_US, Train
@@ -14,6 +15,7 @@ from medusa.engine.core.dead_letters import DeadLetters
 from medusa.engine.core.group_numbers import KeyIds, one_batch, order_codes
 from medusa.engine.core.row_buffer import Ints, Timed, Waiting, concat_timed, load_timed, save_timed
 from medusa.engine.core.rows import on_time_rows
+from medusa.engine.core.sorting import order_in_pieces
 from medusa.engine.expressions.box_expressions import Columns
 from medusa.engine.operators.order.wsort_rule import Tops, judge, judging
 from medusa.query.boxes import Schema, WSort
@@ -21,6 +23,8 @@ from medusa.query.expressions.expression import Column, Named
 from medusa.query.types import schema_to_arrow
 
 __all__ = ["WSortBox"]
+
+Bools = npt.NDArray[np.bool_]
 
 FEW_ROWS, STEPS = 4096, 16
 """With more rows than these, at most so many steps are made in the length of the timeout."""
@@ -76,9 +80,11 @@ class WSortBox(Operator):
     def _step(self, ready: Timed | None, time_us: int) -> Iterator[None]:
         """With pauses where rows are many: only the last part of it changes what is held."""
         old = len(self._held)
+        many = old + (0 if ready is None else len(ready)) > output_pieces.ROWS_MAX
+        if many:
+            yield
         rows = self._held if ready is None else concat_timed([self._held, ready]) if old else ready
-        groups, codes, nulls = self._codes(rows)
-        many = len(rows) > output_pieces.ROWS_MAX
+        groups, codes, nulls = yield from self._codes(rows)
         about = rows.times, groups, codes, nulls, self._tops, self._timeout_us, time_us
         if many:
             yield
@@ -97,17 +103,30 @@ class WSortBox(Operator):
             came = at_us == rows.times[chosen]
             if many:
                 yield
-            order = chosen[np.lexsort((chosen, found.ranks[chosen], came, at_us))]
+            order = yield from order_in_pieces([found.ranks[chosen], came.astype(np.int64), at_us])
+            if many:
+                yield
+            order = chosen[order]
             for first, end in output_pieces.row_cuts(len(order)):
                 if many:
                     yield
                 self.emit_train(rows.pick(order[first:end]).train())
         self._held = rows.pick(np.flatnonzero(~gone & ~leaves))
 
-    def _codes(self, rows: Timed) -> tuple[Ints, Ints, pa.Array | None]:
-        _, (*keys, column) = self._columns.compute(rows.train())
-        groups = self._ids.map(keys) if keys else np.zeros(len(rows), np.int64)
-        return groups, *order_codes(column, self._type)
+    def _codes(self, rows: Timed) -> Generator[None, None, tuple[Ints, Ints, Bools | None]]:
+        """Of each row its group, a number in the order of values, and whether that stands for null."""
+        groups, codes = np.zeros(len(rows), np.int64), np.empty(len(rows), np.int64)
+        nulls = np.zeros(len(rows), np.bool_)
+        for first, end in output_pieces.row_cuts(len(rows)):
+            if first:
+                yield
+            _, (*keys, column) = self._columns.compute(rows.slice(first, end).train())
+            if keys:
+                groups[first:end] = self._ids.map(keys)
+            codes[first:end], null = order_codes(column, self._type)
+            if null is not None:
+                nulls[first:end] = null
+        return groups, codes, nulls if nulls.any() else None
 
     # What is asked about it
 

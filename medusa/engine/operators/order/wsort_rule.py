@@ -22,6 +22,7 @@ import numpy as np
 import numpy.typing as npt
 
 from medusa.engine.core.row_buffer import Ints
+from medusa.engine.core.sorting import order_in_pieces, search_in_pieces
 
 __all__ = ["Judged", "Tops", "judge", "judging"]
 
@@ -96,18 +97,24 @@ def judging(
     timeout_us: int,
     now_us: int,
 ) -> Generator[None, None, Judged]:
-    """The same with pauses: each step looks at all rows once, and the tops are raised in the last one."""
+    """The same with pauses: each step sorts or searches a piece of the rows, or goes over all of them once or
+    twice. The tops are raised in the last one."""
     tops.grow(int(groups.max()) + 1)
-    order = np.argsort(groups, kind="stable")
-    ids, starts, sizes = np.unique(groups[order], return_index=True, return_counts=True)
+    order = yield from order_in_pieces([groups])
+    yield
+    sorted_groups = groups[order]
+    starts = np.flatnonzero(np.diff(sorted_groups, prepend=-1))
+    ids, sizes = sorted_groups[starts], np.diff(starts, append=len(order))
     yield
     known = np.concatenate([codes, tops.codes[ids]])
-    by_value = known.argsort()
+    by_value = yield from order_in_pieces([known])
     yield
     known = known[by_value]
+    yield
     new = np.concatenate([[True], known[1:] != known[:-1]])
     values, inverse = known[new], np.empty(len(known), np.int64)
     inverse[by_value] = np.cumsum(new) - 1
+    yield
     ranks = inverse[: len(codes)] + _VALUE
     if nulls is not None:
         ranks[nulls] = _NULL
@@ -117,34 +124,44 @@ def judging(
     # By group, then time. A group's numbers are all above those of the groups before it.
     nth = np.repeat(np.arange(len(ids)), sizes)
     base = nth * (len(values) + _VALUE)
+    yield
     mine = base + ranks[order]
+    yield
     maximum = mine.copy()
     maximum[starts] = np.maximum(maximum[starts], base[starts] + before)
     maximum = np.maximum.accumulate(maximum)
 
+    yield
     at_us = times[order]
+    yield
     moments = times[np.diff(times, prepend=times[0] - 1) != 0]  # they stand by time
     span = len(moments) + 1
-    places = nth * span + moments.searchsorted(at_us)
+    places = nth * span + (yield from search_in_pieces(moments, at_us))
 
-    yield
-
-    def top(group: Ints, cut_us: Ints) -> Ints:
+    def top(group: Ints, cut_us: Ints) -> Generator[None, None, Ints]:
         """The greatest rank up to a time, ``base`` included; of rows before these too."""
-        found = places.searchsorted(group * span + moments.searchsorted(cut_us, side="right")) - 1
-        known = found >= starts[group]
-        return np.where(known, maximum[found], base[starts[group]] + before[group])
+        yield
+        through = group * span + (yield from search_in_pieces(moments, cut_us, "right"))
+        yield
+        found = (yield from search_in_pieces(places, through)) - 1
+        yield
+        first = starts[group]
+        earlier = base[first] + before[group]
+        yield
+        return np.where(found >= first, maximum[found], earlier)
 
-    tops_then = top(nth, at_us - timeout_us)
+    tops_then = yield from top(nth, at_us - timeout_us)
+    tops_now = yield from top(np.arange(len(ids)), np.full(len(ids), now_us - timeout_us))
     yield
-    leaves_us = np.where(mine == tops_then, at_us, at_us[maximum.searchsorted(mine)] + timeout_us)
-    every = np.arange(len(ids))
-    _raise(tops, ids, top(every, np.full(len(ids), now_us - timeout_us)) - base[starts], values)
-
+    reached = yield from search_in_pieces(maximum, mine)
+    yield
+    leaves_us = np.where(mine == tops_then, at_us, at_us[reached] + timeout_us)
+    yield
     below = np.empty(len(times), np.bool_)
     below[order] = mine < tops_then
     leaves = np.empty(len(times), np.int64)
     leaves[order] = leaves_us
+    _raise(tops, ids, tops_now - base[starts], values)
     return Judged(ranks, below, leaves)
 
 

@@ -13,7 +13,9 @@ from medusa.elements import END_US, START_US, Train
 from medusa.engine.core import output_pieces
 from medusa.engine.core.box import BoxState, Operator, expect_table
 from medusa.engine.core.dead_letters import DeadLetters
+from medusa.engine.core.group_numbers import float_codes
 from medusa.engine.core.rows import as_int64, as_times, on_time_rows
+from medusa.engine.core.sorting import order_in_pieces
 from medusa.engine.expressions.box_expressions import Columns
 from medusa.engine.operators.windows.groups import KeyIndex, expect_integers
 from medusa.engine.operators.windows.slot_results import Numbers
@@ -82,9 +84,10 @@ class TopBox(Operator):
         # As in every window, the key -0.0 is 0.0.
         keys = [pc.add(a, pa.scalar(0, a.type)) if pa.types.is_floating(a.type) else a for a in arrays[:-1]]
         columns = [pa.array(times), pa.array(position), arrays[-1], *keys, *others]
-        self._hold(pa.RecordBatch.from_arrays(columns, schema=self._held_schema))
+        self.leave(self._holding(pa.RecordBatch.from_arrays(columns, schema=self._held_schema)))
 
-    def _hold(self, rows: pa.RecordBatch) -> None:
+    def _holding(self, rows: pa.RecordBatch) -> Iterator[None]:
+        """Put rows into their panes, and cut down those that have grown, piece by piece."""
         starts = self._pane_starts(as_int64(rows.column(0)))
         found = np.unique(starts)
         for start in found.tolist():
@@ -93,7 +96,7 @@ class TopBox(Operator):
             batches.append(part)
             held = sum(batch.num_rows for batch in batches)
             if held > REDUCE_ROWS + 2 * self._kept.get(start, 0):
-                self._panes[start] = [self._reduced(_joined(batches))]
+                self._panes[start] = [(yield from self._reduced(_joined(batches)))]
                 self._kept[start] = self._panes[start][0].num_rows
 
     def _pane_starts(self, times: Numbers) -> Numbers:
@@ -101,21 +104,39 @@ class TopBox(Operator):
         a, b = times // advance * advance, (times - size) // advance * advance + size
         return np.maximum(a, b)
 
-    def _reduced(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        groups, order, rank = self._ranked(rows)
+    def _reduced(self, rows: pa.RecordBatch) -> Generator[None, None, pa.RecordBatch]:
+        groups, order, rank = yield from self._ranked(rows)
+        many = rows.num_rows > output_pieces.ROWS_MAX
+        if many:
+            yield
         keep = np.zeros(rows.num_rows, dtype=bool)
         keep[order[rank <= self._spec.n]] = True
-        keep[np.unique(groups, return_index=True)[1]] = True
+        keep[np.diff(np.maximum.accumulate(groups), prepend=-1) > 0] = True  # The first row of each.
+        if many:
+            yield
         return rows.filter(pa.array(keep))
 
-    def _ranked(self, rows: pa.RecordBatch) -> tuple[Numbers, Numbers, Numbers]:
+    def _ranked(self, rows: pa.RecordBatch) -> Generator[None, None, tuple[Numbers, Numbers, Numbers]]:
         """The group of each row by first appearance, the rows by (group, rank), and their ranks."""
-        keys = rows.columns[3 : 3 + len(self._key_types)]
-        groups = as_int64(KeyIndex(self._key_types).ids(keys, rows.num_rows).cast(pa.int64()))
+        keys, index = rows.columns[3 : 3 + len(self._key_types)], KeyIndex(self._key_types)
+        many = rows.num_rows > output_pieces.ROWS_MAX
+        groups = np.empty(rows.num_rows, np.int64)
+        for first, end in output_pieces.row_cuts(rows.num_rows):
+            if first:
+                yield
+            ids = index.ids([key.slice(first, end - first) for key in keys], end - first)
+            groups[first:end] = as_int64(ids.cast(pa.int64()))
         codes = _codes(rows.column(2), self._spec.descending)
-        order = np.lexsort((codes, groups))  # rows stand by position, and the sort is stable
-        sorted_groups = groups[order]
-        rank = np.arange(1, len(order) + 1) - np.searchsorted(sorted_groups, sorted_groups)
+        if many:
+            yield
+        order = yield from order_in_pieces([codes, groups])  # Rows stand by position, and the sort is stable.
+        if many:
+            yield
+        starts = np.flatnonzero(np.diff(groups[order], prepend=-1))
+        sizes = np.diff(starts, append=len(order))
+        if many:
+            yield
+        rank = np.arange(1, len(order) + 1) - np.repeat(starts, sizes)
         return groups, order, rank
 
     # Windows out
@@ -171,7 +192,7 @@ class TopBox(Operator):
             rows = rows.take(pa.array(np.argsort(position)))
         if rows.num_rows > output_pieces.ROWS_MAX:
             yield
-        _, order, rank = self._ranked(rows)
+        _, order, rank = yield from self._ranked(rows)
         wanted = rank <= self._spec.n
         order, rank, sent = order[wanted], rank[wanted], 0
         for first, last in output_pieces.row_cuts(len(order)):
@@ -252,14 +273,14 @@ def _joined(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 def _codes(by: pa.Array, descending: bool) -> Numbers:
     """Whole numbers in the order wanted: NaN is the greatest, null comes last either way."""
     nulls = np.asarray(by.is_null())
+    if pa.types.is_boolean(by.type):
+        by = by.cast(pa.int8())
+    if (found := _number_codes(by, nulls, descending)) is not None:
+        return found
     if pa.types.is_floating(by.type):
         values = by.fill_null(0.0).to_numpy(zero_copy_only=False)
         codes = np.unique(values, return_inverse=True)[1].reshape(-1).astype(np.int64)
     else:
-        if pa.types.is_boolean(by.type):
-            by = by.cast(pa.int8())
-        if (found := _whole_codes(by, nulls, descending)) is not None:
-            return found
         codes = pc.rank(by, sort_keys="ascending", tiebreaker="dense")
         codes = codes.to_numpy(zero_copy_only=False).astype(np.int64)
     codes = -codes if descending else codes
@@ -267,11 +288,14 @@ def _codes(by: pa.Array, descending: bool) -> Numbers:
     return codes
 
 
-def _whole_codes(by: pa.Array, nulls: npt.NDArray[np.bool_], descending: bool) -> Numbers | None:
-    """The same of whole numbers, without a sort; None: of others, or where a value stands in for null."""
-    if not pa.types.is_signed_integer(by.type):
+def _number_codes(by: pa.Array, nulls: npt.NDArray[np.bool_], descending: bool) -> Numbers | None:
+    """The same of numbers, without a sort; None: of others, or where a value stands in for null."""
+    if pa.types.is_signed_integer(by.type):
+        values = by.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
+    elif pa.types.is_floating(by.type):
+        values = float_codes(by.fill_null(0.0).to_numpy(zero_copy_only=False).astype(np.float64))
+    else:
         return None
-    values = by.fill_null(0).to_numpy(zero_copy_only=False).astype(np.int64)
     codes: Numbers = ~values if descending else values
     if not nulls.any():
         return codes

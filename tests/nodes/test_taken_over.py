@@ -1,0 +1,522 @@
+"""Owners that are lost for good, come back, wake up, or die again: who has the fragment then."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import medusa as md
+from medusa.sim.actors.follower import Follower
+from medusa.wire.link.receiver import Rows
+from medusa.wire.messages.links_and_commands import OLDEST
+from tests.nodes.taken_over import EVERY_US, NODES, PIECE, ROWS, SCHEMA, Run, rows
+
+HALF = ROWS // 2 // PIECE * PIECE
+
+
+def counting() -> Any:
+    """What is guarded reads a source and counts."""
+    q = md.Query("q")
+    first = q.source("rows", SCHEMA, time="ts").filter("v >= 0", name="first")
+    q.sink("out", first.group_by("k").running(n=md.count(), t=md.sum("v"), name="kind"))
+    return q
+
+
+WHOLE = {"m": ["rows", "first", "kind", "out"]}
+"""All of it at one node; clients publish into what is guarded, and read it."""
+
+CUT = {"e": ["rows", "first"], "m": ["kind"], "c": ["out"]}
+"""Nodes feed what is guarded, and read it."""
+
+
+def uniting() -> Any:
+    """What is guarded puts two sources in the order in which rows arrive, and counts in that order."""
+    q = md.Query("q")
+    left = q.source("left", SCHEMA, time="ts").filter("v >= 0", name="l")
+    right = q.source("right", SCHEMA, time="ts").filter("v >= 0", name="r")
+    both = left.union(right, name="both")
+    q.sink("all", both.filter("true", name="last"))
+    q.sink("totals", both.group_by("k").running(n=md.count(), t=md.sum("v"), name="kind"))
+    return q
+
+
+UNITED = {"e": ["left", "l", "right", "r"], "m": ["both", "kind", "totals"], "c": ["last", "all"]}
+
+
+def two_sources() -> dict[str, pa.Table]:
+    """Rows of the right one have odd values, so each row tells where it is from."""
+    made = {}
+    for place, name in enumerate(("left", "right")):
+        table = rows()
+        values = pa.array([2 * number + place for number in range(ROWS)], pa.int64())
+        made[name] = table.set_column(table.schema.get_field_index("v"), "v", values)
+    return made
+
+
+def run_of(q: Any, at: Any, standby: Any, *, reads: bool = True, **more: Any) -> tuple[Run, str]:
+    """Deployed at ``e``, and read; with the name of what is guarded."""
+    run = Run(q, at, standby=standby, deploys="e", **more)
+    run.deploy()
+    [fragment] = run.fed.nodes["m"].brain.fragments
+    if reads:
+        run.read()
+    return run, fragment
+
+
+# --- the order of arrival ------------------------------------------------------------------------------
+
+
+def check_union(run: Run) -> None:
+    """One order, that of all readers; in it each source has its own, and each row is there once."""
+    run.until_ended()
+    assert not any(run.reader.lost.values())
+    came = run.got("all").to_pylist()
+    for place, source in enumerate(("left", "right")):
+        ours = [row for row in came if row["v"] % 2 == place]
+        assert ours == run.tables[source].to_pylist()
+    seen: dict[str, tuple[int, int]] = {}
+    totals = []
+    for row in came:
+        count, total = seen.get(row["k"], (0, 0))
+        seen[row["k"]] = count, total = count + 1, total + row["v"]
+        totals.append((row["k"], count, total))
+    assert [(row["k"], row["n"], row["t"]) for row in run.got("totals").to_pylist()] == totals
+
+
+@pytest.mark.parametrize("after_us", range(0, 30_000, 3_000))
+def test_who_has_seen_an_order_of_arrival_sees_no_other(after_us: int) -> None:
+    run, fragment = run_of(uniting(), UNITED, {"m": ["s1", "s2"]}, tables=two_sources(), seed=after_us)
+    run.until_guarded(fragment, 2)
+    run.publish()
+    run.fed.run(for_us=60_000 + after_us)
+    run.lose("m")
+    run.until_owned(fragment, "s1")
+    check_union(run)
+
+
+def test_three_owners_are_lost_one_after_the_other() -> None:
+    run, fragment = run_of(
+        uniting(), UNITED, {"m": ["s1", "s2", "s3"]}, witnesses=("w", "x"), tables=two_sources()
+    )
+    run.until_guarded(fragment, 3)
+    quarter = ROWS // 4 // PIECE * PIECE
+    for place, (owner, successor) in enumerate([("m", "s1"), ("s1", "s2"), ("s2", "s3")]):
+        run.publish(place * quarter, (place + 1) * quarter)
+        run.fed.run(for_us=30_000)
+        run.lose(owner)
+        run.until_owned(fragment, successor)
+        if place < 2:
+            run.until_guarded(fragment, 2 - place)
+    assert run.replicas(fragment).epoch == 4
+    run.publish(3 * quarter, ROWS)
+    check_union(run)
+
+
+# --- several fragments ---------------------------------------------------------------------------------
+
+
+def forked() -> Any:
+    """Two fragments read one stream."""
+    q = md.Query("q")
+    first = q.source("rows", SCHEMA, time="ts").filter("v >= 0", name="first")
+    q.sink("counts", first.group_by("k").running(n=md.count(), name="kind").filter("true", name="last"))
+    q.sink("sums", first.group_by("k").running(t=md.sum("v"), name="other").filter("true", name="end"))
+    return q
+
+
+FORKED = {"e": ["rows", "first"], "m": ["kind"], "s3": ["other"], "c": ["last", "counts", "end", "sums"]}
+
+
+@pytest.mark.parametrize("lost", [["m"], ["m", "s3"]], ids=["one", "both"])
+def test_of_two_fragments_that_read_one_stream_a_node_takes_over_one_and_the_other_goes_to_the_next(
+    lost: list[str],
+) -> None:
+    run = Run(
+        forked(), FORKED, standby={"m": ["s1", "s2"], "s3": ["s1", "s2"]}, witnesses=("w",), deploys="e"
+    )
+    run.deploy()
+    run.read()
+    for fragment in ("q/kind", "q/other"):
+        run.until_guarded(fragment, 2)
+    run.publish(0, HALF)
+    run.fed.run(for_us=30_000)
+    for name in lost:
+        run.lose(name)
+    run.publish(HALF)
+    run.check()
+    owners = {run.owner("q/kind"), run.owner("q/other")}
+    assert owners == ({"s1", "s3"} if lost == ["m"] else {"s1", "s2"})
+
+
+def test_a_fragment_whose_only_secondary_reads_its_stream_by_now_waits_for_its_owner() -> None:
+    run = Run(forked(), FORKED, standby={"m": ["s1"], "s3": ["s1"]}, witnesses=("w", "x"), deploys="e")
+    run.deploy()
+    run.read()
+    for fragment in ("q/kind", "q/other"):
+        run.until_guarded(fragment)
+    run.publish(0, HALF)
+    run.fed.run(for_us=30_000)
+    for name in ("m", "s3"):
+        run.lose(name)
+    both = {"q/kind": "m", "q/other": "s3"}
+    run.until(lambda: any(run.owner(each) == "s1" for each in both), "one is taken over")
+    run.fed.run(for_us=2_000_000)
+    [(waits, owner)] = [(each, owner) for each, owner in both.items() if run.owner(each) != "s1"]
+    assert (run.owner(waits), run.hosted(waits)) == (owner, None)
+    said = [each.what for each in run.fed.nodes["s1"].reports]
+    assert said.count("fragment can't be taken over") == 1
+    run.fed.restart(owner)
+    run.publish(HALF)
+    run.check()
+
+
+# --- an owner that is back -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("after_us", [0, 300, 1_000, 3_000, 10_000, 100_000])
+@pytest.mark.parametrize("at", [WHOLE, CUT], ids=["clients", "nodes"])
+def test_a_new_owner_that_dies_at_once_is_back_with_what_its_disk_has(at: Any, after_us: int) -> None:
+    run, fragment = run_of(counting(), at, {"m": ["s1"]}, witnesses=("w", "x"))
+    run.until_guarded(fragment)
+    run.publish(0, HALF)
+    run.fed.run(for_us=30_000)
+    run.lose("m")
+    run.until_owned(fragment, "s1")
+    run.fed.run(for_us=after_us)
+    run.fed.nodes["s1"].crash()
+    run.fed.run(for_us=50_000)
+    run.fed.restart("s1")
+    run.until_owned(fragment, "s1")
+    assert run.replicas(fragment).epoch == 2
+    run.publish(HALF)
+    run.check()
+
+
+@pytest.mark.parametrize("after_us", [0, 1_500, 2_000, 2_500, 3_000, 3_500, 6_000])
+@pytest.mark.parametrize("returns", [True, False], ids=["back", "lost"])
+def test_who_is_chosen_and_dies_before_it_hears_so_leaves_it_to_the_next(returns: bool, after_us: int) -> None:
+    """It has lost what it followed, and others may have it as the owner."""
+    run, fragment = run_of(counting(), WHOLE, {"m": ["s1", "s2"]}, witnesses=("w", "x"))
+    run.until_guarded(fragment, 2)
+    run.publish(0, HALF)
+    run.fed.run(for_us=30_000)
+    run.lose("m")
+    run.until(lambda: run.recovery("s1").agreement.proposing("q"), "s1 proposes itself")
+    run.fed.run(for_us=after_us)
+    run.fed.nodes["s1"].crash()
+    run.fed.run(for_us=50_000)
+    if returns:
+        run.fed.restart("s1")
+    run.publish(HALF)
+    run.check()
+    assert run.owner(fragment) in (("s1", "s2") if returns else ("s2",))
+
+
+@pytest.mark.parametrize("at", [WHOLE, CUT], ids=["clients", "nodes"])
+def test_an_owner_that_is_back_before_the_number_rose_keeps_its_fragment(at: Any) -> None:
+    run, fragment = run_of(counting(), at, {"m": ["s1", "s2"]})
+    run.until_guarded(fragment, 2)
+    run.publish(0, HALF)
+    run.fed.run(for_us=30_000)
+    run.fed.nodes["m"].crash()
+    run.fed.run(for_us=50_000)
+    run.fed.restart("m")
+    run.publish(HALF)
+    run.check()
+    assert (run.owner(fragment), run.replicas(fragment).epoch) == ("m", 1)
+    run.until_guarded(fragment, 2)
+
+
+@pytest.mark.parametrize("at", [WHOLE, CUT], ids=["clients", "nodes"])
+@pytest.mark.parametrize("after_us", [0, 200, 600, 1_500])
+def test_while_nobody_is_seeded_the_query_waits_for_its_owner(at: Any, after_us: int) -> None:
+    run, fragment = run_of(counting(), at, {"m": ["s1", "s2"]})
+    run.fed.run(for_us=after_us)
+    assert run.replicas(fragment).secondaries == ()
+    run.fed.nodes["m"].crash()
+    run.publish(0, HALF)
+    run.fed.run(for_us=3_000_000)
+    assert (run.owner(fragment), run.hosted(fragment)) == ("m", None)
+    run.fed.restart("m")
+    run.publish(HALF)
+    run.check()
+    assert (run.owner(fragment), run.replicas(fragment).epoch) == ("m", 1)
+    run.until_guarded(fragment, 2)
+
+
+def test_of_two_nodes_one_alone_decides_nothing_and_the_query_goes_on_when_the_owner_is_back() -> None:
+    run = Run(counting(), WHOLE, standby={"m": ["s1"]}, witnesses=(), names=["m", "s1"])
+    run.deploy()
+    run.read()
+    [fragment] = run.fed.nodes["m"].brain.fragments
+    run.until_guarded(fragment)
+    assert run.newest().voters == ("m", "s1")
+    run.publish(0, HALF)
+    run.fed.run(for_us=30_000)
+    number = run.newest().number
+    run.fed.nodes["m"].crash()
+    run.fed.run(for_us=5_000_000)
+    assert run.newest().number == number
+    assert (run.owner(fragment), run.hosted(fragment)) == ("m", None)
+    run.fed.restart("m")
+    run.publish(HALF)
+    run.check()
+    # What s1 has accepted for itself is brought to its end by both, unless m was the first to propose.
+    assert (run.owner(fragment), run.replicas(fragment).epoch) in [("m", 1), ("s1", 2)]
+    run.until_guarded(fragment)
+
+
+# --- an owner that wakes -------------------------------------------------------------------------------
+
+
+def test_a_paused_owner_that_wakes_later_steps_down_and_its_clients_are_told_where() -> None:
+    run, fragment = run_of(counting(), WHOLE, {"m": ["s1", "s2"]})
+    stays = run.fed.client("stays", "m")
+    stays.read("q.out")
+    run.until_guarded(fragment, 2)
+    run.publish(0, HALF)
+    run.until(lambda: "q.out" in stays.rows, "it reads")
+    owner = run.fed.nodes["m"]
+    owner.pause(5_000_000)
+    run.until_owned(fragment, "s1")
+    before = sum(map(len, stays.rows["q.out"]))
+    run.publish(HALF)
+    run.check()
+    run.until(lambda: fragment not in owner.brain.fragments, "it steps down")
+    refused = stays.mind.subscriptions["q.out"].receiver
+    run.until(lambda: refused.refusal is not None, "it says so")
+    assert refused.refusal.code == "E_MOVED"
+    assert sum(map(len, stays.rows["q.out"])) == before
+    late = run.fed.client("late", "m")
+    late.publish("q.rows", run.tables["rows"].slice(0, PIECE), run.schemas["rows"])
+    run.until(lambda: late.publication("q.rows").refusal is not None, "it takes no rows")
+    assert late.publication("q.rows").refusal.code == "E_MOVED"
+    run.until_guarded(fragment, 2)
+    assert run.fed.nodes["m"].brain.catalog.fragments == {}
+
+
+def test_an_owner_that_was_cut_off_and_hears_again_steps_down() -> None:
+    run, fragment = run_of(counting(), CUT, {"m": ["s1", "s2"]})
+    run.until_guarded(fragment, 2)
+    run.publish(0, HALF)
+    run.fed.run(for_us=30_000)
+    others = [name for name in NODES if name != "m"]
+    for other in others:
+        run.fed.network.cut("m", other)
+        run.fed.network.cut(other, "m")
+    run.publish(HALF)
+    run.until_owned(fragment, "s1")
+    assert fragment in run.fed.nodes["m"].brain.fragments
+    run.check()
+    for other in others:
+        run.fed.network.heal("m", other)
+        run.fed.network.heal(other, "m")
+    run.until(lambda: fragment not in run.fed.nodes["m"].brain.fragments, "it steps down")
+    run.until(lambda: "m" in run.replicas(fragment).secondaries, "it follows")
+
+
+# --- names ---------------------------------------------------------------------------------------------
+
+
+class Named(Follower):
+    """Reads ``q.out`` under a name; what it stores and how far it is change together."""
+
+    def __init__(self, run: Run, name: str, stored: list[Any]) -> None:
+        super().__init__(run.fed.world, run.fed.network, name, "e", run.fed.nodes)
+        run.fed.clients[name] = self
+        self.stored, self.sent_again = stored, 0
+        self.read("q.out")
+
+    def _begin(self, name: str, trail: Any, node: str, epoch: int) -> None:
+        trail.node, trail.epoch = node, epoch
+        self._mind_of(node).subscribe(self._world.now_us, name, OLDEST, name="r")
+
+    def _take(self, name: str, receiver: Any, delivery: Any) -> None:
+        super()._take(name, receiver, delivery)
+        if isinstance(delivery, Rows):
+            found = self.rows[name].pop().to_pylist()
+            assert delivery.seq <= len(self.stored), "a row is missing"
+            self.sent_again += min(len(self.stored) - delivery.seq, len(found))
+            self.stored += found[len(self.stored) - delivery.seq :]
+
+    def ack(self) -> None:
+        for mind in self.minds:
+            if (found := mind.subscriptions.get("q.out")) is not None and found.taken_seq is not None:
+                found.ack(self._world.now_us, found.taken_seq)
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["stays", "dies too"])
+@pytest.mark.parametrize("after_us", [0, 7_000, 40_000])
+def test_a_named_subscription_survives_its_owner(after_us: int, restarts: bool) -> None:
+    """Each row is stored once; what it acknowledged never comes again where that had been heard."""
+    run, fragment = run_of(counting(), WHOLE, {"m": ["s1", "s2"]}, reads=False)
+    run.until_guarded(fragment, 2)
+    stored: list[Any] = []
+    reader = Named(run, "named-1", stored)
+    run.publish(0, HALF)
+    run.until(lambda: len(stored) >= HALF // 2, "half of it comes")
+    acknowledged = len(stored)
+    reader.ack()
+    run.fed.run(for_us=100_000 + after_us)
+    run.lose("m")
+    if restarts:
+        reader.dead = True
+    run.until_owned(fragment, "s1")
+    run.publish(HALF)
+    if restarts:
+        run.fed.run(for_us=1_000_000)
+        again = Named(run, "named-2", stored)
+        run.until(lambda: "q.out" in again.ended, "all rows come")
+        assert again.sent_again <= HALF - acknowledged
+    else:
+        run.until(lambda: "q.out" in reader.ended, "all rows come")
+        assert not reader.sent_again
+    assert stored == run.want["out"].to_pylist()
+
+
+class Program(Follower):
+    """A named publisher of a record, which goes on where the node says."""
+
+    def __init__(self, run: Run, name: str, until_row: int) -> None:
+        super().__init__(run.fed.world, run.fed.network, name, "e", run.fed.nodes)
+        run.fed.clients[name] = self
+        self.run, self.until_row, self.begins_at = run, until_row, -1
+        self.names["q.rows"] = "p"
+        self.publish("q.rows", run.tables["rows"].slice(0, 0), run.schemas["rows"])
+        run.fed.world.after(1_000, self._go_on)
+
+    def _go_on(self) -> None:
+        if self.dead:
+            return
+        found = self.publication("q.rows")
+        if found is not None and found.begun:
+            at = found.sender.log.next_seq
+            if self.begins_at < 0:
+                self.begins_at = at
+            if at < self.until_row:
+                self.publish("q.rows", self.run.tables["rows"].slice(at, PIECE), self.run.schemas["rows"])
+        self.run.fed.world.after(EVERY_US, self._go_on)
+
+    @property
+    def durable(self) -> int:
+        found = self.publication("q.rows")
+        return found.durable_seq if found is not None and found.begun else 0
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["stays", "dies too"])
+@pytest.mark.parametrize("after_us", [0, 3_000, 11_000, 26_000])
+def test_what_a_named_publisher_hears_is_durable_a_takeover_keeps(after_us: int, restarts: bool) -> None:
+    run, fragment = run_of(counting(), WHOLE, {"m": ["s1", "s2"]})
+    run.until_guarded(fragment, 2)
+    program = Program(run, "program-1", HALF)
+    run.until(lambda: program.durable >= PIECE, "something is durable")
+    run.fed.run(for_us=after_us)
+    run.lose("m")
+    durable = program.durable
+    if restarts:
+        program.dead = True
+    run.until_owned(fragment, "s1")
+    if restarts:
+        program = Program(run, "program-2", ROWS)
+        run.until(lambda: program.begins_at >= 0, "it is told where to go on")
+        assert durable <= program.begins_at <= HALF
+    program.until_row = ROWS
+    run.until(lambda: program.durable == ROWS, "all is durable")
+    program.finish("q.rows", run.schemas["rows"])
+    run.check()
+
+
+@pytest.mark.parametrize("after_us", [0, 9_000])
+def test_who_opened_a_name_last_has_it_after_a_takeover_too(after_us: int) -> None:
+    """Both are connected when the owner is lost; the secondary was seeded while the first had the name."""
+    run, fragment = run_of(counting(), WHOLE, {"m": ["s1", "s2"]})
+    first = Program(run, "program-1", PIECE)
+    run.until(lambda: first.durable == PIECE, "something is durable")
+    run.until_guarded(fragment, 2)
+    second = Program(run, "program-2", HALF)
+    run.until(lambda: second.begins_at == PIECE, "it is told where to go on")
+    run.fed.run(for_us=after_us)
+    run.lose("m")
+    run.until_owned(fragment, "s1")
+    second.until_row = ROWS
+    run.until(lambda: second.durable == ROWS, "all is durable")
+    second.finish("q.rows", run.schemas["rows"])
+    first_refusal = first.publication("q.rows")
+    assert first_refusal is not None
+    assert first_refusal.refusal is not None
+    assert first_refusal.refusal.code == "E_TAKEN"
+    run.check()
+
+
+# --- removal -------------------------------------------------------------------------------------------
+
+
+def check_removed(run: Run) -> None:
+    run.until(lambda: not run.remains(), f"nothing is left: {run.remains()}")
+
+
+def check_anew(run: Run) -> None:
+    """A query of that name is deployed afterwards, and is another one."""
+    run.deploy()
+    [fragment] = run.fed.nodes["m"].brain.fragments
+    assert run.replicas(fragment).epoch == 1
+    run.until_guarded(fragment, 2)
+
+
+def removing(at: Any = WHOLE) -> tuple[Run, str]:
+    run, fragment = run_of(counting(), at, {"m": ["s1", "s2"]}, reads=False)
+    run.until_guarded(fragment, 2)
+    run.publish(0, HALF)
+    run.fed.run(for_us=60_000)
+    return run, fragment
+
+
+@pytest.mark.parametrize("at", [WHOLE, CUT], ids=["clients", "nodes"])
+@pytest.mark.parametrize("after_us", [0, 1_000, 3_000, 20_000, 200_000])
+def test_a_query_that_is_removed_while_others_are_seeded_leaves_nothing(at: Any, after_us: int) -> None:
+    run, _ = run_of(counting(), at, {"m": ["s1", "s2"]}, reads=False)
+    run.fed.run(for_us=after_us)
+    run.undeploy()
+    check_removed(run)
+    check_anew(run)
+
+
+@pytest.mark.parametrize("at", [WHOLE, CUT], ids=["clients", "nodes"])
+def test_a_guarded_query_that_is_removed_leaves_nothing(at: Any) -> None:
+    run, _ = removing(at)
+    run.undeploy()
+    check_removed(run)
+    check_anew(run)
+
+
+@pytest.mark.parametrize("at", [WHOLE, CUT], ids=["clients", "nodes"])
+@pytest.mark.parametrize("after_us", [100_000, 900_000, 970_000, 973_500, 974_000, 980_000, 1_200_000])
+def test_a_query_that_is_removed_amid_a_takeover_leaves_nothing(at: Any, after_us: int) -> None:
+    """At nodes that are there; the lost one forgets it when it is back."""
+    run, _ = removing(at)
+    run.lose("m")
+    run.fed.run(for_us=after_us)
+    asked = run.deployer.undeploy("q")
+    run.fed.run(for_us=5_000_000)
+    run.until(lambda: not [each for each in run.remains() if not each.startswith("e:")], f"{run.remains()}")
+    run.lost.clear()
+    run.fed.restart("m")
+    reply, _ = run.fed.answer(run.deployer, asked)
+    check_removed(run)
+    if reply.code:
+        run.undeploy()
+    check_anew(run)
+
+
+@pytest.mark.parametrize("at", [WHOLE, CUT], ids=["clients", "nodes"])
+def test_a_query_that_is_removed_after_a_takeover_leaves_nothing(at: Any) -> None:
+    run, fragment = removing(at)
+    run.fed.nodes["m"].crash()
+    run.until_owned(fragment, "s1")
+    run.fed.restart("m")
+    run.until_guarded(fragment, 2)
+    run.undeploy()
+    check_removed(run)
+    check_anew(run)

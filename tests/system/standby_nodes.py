@@ -1,0 +1,82 @@
+"""Six nodes of one participant for tests of standby, with and without keys."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from typing import Any
+
+import medusa as md
+from medusa.runtime.keys.key_files import CurveKey, read_public, write_key
+from tests.system.nodes import ForkedNodes, until
+
+NAMES = ["e", "m", "c", "s1", "s2", "w"]
+LIMITS = 'checkpoint_every = "100ms"'
+
+
+class StandbyNodes(ForkedNodes):
+    """e (publishers, coordinator), m (what is guarded), c (readers), s1 and s2 (stand by), w (votes).
+
+    Args:
+        keyed: every socket has CURVE.
+    """
+
+    def __init__(self, folder: Path, *, keyed: bool) -> None:
+        super().__init__(folder, NAMES, limits=LIMITS)
+        self.keyed = keyed
+        if keyed:
+            write_key(folder / "client.key", "client", CurveKey.new())
+            for name in NAMES:
+                write_key(folder / f"{name}.key", "node", CurveKey.new())
+            for name in NAMES:
+                self.config(name).write_text(self._text(name))
+
+    def public(self, name: str) -> str:
+        return read_public(self.folder / f"{name}.pub")
+
+    def _text(self, name: str) -> str:
+        lines = [f'name = "{name}"', f'listen = "{self.addresses[name]}"', f'data = "{name}.data"']
+        lines += ['federation = "test"', "[keys]", f'node = "{name}.key"', "[limits]", LIMITS]
+        for other in NAMES:
+            if other != name:
+                lines += [f"[peers.{other}]", f'address = "{self.addresses[other]}"']
+                lines += [f'key = "{self.public(other)}"']
+        lines += ["[clients.client]", f'key = "{self.public("client")}"', "status = true"]
+        lines += ['deploy = ["*"]', 'publish = ["*"]', 'subscribe = ["*"]']
+        return "\n".join(lines) + "\n"
+
+    def connect(self, *names: str) -> contextlib.AbstractContextManager[md.Federation]:
+        """To one of these nodes."""
+        keys: dict[str, Any] = {}
+        if self.keyed:
+            keys = {"key": self.folder / "client.key"}
+            keys["server_key"] = [self.folder / f"{name}.pub" for name in names]
+        return contextlib.closing(md.connect([self.addresses[n] for n in names], timeout="60s", **keys))
+
+    def words(self, name: str) -> list[str]:
+        """What the command line needs to reach a node."""
+        words = ["--node", self.addresses[name]]
+        if self.keyed:
+            words += ["--key", str(self.folder / "client.key")]
+            words += ["--server-key", str(self.folder / f"{name}.pub")]
+        return words
+
+    def replicas(self, fragment: str) -> dict[str, Any]:
+        """Who has a fragment, as the coordinator says."""
+        with self.connect("e") as fed:
+            return fed.status()["queries"]["q"]["configuration"]["fragments"][fragment]
+
+    def until_guarded(self, fragment: str, *secondaries: str) -> None:
+        """Until these may succeed, and follow."""
+
+        def guarded() -> bool:
+            found = self.replicas(fragment)["secondaries"]
+            return all(found.get(each, {}).get("state") == "following" for each in secondaries)
+
+        until(guarded, what=f"{secondaries} follow")
+
+    def until_owned(self, fragment: str, owner: str) -> None:
+        until(
+            lambda: self.replicas(fragment)["owner"] == owner,
+            what=f"{owner} has {fragment}: {self.log(owner)[-2000:]}",
+        )

@@ -1,0 +1,210 @@
+"""Processes that are killed and never come back, or hang: others take over what they ran, each row once, in order."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+import medusa as md
+from medusa.runtime.embedded.embedded_run import collect
+from tests.system.nodes import DEADLINE_S, run_to_end, until
+from tests.system.standby_nodes import StandbyNodes
+
+pytestmark = pytest.mark.system
+
+ROWS, PIECE = 6_000, 20
+SCHEMA = {"n": "int64", "k": "int64"}
+WHOLE = {"m": ["rows", "some", "kind", "out"]}
+"""All of it is at one node; clients publish into what is guarded, and read it."""
+
+CUT = {"e": ["rows", "some"], "m": ["kind"], "c": ["out"]}
+"""Nodes feed what is guarded, and read it."""
+
+
+def query() -> md.Query:
+    q = md.Query("q")
+    some = q.source("rows", SCHEMA, time=None).filter("n >= 0", name="some")
+    q.sink("out", some.group_by("k").running(rows=md.count(), total=md.sum("n"), name="kind"))
+    return q
+
+
+def rows(begin: int, end: int) -> pa.Table:
+    numbers = range(begin, end)
+    return pa.table({"n": pa.array(numbers, pa.int64()), "k": pa.array([n % 7 for n in numbers], pa.int64())})
+
+
+class Clients:
+    """A publisher at e and a reader at c, in threads, until the end of the rows.
+
+    Attributes:
+        came_s: when each train came.
+    """
+
+    def __init__(self, nodes: StandbyNodes, held: contextlib.ExitStack) -> None:
+        self._publishes = held.enter_context(nodes.connect("e", "c"))
+        self._reads = held.enter_context(nodes.connect("c", "e"))
+        self._reader = self._reads.subscribe("q.out", from_="oldest")
+        self.published = 0
+        self.got: list[Any] = []
+        self.came_s: list[float] = []
+        self.failed: list[BaseException] = []
+        self._goes = threading.Event()
+        self._threads = [threading.Thread(target=self._runs, args=(each,)) for each in (self._publish, self._read)]
+        for each in self._threads:
+            each.start()
+
+    def _runs(self, action: Any) -> None:
+        try:
+            action()
+        except BaseException as error:
+            self.failed.append(error)
+
+    def _publish(self) -> None:
+        for begin in range(0, ROWS, PIECE):
+            self._publishes.publish("q.rows", rows(begin, begin + PIECE))
+            self.published = begin + PIECE
+            self._goes.wait(0.002)
+        self._publishes.finish("q.rows")
+
+    def _read(self) -> None:
+        for train in self._reader:
+            self.came_s.append(time.monotonic())
+            self.got += train.batch.to_pylist()
+
+    def until(self, count: int) -> None:
+        """Until so many rows have come."""
+        until(lambda: self.failed or len(self.got) >= count, what=f"{count} rows come; {len(self.got)} have")
+        assert self.failed == []
+
+    def check(self) -> None:
+        """All came once, in order, and are what one program gives."""
+        for thread in self._threads:
+            thread.join(DEADLINE_S)
+            assert not thread.is_alive(), f"{self.published} rows were published, {len(self.got)} came"
+        assert self.failed == []
+        assert self._reader.lost_rows == 0
+        want = collect(query(), rows=rows(0, ROWS))["out"].to_pylist()
+        assert len(self.got) == len(want)
+        assert self.got == want
+
+    def first_after(self, since_s: float) -> float:
+        """Seconds until the first train came that came later than a moment ago."""
+        return next(came_s for came_s in self.came_s if came_s > since_s) - since_s
+
+
+@pytest.fixture(params=[False, True], ids=["plain", "curve"])
+def nodes(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[StandbyNodes]:
+    made = StandbyNodes(tmp_path_factory.mktemp("s"), keyed=bool(request.param))
+    made.start()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandbyNodes]:
+    made = StandbyNodes(tmp_path_factory.mktemp("s"), keyed=False)
+    made.start()
+    yield made
+    made.close()
+
+
+def deployed(nodes: StandbyNodes, at: dict[str, list[str]]) -> str:
+    """The guarded fragment, once both follow it."""
+    with nodes.connect("e") as fed:
+        fed.deploy(query(), at=at, standby={"m": ["s1", "s2"]}, witness=["w"])
+    fragment = "q/kind" if at is CUT else "q/rows"
+    nodes.until_guarded(fragment, "s1", "s2")
+    return fragment
+
+
+@pytest.mark.parametrize("at", [WHOLE, CUT], ids=["clients", "nodes"])
+def test_a_process_that_is_killed_and_never_comes_back_is_taken_over(
+    nodes: StandbyNodes, at: dict[str, list[str]]
+) -> None:
+    fragment = deployed(nodes, at)
+    with contextlib.ExitStack() as held:
+        clients = Clients(nodes, held)
+        clients.until(ROWS // 5)
+        since_s = time.monotonic()
+        nodes.kill("m")
+        nodes.until_owned(fragment, "s1")
+        clients.check()
+        print(f"the first new row came {1000 * clients.first_after(since_s + 0.001):.0f} ms after the kill")
+
+
+def test_of_three_owners_two_are_killed(plain: StandbyNodes) -> None:
+    fragment = deployed(plain, CUT)
+    with contextlib.ExitStack() as held:
+        clients = Clients(plain, held)
+        clients.until(ROWS // 10)
+        plain.kill("m")
+        plain.until_owned(fragment, "s1")
+        plain.until_guarded(fragment, "s2")
+        plain.kill("s1")
+        plain.until_owned(fragment, "s2")
+        clients.check()
+
+
+@pytest.mark.parametrize("at", [WHOLE, CUT], ids=["clients", "nodes"])
+def test_a_process_that_hangs_is_taken_over_and_harms_nobody_when_it_goes_on(
+    nodes: StandbyNodes, at: dict[str, list[str]]
+) -> None:
+    fragment = deployed(nodes, at)
+    with contextlib.ExitStack() as held:
+        clients = Clients(nodes, held)
+        clients.until(ROWS // 5)
+        hangs = nodes.processes["m"]
+        hangs.send_signal(signal.SIGSTOP)
+        try:
+            nodes.until_owned(fragment, "s1")
+            clients.until(len(clients.got) + 1)
+        finally:
+            hangs.send_signal(signal.SIGCONT)
+        until(lambda: "fragment has another owner" in nodes.log("m"), what=f"it steps down: {nodes.log('m')[-1500:]}")
+        clients.check()
+    nodes.until_guarded(fragment, "m", "s2")
+    assert nodes.replicas(fragment)["owner"] == "s1"
+
+
+def test_a_process_that_is_back_at_once_or_late_goes_on_or_follows(plain: StandbyNodes) -> None:
+    """Whichever it is: each row once, and in the end two stand by."""
+    fragment = deployed(plain, WHOLE)
+    with contextlib.ExitStack() as held:
+        clients = Clients(plain, held)
+        clients.until(ROWS // 5)
+        plain.kill("m")
+        plain.start("m")
+        clients.check()
+    owner = plain.replicas(fragment)["owner"]
+    assert owner in ("m", "s1")
+    plain.until_guarded(fragment, *({"m", "s1", "s2"} - {owner}))
+
+
+def test_the_command_line_deploys_with_standby_and_says_who_stands_by(nodes: StandbyNodes) -> None:
+    made, at = nodes.folder / "q.json", nodes.folder / "at.json"
+    made.write_text(query().to_json())
+    at.write_text(json.dumps(WHOLE))
+    asked = ["deploy", str(made), "--at", str(at), "--standby", "m=s1,s2", "--witness", "w", *nodes.words("e")]
+    planned = run_to_end(*asked, "--dry-run")
+    assert planned.returncode == 0, planned.stderr
+    assert "active_standby" in planned.stdout or "s1" in planned.stdout
+    done = run_to_end(*asked)
+    assert done.returncode == 0, done.stderr
+    assert "q/rows  standby: s1, s2" in done.stdout
+    nodes.until_guarded("q/rows", "s1", "s2")
+    said = run_to_end("status", *nodes.words("e"))
+    assert said.returncode == 0, said.stderr
+    assert "s1" in said.stdout
+    assert "following" in said.stdout
+    refused = run_to_end(*asked[:4], "--standby", "m=nobody", *nodes.words("e"))
+    assert refused.returncode != 0
+    assert "knows no such node" in refused.stderr
