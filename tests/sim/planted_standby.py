@@ -155,7 +155,7 @@ STANDBY: dict[str, Mistake] = {
             "return len(self.voters) // 2 + (len(self.voters) > 2)",
         ),
         scenarios=_SCENARIOS,
-        seed=0,
+        seed=None,
     ),
     "an old configuration is followed": Mistake(
         area="agreement",
@@ -202,7 +202,7 @@ STANDBY: dict[str, Mistake] = {
             "return []",
         ),
         scenarios=_SCENARIOS,
-        seed=0,
+        seed=None,
     ),
     "a node is counted as soon as it is near": Mistake(
         area="succession",
@@ -226,7 +226,7 @@ STANDBY: dict[str, Mistake] = {
             "replicas.secondaries if self._replication._links else ()",
         ),
         scenarios=_SCENARIOS,
-        seed=0,
+        seed=None,
     ),
     "who takes over begins before its disk says so": Mistake(
         area="succession",
@@ -238,7 +238,7 @@ STANDBY: dict[str, Mistake] = {
             "if self._saver.durable < 0:",
         ),
         scenarios=_SCENARIOS,
-        seed=0,
+        seed=None,
     ),
     "taken over in the epoch of before": Mistake(
         area="succession",
@@ -249,7 +249,7 @@ STANDBY: dict[str, Mistake] = {
             "epoch=each.epoch",
         ),
         scenarios=_SCENARIOS,
-        seed=0,
+        seed=None,
     ),
     "one that joined late counts as having all": Mistake(
         area="durability",
@@ -260,7 +260,7 @@ STANDBY: dict[str, Mistake] = {
             "self._decided = {each: self._decided.get(each, 1 << 40) for each in secondaries}",
         ),
         scenarios=_SCENARIOS,
-        seed=0,
+        seed=None,
     ),
     "who reads in the place of another has it all": Mistake(
         area="rewiring",
@@ -272,7 +272,7 @@ STANDBY: dict[str, Mistake] = {
             "sender.expect(new, None if view is None else view.acked)",
         ),
         scenarios=_SCENARIOS,
-        seed=0,
+        seed=None,
     ),
 }
 """By name."""
