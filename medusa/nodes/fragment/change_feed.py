@@ -150,9 +150,11 @@ class Tap:
         self._put(kind, work.number, work.input, work.element, work.next_seq, work.boundary_us, work.note)
 
     def joined(self, input: Input, number: int) -> None:
-        """A publisher came, which is a decision of its own."""
+        """A publisher came, which is a decision of its own; or (-1) one that has a name, or another client
+        has that, which the note says."""
         if self.begun:
-            self._put(JOINED, number, input, None, input.fed_seq, input.fed_us, b"")
+            note = input.by.encode() if input.named else b""
+            self._put(JOINED, number, input, None, input.fed_seq, input.fed_us, note)
 
     def _put(
         self,

@@ -138,7 +138,12 @@ class Hosted:
         )
         self.subscribers = Subscribers(self.outputs, outbox=outbox, changed=self.changed)
         self.publishers = Publishers(
-            self.inputs, self._publisher, self.changed, lambda: bool(self.repeating), outbox=outbox
+            self.inputs,
+            self._publisher,
+            self.changed,
+            lambda: bool(self.repeating),
+            outbox=outbox,
+            has_name=self._has_name,
         )
         at = record.decided if record else 0
         self.decided = Decided(spec.name, outbox=outbox, next_token=next_token, at=at, usable=self.mixed)
@@ -402,6 +407,11 @@ class Hosted:
         """A publisher has rows under a name: see ``Publishers.offer``."""
         if not (self._stopping or self.frozen):
             self.publishers.offer(now_us, peer, source, message, owner=owner, others=others)
+
+    def _has_name(self, input: Input) -> None:
+        """A secondary has to know whose a name is before that one goes on there."""
+        for tap in self.standby_taps:
+            tap.joined(input, -1)
 
     def _publisher(self, peer: str, source: str, schema: Schema, key: str) -> Input:
         others = self._entries.check_offer(peer, source, schema, self._feeding.awaited)

@@ -56,6 +56,7 @@ class Publishers:
         make: a new input, of peer, source, columns and key.
         changed: called with (now, whether soon) where there is something that a checkpoint should hold.
         repeats: what was fed before a restart is being fed again, and no checkpoint is taken.
+        has_name: told when another client has a name.
     """
 
     def __init__(
@@ -66,11 +67,13 @@ class Publishers:
         repeats: Callable[[], bool],
         *,
         outbox: Outbox,
+        has_name: Callable[[Input], None] = lambda input: None,
     ) -> None:
         self._inputs = inputs
         self._make = make
         self._changed = changed
         self._repeats = repeats
+        self._has_name = has_name
         self._outbox = outbox
         self._waiting: list[_Waiting] = []
         self._answered: deque[tuple[str, int]] = deque(maxlen=ANSWERS_KEPT)
@@ -108,7 +111,7 @@ class Publishers:
                 raise LinkError(text, hint="open it again: rows count from 0", code="E_NAME")
             self._check_room(source, message, others)
             input = self._make(peer, source, message.schema, key)
-            input.taken(peer)
+            self._take(input, peer)
             self._wait(now_us, input, peer, message)
             return
         waiting = next((each for each in self._waiting if each.input is input), None)
@@ -133,12 +136,16 @@ class Publishers:
             raise LinkError(text, hint=hint, code="E_FINISHED")
         if peer != input.by:
             self._oust(input, TAKEN, f"another program publishes as {message.name!r} now")
-        input.taken(peer)
+        self._take(input, peer)
         if waiting is None and self._repeats():
             self._changed(now_us, True)
             input.receiver.peer_event(now_us, LinkEvent.PEER_UP)
         else:
             self._wait(now_us, input, peer, message)
+
+    def _take(self, input: Input, by: str) -> None:
+        input.taken(by)
+        self._has_name(input)
 
     def _wait(self, now_us: int, input: Input, peer: str, message: Offer | Forget) -> None:
         self._waiting.append(_Waiting(input, peer, message))
@@ -191,7 +198,7 @@ class Publishers:
             self._outbox.send(peer, Reply(request=message.request, code=TAKEN, text=text))
         else:
             self._oust(input, "E_REMOVED", f"publisher {message.name!r} was ended")
-            input.taken("")
+            self._take(input, "")
             input.silent_since_us = now_us
             self._wait(now_us, input, peer, message)
 

@@ -117,6 +117,8 @@ class Shadow(Hosted):
             self.decided.note(self._decision(message, input) if self.mixed else None)
         if message.kind != JOINED:
             input.issued(work)
+        elif input.named:
+            input.taken(bytes(message.note).decode())
         if isinstance(element, Boundary) and not input.judged:
             self._entries.fed_us[input.source] = max(element.time_us, self._entries.fed_us[input.source])
         self._dirty = True

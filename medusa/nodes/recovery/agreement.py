@@ -465,7 +465,9 @@ class Agreement:
             knows = telling is not None and peer in telling.knows
             waits = telling is not None and peer in telling.untold
             concerned = peer in current.nodes() or peer in self._audience(query)
-            if waits or (concerned and not knows and current.number > 1):
+            # The first one is told by who deploys; also by a later life of that.
+            may_tell = current.number > 1 or current.coordinator == self._me
+            if waits or (concerned and not knows and may_tell):
                 self._tell(now_us, query, peer)
 
     def tick(self, now_us: int) -> None:

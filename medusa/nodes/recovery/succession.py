@@ -322,8 +322,8 @@ class Succession:
         return _changed(current, tuple(map(after, current.fragments)))
 
     def _resigning(self, current: Configuration) -> Configuration | None:
-        """What we propose: what we were chosen for and can't run is that of the next in order, who has all that
-        was shown or acknowledged before."""
+        """What we propose: what we were chosen for and can't run is that of the next in order, who has all
+        that was shown or acknowledged before."""
 
         def after(each: Replicas) -> Replicas:
             ours = each.owner == self._me and (each.fragment, each.epoch) in self._without_state

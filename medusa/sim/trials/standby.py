@@ -21,7 +21,6 @@ from medusa.sim.trials.queries import QueryOptions, QueryTrial
 from medusa.sim.trials.trial import Scenario
 from medusa.sim.world.faults import BELIEVED, LATE, LATE_VOTES, LINKS, MACHINES, TAKEOVERS, WEATHER, Fault
 from medusa.sim.world.virtual_time import World
-from medusa.wire.messages.configuration import Replicas
 
 __all__ = ["STANDBY", "StandbyTrial"]
 
@@ -103,6 +102,7 @@ class StandbyTrial(QueryTrial):
         self._burnt.add(name)
         self._look_at_us, self._resting = 0, False  # What was at rest before is looked at anew.
         self.nodes[name].crash()
+        self._count_lost(name)
 
     def _guarded(self, name: str) -> bool:
         newest = self._checks.newest
@@ -140,21 +140,31 @@ class StandbyTrial(QueryTrial):
 
     def _watch(self, node: Node) -> None:
         if self._lives.get(node.name) != node.lives and self._checks.newest is not None:
-            for replicas in self._checks.newest.fragments:
-                self._count_lost(node, replicas)
+            self._count_lost(node.name)
         super()._watch(node)
+        before = self._checks.newest
         self._checks.look(node)
+        if (newest := self._checks.newest) is not before and newest is not None:
+            # Its owner had just counted them out, since they had restarted.
+            self._beyond |= {
+                each.fragment
+                for each in newest.fragments
+                if each.owner in self._burnt and not each.secondaries
+            }
         self._aims.look(node)
 
-    def _count_lost(self, node: Node, replicas: Replicas) -> None:
-        """A node lives again, and follows nothing any more: its owner may be lost for good, and no other
-        follows."""
-        if replicas.owner not in self._burnt or node.name not in replicas.secondaries:
-            return
-        left = [self.nodes[name] for name in replicas.secondaries if name not in (node.name, *self._burnt)]
-        if not any(each.alive and follows(each, replicas.fragment) for each in left):
-            self.world.trace("world", f"more of {replicas.fragment} is lost than stood by")
-            self._beyond.add(replicas.fragment)
+    def _count_lost(self, name: str) -> None:
+        """This node is lost, or lives again and follows nothing any more: nobody may be left that could take
+        over."""
+        for replicas in () if self._checks.newest is None else self._checks.newest.fragments:
+            others = [self.nodes[each] for each in replicas.secondaries if each not in self._burnt]
+            if replicas.owner not in self._burnt or name not in (replicas.owner, *replicas.secondaries):
+                continue
+            if not any(
+                each.name != name and each.alive and follows(each, replicas.fragment) for each in others
+            ):
+                self.world.trace("world", f"more of {replicas.fragment} is lost than stood by")
+                self._beyond.add(replicas.fragment)
 
     def _wrong_names(self, nodes: Sequence[Node]) -> str:
         """What was at a node that is lost is found where it is now; of what that one said nothing is
@@ -183,7 +193,7 @@ class StandbyTrial(QueryTrial):
         return [self.living]
 
     def _together(self) -> bool:
-        return all(node.alive for node in self.living)
+        return all(node.alive for node in self.living) and not self._missing()
 
     @property
     def may_lose(self) -> bool:
@@ -197,7 +207,7 @@ class StandbyTrial(QueryTrial):
     def ended(self) -> bool:
         if self._beyond:
             return True
-        return len(self._burnt) == len(self._standby.lost) and super().ended and not self._missing()
+        return len(self._burnt) == len(self._standby.lost) and super().ended
 
     def _missing(self) -> str:
         return self._checks.guarded_again(frozenset(self._burnt))
