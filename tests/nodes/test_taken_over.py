@@ -114,6 +114,24 @@ def test_three_owners_are_lost_one_after_the_other() -> None:
     check_union(run)
 
 
+def test_they_succeed_in_the_order_of_the_plan_whoever_has_caught_up_first() -> None:
+    run = Run(counting(), CUT, standby={"m": ["s1", "s2"]}, deploys="e")
+    run.fed.nodes["s1"].slowness = 50
+    run.deploy()
+    run.read()
+    run.until_guarded("q/kind", 1)
+    assert run.replicas("q/kind").secondaries == ("s2",)
+    run.fed.nodes["s1"].slowness = 1
+    run.until_guarded("q/kind", 2)
+    assert run.replicas("q/kind").secondaries == ("s1", "s2")
+    run.publish(0, HALF)
+    run.fed.run(for_us=30_000)
+    run.lose("m")
+    run.until_owned("q/kind", "s1")
+    run.publish(HALF)
+    run.check()
+
+
 # --- several fragments ---------------------------------------------------------------------------------
 
 
