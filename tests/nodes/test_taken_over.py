@@ -214,7 +214,9 @@ def test_a_new_owner_that_dies_at_once_is_back_with_what_its_disk_has(at: Any, a
 
 @pytest.mark.parametrize("after_us", [0, 1_500, 2_000, 2_500, 3_000, 3_500, 6_000])
 @pytest.mark.parametrize("returns", [True, False], ids=["back", "lost"])
-def test_who_is_chosen_and_dies_before_it_hears_so_leaves_it_to_the_next(returns: bool, after_us: int) -> None:
+def test_who_is_chosen_and_dies_before_it_hears_so_leaves_it_to_the_next(
+    returns: bool, after_us: int
+) -> None:
     """It has lost what it followed, and others may have it as the owner."""
     run, fragment = run_of(counting(), WHOLE, {"m": ["s1", "s2"]}, witnesses=("w", "x"))
     run.until_guarded(fragment, 2)

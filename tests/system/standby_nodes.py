@@ -76,6 +76,6 @@ class StandbyNodes(ForkedNodes):
         until(guarded, what=f"{secondaries} follow")
 
     def until_taken_over(self, fragment: str, owner: str) -> str:
-        """Until another one than this owner has a fragment; who. On a busy machine it may be any that stands by."""
+        """Until another one than this owner has a fragment; who: on a busy machine any that stands by."""
         until(lambda: self.replicas(fragment)["owner"] != owner, what=f"{fragment} is taken over")
         return self.replicas(fragment)["owner"]

@@ -322,8 +322,8 @@ class Succession:
         return _changed(current, tuple(map(after, current.fragments)))
 
     def _resigning(self, current: Configuration) -> Configuration | None:
-        """What we propose: what we were chosen for and can't run is that of the next in order, who has all that
-        was shown or acknowledged before."""
+        """What we propose: what we were chosen for and can't run is that of the next in order, who has all
+        that was shown or acknowledged before."""
 
         def after(each: Replicas) -> Replicas:
             ours = each.owner == self._me and (each.fragment, each.epoch) in self._without_state
@@ -374,8 +374,8 @@ class Succession:
         return [node for node in replicas.secondaries if lost(node)]
 
     def _revised(self, now_us: int, current: Configuration) -> Configuration | None:
-        """What we propose: our fragments with the secondaries that follow, in the order of the plan, whoever was
-        the first to have caught up."""
+        """What we propose: our fragments with the secondaries that follow, in the order of the plan, whoever
+        has caught up first."""
 
         def after(each: Replicas) -> Replicas:
             if each.owner != self._me or each.fragment not in self._fragments:
