@@ -181,7 +181,9 @@ OWNERS = {
     "ANSWERS": "Reply",
 }
 
-REQUIRED = "Data Define DefineRemote Deploy DeployGuarded Entries Install KeepRemote Piece Receive Seed Standing"
+REQUIRED = (
+    "Data Define DefineRemote Deploy DeployGuarded Entries Install KeepRemote Piece Receive Seed Standing"
+)
 OPTIONAL = "Digest Fed Reply"
 
 

@@ -114,6 +114,24 @@ def test_three_owners_are_lost_one_after_the_other() -> None:
     check_union(run)
 
 
+def test_they_succeed_in_the_order_of_the_plan_whoever_has_caught_up_first() -> None:
+    run = Run(counting(), CUT, standby={"m": ["s1", "s2"]}, deploys="e")
+    run.fed.nodes["s1"].slowness = 50
+    run.deploy()
+    run.read()
+    run.until_guarded("q/kind", 1)
+    assert run.replicas("q/kind").secondaries == ("s2",)
+    run.fed.nodes["s1"].slowness = 1
+    run.until_guarded("q/kind", 2)
+    assert run.replicas("q/kind").secondaries == ("s1", "s2")
+    run.publish(0, HALF)
+    run.fed.run(for_us=30_000)
+    run.lose("m")
+    run.until_owned("q/kind", "s1")
+    run.publish(HALF)
+    run.check()
+
+
 # --- several fragments ---------------------------------------------------------------------------------
 
 
@@ -196,7 +214,9 @@ def test_a_new_owner_that_dies_at_once_is_back_with_what_its_disk_has(at: Any, a
 
 @pytest.mark.parametrize("after_us", [0, 1_500, 2_000, 2_500, 3_000, 3_500, 6_000])
 @pytest.mark.parametrize("returns", [True, False], ids=["back", "lost"])
-def test_who_is_chosen_and_dies_before_it_hears_so_leaves_it_to_the_next(returns: bool, after_us: int) -> None:
+def test_who_is_chosen_and_dies_before_it_hears_so_leaves_it_to_the_next(
+    returns: bool, after_us: int
+) -> None:
     """It has lost what it followed, and others may have it as the owner."""
     run, fragment = run_of(counting(), WHOLE, {"m": ["s1", "s2"]}, witnesses=("w", "x"))
     run.until_guarded(fragment, 2)

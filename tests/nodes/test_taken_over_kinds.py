@@ -9,6 +9,8 @@ import pyarrow as pa
 import pytest
 
 import medusa as md
+from medusa.nodes.config.settings_streams import StreamRule
+from medusa.wire.messages.links_and_commands import OLDEST
 from tests.nodes.taken_over import PIECE, ROWS, SCHEMA, Run
 from tests.nodes.test_moved_kinds import KINDS as MOVED
 
@@ -94,9 +96,62 @@ def test_what_it_holds_is_at_the_secondary(kind: str) -> None:
     run.check()
 
 
+SPILL_ROWS, SPILL_PIECE = 3_000, 50
+SPILLS = StreamRule(pattern="q.out", retention_bytes=1 << 20, at_limit="spill")
+
+
+def test_output_that_spilled_for_a_reader_is_at_the_secondary() -> None:
+    """A reader with a name went away: what waits for it is on the disks of the owner and of who follows."""
+    q = md.Query("q")
+    schema = {"ts": "timestamp", "n": "int64", "text": "utf8"}
+    q.sink("out", q.source("rows", schema, time="ts").filter("n >= 0", name="first"))
+    numbers = range(SPILL_ROWS)
+    table = pa.table(
+        {
+            "ts": pa.array([1_000 * n for n in numbers], pa.timestamp("us", "UTC")),
+            "n": pa.array(numbers, pa.int64()),
+            "text": [f"{n:,} " * 150 for n in numbers],
+        }
+    )
+    run = Run(
+        q,
+        {"m": ["rows", "first", "out"]},
+        standby={"m": ["s1", "s2"]},
+        tables={"rows": table},
+        streams=(SPILLS,),
+        deploys="e",
+    )
+    run.deploy()
+    run.until_guarded("q/rows", 2)
+    gone = run.fed.client("gone", "m")
+    gone.do(lambda mind: mind.subscribe(run.fed.world.now_us, "q.out", OLDEST, name="r"))
+    run.fed.run(for_us=500_000)
+    gone.dead = True
+    publisher, stream = run.publishers["rows"], "q.rows"
+    for first in range(0, SPILL_ROWS, SPILL_PIECE):
+        publisher.publish(stream, run.tables["rows"].slice(first, SPILL_PIECE), run.schemas["rows"])
+        run.fed.run(for_us=5_000)
+    run.until(lambda: spilled(run, "m") and spilled(run, "s1"), "it spills at both")
+    run.lose("m")
+    run.until_owned("q/rows", "s1")
+    publisher.finish(stream, run.schemas["rows"])
+    back = run.fed.client("back", "s1")
+    back.do(lambda mind: mind.subscribe(run.fed.world.now_us, "q.out", OLDEST, name="r"))
+    run.until(lambda: "q.out" in back.ended, "all that waited comes")
+    assert not any(back.lost.values())
+    assert run.got("out", back).to_pylist() == run.want["out"].to_pylist()
+
+
+def spilled(run: Run, name: str) -> bool:
+    """Whether output of the fragment is on that node's disk and not in its memory."""
+    recovery, fragments = run.recovery(name), run.fed.nodes[name].brain.fragments
+    hosted = fragments.get("q/rows") or recovery.followings.shadow("q/rows")
+    return hosted is not None and any(output.sender.log.spilled_bytes for output in hosted.outputs.values())
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_it_holds_is_at_each_further_one(kind: str) -> None:
-    """Three owners, one after the other: the last was seeded by the second, and has what the first was fed."""
+    """Three owners in a row: the last was seeded by the second, and has what the first was fed."""
     run, fragment = run_of(kind)
     run.until_guarded(fragment, 2)
     third = ROWS // 3 // PIECE * PIECE

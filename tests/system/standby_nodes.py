@@ -75,8 +75,7 @@ class StandbyNodes(ForkedNodes):
 
         until(guarded, what=f"{secondaries} follow")
 
-    def until_owned(self, fragment: str, owner: str) -> None:
-        until(
-            lambda: self.replicas(fragment)["owner"] == owner,
-            what=f"{owner} has {fragment}: {self.log(owner)[-2000:]}",
-        )
+    def until_taken_over(self, fragment: str, owner: str) -> str:
+        """Until another one than this owner has a fragment; who: on a busy machine any that stands by."""
+        until(lambda: self.replicas(fragment)["owner"] != owner, what=f"{fragment} is taken over")
+        return self.replicas(fragment)["owner"]

@@ -374,7 +374,8 @@ class Succession:
         return [node for node in replicas.secondaries if lost(node)]
 
     def _revised(self, now_us: int, current: Configuration) -> Configuration | None:
-        """What we propose: our fragments with the secondaries that follow."""
+        """What we propose: our fragments with the secondaries that follow, in the order of the plan, whoever
+        has caught up first."""
 
         def after(each: Replicas) -> Replicas:
             if each.owner != self._me or each.fragment not in self._fragments:
@@ -384,7 +385,8 @@ class Succession:
             joining = self._joining(self._fragments[each.fragment], each)
             if joining:
                 self._offered.setdefault(each.fragment, {}).update(dict.fromkeys(joining))
-            return msgspec.structs.replace(each, secondaries=(*kept, *joining))
+            ready = tuple(node for node in each.members if node in (*kept, *joining))
+            return msgspec.structs.replace(each, secondaries=ready)
 
         changed = _changed(current, tuple(map(after, current.fragments)))
         if changed is not None:
