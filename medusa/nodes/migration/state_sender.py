@@ -300,15 +300,16 @@ class Handing:
             self._next.append(standing)
 
     def _standing(self, mark: int = 0) -> tuple[Standing, bytes, int]:
+        hosted = self._hosted
         readers = {
             sink: {
                 key: Reader(view.durable, view.plain, view.note)
                 for key, view in output.sender.receivers.items()
             }
-            for sink, output in self._hosted.outputs.items()
+            for sink, output in hosted.outputs.items()
         }
-        named = (input for input in self._hosted.inputs.values() if input.named)
+        named = (input for input in hosted.inputs.values() if input.named)
         holders = tuple((input.source, input.peer, input.by) for input in named)
-        released = 0 if self._standby_tap is None else self._hosted.released
+        released = 0 if self._standby_tap is None else hosted.released
         standing = Standing(frame=0, mark=mark, released=released, **self._about)
         return standing, msgspec.msgpack.encode(Clients(readers, holders)), 0

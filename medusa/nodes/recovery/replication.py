@@ -299,11 +299,12 @@ class Replication:
     def _say(self, now_us: int, replicas: Replicas, link: _Link) -> None:
         assert link.spec is not None
         link.asked_us = now_us
+        owners = self._catalog.owners
         message = Seed(
             fragment=link.fragment,
             attempt=link.attempt,
             epoch=replicas.epoch,
-            coordinator=self._catalog.owners.get(link.spec.query, self._me),
+            coordinator=owners.get(link.spec.query, self._me),
         )
         self._outbox.send(link.node, message, fragment_to(link.spec))
 

@@ -104,7 +104,8 @@ class Succession:
 
     def start(self, now_us: int) -> None:
         """After a start: what configurations say that we learned before, and nobody may do otherwise."""
-        for kept in list(self._catalog.configurations.values()):
+        configurations = self._catalog.configurations
+        for kept in list(configurations.values()):
             for replicas in kept.current.fragments if kept.promised is not None else ():
                 if replicas.owner == self._me:  # Who proposes has promised: it may have proposed any of them.
                     others = (node for node in replicas.members if node != self._me)
@@ -161,7 +162,8 @@ class Succession:
 
     def _place(self, configuration: Configuration) -> None:
         """Where clients find what they publish into and read; of a query that this node coordinates."""
-        deployment = self._catalog.deployments.get(configuration.query)
+        deployments = self._catalog.deployments
+        deployment = deployments.get(configuration.query)
         if deployment is None:
             return
         at = {name: each.owner for each in configuration.fragments for name in each.streams}
@@ -241,7 +243,7 @@ class Succession:
         for query, suspects in self._successions(now_us).items():
             if not self._agreement.proposing(query) or self._agreement.suspects(query) != suspects:
                 self._agreement.propose(now_us, query, self._succeeding, suspects=suspects)
-        for query in {name.partition("/")[0] for name, _ in self._without_state}:
+        for query in dict.fromkeys(name.partition("/")[0] for name, _ in sorted(self._without_state)):
             current = self._agreement.current(query)
             if current is not None and self._resigning(current) and not self._agreement.proposing(query):
                 self._agreement.propose(now_us, query, self._resigning)
@@ -410,7 +412,9 @@ class Succession:
         for known in (self._takeovers, self._offered):
             for name in [name for name in known if name.partition("/")[0] == query]:
                 del known[name]
-        self._without_state = {each for each in self._without_state if each[0].partition("/")[0] != query}
+        for each in sorted(self._without_state):
+            if each[0].partition("/")[0] == query:
+                self._without_state.discard(each)
 
     def wake_at_us(self, now_us: int) -> int | None:
         """When ``tick`` has work."""

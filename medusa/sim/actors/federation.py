@@ -145,10 +145,10 @@ class Federation:
         """All faults end; the dead are started again."""
         self.world.trace("world", "all faults end")
         self.network.heal_all()
-        for node in self.nodes.values():
+        for name, node in self.nodes.items():
             node.disk.mend()
             node.slowness = 1
-            node.restart()
+            self.restart(name)
 
     def crash_all(self) -> bool:
         """All machines die at the same moment, and are started again."""

@@ -109,6 +109,9 @@ class StandbyTrial(QueryTrial):
         if newest is None:
             return False
         of = [each for each in newest.fragments if each.owner == name]
+        own = self.nodes[name]
+        if own.alive and own.brain.recovery.agreement.proposing(newest.query):
+            return False  # It is about to go on without one of them, say.
         others = [node for node in self.living if node.alive and node.name != name]
         return all(
             any(node.name in each.secondaries and follows(node, each.fragment) for node in others)
@@ -120,14 +123,8 @@ class StandbyTrial(QueryTrial):
             super().restart(name)
 
     def heal(self) -> None:
-        self.world.trace("world", "all faults end")
         self._aims.clear()
-        self.network.heal_all()
-        for name, node in self.nodes.items():
-            node.disk.mend()
-            node.slowness = 1
-            if name not in self._burnt:
-                node.restart()
+        super().heal()
 
     def crash_all(self) -> bool:
         return False
