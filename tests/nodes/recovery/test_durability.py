@@ -70,15 +70,15 @@ def test_the_same_requirement_changes_nothing():
 
 
 @pytest.mark.parametrize(
-    ("decided", "covered", "released", "may"),
-    [(5, 20, 5, True), (5, 20, 6, False), (5, 19, 5, False), (6, 21, 5, True), (0, 20, 0, True)],
+    ("decided", "covered", "has"),
+    [(5, 20, True), (6, 20, False), (5, 21, False), (4, 19, True), (0, 0, True)],
 )
-def test_who_may_succeed_has_all_that_was_shown_and_acknowledged(decided, covered, released, may):
-    made = of(a=(decided, covered))
-    made.acknowledged(20)
-    made.acknowledged(10)
-    assert made.may_succeed("a", released) is may
+def test_it_is_asked_whether_one_has_said_so_much(decided, covered, has):
+    assert of(a=(5, 20), b=(0, 0)).has("a", decided=decided, covered=covered) is has
 
 
-def test_a_stranger_may_not_succeed():
-    assert not Durability().may_succeed("a", 0)
+def test_one_whose_word_does_not_count_has_nothing():
+    made = of(a=(5, 20))
+    made.require(())
+    assert not made.has("a", decided=0, covered=0)
+    assert not made.has("b", decided=0, covered=0)
