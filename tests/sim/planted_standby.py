@@ -155,7 +155,7 @@ STANDBY: dict[str, Mistake] = {
             "return len(self.voters) // 2 + (len(self.voters) > 2)",
         ),
         scenarios=_SCENARIOS,
-        seed=None,
+        seed=24,
     ),
     "an old configuration is followed": Mistake(
         area="agreement",
@@ -202,7 +202,7 @@ STANDBY: dict[str, Mistake] = {
             "return []",
         ),
         scenarios=_SCENARIOS,
-        seed=None,
+        seed=12,
     ),
     "a node is counted as soon as it is near": Mistake(
         area="succession",
@@ -249,7 +249,7 @@ STANDBY: dict[str, Mistake] = {
             "epoch=each.epoch",
         ),
         scenarios=_SCENARIOS,
-        seed=None,
+        seed=2,
     ),
     "one that joined late counts as having all": Mistake(
         area="durability",
@@ -260,7 +260,7 @@ STANDBY: dict[str, Mistake] = {
             "self._decided = {each: self._decided.get(each, 1 << 40) for each in secondaries}",
         ),
         scenarios=_SCENARIOS,
-        seed=None,
+        seed=3,
     ),
     "who reads in the place of another has it all": Mistake(
         area="rewiring",
