@@ -422,7 +422,7 @@ def test_files_stay_until_the_disk_says_that_another_has_the_fragment():
 
 def test_rows_that_are_lost_are_a_decision_of_their_own_and_a_position_is_none():
     tap = Tap()
-    tap.begins(1)
+    tap.begins(1, 0)
     for number in (3, -1):
         input = SimpleNamespace(receiver=SimpleNamespace(note=b""))
         work = Work(input, None, next_seq=5, boundary_us=0, cost=0)
