@@ -90,9 +90,9 @@ def test_faults_aimed_at_the_moments_of_takeovers_do_happen():
 
 @pytest.mark.parametrize("moment", ["seeds", "guarded", "proposes", "has taken over"])
 def test_a_fault_strikes_at_its_moment(moment):
-    world = World(1, name="standby", keep_trace=True)
+    world = World(2, name="standby", keep_trace=True)
     trial = SCENARIOS["standby"].build(world, None, None)
     who = ("owner", moment) if moment != "proposes" else ("secondary", moment)
     trial.aim(Fault(number=0, kind="pause in a takeover", at_us=0, for_us=1000, who=who, amount=1))
     trial.start()
-    assert world.run(until_us=8_000_000, events_max=200_000, done=lambda: "stands still" in world.lines[-1])
+    assert world.run(until_us=8_000_000, events_max=200_000, done=lambda: "pauses" in world.lines[-1])

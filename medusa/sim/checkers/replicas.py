@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow as pa
 
+from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.catalog.kept_configurations import KeptConfiguration
+from medusa.nodes.catalog.kept_moves import FIRST_EPOCH
 from medusa.nodes.fragment.host import Hosted
 from medusa.ports import Buffer
 from medusa.sim.checkers.catalog import newest_catalog
@@ -122,6 +124,11 @@ class ReplicaChecks:
         if hosted.frozen:
             return
         epoch = node.brain.catalog.ownership.epoch(fragment)
+        if epoch > FIRST_EPOCH and (fragment, epoch) not in self._owners:
+            data = newest_catalog(node) or Catalog(node.name).to_bytes()
+            on_disk = Catalog.from_bytes(data, node=node.name, where=node.name)
+            if fragment not in on_disk.fragments or on_disk.ownership.epoch(fragment) != epoch:
+                raise SimulationError(f"owner: {node.name} runs {fragment} in epoch {epoch}, not by its disk")
         if (owner := self._owners.setdefault((fragment, epoch), node.name)) != node.name:
             raise SimulationError(f"owner: {fragment} in epoch {epoch} is of {owner} and of {node.name}")
         replicas = None if self.newest is None else self.newest.replicas(fragment)
