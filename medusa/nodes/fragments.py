@@ -47,7 +47,8 @@ class Fragments:
         loads: told what boxes count.
         abroad: the participant of another one's node; empty: it is of our own.
         removed: told the query, which of its fragments are gone from here, and whether the query is.
-        undone: told a query of which what these requests of its coordinator began is undone.
+        undone: told a query of which what these requests of its coordinator began is undone; the fragments
+            that may have been taken over meanwhile, and came by none of them.
         answered: told what became of a fragment that this node asked itself for, where that took a while.
 
     Attributes:
@@ -71,7 +72,7 @@ class Fragments:
         abroad: Callable[[str], str],
         removed: Callable[[str, list[str], bool], None],
         answered: Callable[[int, str, Reply], None],
-        undone: Callable[[str, range], None] = lambda query, requests: None,
+        undone: Callable[[str, range], Collection[str]] = lambda query, requests: (),
     ) -> None:
         self._undone = undone
         self.running = running
@@ -215,10 +216,11 @@ class Fragments:
         if self._late.remove(owner, query, request) or self._catalog.owners.get(query, owner) != owner:
             return done
         self._stopping.undeployed(query)
-        came = self._catalog.came_by(query, range(message.since, request)) if message.since else None
-        self.drop(query, came, undoes=bool(message.since))
+        came: list[str] | None = None
         if message.since:
-            self._undone(query, range(message.since, request))
+            requests = range(message.since, request)
+            came = [*dict.fromkeys((*self._catalog.came_by(query, requests), *self._undone(query, requests)))]
+        self.drop(query, came, undoes=bool(message.since))
         return done
 
     def drop(

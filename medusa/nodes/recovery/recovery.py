@@ -225,11 +225,17 @@ class Recovery:
         if configuration is not None:
             self.agreement.install(now_us, configuration)
 
-    def undone(self, query: str, requests: range) -> None:
-        """What these requests of its coordinator began is undone."""
+    def undone(self, query: str, requests: range) -> Collection[str]:
+        """What these requests of its coordinator began is undone; the fragments that others may have taken
+        over meanwhile, so that nobody looks for them where they were."""
         current = self.agreement.current(query)
-        if current is not None and current.life in requests:
-            self.removed(query)
+        if current is None or current.life not in requests:
+            return ()
+        self.removed(query)
+        names = [each.fragment for each in current.fragments]
+        for name in names:
+            self._catalog.left.pop(name, None)
+        return names
 
     def removed(self, query: str) -> None:
         """The query is no more."""
