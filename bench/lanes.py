@@ -112,8 +112,8 @@ def receive(plan: dict[str, Any]) -> None:
     from medusa.runtime.transport.zeromq import Transport
     from medusa.wire.codec import decode_frame, encode_frame
     from medusa.wire.link.automaton import LinkEvent, LinkSettings
-    from medusa.wire.link.lanes import InOrder
-    from medusa.wire.link.receiver import Receiver, Rows
+    from medusa.wire.link.lanes import LaneOrder
+    from medusa.wire.link.receiver import ReceivedRows, Receiver
     from medusa.wire.messages.links_and_commands import Hello
     from medusa.wire.outbox import Outbox, Send
 
@@ -127,7 +127,7 @@ def receive(plan: dict[str, Any]) -> None:
         name: Receiver(name, "from", incarnation=1, outbox=outbox, settings=settings)
         for name in plan["streams"]
     }
-    orders = {name: InOrder(plan["lanes"], settings.window_bytes) for name in plan["streams"]}
+    orders = {name: LaneOrder(plan["lanes"], settings.window_bytes) for name in plan["streams"]}
     lanes: dict[str, int] = {}
     control, rows, early, begun = "", 0, 0, 0.0
     while rows < plan["frames"] * len(receivers):
@@ -151,7 +151,7 @@ def receive(plan: dict[str, Any]) -> None:
                 early = max(early, order.held_bytes)
             for each in frames:
                 for delivery in receiver.receive(_now_us(), *each):
-                    rows += isinstance(delivery, Rows)
+                    rows += isinstance(delivery, ReceivedRows)
                     receiver.consumed(_now_us(), delivery.cost)
                     receiver.durable(_now_us(), receiver.next_seq)
         for receiver in receivers.values():

@@ -166,7 +166,7 @@ def medusa_receive(plan: dict[str, Any], listening: Callable[[str], None]) -> di
     from medusa.runtime.transport.zeromq import Transport
     from medusa.wire.codec import TrainCodec, decode_frame, encode_frame
     from medusa.wire.link.automaton import LinkEvent
-    from medusa.wire.link.receiver import Receiver, Rows
+    from medusa.wire.link.receiver import ReceivedRows, Receiver
     from medusa.wire.messages.links_and_commands import Hello
     from medusa.wire.outbox import Outbox, Send
 
@@ -190,7 +190,7 @@ def medusa_receive(plan: dict[str, Any], listening: Callable[[str], None]) -> di
     def take(event: Arrival) -> None:
         message, payload = decode_frame(event.frames, peer="from")
         for delivery in receiver.receive(_now_us(), message, payload):
-            assert isinstance(delivery, Rows)
+            assert isinstance(delivery, ReceivedRows)
             batch = None
             if plan["arrow"]:
                 batch = codec.decode(message, payload, peer="from", skip=delivery.skip).batch

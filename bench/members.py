@@ -15,13 +15,13 @@ from random import Random
 from typing import Any
 
 from medusa.errors import LinkError
-from medusa.nodes.dht.member import DhtSettings, Member
-from medusa.nodes.dht.put import Put
+from medusa.nodes.dht.member import DhtMember, DhtSettings
+from medusa.nodes.dht.put import PutOutcome
 from medusa.nodes.dht.routing_table import place_of
-from medusa.nodes.dht.search import REPLICAS, Found
-from medusa.nodes.dht.storage import Quota, Shelf
+from medusa.nodes.dht.search import REPLICAS, SearchOutcome
+from medusa.nodes.dht.storage import DhtStorage, StorageQuota
 from medusa.ports import Buffer
-from medusa.wire.dht_entry import Age, Entry, Whereabouts, age_of, sign_entry
+from medusa.wire.dht_entry import Age, DhtEntry, Whereabouts, age_of, sign_entry
 from medusa.wire.messages.dht import DhtMessage
 from medusa.wire.messages.links_and_commands import Message
 from medusa.wire.outbox import Outbox
@@ -48,7 +48,7 @@ def verify(key: str, data: Buffer, signature: bytes) -> bool:
     return blake2b(bytes(data), key=key.encode()[:64], digest_size=64).digest() == signature
 
 
-def forged(entry: Entry, key: str) -> bytes:
+def forged(entry: DhtEntry, key: str) -> bytes:
     """The entry as somebody would bring it who has the name of a key and not the key."""
 
     class _Forger:
@@ -120,7 +120,7 @@ class Members:
     """A catalog of ``count`` members, each a participant of its own with one stream.
 
     Args:
-        make: makes a member, as ``Member``.
+        make: makes a member, as ``DhtMember``.
         stays: members that never end.
 
     Attributes:
@@ -136,13 +136,13 @@ class Members:
         seed: int,
         churn: Churn | None = None,
         settings: DhtSettings | None = None,
-        make: Callable[..., Member] = Member,
+        make: Callable[..., DhtMember] = DhtMember,
         stays: Collection[str] = (),
     ) -> None:
         self.churn = churn or Churn()
         self.settings = settings or DhtSettings()
         self.now_us = 0
-        self.up: dict[str, Member] = {}
+        self.up: dict[str, DhtMember] = {}
         self.truth: dict[str, tuple[Age, bytes]] = {}
         self.acked: dict[str, Age] = {}
         self.tally = Tally()
@@ -168,7 +168,9 @@ class Members:
 
     def start(self, name: str) -> None:
         """A member comes, with nothing, by some that are there."""
-        shelf = Shelf(federation=FEDERATION, key_of=self.registered.get, verify=verify, quota=Quota())
+        shelf = DhtStorage(
+            federation=FEDERATION, key_of=self.registered.get, verify=verify, quota=StorageQuota()
+        )
         member = self._make(
             name,
             outbox=_Mail(name, self._send),
@@ -209,7 +211,7 @@ class Members:
         number = name[1:]
         full = f"p{number}/s"
         (epoch, sequence), _ = self.truth.get(full, ((1, 0), b""))
-        entry = Entry(
+        entry = DhtEntry(
             federation=FEDERATION,
             participant=f"p{number}",
             epoch=epoch,
@@ -223,7 +225,7 @@ class Members:
         data = sign_entry(entry, self.keys[f"p{number}"])
         self.truth[full] = (age_of(entry), data)
 
-        def stored(now_us: int, put: Put) -> None:
+        def stored(now_us: int, put: PutOutcome) -> None:
             if put.enough:
                 self.acked[full] = max(age_of(entry), self.acked.get(full, (0, 0)))
 
@@ -231,11 +233,11 @@ class Members:
 
     # --- looking up ---------------------------------------------------------------------------------
 
-    def look_up(self, name: str, full: str, then: Callable[[Found], None] | None = None) -> None:
+    def look_up(self, name: str, full: str, then: Callable[[SearchOutcome], None] | None = None) -> None:
         """A member looks up a name; it is counted when it ends."""
         begun_us, acked = self.now_us, self.acked.get(full)
 
-        def found(now_us: int, answer: Found) -> None:
+        def found(now_us: int, answer: SearchOutcome) -> None:
             tally, (age, _) = self.tally, self.truth.get(full, ((0, 0), b""))
             tally.hops.append(answer.hops)
             tally.asked.append(answer.asked)
@@ -258,7 +260,7 @@ class Members:
             self.tally.nothing += 1
         self._wake(name)
 
-    def _check(self, name: str, full: str, answer: Found) -> None:
+    def _check(self, name: str, full: str, answer: SearchOutcome) -> None:
         """What never happens, whatever others say."""
         if answer.entry is None or answer.age is None:
             return
@@ -274,7 +276,7 @@ class Members:
         if answer.entry.name != full:
             self.broken.append(f"{name} asked for {full} and was given {answer.entry.name}")
 
-    def _signed(self, entry: Entry, who: str) -> bytes:
+    def _signed(self, entry: DhtEntry, who: str) -> bytes:
         return sign_entry(entry, self.keys[who]) if who in self.keys else b""
 
     def look_ups(self, per_s: int, for_s: float) -> None:

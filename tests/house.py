@@ -374,7 +374,18 @@ KINDS_LISTED = ("medusa/query/boxes/", "medusa/engine/operator_kinds.py", "medus
 
 KINDS_TOGETHER = 3
 NO_KINDS = frozenset(
-    ["AggregateCall", "Box", "BoxData", "Data", "Field", "Function", "Graph", "Input", "Schema", "Update"]
+    [
+        "AggregateCall",
+        "Box",
+        "BoxData",
+        "Field",
+        "Function",
+        "Graph",
+        "Input",
+        "Schema",
+        "StrictData",
+        "Update",
+    ]
 )
 
 

@@ -18,7 +18,7 @@ from medusa.units import duration_text, duration_us, size_text
 
 if TYPE_CHECKING:
     from medusa.spark.exchange import requests as r
-    from medusa.spark.exchange.caller import Caller
+    from medusa.spark.exchange.caller import GatewayConnection
 
 __all__ = ["finish", "forget", "run", "status"]
 
@@ -56,11 +56,13 @@ def _asking(command: Command) -> Command:
 
 
 @contextlib.contextmanager
-def _called(endpoint: str, timeout: str, key: str | None, server_key: str | None) -> Iterator[Caller]:
-    from medusa.spark.exchange.caller import Caller, Endpoint
+def _called(
+    endpoint: str, timeout: str, key: str | None, server_key: str | None
+) -> Iterator[GatewayConnection]:
+    from medusa.spark.exchange.caller import Endpoint, GatewayConnection
 
     timeout_us = duration_us(timeout, what="--timeout", minimum_us=1000, error=DataError)
-    made = Caller(Endpoint(endpoint, key or "", server_key or "", timeout_us))
+    made = GatewayConnection(Endpoint(endpoint, key or "", server_key or "", timeout_us))
     try:
         yield made
     finally:
@@ -103,7 +105,7 @@ def status(endpoint: str, timeout: str, as_json: bool, **keys: Any) -> None:
     )
 
 
-def _listed(gateway: Caller) -> r.Listed:
+def _listed(gateway: GatewayConnection) -> r.Listed:
     from medusa.spark.exchange import requests as r
     from medusa.spark.exchange.caller import expected
 

@@ -65,14 +65,14 @@ def repair(
     refused; they are on disk when the command ends, and the node acts on them at its next start.
     docs/repair.md goes through a lost catalog step by step.
     """
-    from medusa.nodes.repair.operator_decisions import Decisions
+    from medusa.nodes.repair.operator_decisions import OperatorDecisions
     from medusa.runtime.node.configuration import import_functions, load_settings
     from medusa.runtime.repair.operator_repair import look
     from medusa.runtime.repair.operator_repair import repair as decide
 
     settings = load_settings(config)
     import_functions(settings)
-    decisions = Decisions(take_up=take_up, begin_anew=begin_anew, delete=delete, accept=accept)
+    decisions = OperatorDecisions(take_up=take_up, begin_anew=begin_anew, delete=delete, accept=accept)
     found = decide(settings, decisions, set_aside=set_aside) if decisions or set_aside else look(settings)
     if as_json:
         click.echo(json.dumps(asdict(found)))

@@ -24,11 +24,11 @@ from medusa.ports import Tasks, Workers
 from medusa.query.boxes import Aggregate, Graph, Source
 from medusa.query.suggest import did_you_mean
 
-__all__ = ["Part", "measured_slack", "measured_slack_us", "merged", "run_bounded", "with_slack"]
+__all__ = ["SourcePart", "measured_slack", "measured_slack_us", "merged", "run_bounded", "with_slack"]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class SourcePart:
     """Some consecutive rows of a source, not cut further than they came.
 
     Attributes:
@@ -63,11 +63,11 @@ def run_bounded(
     """
     specs = [box for box in graph.boxes if isinstance(box, Source)]
     _check_names(graph.name, [spec.id for spec in specs], tables)
-    inputs: dict[str, list[Part]] = {}
+    inputs: dict[str, list[SourcePart]] = {}
     measured: dict[str, int] = {}
     for spec in specs:
         batches = normalise(tables[spec.id], spec.schema, source=spec.id)
-        inputs[spec.id] = [Part(batch, times_of(batch, spec)) for batch in batches]
+        inputs[spec.id] = [SourcePart(batch, times_of(batch, spec)) for batch in batches]
         if spec.time is not None and spec.slack_us is None:
             measured[spec.id] = measured_slack(spec, inputs[spec.id])
     fragment = Fragment(
@@ -105,7 +105,7 @@ def _check_names(query: str, sources: list[str], tables: Mapping[str, Any]) -> N
             )
 
 
-def measured_slack(spec: Source, parts: Sequence[Part]) -> int:
+def measured_slack(spec: Source, parts: Sequence[SourcePart]) -> int:
     """The least slack with which no row of a source is late, by partitions where there are any."""
     SourceBox(spec).check_arrival(None)
     timed = [(part.batch, part.times) for part in parts if part.times is not None]
@@ -154,7 +154,7 @@ def with_slack(graph: Graph, measured: Mapping[str, int]) -> Graph:
     return msgspec.structs.replace(graph, boxes=tuple(boxes))
 
 
-def merged(inputs: Mapping[str, Iterable[Part]]) -> Iterator[tuple[str, Part]]:
+def merged(inputs: Mapping[str, Iterable[SourcePart]]) -> Iterator[tuple[str, SourcePart]]:
     """The rows of all sources in slices, each slice by the largest time up to its first row."""
     if len(inputs) == 1:
         ((name, parts),) = inputs.items()
@@ -165,7 +165,7 @@ def merged(inputs: Mapping[str, Iterable[Part]]) -> Iterator[tuple[str, Part]]:
         yield name, part
 
 
-def _slices(place: int, name: str, parts: Iterable[Part]) -> Iterator[tuple[int, int, str, Part]]:
+def _slices(place: int, name: str, parts: Iterable[SourcePart]) -> Iterator[tuple[int, int, str, SourcePart]]:
     highest = -(1 << 63)
     for part in parts:
         for start in range(0, part.batch.num_rows, TRAIN_ROWS_MAX):
@@ -178,7 +178,7 @@ def _slices(place: int, name: str, parts: Iterable[Part]) -> Iterator[tuple[int,
                 highest = max(highest, int(numbers.max()) if extent is None else extent[1])
             else:
                 key = highest
-            yield key, place, name, Part(part.batch.slice(start, TRAIN_ROWS_MAX), times, looked)
+            yield key, place, name, SourcePart(part.batch.slice(start, TRAIN_ROWS_MAX), times, looked)
 
 
 def _warn(fragment: Fragment) -> None:

@@ -26,10 +26,10 @@ from medusa.engine.operators.sink import SinkBox
 from medusa.engine.operators.source import SourceBox
 from medusa.engine.qos.rates import Meter
 from medusa.engine.scheduler import Scheduler
-from medusa.engine.sliced_fragment import Sliced
+from medusa.engine.sliced_fragment import SlicedFragment
 from medusa.engine.state import fragment_state
-from medusa.engine.state.background_copy import Copying
-from medusa.engine.state.evolve import Plan, catch_up
+from medusa.engine.state.background_copy import BackgroundCopy
+from medusa.engine.state.evolve import EvolutionPlan, catch_up
 from medusa.engine.stats import counts_of
 from medusa.engine.wiring import Scheduling, combines_of, connect_all
 from medusa.errors import DataError, QueryError, StateError
@@ -47,7 +47,7 @@ don't stay in the cache from box to box (measured in docs/performance.md)."""
 T = TypeVar("T")
 
 
-class Fragment(Sliced):
+class Fragment(SlicedFragment):
     """The boxes of a graph, running in the caller's thread.
 
     Args:
@@ -419,11 +419,11 @@ class Fragment(Sliced):
         """
         return self._copying(patient=False).files()
 
-    def copying(self) -> Copying:
+    def copying(self) -> BackgroundCopy:
         """What ``snapshot`` gives, copied piece by piece between elements. Raises as that."""
         return self._copying(patient=True)
 
-    def _copying(self, *, patient: bool) -> Copying:
+    def _copying(self, *, patient: bool) -> BackgroundCopy:
         self._refuse_after_failure()
         if self.unfinished and self._ordered_by is None:
             raise StateError("the element under way is not done", code="state.slice")
@@ -443,7 +443,7 @@ class Fragment(Sliced):
         sink_times: bool = True,
         workers: Workers | None = None,
         tasks: Tasks | None = None,
-        plan: Plan | None = None,
+        plan: EvolutionPlan | None = None,
         histories: Callable[[str], Segments] | None = None,
         storage: Storage | None = None,
         settles: bool = True,

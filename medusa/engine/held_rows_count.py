@@ -22,7 +22,7 @@ from medusa.engine.operators.sink import SinkBox
 from medusa.engine.operators.source import SourceBox
 from medusa.query.boxes import Box, Graph, Input
 
-__all__ = ["NOTHING", "Held", "Holding", "row_by_row", "uncounted"]
+__all__ = ["NOTHING", "HeldRowsCount", "RowsAtRisk", "row_by_row", "uncounted"]
 
 Times: TypeAlias = NDArray[np.int64]
 Step: TypeAlias = tuple[int, int, int]
@@ -35,7 +35,7 @@ PATHS_MAX = 16
 PIECES_MAX = 64
 
 
-class Held(NamedTuple):
+class RowsAtRisk(NamedTuple):
     """What dies with a fragment.
 
     Attributes:
@@ -47,10 +47,10 @@ class Held(NamedTuple):
     promises: tuple[tuple[str, int], ...] = ()
 
 
-NOTHING = Held()
+NOTHING = RowsAtRisk()
 
 
-class Holding:
+class HeldRowsCount:
     """Counts for one fragment, from its first element on.
 
     Attributes:
@@ -118,9 +118,9 @@ class Holding:
                     found[sink.id, own + steps] = sink, own + steps
         return list(found.values()) if len(found) <= PATHS_MAX else None
 
-    def held(self) -> Held:
+    def held(self) -> RowsAtRisk:
         """Now."""
-        return Held(self._rows(), tuple((box.id, box.boundary_us) for box in self._sources))
+        return RowsAtRisk(self._rows(), tuple((box.id, box.boundary_us) for box in self._sources))
 
     def _rows(self) -> int | None:
         if self.unknown:

@@ -24,12 +24,12 @@ from medusa.query.boxes import Graph
 from medusa.query.graph import UNTIMED_PORTS, time_dependent
 from medusa.query.suggest import did_you_mean
 
-__all__ = ["Asked"]
+__all__ = ["Inspection"]
 
 B = TypeVar("B", bound=Operator)
 
 
-class Asked:
+class Inspection:
     """The part of ``Fragment`` that tells what it has and how that does."""
 
     graph: Graph

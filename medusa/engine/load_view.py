@@ -10,13 +10,13 @@ from medusa.engine.blocked_boxes import arc_name, held_by
 from medusa.engine.core.box import Operator
 from medusa.engine.qos.rates import OVER_US
 from medusa.query.boxes import Graph
-from medusa.query.render.diagram_load import Load, Loads
+from medusa.query.render.diagram_load import BoxLoad, DiagramLoads
 from medusa.units import duration_text, size_text
 
 __all__ = ["loads"]
 
 
-def loads(graph: Graph, boxes: Mapping[str, Operator], stats: Sequence[Mapping[str, Any]]) -> Loads:
+def loads(graph: Graph, boxes: Mapping[str, Operator], stats: Sequence[Mapping[str, Any]]) -> DiagramLoads:
     """How busy each box was in the last seconds; where none was, since the run began.
 
     Args:
@@ -37,8 +37,8 @@ def loads(graph: Graph, boxes: Mapping[str, Operator], stats: Sequence[Mapping[s
             held = held_by(specs[id], box)
             holder = "" if held is None else arc_name(held)
         share = busy[id] / whole if whole else 0.0
-        found[id] = Load(share, tuple(_marks(row, share, holder)), bool(holder), _tip(row))
-    return Loads(found, f"over the last {duration_text(OVER_US)}" if recent else "since the run began")
+        found[id] = BoxLoad(share, tuple(_marks(row, share, holder)), bool(holder), _tip(row))
+    return DiagramLoads(found, f"over the last {duration_text(OVER_US)}" if recent else "since the run began")
 
 
 def _marks(row: Mapping[str, Any], share: float, holder: str) -> list[str]:

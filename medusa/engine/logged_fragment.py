@@ -19,11 +19,20 @@ from medusa.elements import START_US
 from medusa.engine.core.box import Operator
 from medusa.engine.fragment import Fragment
 from medusa.engine.operators.source import SourceBox
-from medusa.engine.overload.drop_set import Drops
+from medusa.engine.overload.drop_set import DropSet
 from medusa.engine.recovery.decision_log import DecisionLog
-from medusa.engine.recovery.decisions import Entry, Lifts, Promise, Released, Rest, Results, Rows, Sheds
-from medusa.engine.recovery.replay import Held, Replay
-from medusa.engine.state.background_copy import Copying
+from medusa.engine.recovery.decisions import (
+    AnswersReleased,
+    Entry,
+    Lifts,
+    Promise,
+    Released,
+    Rest,
+    RowsEntered,
+    Sheds,
+)
+from medusa.engine.recovery.replay import DecisionReplay, HeldInput
+from medusa.engine.state.background_copy import BackgroundCopy
 from medusa.errors import DataError, FullError, StateError
 from medusa.query.boxes import Graph
 from medusa.query.graph import CheckedGraph, order_dependent, reads_dead_of_several
@@ -36,9 +45,9 @@ class LoggedFragment(Fragment):
     """A fragment with a decision log, once ``record`` has given it one."""
 
     log: DecisionLog | None = None
-    drops: Drops | None = None
+    drops: DropSet | None = None
     """What is left out under overload; set by ``shed``."""
-    _replay: Replay | None = None
+    _replay: DecisionReplay | None = None
 
     def record(
         self,
@@ -60,12 +69,12 @@ class LoggedFragment(Fragment):
             StateError: what was decided can't be about this query.
         """
         self.log, self._held_bytes, self._logs = log, held_bytes, dict(known or {})
-        self._run: Rows | None = None
+        self._run: RowsEntered | None = None
         self._repeated: dict[str, int] = {}
         self._look()
         if again:
             self._check(again)
-            self._replay = Replay(again, ordered=self._ordered)
+            self._replay = DecisionReplay(again, ordered=self._ordered)
             for name in self.sources:
                 self._repeated[name] = self._replay.promised_us(name)
             for box in self._async:
@@ -107,7 +116,7 @@ class LoggedFragment(Fragment):
             named: list[str] = []
             if isinstance(entry, Lifts | Sheds):
                 named = [source for source, _, _ in entry.sources]
-            elif not isinstance(entry, Results):
+            elif not isinstance(entry, AnswersReleased):
                 named = [entry.source]
             if not boxes.issuperset(r.box for r in entry.released) or not self.sources.keys() >= {*named}:
                 raise _unfit()
@@ -116,12 +125,12 @@ class LoggedFragment(Fragment):
         """Be ready to leave rows out under overload; before ``record``.
 
         Args:
-            state: of what was ready so in an earlier life, as ``Drops.save`` gave it.
+            state: of what was ready so in an earlier life, as ``DropSet.save`` gave it.
 
         Raises:
             StateError: it can't have come from there.
         """
-        self.drops = Drops(self.checked, self.boxes)
+        self.drops = DropSet(self.checked, self.boxes)
         self.drops.decided = self._note_sheds
         if state is not None:
             self.drops.load(state)
@@ -140,7 +149,7 @@ class LoggedFragment(Fragment):
                 self._note_rows(box, arrival_us)
 
     def _note_rows(self, box: SourceBox, arrival_us: int | None) -> None:
-        run, entry = self._run, Rows(box.id, box.accepted, arrival_us, self._released())
+        run, entry = self._run, RowsEntered(box.id, box.accepted, arrival_us, self._released())
         if run is not None and (self._whole or run.source != box.id or run.arrival_us != arrival_us):
             self._close_run()
         self._run = entry  # of several in a row, what the last says is true of all
@@ -178,7 +187,7 @@ class LoggedFragment(Fragment):
             released = self._released()
             if released and self.log is not None:
                 self._close_run()
-                self.log.note(Results(released))
+                self.log.note(AnswersReleased(released))
 
     def _note_sheds(self, shares: Mapping[str, float]) -> None:
         assert self.drops is not None, "they decided"
@@ -243,7 +252,7 @@ class LoggedFragment(Fragment):
         with suppress(StateError):  # what can't be removed now is removed later
             self.log.turned(number, min(self._logs.get(each, 0) for each in checkpoints))
 
-    def _copying(self, *, patient: bool) -> Copying:
+    def _copying(self, *, patient: bool) -> BackgroundCopy:
         if self.stuck:
             raise StateError(
                 "calls of async functions wait for rows that were pushed before: no checkpoint can be made",
@@ -377,23 +386,23 @@ class LoggedFragment(Fragment):
                     for each in replay.leave(name):
                         self._take(each)
 
-    def _take(self, held: Held) -> None:
+    def _take(self, held: HeldInput) -> None:
         box = self.sources[held.source]
         if held.batch is not None:
             super().push(box, [held.batch], [held.times], held.arrival_us)
         elif held.time_us > self._repeated[held.source]:
             self._run_promise(box, held.time_us)
 
-    def _step(self, replay: Replay, entry: Entry) -> bool:
+    def _step(self, replay: DecisionReplay, entry: Entry) -> bool:
         """Do what an entry says; False: rows are missing."""
-        if isinstance(entry, Rows):
+        if isinstance(entry, RowsEntered):
             if not self._feed(replay, entry):
                 return False
         else:
             places: Sequence[tuple[str, int]] = ()
             if isinstance(entry, Lifts | Sheds):
                 places = [(source, at) for source, at, _ in entry.sources]
-            elif not isinstance(entry, Results):
+            elif not isinstance(entry, AnswersReleased):
                 places = [(entry.source, entry.at)]
             # Of a run whose order shows the rows before are in entries of their own.
             if not self._ordered and not all(self._reach(replay, *place) for place in places):
@@ -403,7 +412,7 @@ class LoggedFragment(Fragment):
             self._again(entry.released, partial(self._decide, entry))
         return True
 
-    def _reach(self, replay: Replay, source: str, at: int) -> bool:
+    def _reach(self, replay: DecisionReplay, source: str, at: int) -> bool:
         """Take rows of a source up to a number."""
         box = self.sources[source]
         for held in replay.rows(source, max(0, at - box.accepted)):
@@ -411,7 +420,7 @@ class LoggedFragment(Fragment):
             super()._enter(box, held.batch, held.times, held.arrival_us)
         return box.accepted >= at
 
-    def _feed(self, replay: Replay, entry: Rows) -> bool:
+    def _feed(self, replay: DecisionReplay, entry: RowsEntered) -> bool:
         box = self.sources[entry.source]
         wanted = entry.stop - box.accepted
         if wanted <= 0:

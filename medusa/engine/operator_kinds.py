@@ -31,7 +31,7 @@ from medusa.engine.operators.route import RouteBox
 from medusa.engine.operators.sink import SinkBox
 from medusa.engine.operators.source import SourceBox
 from medusa.engine.operators.spill.spill_join import JoinKind
-from medusa.engine.operators.spill.spill_kind import Kind
+from medusa.engine.operators.spill.spill_kind import SpillKind
 from medusa.engine.operators.spill.spill_kinds import DistinctKind, RunningKind, SessionKind
 from medusa.engine.operators.spill.spill_table import LookupKind, TableKind
 from medusa.engine.operators.union import UnionBox
@@ -61,7 +61,7 @@ class OperatorKind:
     """
 
     make: Maker
-    spill: Callable[[Any, Site, Operator], Kind] | None = None
+    spill: Callable[[Any, Site, Operator], SpillKind] | None = None
     repartition: StatePartition | None = None
 
 

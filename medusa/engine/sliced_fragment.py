@@ -10,13 +10,13 @@ import pyarrow as pa
 
 from medusa._native import Times
 from medusa.elements import Element
-from medusa.engine.inspection import Asked
+from medusa.engine.inspection import Inspection
 from medusa.engine.operators.source import SourceBox
 
-__all__ = ["Sliced"]
+__all__ = ["SlicedFragment"]
 
 
-class Sliced(Asked):
+class SlicedFragment(Inspection):
     """What one element makes may be any number of rows; it is run in slices of whole pieces.
 
     Where slices end changes no output: the pieces, and the order in which boxes take them, are the same.

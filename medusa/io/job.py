@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from medusa.engine.bounded_run import Part, measured_slack_us, merged, with_slack
+from medusa.engine.bounded_run import SourcePart, measured_slack_us, merged, with_slack
 from medusa.engine.input.ingest import normalise, times_of
 from medusa.io.lines import wait_for
 from medusa.io.places import FilePlace
@@ -130,10 +130,10 @@ class FileJob:
         finally:
             reader.close()
 
-    def _parts(self, name: str, spec: Source) -> Iterator[Part]:
+    def _parts(self, name: str, spec: Source) -> Iterator[SourcePart]:
         for batch in self._inputs[name].reader.batches():
             for part in normalise(batch, spec.schema, extra="ignore", source=name):
-                yield Part(part, times_of(part, spec))
+                yield SourcePart(part, times_of(part, spec))
 
     def _bounded(self, run: Run, bar: RunProgress) -> None:
         parts = {name: self._parts(name, spec) for name, spec in self._specs.items()}

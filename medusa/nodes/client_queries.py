@@ -8,14 +8,14 @@ from functools import partial
 from medusa.errors import QueryError
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.config.settings import Settings
-from medusa.nodes.deploy.background_parsing import Parsing
-from medusa.nodes.deploy.coordinator import Coordinator
-from medusa.nodes.deploy.query_plan import Asked, check_name, plan_of, planned_standby
+from medusa.nodes.deploy.background_parsing import BackgroundParsing
+from medusa.nodes.deploy.coordinator import DeploymentCoordinator
+from medusa.nodes.deploy.query_plan import DeployRequest, check_name, plan_of, planned_standby
 from medusa.nodes.fragments import Fragments
 from medusa.nodes.messages import Heard
 from medusa.nodes.names.definitions import Definitions
-from medusa.nodes.names.unreachable_peers import Away
-from medusa.nodes.placement.placement import Plan
+from medusa.nodes.names.unreachable_peers import UnreachablePeers
+from medusa.nodes.placement.placement import PlacementPlan
 from medusa.nodes.placement.standby_plan import StandbyNode, StandbyWish
 from medusa.nodes.security.registry import Caller
 from medusa.nodes.security.sessions import refusal_of
@@ -41,15 +41,15 @@ class ClientQueries:
         self,
         settings: Settings,
         catalog: Catalog,
-        coordinator: Coordinator,
+        coordinator: DeploymentCoordinator,
         definitions: Definitions,
         fragments: Fragments,
         *,
-        parsing: Parsing,
+        parsing: BackgroundParsing,
         outbox: Outbox,
         nodes: Callable[[], Mapping[str, StandbyNode]],
         deployed_at: Callable[[str], str],
-        away: Away,
+        away: UnreachablePeers,
     ) -> None:
         self._settings, self._catalog, self._coordinator = settings, catalog, coordinator
         self._definitions, self._fragments = definitions, fragments
@@ -91,7 +91,7 @@ class ClientQueries:
         wish, dry = StandbyWish(), False
         if isinstance(message, DeployGuarded):
             wish, dry = StandbyWish(standby=message.standby, witnesses=message.witnesses), message.dry
-        asked = Asked(
+        asked = DeployRequest(
             graph=graph,
             at=message.at,
             reads=message.reads,
@@ -100,7 +100,7 @@ class ClientQueries:
             nodes=(nodes := self._nodes()),
         )
 
-        def planned(now_us: int, plan: Plan) -> None:
+        def planned(now_us: int, plan: PlacementPlan) -> None:
             if dry:
                 said = planned_standby(plan, wish, self._settings.name, nodes)
                 self._outbox.send(client, Reply(request=message.request), said)

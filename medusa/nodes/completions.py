@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from medusa.nodes.clock.wall_clock import Wall
-from medusa.nodes.deploy.background_parsing import Parsing
-from medusa.nodes.fragment.host import Hosted
+from medusa.nodes.clock.wall_clock import WallClock
+from medusa.nodes.deploy.background_parsing import BackgroundParsing
+from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.fragments import Fragments
-from medusa.nodes.move_orders import Sliding
+from medusa.nodes.move_orders import MoveOrders
 from medusa.nodes.recovery.recovery import Recovery
-from medusa.nodes.remote.stopping import Stopping
+from medusa.nodes.remote.stopping import StoppedParts
 from medusa.nodes.reports import (
     Completion,
     Copied,
-    Failed,
     Fetched,
+    FragmentFailed,
     Logged,
     Parsed,
     Persisted,
@@ -42,12 +42,12 @@ class Completions:
     def __init__(
         self,
         fragments: Fragments,
-        orders: Sliding,
+        orders: MoveOrders,
         *,
         recovery: Recovery,
-        parsing: Parsing,
-        stopping: Stopping,
-        wall: Wall,
+        parsing: BackgroundParsing,
+        stopping: StoppedParts,
+        wall: WallClock,
     ) -> None:
         self._recovery = recovery
         self._fragments = fragments
@@ -67,7 +67,7 @@ class Completions:
                 if hosted is None:
                     return False
                 self._of_fragment(now_us, hosted, done)
-            case Failed():
+            case FragmentFailed():
                 return self._failed(now_us, done)
             case Stats():
                 self._counted(now_us, done)
@@ -86,7 +86,7 @@ class Completions:
                 self._parsing.parsed(now_us, done.token, done.found, done.error)
         return True
 
-    def _hosted(self, fragment: str) -> Hosted | None:
+    def _hosted(self, fragment: str) -> FragmentHost | None:
         """What runs here, or follows another node's, under this name."""
         running = self._fragments.running.get(fragment)
         return running or self._orders.shadow(fragment) or self._recovery.shadow(fragment)
@@ -96,7 +96,7 @@ class Completions:
         for fragment in [name for name in self._early if name in self._fragments.running]:
             self._fragments.counted(now_us, fragment, self._early.pop(fragment))
 
-    def _of_fragment(self, now_us: int, hosted: Hosted, done: Ran | Fetched | Logged) -> None:
+    def _of_fragment(self, now_us: int, hosted: FragmentHost, done: Ran | Fetched | Logged) -> None:
         match done:
             case Ran():
                 hosted.ran(now_us, done.outputs, done.refused, done.dying)
@@ -118,7 +118,7 @@ class Completions:
         if len(self._early) > EARLY_MAX:
             del self._early[next(iter(self._early))]
 
-    def _failed(self, now_us: int, done: Failed) -> bool:
+    def _failed(self, now_us: int, done: FragmentFailed) -> bool:
         running = self._fragments.running.get(done.fragment)
         if done.code and running is not None:
             self._stopping.end(done.fragment, done.code, done.why, self._wall.at(now_us) or 0)

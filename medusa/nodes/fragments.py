@@ -8,21 +8,21 @@ from typing import Any
 
 from medusa.errors import LinkError, QueryError
 from medusa.nodes.catalog.catalog import Catalog
-from medusa.nodes.catalog.persistence import Saver
+from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.config.settings import Settings
-from medusa.nodes.deploy.admission import Accepting
-from medusa.nodes.deploy.background_parsing import Parsing
-from medusa.nodes.deploy.cross_query_reads import Pending, Readings
+from medusa.nodes.deploy.admission import Admission
+from medusa.nodes.deploy.background_parsing import BackgroundParsing
+from medusa.nodes.deploy.cross_query_reads import CrossQueryReads, PendingInstall
 from medusa.nodes.deploy.install_checks import check_place
-from medusa.nodes.deploy.stale_requests import Late
+from medusa.nodes.deploy.stale_requests import StaleRequests
 from medusa.nodes.deploy.wording import CONTENDED, there_already
-from medusa.nodes.fragment.host import Hosted
-from medusa.nodes.load.loads import Loads
+from medusa.nodes.fragment.host import FragmentHost
+from medusa.nodes.load.loads import NodeLoads
 from medusa.nodes.messages import Heard
-from medusa.nodes.remote.stopping import Stopping
+from medusa.nodes.remote.stopping import StoppedParts
 from medusa.nodes.security.registry import Caller
 from medusa.nodes.security.sessions import check_memory, refusal_of
-from medusa.nodes.spec.fragment_spec import Fragment, fragment_from
+from medusa.nodes.spec.fragment_spec import FragmentSpec, fragment_from
 from medusa.wire.messages.links_and_commands import Install, Remove, Reply
 from medusa.wire.outbox import CloseFragment, OpenFragment, Outbox
 
@@ -59,16 +59,16 @@ class Fragments:
         self,
         settings: Settings,
         catalog: Catalog,
-        running: dict[str, Hosted],
+        running: dict[str, FragmentHost],
         *,
         outbox: Outbox,
-        saver: Saver,
-        host: Callable[[Fragment], Hosted],
-        accepting: Accepting,
-        parsing: Parsing,
-        reading: Readings,
-        stopping: Stopping,
-        loads: Loads,
+        saver: CatalogWriter,
+        host: Callable[[FragmentSpec], FragmentHost],
+        accepting: Admission,
+        parsing: BackgroundParsing,
+        reading: CrossQueryReads,
+        stopping: StoppedParts,
+        loads: NodeLoads,
         abroad: Callable[[str], str],
         removed: Callable[[str, list[str], bool], None],
         answered: Callable[[int, str, Reply], None],
@@ -87,7 +87,7 @@ class Fragments:
         self._abroad = abroad
         self._removed = removed
         self._answered = answered
-        self._late = Late()
+        self._late = StaleRequests()
 
     def counted(self, now_us: int, fragment: str, counts: Mapping[str, Any]) -> None:
         """What the boxes of a fragment count now."""
@@ -96,7 +96,7 @@ class Fragments:
 
     # --- room -----------------------------------------------------------------------------------
 
-    def check_room(self, *fragments: Fragment, gone: Collection[Fragment] = ()) -> None:
+    def check_room(self, *fragments: FragmentSpec, gone: Collection[FragmentSpec] = ()) -> None:
         """Whether there is room for these, instead of those that are ``gone``.
 
         Raises:
@@ -107,7 +107,7 @@ class Fragments:
         self._check_taken(*fragments)
         self.check_memory(sum(len(each.feeds) for each in fragments) - sum(len(each.feeds) for each in gone))
 
-    def _check_taken(self, *fragments: Fragment) -> None:
+    def _check_taken(self, *fragments: FragmentSpec) -> None:
         for fragment in fragments:
             self._stopping.refuse_ended(fragment)
             self._accepting.accept(fragment)
@@ -128,7 +128,7 @@ class Fragments:
             code = error.code if error.code == "E_BUSY" else "E_SPEC"
             self._reply(owner, refusal_of(message.request, code, error.message, error.hint))
 
-        def take(now_us: int, fragment: Fragment) -> None:
+        def take(now_us: int, fragment: FragmentSpec) -> None:
             if (fragment.name, fragment.query) != (message.fragment, message.query) or fragment.guests:
                 refuse(QueryError(f"the spec is of {fragment.name!r}", code="query.placement"))
             elif (reply := self.install(message.request, fragment, owner)) is not None:
@@ -160,7 +160,7 @@ class Fragments:
 
     # --- install and remove -------------------------------------------------------------------------
 
-    def install(self, request: int, fragment: Fragment, owner: str) -> Reply | None:
+    def install(self, request: int, fragment: FragmentSpec, owner: str) -> Reply | None:
         """Install a checked fragment; the same one twice is no error. Refused, nothing changed.
 
         Returns:
@@ -200,7 +200,7 @@ class Fragments:
         self._saver.save()
         return Reply(request=request)
 
-    def install_read(self, now_us: int, pending: Pending, reply: Reply | None) -> None:
+    def install_read(self, now_us: int, pending: PendingInstall, reply: Reply | None) -> None:
         """What a fragment reads of other queries is there for it, or was refused."""
         if reply is None:
             reply = self.install(pending.request, pending.fragment, pending.owner)

@@ -8,10 +8,10 @@ import msgspec
 
 from medusa.errors import RemoteProtocolError
 from medusa.nodes.config.settings import Settings
-from medusa.nodes.fragment.host import Hosted
+from medusa.nodes.fragment.host import FragmentHost
 from medusa.ports import Buffer
 from medusa.wire.link.automaton import LinkEvent
-from medusa.wire.link.lanes import InOrder, lane_of
+from medusa.wire.link.lanes import LaneOrder, lane_of
 from medusa.wire.link.session import check_version
 from medusa.wire.messages.links_and_commands import Attached, Boundary, Data, Hello, Progress
 
@@ -26,14 +26,14 @@ class Lanes:
         fragments: those of the brain, as they come and go.
     """
 
-    def __init__(self, me: Hello, settings: Settings, fragments: Mapping[str, Hosted]) -> None:
+    def __init__(self, me: Hello, settings: Settings, fragments: Mapping[str, FragmentHost]) -> None:
         self._rules = settings.links
         self._window_bytes = settings.limits.credit_bytes
         self._me = me
         self._fragments = fragments
         self._striped: dict[str, int] = {}
         """Peer that stripes -> over how many connections the frames of a stream go round."""
-        self._orders: dict[tuple[str, str], InOrder] = {}
+        self._orders: dict[tuple[str, str], LaneOrder] = {}
         """(peer, stream) -> what is not yet in order."""
 
     def hello(self, lane: int) -> Hello:
@@ -102,11 +102,11 @@ class Lanes:
                 hosted.receive(now_us, input, each, its_payload)
         return True
 
-    def _order(self, peer: str, stream: str, lanes: int) -> InOrder:
+    def _order(self, peer: str, stream: str, lanes: int) -> LaneOrder:
         order = self._orders.get((peer, stream))
         if order is None or order.lanes != lanes:
             for other, name in list(self._orders):
                 if all(hosted.input_of(name, other) is None for hosted in self._fragments.values()):
                     del self._orders[other, name]
-            order = self._orders[peer, stream] = InOrder(lanes, self._window_bytes)
+            order = self._orders[peer, stream] = LaneOrder(lanes, self._window_bytes)
         return order

@@ -72,7 +72,7 @@ from medusa.wire.messages.rerouting import Expect, Follow, Moved, Placed, Read, 
 from medusa.wire.messages.split import Merge, Split
 from medusa.wire.messages.standby import DeployGuarded
 
-__all__ = ["MESSAGES", "Heard", "MessageOwner", "Right", "Rights", "Row", "check_payload", "refusal"]
+__all__ = ["MESSAGES", "Heard", "MessageOwner", "MessageRow", "Right", "Rights", "check_payload", "refusal"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +141,7 @@ class Rights:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class MessageRow:
     """What a node knows of one kind of message."""
 
     rights: Rights
@@ -232,84 +232,86 @@ READING = Rights(YES, YES, _READ)
 DEPLOYING = Rights(NO, NO, _some("deploy"))
 ORDERING = Rights(YES, NO, _role("deploy", _query_of_fragment, "query"))
 
-MESSAGES: dict[type, Row] = {
+MESSAGES: dict[type, MessageRow] = {
     # --- who is there
-    Hello: Row(ANYBODY, MessageOwner.NAMES),
-    Heartbeat: Row(ANYBODY, MessageOwner.SESSION),
-    Refuse: Row(ANYBODY, MessageOwner.STREAMS),
+    Hello: MessageRow(ANYBODY, MessageOwner.NAMES),
+    Heartbeat: MessageRow(ANYBODY, MessageOwner.SESSION),
+    Refuse: MessageRow(ANYBODY, MessageOwner.STREAMS),
     # --- streams
-    Attach: Row(
+    Attach: MessageRow(
         Rights(YES, Right("yes, but not `plain`: `E_READER`", _plain_abroad), _READ), MessageOwner.STREAMS
     ),
-    Ack: Row(READING, MessageOwner.STREAMS),
-    Detach: Row(READING, MessageOwner.STREAMS),
-    Offer: Row(Rights(NO, NO, _PUBLISH), MessageOwner.STREAMS),
-    Attached: Row(STREAM_DATA, MessageOwner.STREAMS),
-    Data: Row(STREAM_DATA, MessageOwner.STREAMS),
-    Boundary: Row(STREAM_DATA, MessageOwner.STREAMS),
-    Progress: Row(STREAM_DATA, MessageOwner.STREAMS),
+    Ack: MessageRow(READING, MessageOwner.STREAMS),
+    Detach: MessageRow(READING, MessageOwner.STREAMS),
+    Offer: MessageRow(Rights(NO, NO, _PUBLISH), MessageOwner.STREAMS),
+    Attached: MessageRow(STREAM_DATA, MessageOwner.STREAMS),
+    Data: MessageRow(STREAM_DATA, MessageOwner.STREAMS),
+    Boundary: MessageRow(STREAM_DATA, MessageOwner.STREAMS),
+    Progress: MessageRow(STREAM_DATA, MessageOwner.STREAMS),
     # --- commands
-    Deploy: Row(DEPLOYING, MessageOwner.QUERIES),
-    DeployGuarded: Row(DEPLOYING, MessageOwner.QUERIES),
-    Define: Row(DEPLOYING, MessageOwner.QUERIES),
-    Install: Row(Rights(YES, _NO_CONTRACT, NO), MessageOwner.FRAGMENTS),
-    Remove: Row(Rights(YES, YES, _role("deploy", _query, "query")), MessageOwner.QUERIES),
-    Forget: Row(
+    Deploy: MessageRow(DEPLOYING, MessageOwner.QUERIES),
+    DeployGuarded: MessageRow(DEPLOYING, MessageOwner.QUERIES),
+    Define: MessageRow(DEPLOYING, MessageOwner.QUERIES),
+    Install: MessageRow(Rights(YES, _NO_CONTRACT, NO), MessageOwner.FRAGMENTS),
+    Remove: MessageRow(Rights(YES, YES, _role("deploy", _query, "query")), MessageOwner.QUERIES),
+    Forget: MessageRow(
         Rights(
             NO, NO, Right("`subscribe` or `publish` of the stream; `deploy` where it names an owner", _forget)
         ),
         MessageOwner.STREAMS,
     ),
-    StatusRequest: Row(Rights(YES, _NO_STATUS, _some("status", "publish", "subscribe")), MessageOwner.STATUS),
-    Lookup: Row(Rights(NO, NO, _some("status", "publish", "subscribe", "deploy")), MessageOwner.NAMES),
-    Declare: Row(ANYBODY, MessageOwner.KEYS),
-    Reply: Row(NODES, MessageOwner.ANSWERS),
+    StatusRequest: MessageRow(
+        Rights(YES, _NO_STATUS, _some("status", "publish", "subscribe")), MessageOwner.STATUS
+    ),
+    Lookup: MessageRow(Rights(NO, NO, _some("status", "publish", "subscribe", "deploy")), MessageOwner.NAMES),
+    Declare: MessageRow(ANYBODY, MessageOwner.KEYS),
+    Reply: MessageRow(NODES, MessageOwner.ANSWERS),
     # --- the catalogs
-    Entries: Row(Rights(YES, _NO_CATALOG, NO), MessageOwner.NAMES),
-    Digest: Row(Rights(YES, _NO_CATALOG, NO), MessageOwner.NAMES),
-    DhtFind: Row(NODES, MessageOwner.NAMES),
-    DhtFound: Row(NODES, MessageOwner.NAMES),
-    DhtStore: Row(NODES, MessageOwner.NAMES),
-    DhtStored: Row(NODES, MessageOwner.NAMES),
-    DhtLeave: Row(NODES, MessageOwner.NAMES),
-    Load: Row(OWN_NODES, MessageOwner.LOADS),
+    Entries: MessageRow(Rights(YES, _NO_CATALOG, NO), MessageOwner.NAMES),
+    Digest: MessageRow(Rights(YES, _NO_CATALOG, NO), MessageOwner.NAMES),
+    DhtFind: MessageRow(NODES, MessageOwner.NAMES),
+    DhtFound: MessageRow(NODES, MessageOwner.NAMES),
+    DhtStore: MessageRow(NODES, MessageOwner.NAMES),
+    DhtStored: MessageRow(NODES, MessageOwner.NAMES),
+    DhtLeave: MessageRow(NODES, MessageOwner.NAMES),
+    Load: MessageRow(OWN_NODES, MessageOwner.LOADS),
     # --- readers that go elsewhere
-    Expect: Row(NODES, MessageOwner.REROUTING),
-    Unexpect: Row(NODES, MessageOwner.REROUTING),
-    Release: Row(NODES, MessageOwner.REROUTING),
-    Follow: Row(NODES, MessageOwner.REROUTING),
-    Moved: Row(NODES, MessageOwner.REROUTING),
-    Placed: Row(Rights(YES, _NO_CONTRACT, NO), MessageOwner.REROUTING),
-    Read: Row(NODES, MessageOwner.REROUTING),
+    Expect: MessageRow(NODES, MessageOwner.REROUTING),
+    Unexpect: MessageRow(NODES, MessageOwner.REROUTING),
+    Release: MessageRow(NODES, MessageOwner.REROUTING),
+    Follow: MessageRow(NODES, MessageOwner.REROUTING),
+    Moved: MessageRow(NODES, MessageOwner.REROUTING),
+    Placed: MessageRow(Rights(YES, _NO_CONTRACT, NO), MessageOwner.REROUTING),
+    Read: MessageRow(NODES, MessageOwner.REROUTING),
     # --- fragments that move, or are split
-    Move: Row(ORDERING, MessageOwner.ORDERS),
-    Grant: Row(ORDERING, MessageOwner.ORDERS),
-    Split: Row(ORDERING, MessageOwner.ORDERS),
-    Merge: Row(ORDERING, MessageOwner.ORDERS),
-    Receive: Row(OWN_NODES, MessageOwner.ORDERS),
-    Ready: Row(OWN_NODES, MessageOwner.ORDERS),
-    Piece: Row(OWN_NODES, MessageOwner.ORDERS),
-    Whole: Row(OWN_NODES, MessageOwner.ORDERS),
-    Fed: Row(OWN_NODES, MessageOwner.ORDERS),
-    Standing: Row(OWN_NODES, MessageOwner.ORDERS),
-    Handover: Row(OWN_NODES, MessageOwner.ORDERS),
-    Got: Row(OWN_NODES, MessageOwner.ORDERS),
-    GiveUp: Row(OWN_NODES, MessageOwner.ORDERS),
-    Settle: Row(OWN_NODES, MessageOwner.ORDERS),
-    Settled: Row(OWN_NODES, MessageOwner.ORDERS),
+    Move: MessageRow(ORDERING, MessageOwner.ORDERS),
+    Grant: MessageRow(ORDERING, MessageOwner.ORDERS),
+    Split: MessageRow(ORDERING, MessageOwner.ORDERS),
+    Merge: MessageRow(ORDERING, MessageOwner.ORDERS),
+    Receive: MessageRow(OWN_NODES, MessageOwner.ORDERS),
+    Ready: MessageRow(OWN_NODES, MessageOwner.ORDERS),
+    Piece: MessageRow(OWN_NODES, MessageOwner.ORDERS),
+    Whole: MessageRow(OWN_NODES, MessageOwner.ORDERS),
+    Fed: MessageRow(OWN_NODES, MessageOwner.ORDERS),
+    Standing: MessageRow(OWN_NODES, MessageOwner.ORDERS),
+    Handover: MessageRow(OWN_NODES, MessageOwner.ORDERS),
+    Got: MessageRow(OWN_NODES, MessageOwner.ORDERS),
+    GiveUp: MessageRow(OWN_NODES, MessageOwner.ORDERS),
+    Settle: MessageRow(OWN_NODES, MessageOwner.ORDERS),
+    Settled: MessageRow(OWN_NODES, MessageOwner.ORDERS),
     # --- who owns what, where fragments have replicas
-    Configure: Row(OWN_NODES, MessageOwner.RECOVERY),
-    Prepare: Row(OWN_NODES, MessageOwner.RECOVERY),
-    Accept: Row(OWN_NODES, MessageOwner.RECOVERY),
-    Vote: Row(OWN_NODES, MessageOwner.RECOVERY),
-    Seed: Row(OWN_NODES, MessageOwner.RECOVERY),
+    Configure: MessageRow(OWN_NODES, MessageOwner.RECOVERY),
+    Prepare: MessageRow(OWN_NODES, MessageOwner.RECOVERY),
+    Accept: MessageRow(OWN_NODES, MessageOwner.RECOVERY),
+    Vote: MessageRow(OWN_NODES, MessageOwner.RECOVERY),
+    Seed: MessageRow(OWN_NODES, MessageOwner.RECOVERY),
     # --- parts that another node keeps
-    DefineRemote: Row(DEPLOYING, MessageOwner.REMOTE),
-    RevokeRemote: Row(DEPLOYING, MessageOwner.REMOTE),
-    KeepRemote: Row(NODES, MessageOwner.REMOTE),
-    DropRemote: Row(NODES, MessageOwner.REMOTE),
-    Instantiate: Row(NODES, MessageOwner.REMOTE),
-    StoppedRemote: Row(NODES, MessageOwner.REMOTE),
+    DefineRemote: MessageRow(DEPLOYING, MessageOwner.REMOTE),
+    RevokeRemote: MessageRow(DEPLOYING, MessageOwner.REMOTE),
+    KeepRemote: MessageRow(NODES, MessageOwner.REMOTE),
+    DropRemote: MessageRow(NODES, MessageOwner.REMOTE),
+    Instantiate: MessageRow(NODES, MessageOwner.REMOTE),
+    StoppedRemote: MessageRow(NODES, MessageOwner.REMOTE),
 }
 """Every message of the wire."""
 

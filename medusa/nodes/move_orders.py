@@ -12,14 +12,14 @@ from dataclasses import dataclass
 import msgspec
 
 from medusa.nodes.catalog.catalog import Catalog
-from medusa.nodes.fragment.host import Hosted
+from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.messages import Heard
-from medusa.nodes.migration.incoming import Arrivals
-from medusa.nodes.migration.outgoing import Moves
-from medusa.nodes.names.lookup import Names
-from medusa.nodes.names.startup_grace import NEWS_US, Early
+from medusa.nodes.migration.incoming import IncomingMoves
+from medusa.nodes.migration.outgoing import OutgoingMoves
+from medusa.nodes.names.lookup import NameLookup
+from medusa.nodes.names.startup_grace import NEWS_US, StartupGrace
 from medusa.nodes.recovery.recovery import Recovery
-from medusa.nodes.repartition.coordinator import Splits
+from medusa.nodes.repartition.coordinator import RepartitionCoordinator
 from medusa.nodes.security.registry import Caller, no_deploy
 from medusa.nodes.security.sessions import refusal_of
 from medusa.ports import Buffer
@@ -45,7 +45,7 @@ from medusa.wire.messages.split import Merge, Split
 from medusa.wire.outbox import Outbox
 from medusa.wire.status import AwayStatus, MovesStatus, SplitStatus
 
-__all__ = ["Sliding"]
+__all__ = ["MoveOrders"]
 
 
 Order = Move | Grant | Split | Merge
@@ -77,7 +77,7 @@ RELAYED_MAX = 1000
 """Orders of clients that are passed on and not answered; older ones are asked again by who waits."""
 
 
-class Sliding:
+class MoveOrders:
     """Fragments that come to a node and go from it.
 
     Args:
@@ -92,14 +92,14 @@ class Sliding:
         self,
         me: str,
         catalog: Catalog,
-        moves: Moves,
-        arrivals: Arrivals,
-        splits: Splits,
+        moves: OutgoingMoves,
+        arrivals: IncomingMoves,
+        splits: RepartitionCoordinator,
         *,
         outbox: Outbox,
         number: Callable[[], int],
-        names: Names,
-        early: Early,
+        names: NameLookup,
+        early: StartupGrace,
         own_peer: Callable[[str], bool],
         recovery: Recovery,
     ) -> None:
@@ -324,7 +324,7 @@ class Sliding:
 
     # --- what the driver brings -------------------------------------------------------------------
 
-    def shadow(self, fragment: str) -> Hosted | None:
+    def shadow(self, fragment: str) -> FragmentHost | None:
         """What follows another node's fragment of this name, or is to take the place of one of ours."""
         return self.arrivals.shadow(fragment) or self.splits.shadow(fragment)
 

@@ -17,40 +17,40 @@ from typing import Any
 
 from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.nodes.catalog.catalog import Catalog
-from medusa.nodes.catalog.persistence import Saver
+from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.client_queries import ClientQueries
-from medusa.nodes.clock.wall_clock import Wall
+from medusa.nodes.clock.wall_clock import WallClock
 from medusa.nodes.completions import Completions
 from medusa.nodes.config.settings import Settings, link_settings, stream_link
 from medusa.nodes.config.settings_offers import OfferRules
-from medusa.nodes.deploy.admission import Accepting
-from medusa.nodes.deploy.background_parsing import LOOP_BYTES_MAX, Parsing
-from medusa.nodes.deploy.coordinator import Coordinator
-from medusa.nodes.deploy.cross_query_reads import Readings
+from medusa.nodes.deploy.admission import Admission
+from medusa.nodes.deploy.background_parsing import LOOP_BYTES_MAX, BackgroundParsing
+from medusa.nodes.deploy.coordinator import DeploymentCoordinator
+from medusa.nodes.deploy.cross_query_reads import CrossQueryReads
 from medusa.nodes.deploy.standby_nodes import standby_nodes
-from medusa.nodes.deploy.unfinished_deployments import Unfinished
-from medusa.nodes.diskless.host import VolatileHosted
-from medusa.nodes.diskless.sealed_cuts import Seal
-from medusa.nodes.fragment.checkpointing import Saved
-from medusa.nodes.fragment.host import Hosted
+from medusa.nodes.deploy.unfinished_deployments import UnfinishedDeployments
+from medusa.nodes.diskless.host import DisklessFragmentHost
+from medusa.nodes.diskless.sealed_cuts import CutSealer
+from medusa.nodes.fragment.checkpointing import SavedCheckpoint
+from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.fragments import Fragments
 from medusa.nodes.lanes import Lanes
 from medusa.nodes.load.load_status import node_load
-from medusa.nodes.load.loads import Loads
+from medusa.nodes.load.loads import NodeLoads
 from medusa.nodes.messages import MESSAGES, Heard, MessageOwner, check_payload
-from medusa.nodes.migration.incoming import Arrivals
-from medusa.nodes.migration.outgoing import Moves
-from medusa.nodes.migration.rerouting import Diverting
-from medusa.nodes.migration.standby import Shadow
-from medusa.nodes.move_orders import Sliding
+from medusa.nodes.migration.incoming import IncomingMoves
+from medusa.nodes.migration.outgoing import OutgoingMoves
+from medusa.nodes.migration.rerouting import Rerouting
+from medusa.nodes.migration.standby import StandbyFragment
+from medusa.nodes.move_orders import MoveOrders
 from medusa.nodes.names.definitions import Definitions
-from medusa.nodes.names.lookup import Names
-from medusa.nodes.names.names import Naming
-from medusa.nodes.names.participant_catalog import Between
+from medusa.nodes.names.lookup import NameLookup
+from medusa.nodes.names.names import NodeNames
+from medusa.nodes.names.participant_catalog import ParticipantCatalog
 from medusa.nodes.recovery.recovery import Recovery
-from medusa.nodes.remote.definitions import Remotes
-from medusa.nodes.repair.resolution import Resolving
-from medusa.nodes.repartition.coordinator import Splits
+from medusa.nodes.remote.definitions import RemoteDefinitions
+from medusa.nodes.repair.resolution import DoubtResolution
+from medusa.nodes.repartition.coordinator import RepartitionCoordinator
 from medusa.nodes.reports import (
     LaneChanged,
     Listening,
@@ -67,13 +67,13 @@ from medusa.nodes.reports import (
 from medusa.nodes.security.guard import Guard, may_say
 from medusa.nodes.security.registry import Caller, visible
 from medusa.nodes.security.sessions import check_caller, makes_room
-from medusa.nodes.spec.fragment_spec import Fragment
-from medusa.nodes.status.blocking_reasons import Unmoved, explained
-from medusa.nodes.status.status import Rates, encoded, fragment_status, queries_of, sources_of, totals
-from medusa.nodes.streams import Streams
+from medusa.nodes.spec.fragment_spec import FragmentSpec
+from medusa.nodes.status.blocking_reasons import UnmovedBoundaries, explained
+from medusa.nodes.status.status import FragmentRates, encoded, fragment_status, queries_of, sources_of, totals
+from medusa.nodes.streams import StreamRouter
 from medusa.ports import Buffer, Signer, Verify
 from medusa.wire.link.automaton import LinkEvent
-from medusa.wire.link.session import SESSION, PeerState, Session, SessionSettings
+from medusa.wire.link.session import SESSION, PeerSession, PeerState, SessionSettings
 from medusa.wire.messages.links_and_commands import (
     Declare,
     Hello,
@@ -84,13 +84,13 @@ from medusa.wire.messages.links_and_commands import (
     StatusRequest,
 )
 from medusa.wire.messages.rerouting import DivertMessage
-from medusa.wire.outbox import Cut, Introduce, Outbox, Owned, Stopped, WakeAt
+from medusa.wire.outbox import CutPeer, Introduce, Outbox, Owned, Stopped, WakeAt
 from medusa.wire.status import FragmentStatus, NodeStatus, plain
 
-__all__ = ["Brain"]
+__all__ = ["NodeMind"]
 
 
-class Brain:
+class NodeMind:
     """One node.
 
     Args:
@@ -120,14 +120,14 @@ class Brain:
         *,
         incarnation: int,
         catalog: Catalog | None = None,
-        saved: Mapping[str, Saved] | None = None,
+        saved: Mapping[str, SavedCheckpoint] | None = None,
         first_token: int = 1,
         verify: Verify | None = None,
         signer: Signer | None = None,
         certificate: bytes = b"",
         note_key: bytes = b"",
         session: SessionSettings = SESSION,
-        accepting: Accepting | None = None,
+        accepting: Admission | None = None,
         loop_bytes_max: int = LOOP_BYTES_MAX,
     ) -> None:
         self.outbox = outbox = Outbox()
@@ -144,11 +144,11 @@ class Brain:
         self.clients: dict[str, int] = {}
         self._stopping = self._said_stopped = False
         self._forgets = settings.store == "memory"
-        self._seal = Seal(note_key)
-        self.wall = Wall()
+        self._seal = CutSealer(note_key)
+        self.wall = WallClock()
         self._now_us = self._started_us = 0
         self._door: Mapping[str, int] = {}
-        self._saver = saver = Saver(catalog, outbox=outbox, next_token=self._next_token)
+        self._saver = saver = CatalogWriter(catalog, outbox=outbox, next_token=self._next_token)
         self.guard: Guard | None = None
         if settings.security is not None:
             self.guard = Guard(
@@ -161,11 +161,11 @@ class Brain:
                 wall=self.wall,
                 count=self._count,
             )
-        self.fragments: dict[str, Hosted] = {}
-        self.rates, self._unmoved = Rates(), Unmoved()
-        self.loads = Loads(settings, outbox, self.fragments)
-        self.accepting = accepting or Accepting()
-        self.parsing = Parsing(settings.name, outbox, loop_bytes_max)
+        self.fragments: dict[str, FragmentHost] = {}
+        self.rates, self._unmoved = FragmentRates(), UnmovedBoundaries()
+        self.loads = NodeLoads(settings, outbox, self.fragments)
+        self.accepting = accepting or Admission()
+        self.parsing = BackgroundParsing(settings.name, outbox, loop_bytes_max)
         self._make_parts(verify, signer)
         self._owners: dict[MessageOwner, Callable[[Heard], None]] = {
             MessageOwner.SESSION: lambda heard: None,  # It has heard it before all others.
@@ -191,7 +191,7 @@ class Brain:
         outbox, saver, parsing = self.outbox, self._saver, self.parsing
         incarnation, count = self.incarnation, self._count
         shared: dict[str, Any] = {"outbox": outbox, "saver": saver}
-        self.naming = naming = Naming(
+        self.naming = naming = NodeNames(
             settings,
             catalog,
             incarnation=incarnation,
@@ -204,7 +204,7 @@ class Brain:
             **shared,
         )
         names = naming.names
-        self.diverting = diverting = Diverting(
+        self.diverting = diverting = Rerouting(
             settings,
             catalog,
             fragments,
@@ -219,7 +219,7 @@ class Brain:
             **shared,
         )
         number = diverting.number
-        self._reading = Readings(
+        self._reading = CrossQueryReads(
             settings,
             catalog,
             number=number,
@@ -227,7 +227,7 @@ class Brain:
             install=lambda *pending: self.installed.install_read(*pending),
             **shared,
         )
-        self.remotes = Remotes(
+        self.remotes = RemoteDefinitions(
             settings,
             catalog,
             number=number,
@@ -256,7 +256,7 @@ class Brain:
             answered=lambda now_us, node, reply: self.coordinator.reply(now_us, node, reply),
             **shared,
         )
-        self.coordinator = Coordinator(
+        self.coordinator = DeploymentCoordinator(
             catalog,
             timeout_us=settings.limits.deploy_timeout_us,
             incarnation=incarnation,
@@ -267,7 +267,7 @@ class Brain:
             outranks=names.outranks,
             readers=names.readers_of,
             abroad=naming.abroad,
-            unfinished=Unfinished(catalog, naming),
+            unfinished=UnfinishedDeployments(catalog, naming),
             guarded=lambda now_us, plan, life: self.recovery.deployed(now_us, plan, life),
             unguarded=lambda query: self.recovery.removed(query),
             **shared,
@@ -286,8 +286,8 @@ class Brain:
             **shared,
         )
         moving: dict[str, Any] = {**shared, "diverting": diverting, "next_token": self._next_token}
-        moves = Moves(settings, catalog, fragments, **moving)
-        arrivals = Arrivals(
+        moves = OutgoingMoves(settings, catalog, fragments, **moving)
+        arrivals = IncomingMoves(
             settings,
             catalog,
             fragments,
@@ -298,7 +298,7 @@ class Brain:
             orphaned=self.installed.drop,
             **moving,
         )
-        splits = Splits(
+        splits = RepartitionCoordinator(
             settings,
             catalog,
             fragments,
@@ -308,7 +308,7 @@ class Brain:
             away=moves.away,
             **moving,
         )
-        self.orders = Sliding(
+        self.orders = MoveOrders(
             settings.name,
             catalog,
             moves,
@@ -336,7 +336,7 @@ class Brain:
             deployed_at=names.deployed_at,
             away=moves.away,
         )
-        self._resolving = Resolving(
+        self._resolving = DoubtResolution(
             settings,
             catalog,
             fragments,
@@ -349,7 +349,7 @@ class Brain:
             **shared,
         )
         self.lanes = Lanes(self._me, settings, fragments)
-        self._streams = Streams(
+        self._streams = StreamRouter(
             settings,
             catalog,
             self.installed,
@@ -368,12 +368,14 @@ class Brain:
             wall=self.wall,
         )
 
-    def _between(self, verify: Verify | None, signer: Signer | None) -> Callable[[Names], Between] | None:
+    def _between(
+        self, verify: Verify | None, signer: Signer | None
+    ) -> Callable[[NameLookup], ParticipantCatalog] | None:
         """Makes the part in the catalog between participants, if the configuration says that there is one."""
         if self.settings.dht is None or self.guard is None or verify is None:
             return None
         return partial(
-            Between,
+            ParticipantCatalog,
             self.settings,
             self.guard.registry,
             outbox=self.outbox,
@@ -406,24 +408,26 @@ class Brain:
     def _is_linked(self, node: str) -> bool:
         return node == self.settings.name or self.peers.get(node) == "up"
 
-    def _session(self, peer: str, *, calls: bool) -> Session:
-        return Session(self._me, peer, outbox=self.outbox, settings=self._patience, calls=calls)
+    def _session(self, peer: str, *, calls: bool) -> PeerSession:
+        return PeerSession(self._me, peer, outbox=self.outbox, settings=self._patience, calls=calls)
 
     def _host(
         self,
-        spec: Fragment,
-        saved: Saved | None = None,
+        spec: FragmentSpec,
+        saved: SavedCheckpoint | None = None,
         owner: str = "",
-        make: Callable[..., Hosted] = Hosted,
+        make: Callable[..., FragmentHost] = FragmentHost,
         *,
         secondary: bool = False,
     ) -> Any:
         node = self.catalog.owners.get(spec.query) or owner or self.settings.name
         whose = self.diverting.participant_of(node) or self.settings.participant
         self.outbox.append(Owned(query=spec.query, owner=whose))
-        make = partial(Shadow, owner=owner, secondary=secondary) if owner else make
+        make = partial(StandbyFragment, owner=owner, secondary=secondary) if owner else make
         if self._forgets:
-            make = partial(VolatileHosted, seal=self._seal, now_us=self._now_us, born_us=self._started_us)
+            make = partial(
+                DisklessFragmentHost, seal=self._seal, now_us=self._now_us, born_us=self._started_us
+            )
         hosted = make(
             spec,
             incarnation=self.incarnation,
@@ -443,13 +447,13 @@ class Brain:
         self._links_up(self._now_us, hosted)
         return hosted
 
-    def _owned(self, now_us: int, hosted: Hosted, secondaries: Collection[str] = ()) -> None:
+    def _owned(self, now_us: int, hosted: FragmentHost, secondaries: Collection[str] = ()) -> None:
         """What followed another node's fragment is ours now; the words of these secondaries count."""
-        assert isinstance(hosted, Shadow)
+        assert isinstance(hosted, StandbyFragment)
         hosted.own(now_us, secondaries)
         self._links_up(now_us, hosted)
 
-    def _links_up(self, now_us: int, hosted: Hosted) -> None:
+    def _links_up(self, now_us: int, hosted: FragmentHost) -> None:
         for peer in (self.settings.name, *self.sessions):
             if self._is_up(peer):
                 hosted.peer_event(now_us, peer, LinkEvent.PEER_UP)
@@ -672,7 +676,7 @@ class Brain:
         if rules.offers is not None:
             self.remotes.offer(rules.offers)
         for peer in self.guard.configure(rules.security):
-            self.outbox.append(Cut(peer=peer))
+            self.outbox.append(CutPeer(peer=peer))
             self._lost(now_us, peer)
         self._cut_off(now_us)
         self._wake(now_us)
@@ -750,7 +754,7 @@ class Brain:
         del self.sessions[client], self.clients[client]
         if self.guard is not None:
             self.guard.forget(client)
-        self.outbox.append(Cut(peer=client))
+        self.outbox.append(CutPeer(peer=client))
 
     # --- time -----------------------------------------------------------------------------------------
 
@@ -798,7 +802,7 @@ class Brain:
 
     # --- status ---------------------------------------------------------------------------------------
 
-    def _fragment_status(self, now_us: int, name: str, hosted: Hosted) -> FragmentStatus:
+    def _fragment_status(self, now_us: int, name: str, hosted: FragmentHost) -> FragmentStatus:
         known = self.installed.counts.get(name, {})
         why = explained(hosted, known.get("boxes", {}), self._unmoved, now_us, self.orders.moves.away)
         return fragment_status(hosted, self.rates, now_us, known, self.loads, why)

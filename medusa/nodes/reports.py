@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 from medusa.elements import Element
 from medusa.engine.fragment import Fragment
-from medusa.engine.held_rows_count import NOTHING, Held
+from medusa.engine.held_rows_count import NOTHING, RowsAtRisk
 from medusa.errors import QueryError
 from medusa.nodes.config.settings_offers import OfferRules
 from medusa.nodes.config.settings_security import Security
@@ -23,8 +23,8 @@ from medusa.wire.messages.links_and_commands import Message
 __all__ = [
     "Completion",
     "Copied",
-    "Failed",
     "Fetched",
+    "FragmentFailed",
     "LaneChanged",
     "Listening",
     "Logged",
@@ -57,7 +57,7 @@ class Ran:
     fragment: str
     outputs: list[tuple[str, Element]]
     refused: str = ""
-    dying: Held = NOTHING
+    dying: RowsAtRisk = NOTHING
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ class Stats:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class FragmentFailed:
     """A fragment can't go on.
 
     Attributes:
@@ -168,7 +168,7 @@ class Parsed:
 
 
 Completion: TypeAlias = (
-    Ran | Stats | Failed | Persisted | Logged | Fetched | Copied | Remade | Weighed | Parsed
+    Ran | Stats | FragmentFailed | Persisted | Logged | Fetched | Copied | Remade | Weighed | Parsed
 )
 """What became of an effect that the engine, the disk or the parser was given."""
 

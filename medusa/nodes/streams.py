@@ -7,11 +7,11 @@ from collections.abc import Callable, Container
 from medusa.errors import LinkError
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.config.settings import Settings
-from medusa.nodes.fragment.host import Hosted
+from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.fragments import Fragments
 from medusa.nodes.lanes import Lanes
 from medusa.nodes.messages import Heard
-from medusa.nodes.migration.rerouting import Diverting
+from medusa.nodes.migration.rerouting import Rerouting
 from medusa.nodes.security.registry import Caller, Refusal, no_deploy
 from medusa.nodes.security.sessions import check_reader, refusal_of, say_no
 from medusa.wire.link.automaton import ReceiverState
@@ -31,12 +31,12 @@ from medusa.wire.messages.links_and_commands import (
     Progress,
     Refuse,
 )
-from medusa.wire.outbox import Cut, Outbox
+from medusa.wire.outbox import CutPeer, Outbox
 
-__all__ = ["Streams"]
+__all__ = ["StreamRouter"]
 
 
-class Streams:
+class StreamRouter:
     """Brings what readers, publishers and senders say to the fragment that it is for.
 
     Args:
@@ -54,7 +54,7 @@ class Streams:
         clients: Container[str],
         *,
         lanes: Lanes,
-        diverting: Diverting,
+        diverting: Rerouting,
         outbox: Outbox,
         count: Callable[[str], None],
     ) -> None:
@@ -144,7 +144,7 @@ class Streams:
             if error.code != "E_STREAM" or not self._may_come(now_us, message.stream):
                 self._refuse(peer, message, error)
 
-    def _check_offer(self, peer: str, key: str, message: Offer, hosted: Hosted) -> None:
+    def _check_offer(self, peer: str, key: str, message: Offer, hosted: FragmentHost) -> None:
         if message.name and self._forgets:
             text = f"node {self._me!r} has no disk to remember how far publisher {message.name!r} is"
             hint = "publish without a name, or put that part of the query at a node with a disk"
@@ -196,7 +196,7 @@ class Streams:
             return
         if not message.stream:
             self._outbox.report("error", "refused by peer", peer=peer, code=message.code, text=message.text)
-            self._outbox.append(Cut(peer=peer))
+            self._outbox.append(CutPeer(peer=peer))
             return
         fragments = list(self._running.values())
         readers = [(h, input) for h in fragments if (input := h.input_of(message.stream, peer)) is not None]

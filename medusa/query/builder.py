@@ -12,7 +12,7 @@ from medusa.query.boxes.base import shape_of
 from medusa.query.graph import BOXES_MAX, check_graph, label_of, ports_of
 from medusa.query.ids import check_name, kind_of, stable_id
 from medusa.query.published_stream import PublishedStream
-from medusa.query.shape import Shape, types_of
+from medusa.query.shape import StreamShape, types_of
 from medusa.query.stream.base import StreamBase, label_after
 from medusa.query.stream.stream import Stream
 from medusa.query.types import schema_from
@@ -38,7 +38,7 @@ class Query:
         """``name``: a letter or ``_``, then letters, digits, ``_`` and ``-``; up to 64."""
         self._name = check_name(name, what="md.Query")
         self._boxes: dict[str, Box] = {}
-        self._shapes: dict[Input, Shape] = {}
+        self._shapes: dict[Input, StreamShape] = {}
         self._functions: dict[str, object] = {}
 
     # -- writing --

@@ -20,11 +20,11 @@ from medusa.query.expressions.tree import check_limits, check_literal
 from medusa.query.suggest import did_you_mean
 from medusa.query.types import NULL, is_type, normalise
 
-__all__ = ["Analysis", "Step", "analyse", "infer"]
+__all__ = ["Analysis", "AnalysisStep", "analyse", "infer"]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class AnalysisStep:
     """One operation on the results of earlier steps.
 
     Attributes:
@@ -54,7 +54,7 @@ class Analysis:
         roots: the step that gives each of the expressions analysed.
     """
 
-    steps: tuple[Step, ...]
+    steps: tuple[AnalysisStep, ...]
     roots: tuple[int, ...]
 
     @property
@@ -103,10 +103,10 @@ class _Builder:
     schema: Mapping[str, str]
     box: str
     timed: bool
-    steps: list[Step] = field(default_factory=list)
+    steps: list[AnalysisStep] = field(default_factory=list)
     known: dict[tuple[object, ...], int] = field(default_factory=dict)
 
-    def emit(self, step: Step) -> int:
+    def emit(self, step: AnalysisStep) -> int:
         """The number of a step; one computed before is not repeated."""
         literal = step.literal
         # repr: 0.0 and -0.0, 1 and True are equal but not the same constant.
@@ -123,7 +123,7 @@ class _Builder:
                 return self.column(node)
             case Literal():
                 check_literal(node, box=self.box)
-                return self.emit(Step("literal", node.type, literal=node, source=node))
+                return self.emit(AnalysisStep("literal", node.type, literal=node, source=node))
             case Cast():
                 return self.cast(node)
             case Case():
@@ -140,7 +140,7 @@ class _Builder:
                 hint=did_you_mean(node.name, self.schema),
                 code="query.column",
             )
-        return self.emit(Step("column", kind, column=node.name, source=node))
+        return self.emit(AnalysisStep("column", kind, column=node.name, source=node))
 
     def cast(self, node: Cast) -> int:
         if not is_type(node.type):
@@ -162,8 +162,8 @@ class _Builder:
         if step.literal is not None and (step.literal.value is None or not isinstance(source, Cast)):
             constant = convert_literal(step.literal, type)
             if constant is not None:
-                return self.emit(Step("literal", type, literal=constant, source=step.source))
-        return self.emit(Step("cast", type, (arg,), source=source))
+                return self.emit(AnalysisStep("literal", type, literal=constant, source=step.source))
+        return self.emit(AnalysisStep("cast", type, (arg,), source=source))
 
     def operand(self, arg: int) -> Operand:
         step = self.steps[arg]
@@ -190,7 +190,7 @@ class _Builder:
         for condition, value in zip(conditions, values, strict=False):
             args += (self.convert(condition, "bool", source), self.convert(value, type, source))
         args.append(self.convert(values[-1], type, source))
-        return self.emit(Step("case", type, tuple(args), source=source))
+        return self.emit(AnalysisStep("case", type, tuple(args), source=source))
 
     def refuse(self, node: Expression, expected: str, args: Sequence[int], hint: str = "") -> None:
         came = ", ".join(dict.fromkeys(self.steps[arg].type for arg in args)) or "nothing"
@@ -242,10 +242,10 @@ class _Builder:
         if node.function.startswith("regexp_"):
             self.check_pattern(node)
         if node.function == "nullif":
-            equal = self.emit(Step("eq", "bool", tuple(converted), source=node))
-            null = self.emit(Step("literal", NULL, literal=Literal(NULL, None)))
+            equal = self.emit(AnalysisStep("eq", "bool", tuple(converted), source=node))
+            null = self.emit(AnalysisStep("literal", NULL, literal=Literal(NULL, None)))
             return self.branches([equal], [null, converted[0]], signature.result, node)
-        return self.emit(Step(node.function, signature.result, tuple(converted), source=node))
+        return self.emit(AnalysisStep(node.function, signature.result, tuple(converted), source=node))
 
     def check_pattern(self, node: Call) -> None:
         constants = [arg.value for arg in node.args[1:] if isinstance(arg, Literal)]

@@ -19,7 +19,7 @@ from medusa.query.boxes import (
 )
 from medusa.query.boxes.base import shape_of
 from medusa.query.ids import check_name, kind_of
-from medusa.query.shape import Shape
+from medusa.query.shape import StreamShape
 from medusa.query.structs import expressions_of
 from medusa.query.suggest import did_you_mean
 
@@ -56,7 +56,7 @@ class CheckedGraph:
     """
 
     graph: Graph
-    shapes: dict[Input, Shape]
+    shapes: dict[Input, StreamShape]
     consumers: dict[Input, tuple[tuple[str, int], ...]]
 
     @property
@@ -116,7 +116,7 @@ def check_graph(graph: Graph, *, require_sinks: bool = False) -> CheckedGraph:
         raise QueryError(f"query {graph.name!r}: has {arcs:,} arcs, at most {ARCS_MAX:,}", code="query.limit")
     _check_ids(graph)
     _check_order(graph)
-    shapes: dict[Input, Shape] = {}
+    shapes: dict[Input, StreamShape] = {}
     consumers: dict[Input, list[tuple[str, int]]] = {}
     columns = 0
     tapped = {arc for box in graph.boxes for arc in box.inputs if arc.port == "dead"}
@@ -202,7 +202,7 @@ def _cycle(start: str, boxes: dict[str, Box]) -> list[str]:
     return []
 
 
-def _input(arc: Input, shapes: dict[Input, Shape], label: str) -> Shape:
+def _input(arc: Input, shapes: dict[Input, StreamShape], label: str) -> StreamShape:
     shape = shapes.get(arc)
     if shape is None:
         raise QueryError(

@@ -14,7 +14,7 @@ from medusa.units import duration_text
 
 __all__ = [
     "WINDOW_COLUMNS",
-    "Shape",
+    "StreamShape",
     "WindowKind",
     "column_type",
     "expression_type",
@@ -40,7 +40,7 @@ class WindowKind:
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class StreamShape:
     """A stream as it is known before anything runs.
 
     Attributes:
@@ -71,12 +71,12 @@ def types_of(schema: Schema) -> dict[str, str]:
     return {field.name: field.type for field in schema}
 
 
-def expression_type(expression: Expression, row: Shape, *, box: str) -> str:
+def expression_type(expression: Expression, row: StreamShape, *, box: str) -> str:
     """The type of an expression over the rows of a stream."""
     return infer(expression, row.types, box=box, timed=row.timed)
 
 
-def column_type(named: Named, row: Shape, *, label: str, what: str = "column") -> str:
+def column_type(named: Named, row: StreamShape, *, label: str, what: str = "column") -> str:
     """The type of an output column; its name is checked too."""
     check_column_name(named.name, what=label)
     return expression_type(named.expression, row, box=f"{label}: {what} {named.name!r}")

@@ -9,10 +9,10 @@ import msgspec
 
 from medusa.query.expressions.expression import Call, Case, Cast, Column, Expression, Literal
 
-__all__ = ["AggregateCall", "Data", "Field", "Function", "Input", "Schema", "expressions_of"]
+__all__ = ["AggregateCall", "Field", "Function", "Input", "Schema", "StrictData", "expressions_of"]
 
 
-class Data(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
+class StrictData(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     """Plain frozen data; a reader refuses parts that it doesn't know.
 
     It refers to nothing that refers back, so the cycle collector leaves it out: with it a graph of 4 MiB
@@ -20,7 +20,7 @@ class Data(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
     """
 
 
-class Field(Data, frozen=True):
+class Field(StrictData, frozen=True):
     """A column: its name and its type as text (``medusa.query.types``)."""
 
     name: str
@@ -30,7 +30,7 @@ class Field(Data, frozen=True):
 Schema: TypeAlias = tuple[Field, ...]
 
 
-class Input(Data, frozen=True):
+class Input(StrictData, frozen=True):
     """Where an arc begins: a box and one of its ports.
 
     Ports: ``""`` the output proper; ``late`` of a source: the rows that came too late; ``ahead`` of
@@ -41,7 +41,7 @@ class Input(Data, frozen=True):
     port: str = ""
 
 
-class Function(Data, frozen=True):
+class Function(StrictData, frozen=True):
     """A function or class of the user's, by the name and version under which it is registered.
 
     The empty name: not registered; the query then holds it beside the graph and runs embedded only.
@@ -51,7 +51,7 @@ class Function(Data, frozen=True):
     version: int = 1
 
 
-class AggregateCall(Data, frozen=True):
+class AggregateCall(StrictData, frozen=True):
     """One aggregate of a window: its output name, function and argument (none: ``count`` of rows).
 
     Attributes:

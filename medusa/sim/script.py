@@ -18,7 +18,7 @@ from typing import TypeAlias
 from medusa.ports import Buffer
 from medusa.sim.actors.chain_ends import PublisherActor, SubscriberActor
 from medusa.sim.actors.relay import pack_rows
-from medusa.sim.trials.chain import Chain, ChainOptions, Parts
+from medusa.sim.trials.chain import Chain, ChainClasses, ChainOptions
 from medusa.sim.world.network import Faults
 from medusa.sim.world.virtual_time import SimulationError, World
 from medusa.wire.codec import decode_frame
@@ -45,7 +45,7 @@ Act: TypeAlias = tuple[int, tuple[Buffer, int] | None, int | None]
 class TracedChain(Chain):
     """Says what arrives; publishes only when told."""
 
-    def __init__(self, world: World, options: ChainOptions, parts: Parts | None) -> None:
+    def __init__(self, world: World, options: ChainOptions, parts: ChainClasses | None) -> None:
         super().__init__(world, options, parts)
         self.published = 0
         self._epochs: dict[str, list[int]] = {}
@@ -119,7 +119,7 @@ class Script:
         parts: classes under test.
     """
 
-    def __init__(self, parts: Parts | None = None) -> None:
+    def __init__(self, parts: ChainClasses | None = None) -> None:
         self._chain: TracedChain | None = None
         self._parts = parts
 

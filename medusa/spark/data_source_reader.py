@@ -23,7 +23,7 @@ from medusa.errors import DataError, LinkError, RemoteProtocolError
 from medusa.query.boxes import Field, Schema
 from medusa.spark.column_types import arrow_out, wire
 from medusa.spark.exchange import requests as r
-from medusa.spark.exchange.caller import Caller, caller, expected
+from medusa.spark.exchange.caller import GatewayConnection, caller, expected
 from medusa.spark.options import READING, Options
 from medusa.spark.streaming.lateness import FOREVER_US
 from medusa.wire.codec import TrainCodec
@@ -76,7 +76,7 @@ def _shown(columns: Schema, options: Options) -> Schema:
     return (*columns, *(Field(name, type) for name, type in more))
 
 
-def _opened(options: Options, gateway: Caller, *, batch: bool = False) -> r.Opened:
+def _opened(options: Options, gateway: GatewayConnection, *, batch: bool = False) -> r.Opened:
     of = options
     asked = r.Open(number=0, stream=of.stream, reader=of.reader, start=of.start, batch=batch)
     return expected(gateway.ask(asked)[0], r.Opened)
@@ -90,7 +90,7 @@ class _Reader:
     def __init__(self, options: Options) -> None:
         self.options = options.only(READING, "reading")
 
-    def _gateway(self) -> Caller:
+    def _gateway(self) -> GatewayConnection:
         return caller(self.options.endpoint)
 
     def _range(self, done: int = 0) -> r.Range:

@@ -25,7 +25,7 @@ from medusa.query.types import DURATION, TIMESTAMP, decimal_parts, is_decimal, t
 from medusa.spark.column_types import arrow_in, wire
 from medusa.spark.exchange import requests as r
 from medusa.spark.exchange.attempts import RUN_DIGITS
-from medusa.spark.exchange.caller import Caller, caller, expected
+from medusa.spark.exchange.caller import GatewayConnection, caller, expected
 from medusa.spark.options import WRITING, Options
 from medusa.wire.codec import TrainCodec
 
@@ -124,7 +124,7 @@ class _Writer:
         # Tasks get a copy: so the gateway knows which attempts are of one run of the driver.
         self._run = secrets.token_hex(RUN_DIGITS // 2)
 
-    def _gateway(self) -> Caller:
+    def _gateway(self) -> GatewayConnection:
         return caller(self.options.endpoint)
 
     def stage(
@@ -155,7 +155,7 @@ class _Writer:
                     gateway.ask(staged, memoryview(payload))
                     chunks += 1
                     total += rows
-            whole = r.Whole(token=token, chunks=chunks, rows=total)
+            whole = r.WholeAttempt(token=token, chunks=chunks, rows=total)
             gateway.ask(r.Seal(number=0, stream=stream, whole=whole))
         except Exception as error:
             self._take_back(writer, token, chunks, error)
@@ -172,7 +172,9 @@ class _Writer:
     def _publish(
         self, messages: Sequence[Staged], *, writer: str, origin: str, epoch: int, once: bool, run: str = ""
     ) -> r.Done:
-        wholes = tuple(r.Whole(token=each.token, chunks=each.chunks, rows=each.rows) for each in messages)
+        wholes = tuple(
+            r.WholeAttempt(token=each.token, chunks=each.chunks, rows=each.rows) for each in messages
+        )
         answer, _ = self._gateway().ask(
             r.Publish(
                 number=0,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from medusa.engine.bounded_run import Part, measured_slack, merged, with_slack
+from medusa.engine.bounded_run import SourcePart, measured_slack, merged, with_slack
 from medusa.engine.fragment import Fragment
 from medusa.engine.input.ingest import normalise, times_of
 from medusa.engine.run.output import to_table
@@ -80,13 +80,13 @@ def check_cuts(
 
 def _pieces(graph: Graph, tables: Mapping[str, Any]) -> tuple[list[Piece], Graph]:
     """All rows in the order in which every run gets them, and the graph with a slack that keeps them."""
-    inputs: dict[str, list[Part]] = {}
+    inputs: dict[str, list[SourcePart]] = {}
     measured: dict[str, int] = {}
     for spec in (box for box in graph.boxes if isinstance(box, Source)):
         if spec.id not in tables:
             raise DataError(f"no rows for source {spec.id!r}", code="data.source")
         batches = normalise(tables[spec.id], spec.schema, source=spec.id)
-        inputs[spec.id] = [Part(batch, times_of(batch, spec)) for batch in batches]
+        inputs[spec.id] = [SourcePart(batch, times_of(batch, spec)) for batch in batches]
         if spec.time is not None and spec.slack_us is None:
             measured[spec.id] = measured_slack(spec, inputs[spec.id])
     return [(name, part.batch) for name, part in merged(inputs)], with_slack(graph, measured)

@@ -17,9 +17,9 @@ from medusa.errors import LinkError, LocalProtocolError, RemoteProtocolError
 from medusa.ports import Buffer
 from medusa.query.boxes import Schema
 from medusa.wire.link.automaton import LinkEvent, LinkSettings
-from medusa.wire.link.receiver import Delivery, Lost, Promise, Receiver, Rows
+from medusa.wire.link.receiver import Delivery, LostRows, ReceivedPromise, ReceivedRows, Receiver
 from medusa.wire.link.sender import Sender
-from medusa.wire.link.session import PeerState, Session, SessionSettings
+from medusa.wire.link.session import PeerSession, PeerState, SessionSettings
 from medusa.wire.messages.links_and_commands import (
     NOW,
     Ack,
@@ -38,7 +38,7 @@ from medusa.wire.messages.links_and_commands import (
 )
 from medusa.wire.outbox import Detour, Outbox
 
-__all__ = ["ClientMind", "Publication", "Subscription"]
+__all__ = ["ClientMind", "ClientPublication", "ClientSubscription"]
 
 NOT_TAKEN_MAX = 10
 """Words of rows not taken that a publication keeps."""
@@ -50,7 +50,7 @@ EARLY_MAX = 1000
 """Streams that a node may ask for before they are published to it."""
 
 
-class Publication:
+class ClientPublication:
     """One stream that we publish; the node is its only receiver.
 
     Attributes:
@@ -130,7 +130,7 @@ class Publication:
         return self.sender.receivers[self._node].durable
 
 
-class Subscription:
+class ClientSubscription:
     """One stream that we read.
 
     Attributes:
@@ -157,11 +157,11 @@ class Subscription:
         delivery = self.waiting.popleft()
         self.receiver.consumed(now_us, delivery.cost)
         match delivery:
-            case Rows():
+            case ReceivedRows():
                 self.taken_seq = delivery.message.seq + delivery.message.rows
-            case Lost():
+            case LostRows():
                 self.taken_seq = delivery.to_seq
-            case Promise():
+            case ReceivedPromise():
                 self.ended = delivery.time_us >= END_US
                 return delivery
         if self.receiver.plain:
@@ -212,13 +212,13 @@ class ClientMind:
         self.name = name
         self.node = node
         self.incarnation = incarnation
-        self.publications: dict[str, Publication] = {}
-        self.subscriptions: dict[str, Subscription] = {}
+        self.publications: dict[str, ClientPublication] = {}
+        self.subscriptions: dict[str, ClientSubscription] = {}
         self.replies: dict[int, tuple[Reply, Buffer | None]] = {}
         """Answers not yet fetched, by request."""
         self._link = link or LinkSettings()
         me = Hello.ours(name, incarnation, client=True)
-        self._session = Session(me, node, outbox=self.outbox, settings=session, calls=True)
+        self._session = PeerSession(me, node, outbox=self.outbox, settings=session, calls=True)
         self._requests: dict[int, tuple[Message, Buffer | None]] = {}
         self._early: dict[str, Attach] = {}
         """What the node asked for that isn't published here: it may be on its way to this node as well."""
@@ -234,7 +234,7 @@ class ClientMind:
 
     def publish(
         self, now_us: int, stream: str, schema: Schema, *, timed: bool, name: str = ""
-    ) -> Publication:
+    ) -> ClientPublication:
         """Begin to publish a stream.
 
         Args:
@@ -247,14 +247,14 @@ class ClientMind:
             raise LocalProtocolError(f"{stream!r} is being published already")
         way = Detour(self.outbox)
         sender = Sender(stream, schema, timed=timed, outbox=way, settings=self._link)
-        publication = self.publications[stream] = Publication(sender, self.node, way, name)
+        publication = self.publications[stream] = ClientPublication(sender, self.node, way, name)
         if self.up:
             publication.offer(now_us, self.outbox)
         return publication
 
     def subscribe(
         self, now_us: int, stream: str, next_seq: int = NOW, *, name: str = "", known: bool = False
-    ) -> Subscription:
+    ) -> ClientSubscription:
         """Begin to read a stream, from a row number, ``OLDEST`` or ``NOW``.
 
         Args:
@@ -285,7 +285,7 @@ class ClientMind:
         )
         receiver.known = known
         self._readings += 1
-        subscription = self.subscriptions[stream] = Subscription(receiver, way)
+        subscription = self.subscriptions[stream] = ClientSubscription(receiver, way)
         if self.up:
             receiver.peer_event(now_us, LinkEvent.PEER_UP)
         return subscription
@@ -296,7 +296,7 @@ class ClientMind:
 
     # --- streams that move ------------------------------------------------------------------
 
-    def take_subscription(self, now_us: int, subscription: Subscription) -> None:
+    def take_subscription(self, now_us: int, subscription: ClientSubscription) -> None:
         """Go on reading, from this node, what came from another.
 
         Raises:
@@ -312,7 +312,7 @@ class ClientMind:
         if self.up:
             receiver.peer_event(now_us, LinkEvent.PEER_UP)
 
-    def take_publication(self, now_us: int, publication: Publication) -> None:
+    def take_publication(self, now_us: int, publication: ClientPublication) -> None:
         """Go on publishing, to this node, what went to another.
 
         Raises:
@@ -379,7 +379,7 @@ class ClientMind:
                     f"{type(message).__name__} is nothing for a client", peer=self.node, code="E_FRAME"
                 )
 
-    def _asked(self, now_us: int, publication: Publication, message: Attach | Ack | Detach) -> None:
+    def _asked(self, now_us: int, publication: ClientPublication, message: Attach | Ack | Detach) -> None:
         publication.asked(now_us, message)
 
     def _read(

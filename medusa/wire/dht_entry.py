@@ -21,7 +21,7 @@ from medusa.wire.statement import CURVE_KEY, SKEW_US, Name, Number, SigningKey
 
 __all__ = [
     "Age",
-    "Entry",
+    "DhtEntry",
     "SignedEntry",
     "Whereabouts",
     "age_of",
@@ -51,7 +51,7 @@ class Whereabouts(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
     stream_version: Number = 1
 
 
-class Entry(
+class DhtEntry(
     msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True, tag="entry"
 ):
     """One line of the catalog.
@@ -98,16 +98,16 @@ class SignedEntry(msgspec.Struct, frozen=True, kw_only=True, array_like=True, fo
 
 
 _encoder = msgspec.msgpack.Encoder()
-_entries: msgspec.msgpack.Decoder[Entry] = msgspec.msgpack.Decoder(Entry)
+_entries: msgspec.msgpack.Decoder[DhtEntry] = msgspec.msgpack.Decoder(DhtEntry)
 _signed: msgspec.msgpack.Decoder[SignedEntry] = msgspec.msgpack.Decoder(SignedEntry)
 
 
-def age_of(entry: Entry) -> Age:
+def age_of(entry: DhtEntry) -> Age:
     """What the younger of two entries of a name has more of."""
     return entry.epoch, entry.sequence
 
 
-def sign_entry(entry: Entry, signer: Signer) -> bytes:
+def sign_entry(entry: DhtEntry, signer: Signer) -> bytes:
     """The bytes of a signed entry.
 
     Raises:
@@ -127,7 +127,7 @@ def sign_entry(entry: Entry, signer: Signer) -> bytes:
     return _encoder.encode(SignedEntry(entry=data, key=signer.key, signature=signer.sign(CONTEXT + data)))
 
 
-def opened_entry(data: bytes) -> tuple[SignedEntry, Entry]:
+def opened_entry(data: bytes) -> tuple[SignedEntry, DhtEntry]:
     """What it says, and nothing about whether it is true.
 
     Raises:
@@ -147,7 +147,7 @@ def opened_entry(data: bytes) -> tuple[SignedEntry, Entry]:
 
 def check_entry(
     signed: SignedEntry,
-    entry: Entry,
+    entry: DhtEntry,
     *,
     verify: Verify,
     key: str | None,

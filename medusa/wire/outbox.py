@@ -23,7 +23,7 @@ __all__ = [
     "CallAt",
     "CloseFragment",
     "Copy",
-    "Cut",
+    "CutPeer",
     "Effect",
     "Fetch",
     "Introduce",
@@ -34,14 +34,14 @@ __all__ = [
     "Parse",
     "Persist",
     "Regroup",
-    "Report",
+    "ReportLine",
     "RunFragment",
     "Send",
-    "Spill",
     "Stopped",
     "Trust",
     "WakeAt",
     "Weigh",
+    "WriteSegment",
 ]
 
 
@@ -105,7 +105,7 @@ class Log:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spill:
+class WriteSegment:
     """Store output of a fragment in a group of its own, a *segment*, beside the fragment's thread.
 
     The driver answers as to a ``Persist``. It keeps the segment until a ``Persist`` with a larger token is
@@ -237,7 +237,7 @@ class CloseFragment:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cut:
+class CutPeer:
     """Forget the connections of a peer; a node that we call is called anew.
 
     Attributes:
@@ -291,7 +291,7 @@ class Stopped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Report:
+class ReportLine:
     """A line for people: ``level`` is debug, info, warning or error.
 
     Attributes:
@@ -309,7 +309,7 @@ Effect: TypeAlias = (
     | WakeAt
     | Persist
     | Log
-    | Spill
+    | WriteSegment
     | Fetch
     | RunFragment
     | Parse
@@ -319,12 +319,12 @@ Effect: TypeAlias = (
     | Regroup
     | Weigh
     | CloseFragment
-    | Cut
+    | CutPeer
     | CallAt
     | Trust
     | Introduce
     | Stopped
-    | Report
+    | ReportLine
 )
 
 
@@ -350,7 +350,7 @@ class Outbox:
         self.append(Send(peer=peer, message=message, payload=payload))
 
     def report(self, level: str, what: str, **fields: str | int) -> None:
-        self.append(Report(level=level, what=what, fields=fields, cause=self._cause))
+        self.append(ReportLine(level=level, what=what, fields=fields, cause=self._cause))
 
     def wake_at(self, at_us: int) -> None:
         self.append(WakeAt(at_us=at_us))

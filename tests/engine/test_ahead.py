@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from medusa.engine.state.checkpoint import Checkpoints, crc32c, seal
-from medusa.engine.state.newer_checkpoints import Ahead, ahead_from_json, ahead_to_json
+from medusa.engine.state.newer_checkpoints import NewerCheckpoint, ahead_from_json, ahead_to_json
 from medusa.errors import StateError
 from medusa.sim.world.disk import Disk
 
-AHEAD = Ahead(("checkpoint-000000003", "checkpoint-000000001"), {"a": 5, "b": 3}, 4)
+AHEAD = NewerCheckpoint(("checkpoint-000000003", "checkpoint-000000001"), {"a": 5, "b": 3}, 4)
 
 
 @pytest.mark.parametrize(
@@ -28,21 +28,23 @@ AHEAD = Ahead(("checkpoint-000000003", "checkpoint-000000001"), {"a": 5, "b": 3}
 def test_it_goes_when_all_that_are_kept_have_come_as_far(kept: list[dict[str, int]], goes: bool) -> None:
     for rewritten in (False, True):
         assert AHEAD.may_go(kept, rewritten=rewritten) is goes
-        assert Ahead(("x",)).may_go(kept, rewritten=rewritten) is rewritten, "nobody knows how far it came"
-        assert not Ahead(("x",), readable=False).may_go(kept, rewritten=rewritten)
+        assert NewerCheckpoint(("x",)).may_go(kept, rewritten=rewritten) is rewritten, (
+            "nobody knows how far it came"
+        )
+        assert not NewerCheckpoint(("x",), readable=False).may_go(kept, rewritten=rewritten)
 
 
 def test_logs_are_kept_for_those_alone_that_a_run_can_pass() -> None:
     assert AHEAD.is_behind({"a": 0, "b": 0, "c": 0})
     assert not AHEAD.is_behind({"a": 0})
-    assert not Ahead(("x",), readable=False).is_behind({"a": 0})
+    assert not NewerCheckpoint(("x",), readable=False).is_behind({"a": 0})
 
 
 def test_a_manifest_says_it_again() -> None:
     told = {
         "checkpoint-000000003": AHEAD,
-        "checkpoint-000000004": Ahead(("checkpoint-000000004",), readable=False),
-        "checkpoint-000000005": Ahead(("checkpoint-000000005",)),
+        "checkpoint-000000004": NewerCheckpoint(("checkpoint-000000004",), readable=False),
+        "checkpoint-000000005": NewerCheckpoint(("checkpoint-000000005",)),
     }
     found = json.loads(json.dumps(ahead_to_json(told)))
     assert ahead_from_json(found, list(told)) == told

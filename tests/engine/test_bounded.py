@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import medusa as md
 from medusa._native import Times
 from medusa.engine import bounded_run
-from medusa.engine.bounded_run import Part, merged
+from medusa.engine.bounded_run import SourcePart, merged
 from medusa.engine.core.rows import TIME
 
 SLICE = 3
@@ -48,13 +48,13 @@ def in_order(came: list[Source]) -> list[tuple[str, list[int]]]:
     return [(name, rows) for _, name, rows in sorted(slices, key=lambda each: each[0])]
 
 
-def parts_of(source: Source, *, looked: bool) -> list[Part]:
+def parts_of(source: Source, *, looked: bool) -> list[SourcePart]:
     """Their rows are numbered."""
     made, first = [], 0
     for times in source:
         numbers = pa.array(range(first, first + len(times)), pa.int64())
         array = pa.array(times, pa.int64()).view(TIME)
-        made.append(Part(pa.record_batch({"n": numbers}), array, Times(array) if looked else None))
+        made.append(SourcePart(pa.record_batch({"n": numbers}), array, Times(array) if looked else None))
         first += len(times)
     return made
 
@@ -108,6 +108,6 @@ def test_collect_feeds_them_so(came: list[Source]) -> None:
 
 
 def test_a_source_without_time_comes_first() -> None:
-    timeless = Part(pa.record_batch({"n": pa.array([0], pa.int64())}), None)
+    timeless = SourcePart(pa.record_batch({"n": pa.array([0], pa.int64())}), None)
     timed = parts_of([[-5]], looked=True)
     assert [name for name, _ in merged({"a": timed, "b": [timeless, timeless]})] == ["b", "b", "a"]

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 import medusa as md
 from medusa.elements import END_US
 from medusa.engine.recovery.decision_log import GATHERED_MAX
-from medusa.engine.recovery.decisions import Answer, Entry, Lifts, Rest, Results, pack, unpack
+from medusa.engine.recovery.decisions import AnswersReleased, CallAnswer, Entry, Lifts, Rest, pack, unpack
 from medusa.runtime.embedded.run import Run
 from tests.engine.durable import Consumer, Folder
 
@@ -455,11 +455,11 @@ def changed(entry: Entry, rng: random.Random) -> list[Entry]:
     elif name == "released" and value:
         answers = [replace(each, calls=tuple(map(wrong(rng), each.calls))) for each in value]
         value = rng.choice([(), (*value, *value), tuple(answers)])
-    return [replace(entry, **{name: value})] if value != () or not isinstance(entry, Results) else []
+    return [replace(entry, **{name: value})] if value != () or not isinstance(entry, AnswersReleased) else []
 
 
-def wrong(rng: random.Random) -> Callable[[tuple[Answer, ...]], tuple[Answer, ...]]:
-    def spoil(answers: tuple[Answer, ...]) -> tuple[Answer, ...]:
+def wrong(rng: random.Random) -> Callable[[tuple[CallAnswer, ...]], tuple[CallAnswer, ...]]:
+    def spoil(answers: tuple[CallAnswer, ...]) -> tuple[CallAnswer, ...]:
         first = answers[0]
         spoiled = [
             replace(first, rows=first.rows + 1),

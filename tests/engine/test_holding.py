@@ -10,7 +10,7 @@ import pytest
 import medusa as md
 from medusa.elements import Boundary, Train
 from medusa.engine.fragment import Fragment
-from medusa.engine.held_rows_count import Holding
+from medusa.engine.held_rows_count import HeldRowsCount
 
 SCHEMA = {"ts": "timestamp[us, UTC]", "k": "int64", "v": "int64"}
 SECOND = 1_000_000
@@ -43,7 +43,7 @@ def test_a_row_is_held_until_its_last_window_has_left(advance, filtered, seed):
     windows = rows.window("1s", advance=f"{advance}ms").group_by("k").aggregate(n=md.count(), name="w")
     q.sink("out", windows.filter("n > 0", name="last"))
     fragment = Fragment(q.graph)
-    holding = Holding(fragment)
+    holding = HeldRowsCount(fragment)
     largest = promised = at_us = 0
     taken: list[int] = []
     for _ in range(60):
@@ -73,7 +73,7 @@ def test_rows_that_pass_are_not_held():
     rows = q.source("rows", SCHEMA, time="ts")
     q.sink("out", rows.filter("v > 0", name="some").select("k", name="k").union(rows.select("k", name="all")))
     fragment = Fragment(q.graph)
-    holding = Holding(fragment)
+    holding = HeldRowsCount(fragment)
     fragment.feed("rows", Train(batch=batch([5, 7], Random(1))))
     assert holding.held().rows == 0
 
@@ -83,7 +83,7 @@ def test_a_join_holds_rows_until_nothing_can_meet_them():
     left, right = (q.source(name, SCHEMA, time="ts") for name in ("left", "right"))
     q.sink("out", left.join(right, on="k", within="2s", name="met"))
     fragment = Fragment(q.graph)
-    holding = Holding(fragment)
+    holding = HeldRowsCount(fragment)
     for source in ("left", "right"):
         fragment.feed(source, Train(batch=batch([SECOND, 2 * SECOND], Random(1))))
     assert holding.held().rows == 4
@@ -99,7 +99,7 @@ def test_nobody_can_say_what_a_running_sum_holds():
     q = md.Query("q")
     rows = q.source("rows", SCHEMA, time="ts")
     q.sink("out", rows.group_by("k").running(n=md.count(), name="so_far"))
-    holding = Holding(Fragment(q.graph))
+    holding = HeldRowsCount(Fragment(q.graph))
     assert holding.held().rows is None
     assert holding.unknown == ["so_far"]
 
@@ -109,7 +109,7 @@ def test_many_times_are_put_together():
     rows = q.source("rows", SCHEMA, time="ts", slack="1000s")
     q.sink("out", rows.join(rows.filter("v > 0", name="some"), on="k", within="100s", name="met"))
     fragment = Fragment(q.graph)
-    holding = Holding(fragment)
+    holding = HeldRowsCount(fragment)
     dice = Random(2)
     for number in range(200):
         fragment.feed("rows", Train(batch=batch([number * 7 % 90, number], dice)))

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from medusa.engine.qos.box_costs import Measured
+from medusa.engine.qos.box_costs import BoxCosts
 
 
 def test_a_row_costs_what_comes_of_it_costs_below() -> None:
     """A tenth of the rows pass the first box; each of those becomes three, at a second and a third one."""
     boxes: list[Any] = [SimpleNamespace(rows_in=0, rows_out=0) for _ in range(4)]
-    measured = Measured(boxes)
+    measured = BoxCosts(boxes)
     readers = [[1], [2, 3], [], []]
     for place, came, left, took_us in (
         (0, 1000, 100, 2000),

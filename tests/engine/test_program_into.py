@@ -15,7 +15,7 @@ from medusa._native import Window
 from medusa.elements import Train
 from medusa.engine.expressions.program import LATE, TIMES, Builder
 from medusa.engine.fragment import Fragment
-from medusa.engine.operators.fused_rows import Chain
+from medusa.engine.operators.fused_rows import FusedRows
 from medusa.query.expressions.column import as_tree
 from tests.engine.test_program import SCHEMA, batch_of, condition, numbers
 
@@ -124,7 +124,7 @@ def test_late_rows_leave_a_train_to_its_program(choice: int, monkeypatch: pytest
         if not fused:
             monkeypatch.setattr("medusa.engine.compile.link_chains", lambda *args: None)
         else:
-            monkeypatch.setattr(Chain, "_one_by_one", lambda *args: pytest.fail("not by the program"))
+            monkeypatch.setattr(FusedRows, "_one_by_one", lambda *args: pytest.fail("not by the program"))
         fragment = Fragment(q.graph)
         for batch in trains(choice):
             fragment.feed("a", Train(batch=batch))

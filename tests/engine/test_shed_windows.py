@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import medusa as md
 from medusa.engine.fragment import Fragment
-from medusa.engine.overload.drop_set import Drops
+from medusa.engine.overload.drop_set import DropSet
 from medusa.engine.overload.drop_sites import find_places
 from medusa.query.graph import check_graph
 from tests.engine.test_shedding import LOSS, batch, out, pushed, start
@@ -51,7 +51,7 @@ def queries(draw: st.DrawFn) -> md.Query:
 def test_every_window_is_exact_or_absent(data: st.DataObject) -> None:
     q = data.draw(queries())
     whole, thinned = Fragment(q.graph), Fragment(q.graph)
-    drops = Drops(thinned.checked, thinned.boxes)
+    drops = DropSet(thinned.checked, thinned.boxes)
     assert drops.valves[0].place.box == "s"
     shed: list[Any] = []
     drops.tap("s", lambda table: shed.extend(map(tuple, zip(*table.to_pydict().values(), strict=True))))
@@ -133,7 +133,7 @@ def test_as_many_windows_are_lost_as_was_thought(size: int, advance: int, share:
     q, s = start()
     q.sink("o", s.window(size, advance=advance).aggregate(n=md.count()), qos=LOSS)
     whole, thinned = Fragment(q.graph), Fragment(q.graph)
-    drops = Drops(thinned.checked, thinned.boxes)
+    drops = DropSet(thinned.checked, thinned.boxes)
     drops.decide([share])
     rows = batch([(n, 0, 1.0) for n in range(20_000)])
     for fragment in (whole, thinned):

@@ -16,9 +16,9 @@ import medusa as md
 from medusa.apps.workloads.demos.overload_query import Overloaded
 from medusa.apps.workloads.virtual_boxes import TimedRows
 from medusa.engine.fragment import Fragment
-from medusa.engine.input.intake import Entry, InputQueue
-from medusa.engine.overload.controller import Shedder
-from medusa.engine.overload.drop_sites import Place, Windows, arcs_of, find_places
+from medusa.engine.input.intake import IntakeEntry, IntakeQueue
+from medusa.engine.overload.controller import OverloadController
+from medusa.engine.overload.drop_sites import DropSite, WindowsBelow, arcs_of, find_places
 from medusa.engine.overload.road_map import STEPS, LoadModel, RoadMap, coefficients
 from medusa.engine.qos.delay_utility import Utility
 from medusa.query.boxes import Input
@@ -271,7 +271,7 @@ def windows_query() -> md.Query:
 def test_every_window_is_exact_or_absent_and_every_row_is_accounted_for(data: st.DataObject) -> None:
     """Random disorder, late rows, cuts, and shares that change at any moment."""
     whole, thinned = Fragment(windows_query().graph), Fragment(windows_query().graph)
-    shedder = Shedder(thinned, seed=data.draw(st.integers(0, 5)))
+    shedder = OverloadController(thinned, seed=data.draw(st.integers(0, 5)))
     tapped: dict[str, Counter[Any]] = {}
     for box in shedder.drops.boxes:
         tapped[box] = Counter()
@@ -333,7 +333,7 @@ def arrivals(load: float, seconds: int, cost_us: float = 500.0) -> list[TimedRow
 def overloaded(load: float, qos: md.QoS, seconds: int = 5) -> Overloaded:
     q, s = start()
     q.sink("o", s.filter("v >= 0", name="f"), qos=qos)
-    run = Overloaded(q.graph, {"f": 500.0}, Shedder)
+    run = Overloaded(q.graph, {"f": 500.0}, OverloadController)
     run.run(arrivals(load, seconds))
     return run
 
@@ -363,11 +363,11 @@ def test_beyond_that_it_sheds_what_is_too_much_and_rows_are_in_time(load: float)
 def test_where_delays_cost_nothing_the_queue_is_what_bounds_them() -> None:
     q, s = start()
     q.sink("o", s.filter("v >= 0", name="f"), qos=LOSS)
-    run = Overloaded(q.graph, {"f": 500.0}, Shedder, queue_bytes=100_000)
+    run = Overloaded(q.graph, {"f": 500.0}, OverloadController, queue_bytes=100_000)
     most = 0
     put = run.queue.put
 
-    def watched(entry: Entry) -> None:
+    def watched(entry: IntakeEntry) -> None:
         nonlocal most
         put(entry)
         most = max(most, run.queue.held_bytes)
@@ -387,7 +387,7 @@ def test_the_same_trace_sheds_the_same_rows() -> None:
 def test_after_the_overload_nothing_is_shed_any_more() -> None:
     q, s = start()
     q.sink("o", s.filter("v >= 0", name="f"), qos=LATENCY)
-    run = Overloaded(q.graph, {"f": 500.0}, Shedder)
+    run = Overloaded(q.graph, {"f": 500.0}, OverloadController)
     heavy = arrivals(3.0, 3)
     light = [TimedRows(each.at_us + 3_000_000, "s", each.batch) for each in arrivals(0.5, 6)]
     run.run(heavy + light)
@@ -404,7 +404,7 @@ def test_a_burst_after_a_rest_is_no_overload(guard: bool, monkeypatch: pytest.Mo
         monkeypatch.setattr("medusa.engine.overload.controller.BUSY_MIN", 0.0)
     q, s = start()
     q.sink("o", s.filter("v >= 0", name="f"), qos=LATENCY)
-    run = Overloaded(q.graph, {"f": 10_000.0}, Shedder)
+    run = Overloaded(q.graph, {"f": 10_000.0}, OverloadController)
     few, burst = arrivals(0.25, 1)[0], arrivals(3.0, 1)[0]  # 5 rows, 60 rows
     run.run([few, TimedRows(700_000, "s", burst.batch)])
     shed = run.stats()["o"]["shed"]
@@ -414,7 +414,7 @@ def test_a_burst_after_a_rest_is_no_overload(guard: bool, monkeypatch: pytest.Mo
 def test_without_quality_of_service_there_is_no_place() -> None:
     q, s = start()
     q.sink("o", s)
-    assert Shedder(Fragment(q.graph)).valves == []
+    assert OverloadController(Fragment(q.graph)).valves == []
 
 
 # -- the input queue --------------------------------------------------------------------------------
@@ -423,7 +423,7 @@ def test_without_quality_of_service_there_is_no_place() -> None:
 @settings(max_examples=60)
 @given(st.lists(st.tuples(st.sampled_from("abx."), st.integers(1, 9)), max_size=40), st.integers(0, 30))
 def test_the_queue_is_a_list_with_a_bound(steps: list[tuple[str, int]], most: int) -> None:
-    queue, model = InputQueue(most, {"a": 5, "b": 0}), []
+    queue, model = IntakeQueue(most, {"a": 5, "b": 0}), []
     taken = Counter(a=5, b=0)
     for kind, size in steps:
         if kind == "x":
@@ -432,13 +432,13 @@ def test_the_queue_is_a_list_with_a_bound(steps: list[tuple[str, int]], most: in
                 queue.done()
                 assert model.pop(0).done
         elif kind == ".":
-            model.append(Entry(0, call=list))
+            model.append(IntakeEntry(0, call=list))
             queue.put(model[-1])
         else:
             held = sum(each.nbytes for each in model)
             assert queue.has_room(size) == (not held or held + size <= most)
             if queue.has_room(size):
-                model.append(Entry(0, kind, rows=size, nbytes=size))
+                model.append(IntakeEntry(0, kind, rows=size, nbytes=size))
                 queue.put(model[-1])
                 taken[kind] += size
         assert queue.positions == taken
@@ -452,17 +452,17 @@ def test_the_queue_is_a_list_with_a_bound(steps: list[tuple[str, int]], most: in
 
 
 READS = Input("in", "")
-WINDOWS = (Windows("w", 0), Windows("it's", 5, ("w", "v")), Windows("z", 1, ("w",)))
+WINDOWS = (WindowsBelow("w", 0), WindowsBelow("it's", 5, ("w", "v")), WindowsBelow("z", 1, ("w",)))
 
 
 @pytest.mark.parametrize(
     ("place", "key"),
     [
-        (Place("in", READS, None, ("o",)), "in.>>>random>ed92873d"),
-        (Place("in", READS, ("w", 1), ("o",), 60_000_000, WINDOWS[:1]), "in.>w>1>windows>f91ae546"),
-        (Place("in", READS, None, ("o", "p"), 60_000_000, WINDOWS), "in.>>>windows>adb62af9"),
-        (Place("in", READS, None, ("o",), value=(2, ((0.0, 1.0), (5.5, 0.25)))), "in.>>>value>e4fd0385"),
+        (DropSite("in", READS, None, ("o",)), "in.>>>random>ed92873d"),
+        (DropSite("in", READS, ("w", 1), ("o",), 60_000_000, WINDOWS[:1]), "in.>w>1>windows>f91ae546"),
+        (DropSite("in", READS, None, ("o", "p"), 60_000_000, WINDOWS), "in.>>>windows>adb62af9"),
+        (DropSite("in", READS, None, ("o",), value=(2, ((0.0, 1.0), (5.5, 0.25)))), "in.>>>value>e4fd0385"),
     ],
 )
-def test_the_key_of_a_place_is_that_of_logs_and_checkpoints_written_before(place: Place, key: str) -> None:
+def test_the_key_of_a_place_is_that_of_logs_and_checkpoints_written_before(place: DropSite, key: str) -> None:
     assert place.key == key

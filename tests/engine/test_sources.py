@@ -154,11 +154,13 @@ def check_boundaries(elements: list[Element]) -> None:
 @given(st.lists(st.tuples(st.integers(0, 50), st.sampled_from("abc")), min_size=1, max_size=20))
 def test_measured_slack_keeps_every_row_of_every_partition(given: list[tuple[int, str]]) -> None:
     """It is just enough: nothing is late with it, and with 1 us less something is."""
-    from medusa.engine.bounded_run import Part, measured_slack
+    from medusa.engine.bounded_run import SourcePart, measured_slack
 
     spec = query(partition="p").graph.boxes[0]
     made = batch(rows(*given))
-    slack = measured_slack(spec, [Part(each, each.column(0)) for each in (made.slice(0, 3), made.slice(3))])
+    slack = measured_slack(
+        spec, [SourcePart(each, each.column(0)) for each in (made.slice(0, 3), made.slice(3))]
+    )
     for tried in (slack, slack - 1):
         if tried >= 0:
             late = answer(query(slack=tried, partition="p").graph, [Push("cars", rows(*given))]).late["cars"]

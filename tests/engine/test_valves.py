@@ -10,7 +10,7 @@ import pytest
 
 import medusa as md
 from medusa.engine.fragment import Fragment
-from medusa.engine.overload.controller import Shedder
+from medusa.engine.overload.controller import OverloadController
 from medusa.engine.overload.drop_operator import BLOCK
 from tests.engine.test_shedding import LOSS, VALUE, batch, out, pushed, start
 
@@ -20,7 +20,7 @@ def test_the_least_important_rows_go_first(share: float) -> None:
     q, s = start()
     q.sink("o", s, qos=VALUE)
     fragment = Fragment(q.graph)
-    shedder = Shedder(fragment)
+    shedder = OverloadController(fragment)
     [valve] = shedder.valves
     chance = np.random.default_rng(1)
     values = [None, float("nan"), *chance.uniform(0, 100, 20_000).tolist()]
@@ -45,7 +45,7 @@ def test_random_drops_follow_the_seed_and_nothing_else() -> None:
         q, s = start()
         q.sink("o", s, qos=LOSS)
         fragment = Fragment(q.graph)
-        shedder = Shedder(fragment, seed=seed)
+        shedder = OverloadController(fragment, seed=seed)
         shedder.valves[0].set(0.4)
         rows = [(n, n, 1.0) for n in range(5000)]
         for begin, end in itertools.pairwise([0, *cuts, 5000]):
@@ -71,7 +71,7 @@ def test_what_is_dropped_does_not_depend_on_how_trains_are_cut(how: str) -> None
         else:
             q.sink("o", s, qos=VALUE if how == "value" else LOSS)
         fragment = Fragment(q.graph)
-        [valve] = Shedder(fragment).valves
+        [valve] = OverloadController(fragment).valves
         assert valve.place.how == how
         for begin, end in itertools.pairwise(sorted({0, 4000, *cuts, *shares})):
             if begin in shares:

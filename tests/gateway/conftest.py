@@ -9,14 +9,14 @@ import pytest
 
 import medusa as md
 from medusa.spark.exchange import caller as calling
-from medusa.spark.exchange.caller import Caller
+from medusa.spark.exchange.caller import GatewayConnection
 from tests.gateway.here import running, values
 
 
 @pytest.fixture(autouse=True)
 def connections(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Those of this process to gateways end with the test, as they would with the process."""
-    made: dict[object, Caller] = {}
+    made: dict[object, GatewayConnection] = {}
     monkeypatch.setattr(calling, "_callers", made)
     yield
     for each in made.values():

@@ -152,13 +152,13 @@ def test_what_was_staged_before_a_restart_counts(tmp_path):
     before = staged(disk)
     token = token_of("w", 0, 0, "0" * 16)
     before.stage("q.in", token, 0, 1, memoryview(bytes(900)))
-    before.seal("q.in", r.Whole(token=token, chunks=1, rows=1))
+    before.seal("q.in", r.WholeAttempt(token=token, chunks=1, rows=1))
     after = staged(disk)
     assert after.nbytes == before.nbytes == 900
     assert after.unpublished_bytes == 900
     with pytest.raises(FullError):
         after.stage("q.in", token_of("v", 0, 1, "1" * 16), 0, 1, memoryview(bytes(200)))
-    after.publish("q.in", "w", "o", 0, (r.Whole(token=token, chunks=1, rows=1),))
+    after.publish("q.in", "w", "o", 0, (r.WholeAttempt(token=token, chunks=1, rows=1),))
     assert (after.nbytes, after.unpublished_bytes) == (900, 0)
     after.delivered("q.in", 1)
     assert after.nbytes == 0
@@ -178,7 +178,7 @@ def test_an_attempt_of_a_dead_driver_does_not_keep_the_next_one_out():
     again.stage("q.in", token, 0, 1, memoryview(bytes(600)))
     assert again.nbytes == 900
     with pytest.raises(LinkError, match="isn't here"):
-        again.seal("q.in", r.Whole(token=dead, chunks=1, rows=1))
+        again.seal("q.in", r.WholeAttempt(token=dead, chunks=1, rows=1))
 
 
 def test_a_source_that_is_finished_closes_its_windows(tmp_path):

@@ -9,7 +9,7 @@ import medusa as md
 from medusa.errors import ConfigError, DataError, LinkError, MedusaError, StateError
 from medusa.spark.data_source_reader import BatchReader, StreamReader, columns_of
 from medusa.spark.data_source_writer import StreamWriter, TableWriter
-from medusa.spark.exchange.caller import Caller
+from medusa.spark.exchange.caller import GatewayConnection
 from medusa.spark.exchange.command import opened
 from medusa.spark.exchange.registry import _folder_of
 from medusa.spark.exchange.requests import Listing
@@ -197,7 +197,7 @@ def test_nobody_there(tmp_path):
 def test_strangers_bytes_end_their_connection_only(node, tmp_path):
     told: list[str] = []
     with md.spark.gateway(node[1], tmp_path / "g", report=told.append) as gateway:
-        stranger = Caller(options(gateway).endpoint)
+        stranger = GatewayConnection(options(gateway).endpoint)
         try:
             stranger.ask(Listing(number=0))  # What is sent before the connection stands is lost.
             stranger._transport.send("gateway", [b"no message"])

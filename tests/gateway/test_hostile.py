@@ -19,7 +19,7 @@ from medusa.spark.data_source_writer import StreamWriter
 from medusa.spark.exchange import background_calls, registry, staging
 from medusa.spark.exchange import requests as r
 from medusa.spark.exchange.background_calls import BackgroundCalls, Later
-from medusa.spark.exchange.caller import Caller, Endpoint
+from medusa.spark.exchange.caller import Endpoint, GatewayConnection
 from medusa.spark.exchange.requests import encode, token_of
 from medusa.spark.options import options_from
 from medusa.wire.codec import TrainCodec
@@ -38,7 +38,7 @@ def payload(values, type="int64"):
 def test_rows_that_are_not_what_they_claim_are_not_kept(node, tmp_path):
     good = payload([1, 2, 3])
     with md.spark.gateway(node[1], tmp_path / "g", report=str) as gateway:
-        asking = Caller(options(gateway).endpoint)
+        asking = GatewayConnection(options(gateway).endpoint)
         try:
 
             def stage(rows, data):
@@ -81,7 +81,7 @@ def test_rows_that_are_not_what_they_claim_are_not_kept(node, tmp_path):
 def test_what_is_no_request_ends_the_connection_of_who_sent_it(node, tmp_path, frames):
     told: list[str] = []
     with md.spark.gateway(node[1], tmp_path / "g", report=told.append) as gateway:
-        stranger = Caller(options(gateway).endpoint)
+        stranger = GatewayConnection(options(gateway).endpoint)
         try:
             if frames:
                 stranger.ask(r.Listing(number=0))  # What is sent before the connection stands is lost.
@@ -97,10 +97,10 @@ def test_ever_more_pieces_and_names_end_at_a_limit(node, tmp_path, monkeypatch):
     monkeypatch.setattr(staging, "GROUPS_MAX", 3)
     small = staged(DyingDisk())
     for number in range(3):
-        empty = r.Whole(token=token_of("w", number, 0, "0" * 16), chunks=0, rows=0)
+        empty = r.WholeAttempt(token=token_of("w", number, 0, "0" * 16), chunks=0, rows=0)
         small.seal("q.in", empty)
     with pytest.raises(FullError):
-        small.seal("q.in", r.Whole(token=token_of("w", 3, 0, "0" * 16), chunks=0, rows=0))
+        small.seal("q.in", r.WholeAttempt(token=token_of("w", 3, 0, "0" * 16), chunks=0, rows=0))
     monkeypatch.setattr(registry, "READERS_MAX", 1)
     monkeypatch.setattr(registry, "SOURCES_MAX", 1)
     with md.spark.gateway(node[1], tmp_path / "g") as gateway:
@@ -159,9 +159,9 @@ def test_without_keys_it_is_for_this_machine_alone(tmp_path):
         with pytest.raises(LinkError, match=r"is not an address of this machine alone|is no address"):
             md.spark.gateway(f"ipc://{tmp_path}/nobody", tmp_path / "g", listen=address)
     with pytest.raises(LinkError, match="'192.0.2.1' is not an address of this machine alone"):
-        Caller(Endpoint("tcp://192.0.2.1:7777"))
+        GatewayConnection(Endpoint("tcp://192.0.2.1:7777"))
     with pytest.raises(LinkError, match="gateway: 'x' is no address"):
-        Caller(Endpoint("x"))
+        GatewayConnection(Endpoint("x"))
 
 
 def test_the_text_of_a_key_is_no_option():

@@ -17,7 +17,7 @@ import pytest
 from medusa.elements import START_US, Train
 from medusa.errors import LinkError
 from medusa.spark.exchange.reader_log import ReaderLog
-from medusa.spark.exchange.requests import Whole, token_of
+from medusa.spark.exchange.requests import WholeAttempt, token_of
 from tests.engine.segments import Disk
 from tests.gateway.dying_disk import DyingDisk
 from tests.gateway.test_staging import CODEC, opened, send
@@ -99,7 +99,7 @@ class Writing:
     def _ask(self, what: str, epoch: int, attempt: str, values: list[int]) -> bool:
         """Whether it went well. What is published is noted."""
         token = token_of("w", epoch, 0, attempt)
-        whole = Whole(token=token, chunks=1, rows=len(values))
+        whole = WholeAttempt(token=token, chunks=1, rows=len(values))
         before = self.staging.books.end("q.in")
         try:
             match what:

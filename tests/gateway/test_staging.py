@@ -14,7 +14,7 @@ from medusa.errors import DataError, FullError, LinkError, StateError
 from medusa.query.boxes import Field
 from medusa.spark.exchange import staging as staging_module
 from medusa.spark.exchange.delivery import deliver
-from medusa.spark.exchange.requests import Whole, token_of
+from medusa.spark.exchange.requests import WholeAttempt, token_of
 from medusa.spark.exchange.staging import Staging
 from medusa.wire.codec import TrainCodec
 from tests.gateway.dying_disk import ENDS, DiedError, DyingDisk, Logs
@@ -67,9 +67,9 @@ def stage_chunks(staging: Staging, token: str, *chunks: list[int]) -> None:
         staging.stage("q.in", token, number, rows, memoryview(payload))
 
 
-def stage(staging: Staging, token: str, *chunks: list[int]) -> Whole:
+def stage(staging: Staging, token: str, *chunks: list[int]) -> WholeAttempt:
     stage_chunks(staging, token, *chunks)
-    whole = Whole(token=token, chunks=len(chunks), rows=sum(map(len, chunks)))
+    whole = WholeAttempt(token=token, chunks=len(chunks), rows=sum(map(len, chunks)))
     staging.seal("q.in", whole)
     return whole
 
@@ -155,8 +155,8 @@ def test_what_does_not_belong_together_is_refused_and_changes_nothing() -> None:
         ("other", 0, (whole,), "for another writer or epoch"),
         ("w", 1, (whole,), "for another writer or epoch"),
         ("w", 0, (whole, whole), "names an attempt twice"),
-        ("w", 0, (Whole(token=whole.token, chunks=1, rows=2),), "was staged as"),
-        ("w", 0, (Whole(token=token_of("w", 0, 1, FIELDS[0]), chunks=0, rows=0),), "isn't staged"),
+        ("w", 0, (WholeAttempt(token=whole.token, chunks=1, rows=2),), "was staged as"),
+        ("w", 0, (WholeAttempt(token=token_of("w", 0, 1, FIELDS[0]), chunks=0, rows=0),), "isn't staged"),
     ):
         with pytest.raises(LinkError, match=why):
             staging.publish("q.in", writer, "o", epoch, wholes)
@@ -165,7 +165,7 @@ def test_what_does_not_belong_together_is_refused_and_changes_nothing() -> None:
     half = token_of("w", 0, 0, FIELDS[5])
     staging.stage("q.in", half, 0, 1, b"rows")
     with pytest.raises(LinkError, match=r"chunk 1 of .* isn't here"):
-        staging.seal("q.in", Whole(token=half, chunks=2, rows=2))
+        staging.seal("q.in", WholeAttempt(token=half, chunks=2, rows=2))
     assert before.items() <= disk.groups.items()
     staging.publish("q.in", "w", "o", 0, (whole,))
     for stream, origin, why in (("q.in", "p", "another checkpoint"), ("q.other", "o", "another stream")):
@@ -310,9 +310,9 @@ def test_an_attempt_is_sealed_with_the_rows_that_were_staged_and_no_others() -> 
         staging = opened(disk) if again else staging
         for stream, chunks, rows in (("q.in", 2, 3), ("q.in", 2, 7), ("q.in", 1, 5), ("q.other", 2, 6)):
             with pytest.raises(LinkError, match="has 2 chunks of 6 rows for 'q.in'") as caught:
-                staging.seal(stream, Whole(token=token, chunks=chunks, rows=rows))
+                staging.seal(stream, WholeAttempt(token=token, chunks=chunks, rows=rows))
             assert caught.value.code == "E_STAGE"
-    whole = Whole(token=token, chunks=2, rows=6)
+    whole = WholeAttempt(token=token, chunks=2, rows=6)
     staging.seal("q.in", whole)
     with pytest.raises(LinkError, match="is sealed, and has no chunk 2"):
         stage_chunks(staging, token, [1, 2, 3, 4, 5], [6], [7])

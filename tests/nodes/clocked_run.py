@@ -18,7 +18,7 @@ import pytest
 import medusa as md
 from medusa.elements import END_US, Boundary, Element, Train
 from medusa.nodes.config.settings import Limits
-from medusa.nodes.fragment.input_queue import Feeding
+from medusa.nodes.fragment.input_queue import InputQueue
 from medusa.nodes.fragment.inputs import Work
 from medusa.query.boxes import Sink, Source
 from medusa.sim.actors.federation import Federation
@@ -52,16 +52,16 @@ class ClockedRun:
         self.sinks = [box.id for box in q.graph.boxes if isinstance(box, Sink)]
         self.reader = self.federation.client("reader", "n")
         self._columns = {box.id: box.schema for box in q.graph.boxes if isinstance(box, Source)}
-        given = Feeding.next
+        given = InputQueue.next
 
-        def next(feeding: Feeding, now_us: int, *, noting: bool) -> Work | None:
+        def next(feeding: InputQueue, now_us: int, *, noting: bool) -> Work | None:
             work = given(feeding, now_us, noting=noting)
             if work is not None and isinstance(work.element, Train | Boundary):
                 assert noting is not memory
                 self.fed[work.number] = self.federation.world.now_us, work.input.source, work.element
             return work
 
-        patch.setattr(Feeding, "next", next)
+        patch.setattr(InputQueue, "next", next)
         self.federation.start()
         reply, _ = self.federation.answer(self.reader, self.reader.deploy(q, {"n": [*self._columns]}))
         assert reply.code == "", reply

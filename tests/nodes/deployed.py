@@ -15,7 +15,7 @@ from medusa.errors import RemoteProtocolError
 from medusa.nodes.catalog.catalog import CATALOG, Catalog
 from medusa.nodes.config.settings import Limits, Settings
 from medusa.nodes.deploy.background_parsing import LOOP_BYTES_MAX
-from medusa.nodes.node import Brain
+from medusa.nodes.node import NodeMind
 from medusa.nodes.reports import Logged, Persisted, Started
 from medusa.query.builder import Query
 from medusa.query.codec import graph_to_msgpack
@@ -66,7 +66,7 @@ class Machine:
     def start(self):
         self.lives += 1
         catalog = Catalog.from_bytes(self.disk, node=self.name, where="disk") if self.disk else None
-        self.brain = Brain(
+        self.brain = NodeMind(
             self.settings,
             incarnation=self.lives,
             catalog=catalog,

@@ -7,14 +7,14 @@ from dataclasses import replace
 import msgspec
 
 from bench.members import SECOND_US, Churn, Members, forged
-from medusa.nodes.dht.member import DhtSettings, Member
+from medusa.nodes.dht.member import DhtMember, DhtSettings
 from medusa.wire.dht_entry import opened_entry
 from medusa.wire.messages.dht import DhtFind, DhtFound, DhtStore
 
 QUICK = DhtSettings(round_us=2_000_000, republish_us=20_000_000)
 
 
-class Liar(Member):
+class Liar(DhtMember):
     """Names nobody, and shows of each name the first entry that it saw, or a forged younger one."""
 
     first: dict[str, bytes]
@@ -42,7 +42,7 @@ def trial(count=100, *, seed=1, liars=2, calm_rounds=4):
 
     def make(name, **given):
         if name not in bad:
-            return Member(name, **given)
+            return DhtMember(name, **given)
         liar = Liar(name, **given)
         liar.first, liar.keys, liar.forges = first, members.registered, name == bad[0]
         return liar

@@ -11,8 +11,8 @@ from medusa.engine.fragment import Fragment as Engine
 from medusa.nodes.catalog.catalog import CATALOG, Catalog
 from medusa.nodes.config.settings import Limits, Settings
 from medusa.nodes.fragment.checkpoint_record import LOG, RECORD, read_record
-from medusa.nodes.fragment.checkpointing import Saved
-from medusa.nodes.node import Brain
+from medusa.nodes.fragment.checkpointing import SavedCheckpoint
+from medusa.nodes.node import NodeMind
 from medusa.nodes.placement.placement import cut
 from medusa.nodes.reports import Logged, Persisted, Ran, Started
 from medusa.nodes.spec.fragment_spec import fragment_to
@@ -77,7 +77,7 @@ class Node:
         self.fed: list[int] = []
         self.sent: list[tuple[str, object]] = []
         self.payloads: list[tuple[str, object, object]] = []
-        self.brain = Brain(
+        self.brain = NodeMind(
             settings, incarnation=incarnation, catalog=catalog, saved=saved, first_token=1000 * incarnation
         )
         for each in self.brain.fragments.values():
@@ -171,14 +171,14 @@ class Node:
     def on_disk(self) -> Catalog:
         return Catalog.from_bytes(self.files[""][CATALOG], node="n", where="disk")
 
-    def saved(self) -> dict[str, Saved]:
+    def saved(self) -> dict[str, SavedCheckpoint]:
         """Checkpoints as they are on disk."""
         found = {}
         for name, files in self.files.items():
             if name:
                 record = read_record(files[RECORD], where="disk")
                 log = b"".join(bytes(piece) for piece in files[LOG])
-                found[name] = Saved(record=record, logs={record.token: log})
+                found[name] = SavedCheckpoint(record=record, logs={record.token: log})
         return found
 
     def restarted(self) -> Node:

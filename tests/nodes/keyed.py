@@ -7,13 +7,13 @@ from hashlib import blake2b
 from medusa.nodes.catalog.catalog import CATALOG, Catalog
 from medusa.nodes.config.settings import Limits, Settings
 from medusa.nodes.config.settings_security import ClientRules, PeerKey, Security
-from medusa.nodes.node import Brain
+from medusa.nodes.node import NodeMind
 from medusa.nodes.reports import Logged, Persisted, Started, Surroundings
 from medusa.query.codec import graph_to_msgpack
 from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.messages.directory import seen_to
 from medusa.wire.messages.links_and_commands import Declare, Deploy, Digest, Hello, Refuse, Reply
-from medusa.wire.outbox import Cut, Log, Parse, Persist, Send, Trust
+from medusa.wire.outbox import CutPeer, Log, Parse, Persist, Send, Trust
 from medusa.wire.statement import Certificate, Revocation, client_name, sign
 from tests.nodes.parsed import done
 
@@ -93,7 +93,7 @@ class Keyed:
             limits=limits or Limits(),
             dht=dht,
         )
-        self.brain = Brain(
+        self.brain = NodeMind(
             settings, incarnation=1, catalog=catalog, verify=verify, signer=ALICE, certificate=own
         )
         self.effects = []
@@ -158,7 +158,7 @@ class Keyed:
         return next(e.keys for e in reversed(self.effects) if isinstance(e, Trust))
 
     def cuts(self):
-        return [e for e in self.effects if isinstance(e, Cut)]
+        return [e for e in self.effects if isinstance(e, CutPeer)]
 
     def on_disk(self):
         """The catalog as it was last written."""

@@ -7,17 +7,17 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 from medusa.nodes.fragment.checkpoint_record import LOG, RECORD, FragmentRecord, read_record
-from medusa.nodes.fragment.outputs import Leaving, Output
+from medusa.nodes.fragment.outputs import FragmentOutput, OutgoingElement
 from medusa.nodes.reports import Fetched, Persisted
 from medusa.runtime.engine_host.group_names import group_name, group_token
-from medusa.runtime.engine_host.host import FragmentHost
+from medusa.runtime.engine_host.host import EngineHost
 from medusa.runtime.machine.clock import SystemClock
 from medusa.sim.world.disk import Disk
 from medusa.wire import limits
 from medusa.wire.codec import decode_frame, encode_frame
 from medusa.wire.link.automaton import LinkEvent
-from medusa.wire.link.receiver import Receiver, Rows
-from medusa.wire.outbox import Fetch, Outbox, Persist, Report, Send, Spill
+from medusa.wire.link.receiver import ReceivedRows, Receiver
+from medusa.wire.outbox import Fetch, Outbox, Persist, ReportLine, Send, WriteSegment
 from tests.wire.pair import SCHEMA, SMALL, sends
 
 BOUND = 20_000
@@ -66,7 +66,7 @@ class Story:
     def start(self):
         """From what the disk has."""
         self.outbox, self.workers = Outbox(), {}
-        self.host = FragmentHost(self.disk, SystemClock(), wake=lambda: None, worker=self.worker)
+        self.host = EngineHost(self.disk, SystemClock(), wake=lambda: None, worker=self.worker)
         record, logs, needed = None, {}, {}
         names = [name for name in self.disk.names() if group_token(NAME, name) is not None]
         for name in names[-1:]:
@@ -79,7 +79,7 @@ class Story:
                     logs[token] = self.disk.read(group_name(NAME, token))[LOG]
             needed = {checkpoint.token: checkpoint.tokens()}
         self.host.resume(NAME, None, needed)
-        self.output = Output(
+        self.output = FragmentOutput(
             "out",
             "s",
             SHAPE,
@@ -108,7 +108,7 @@ class Story:
     def train(self, rows):
         at = self.log.next_seq
         text = "".join(ROW[seq % len(ROW)] for seq in range(at, at + rows))
-        self.output._send(self.now_us, [Leaving(payload=text.encode(), rows=rows)])
+        self.output._send(self.now_us, [OutgoingElement(payload=text.encode(), rows=rows)])
         self.perform()
 
     def checkpoint(self):
@@ -130,11 +130,11 @@ class Story:
             match effect:
                 case Send():
                     self.to_receiver.append((effect.message, effect.payload))
-                case Spill():
+                case WriteSegment():
                     self.host.spill(effect)
                 case Fetch():
                     self.host.fetch(effect)
-                case Report():
+                case ReportLine():
                     self.reports.append(effect)
 
     def work(self, most=1000):
@@ -232,7 +232,7 @@ class Story:
 
     @property
     def text(self):
-        return "".join(bytes(e.payload).decode()[e.skip :] for e in self.got if isinstance(e, Rows))
+        return "".join(bytes(e.payload).decode()[e.skip :] for e in self.got if isinstance(e, ReceivedRows))
 
     def expected(self, rows=None):
         end = self.log.next_seq if rows is None else rows

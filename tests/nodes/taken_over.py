@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from medusa.nodes.config.settings import Limits
 from medusa.nodes.config.settings_streams import StreamRule
-from medusa.nodes.fragment.host import Hosted
+from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.recovery.recovery import Recovery
 from medusa.query.types import schema_to_arrow
 from medusa.runtime.embedded.embedded_run import collect
@@ -20,7 +20,7 @@ from medusa.runtime.engine_host.group_names import GroupName
 from medusa.sim.actors.client import Client
 from medusa.sim.actors.federation import Federation
 from medusa.sim.actors.follower import Follower
-from medusa.sim.actors.node import Node
+from medusa.sim.actors.node import NodeMachine
 from medusa.wire.messages.configuration import Configuration, Replicas
 
 NODES = ("e", "m", "c", "s1", "s2", "s3", "w", "x")
@@ -98,7 +98,7 @@ class Run:
 
     # --- what must hold at any time --------------------------------------------------------------------
 
-    def _watch(self, node: Node) -> None:
+    def _watch(self, node: NodeMachine) -> None:
         if not node.alive:
             return
         for fragment, hosted in node.brain.fragments.items():
@@ -156,7 +156,7 @@ class Run:
     # --- what is seen -------------------------------------------------------------------------------------
 
     @property
-    def living(self) -> list[Node]:
+    def living(self) -> list[NodeMachine]:
         return [node for node in self.fed.nodes.values() if node.alive]
 
     def recovery(self, name: str) -> Recovery:
@@ -178,7 +178,7 @@ class Run:
     def owner(self, fragment: str) -> str:
         return self.replicas(fragment).owner
 
-    def hosted(self, fragment: str) -> Hosted | None:
+    def hosted(self, fragment: str) -> FragmentHost | None:
         """Where it runs and shows rows; None: nowhere at present."""
         for node in self.living:
             hosted = node.brain.fragments.get(fragment)

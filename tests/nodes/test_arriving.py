@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from medusa.engine.state.checkpoint import crc32c
-from medusa.runtime.engine_host.budgets import NEVER, Bounds
+from medusa.runtime.engine_host.budgets import NEVER, EngineBounds
 from medusa.wire.messages.move import Piece
 from tests.nodes.moved import FRAGMENT, World
 from tests.nodes.test_moving import filled
@@ -46,13 +46,13 @@ def test_checkpoints_that_come_at_once_fit_the_memory_together_or_one_waits():
 def test_state_over_the_budget_of_the_target_is_refused_and_the_query_goes_on_where_it_is():
     world = World()
     budgets = world.fed.nodes["m2"].loop._host._budgets
-    budgets.bounds = Bounds(query_bytes=10_000, owner_bytes=NEVER, piece_us=NEVER)
+    budgets.bounds = EngineBounds(query_bytes=10_000, owner_bytes=NEVER, piece_us=NEVER)
     reply, _ = world.move("m2")
     assert (reply.code, world.where) == ("E_MEMORY", ["m1"])
     assert "node 'm2' has no room for it: query 'q' holds" in reply.text
     assert "allowed are 9.8 KiB (query_memory)" in reply.text
     assert not any(node.brain.catalog.remote.stopped for node in world.fed.nodes.values())
     assert budgets._queries == {}
-    budgets.bounds = Bounds(query_bytes=NEVER, owner_bytes=NEVER, piece_us=NEVER)
+    budgets.bounds = EngineBounds(query_bytes=NEVER, owner_bytes=NEVER, piece_us=NEVER)
     assert world.move("m2")[0].code == ""
     world.check()

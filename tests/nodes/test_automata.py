@@ -11,15 +11,15 @@ from medusa.nodes.automaton import next_state
 from medusa.nodes.catalog.catalog import Deployment
 from medusa.nodes.catalog.deployment_automaton import DEPLOYMENT, DeploymentEvent, DeploymentState
 from medusa.nodes.fragment.automaton import LIFE, TURN, LifeEvent, LifeState, TurnEvent, TurnState
-from medusa.nodes.fragment.host import Hosted
+from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.migration.automaton import OWNER, MoveEvent, OwnerState
-from medusa.nodes.migration.order import Order
+from medusa.nodes.migration.order import OutgoingMove
 from medusa.nodes.repartition.automaton import SPLIT, SplitEvent, SplitState
-from medusa.nodes.repartition.job import Job
+from medusa.nodes.repartition.job import RepartitionJob
 
 
 def job(state):
-    made = Job.__new__(Job)
+    made = RepartitionJob.__new__(RepartitionJob)
     made.order, made.state, made._becoming, made._ended = (
         SimpleNamespace(box="b"),
         state,
@@ -30,7 +30,7 @@ def job(state):
 
 
 def hosted(state):
-    made = Hosted.__new__(Hosted)
+    made = FragmentHost.__new__(FragmentHost)
     made.spec, made._life, made._turn = SimpleNamespace(name="q/f"), LifeState.RUNNING, TurnState.OPEN
     if isinstance(state, LifeState):
         made._life = state
@@ -86,7 +86,7 @@ def test_every_state_is_reached_and_every_event_happens_somewhere(table, states,
 @pytest.mark.parametrize("state", OwnerState)
 @pytest.mark.parametrize("event", MoveEvent)
 def test_an_order_to_move_ignores_what_its_table_has_not(state, event):
-    order = Order(fragment="f", to="x", until_us=1, state=state)
+    order = OutgoingMove(fragment="f", to="x", until_us=1, state=state)
     assert order.move(event) == (event in OWNER[state])
     assert order.state is OWNER[state].get(event, state)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from medusa.nodes.names.unreachable_peers import Away
+from medusa.nodes.names.unreachable_peers import UnreachablePeers
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.links_and_commands import Remove
 from medusa.wire.status import AwayStatus
@@ -28,7 +28,7 @@ def test_a_move_to_a_node_that_is_away_says_so_and_since_when():
 
 
 def test_who_is_away_and_since_when():
-    away = Away(["a", "b"])
+    away = UnreachablePeers(["a", "b"])
     away.peer_event(1_000_000, "b", LinkEvent.PEER_UP)
     assert away.among(["b", "a", "c", "a"]) == ["a"]
     assert away.told(5_000_000, ["a", "b"]) == "node 'a' doesn't answer, never seen since our start"
@@ -40,7 +40,7 @@ def test_who_is_away_and_since_when():
 
 
 def test_who_answers_and_refuses_us_is_not_just_away():
-    away = Away(["a", "b"])
+    away = UnreachablePeers(["a", "b"])
     away.peer_event(1_000_000, "b", LinkEvent.PEER_UP)
     away.peer_event(2_000_000, "b", LinkEvent.PEER_DOWN)
     assert away.status(5_500_000) == {

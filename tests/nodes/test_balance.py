@@ -9,8 +9,8 @@ import pytest
 
 import medusa as md
 from medusa.errors import QueryError
-from medusa.nodes.placement.balance import SLACK, Arc, Host, Piece, host_loads, place
-from medusa.nodes.placement.estimating import Measured, estimate
+from medusa.nodes.placement.balance import SLACK, Arc, NodeCapacity, PlacedPiece, host_loads, place
+from medusa.nodes.placement.estimating import MeasuredBox, estimate
 
 COSTS = {
     "even": lambda dice, number: dice.uniform(0.5, 1.5),
@@ -27,7 +27,7 @@ def case(seed):
     kind = dice.choice(list(COSTS))
     scale = dice.choice([0.05, 0.2, 0.5])
     pieces = [
-        Piece(
+        PlacedPiece(
             name=f"p{number}",
             cost=scale * COSTS[kind](dice, number),
             at=f"n{dice.randrange(3)}"
@@ -46,7 +46,7 @@ def case(seed):
     ]
     capacity = dice.choice([[1, 1, 1], [1, 1, 4], [1, 2, 1]])
     hosts = [
-        Host(
+        NodeCapacity(
             name=f"n{number}",
             load=dice.choice([0, 0, 0.3]),
             capacity=capacity[number],
@@ -91,9 +91,9 @@ def test_more_cases(block):
 
 
 def test_loads_of_a_placement_by_hand():
-    pieces = [Piece(name="a", cost=0.2), Piece(name="b", cost=0.3)]
+    pieces = [PlacedPiece(name="a", cost=0.2), PlacedPiece(name="b", cost=0.3)]
     arcs = [Arc(source="a", target="b", bytes_per_s=2e6)]
-    hosts = [Host(name="x", load=0.1), Host(name="y", capacity=2.0, bandwidth=4e6)]
+    hosts = [NodeCapacity(name="x", load=0.1), NodeCapacity(name="y", capacity=2.0, bandwidth=4e6)]
     together = host_loads(pieces, arcs, hosts, {"a": "x", "b": "x"})
     assert together == pytest.approx({"x": 0.6, "y": 0.0})
     apart = host_loads(pieces, arcs, hosts, {"a": "x", "b": "y"})
@@ -101,18 +101,22 @@ def test_loads_of_a_placement_by_hand():
 
 
 def test_what_costs_nothing_to_keep_together_is_kept_together():
-    pieces = [Piece(name="a", cost=0.5), Piece(name="b", cost=0.5), Piece(name="tiny", cost=0.001)]
+    pieces = [
+        PlacedPiece(name="a", cost=0.5),
+        PlacedPiece(name="b", cost=0.5),
+        PlacedPiece(name="tiny", cost=0.001),
+    ]
     arcs = [Arc(source="b", target="tiny", bytes_per_s=1e6)]
-    at = place(pieces, arcs, [Host(name="x"), Host(name="y")])
+    at = place(pieces, arcs, [NodeCapacity(name="x"), NodeCapacity(name="y")])
     assert at["a"] != at["b"] == at["tiny"]
     assert SLACK * 0.5 > 0.001
 
 
 def test_more_pieces_and_nodes_than_can_be_tried_in_all_ways():
     dice = Random(1)
-    pieces = [Piece(name=f"p{number}", cost=dice.expovariate(10)) for number in range(70)]
+    pieces = [PlacedPiece(name=f"p{number}", cost=dice.expovariate(10)) for number in range(70)]
     arcs = [Arc(source=f"p{n}", target=f"p{n + 1}", bytes_per_s=1e6 * dice.random()) for n in range(69)]
-    hosts = [Host(name=f"n{number}") for number in range(5)]
+    hosts = [NodeCapacity(name=f"n{number}") for number in range(5)]
     at = place(pieces, arcs, hosts)
     assert at == place(pieces, arcs, hosts)
     fair = sum(piece.cost for piece in pieces) / len(hosts)
@@ -142,7 +146,7 @@ def test_pieces_of_a_query_and_what_crosses_between_them():
 
 
 def test_what_was_measured_counts_and_is_scaled_to_the_rows_that_come():
-    ran = {"kept": Measured(share=0.2, rows_in_per_s=500.0, rows_out_per_s=50.0)}
+    ran = {"kept": MeasuredBox(share=0.2, rows_in_per_s=500.0, rows_out_per_s=50.0)}
     found = estimate(query(), {"y": ["rows"]}, here="x", rates={"rows": 1000.0}, measured=ran)
     pieces = {piece.name: piece for piece in found.pieces}
     assert pieces["kept"].cost == pytest.approx(0.4)

@@ -16,7 +16,7 @@ from medusa.nodes.dht.routing_table import place_of
 from medusa.nodes.names.participant_catalog import BURST
 from medusa.nodes.reports import RulesRead
 from medusa.query.boxes import Field
-from medusa.wire.dht_entry import Entry, Whereabouts, age_of, opened_entry, sign_entry
+from medusa.wire.dht_entry import DhtEntry, Whereabouts, age_of, opened_entry, sign_entry
 from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.messages.dht import DhtFind, DhtFound, DhtLeave, DhtStore, DhtStored
 from medusa.wire.messages.links_and_commands import Hello, Lookup, Remove, Reply
@@ -41,7 +41,7 @@ def entry(signer=BOB, **changes):
         "nodes": (Whereabouts("core", "tcp://example.org:1", curve("core"), 4),),
         **changes,
     }
-    return sign_entry(Entry(**fields), signer)
+    return sign_entry(DhtEntry(**fields), signer)
 
 
 class Taking(Keyed):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from medusa.runtime.node.reports import Reports
-from medusa.wire.outbox import Outbox, Report
+from medusa.wire.outbox import Outbox, ReportLine
 from tests.nodes.moved import World
 from tests.nodes.parted import Parting
 
@@ -32,8 +32,8 @@ def test_a_cause_stands_at_the_end_of_a_line_and_does_not_make_it_another_one():
     lines = []
     log = Reports(lambda level, line: lines.append(line))
     for number in range(5):
-        log.report(Report(level="info", what="box split", fields={"box": "b"}, cause=f"client#{number}"))
-    log.report(Report(level="info", what="peer up"))
+        log.report(ReportLine(level="info", what="box split", fields={"box": "b"}, cause=f"client#{number}"))
+    log.report(ReportLine(level="info", what="peer up"))
     assert lines == ["box split box=b cause=client#0", "peer up"]
 
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import medusa as md
 from medusa.elements import Train
 from medusa.engine.fragment import Fragment
-from medusa.nodes.clock.wall_clock import Wall
-from medusa.nodes.fragment.host import Hosted
+from medusa.nodes.clock.wall_clock import WallClock
+from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.fragment.input_log_records import PROMISE, ROWS, Decision
 from medusa.nodes.placement.placement import cut
 from medusa.wire.codec import TrainCodec
@@ -31,14 +31,14 @@ class Life:
         self.spec = cut(q.graph, {"n": sources}).fragments[0]
         self.outbox, self.engine = Outbox(), Fragment(self.spec.graph)
         tokens = count(1)
-        self.hosted = Hosted(
+        self.hosted = FragmentHost(
             self.spec,
             incarnation=1,
             outbox=self.outbox,
             link=LinkSettings(),
             checkpoint_every_us=1_000_000,
             next_token=lambda: next(tokens),
-            wall=Wall(),
+            wall=WallClock(),
         )
         self.logs: deque[Log] = deque()
         self.checkpoints: deque[Persist] = deque()

@@ -9,26 +9,26 @@ from hypothesis import strategies as st
 
 from medusa.elements import END_US, START_US, Boundary, Silent, Train
 from medusa.engine.recovery.decisions import framed
-from medusa.nodes.clock.wall_clock import Wall
-from medusa.nodes.fragment.clock_decisions import Clocked
-from medusa.nodes.fragment.input_log import RETRY_US, Decided
+from medusa.nodes.clock.wall_clock import WallClock
+from medusa.nodes.fragment.clock_decisions import ClockDecisions
+from medusa.nodes.fragment.input_log import RETRY_US, InputLog
 from medusa.nodes.fragment.input_log_records import (
     JOINED,
     LOST,
     PROMISE,
     ROWS,
     Decision,
-    Script,
+    InputReplay,
     pack,
     unpack,
 )
-from medusa.nodes.fragment.input_queue import Feeding
-from medusa.nodes.fragment.inputs import Input, Work
-from medusa.nodes.fragment.published_sources import Entries
-from medusa.nodes.spec.fragment_spec import Fragment
+from medusa.nodes.fragment.input_queue import InputQueue
+from medusa.nodes.fragment.inputs import FragmentInput, Work
+from medusa.nodes.fragment.published_sources import PublishedSources
+from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.boxes import Field, Graph, Source
 from medusa.wire.link.automaton import LinkSettings
-from medusa.wire.outbox import Log, Outbox, Report
+from medusa.wire.outbox import Log, Outbox, ReportLine
 
 names = st.sampled_from(["left", "right", "x" * 255])
 arrivals = st.none() | st.integers(-(1 << 60), 1 << 60)
@@ -107,12 +107,12 @@ def test_a_record_that_says_what_cant_be_is_none(record):
 
 
 class Written:
-    """A ``Decided`` and what it wanted written."""
+    """A ``InputLog`` and what it wanted written."""
 
     def __init__(self, *, at=0, usable=True):
         self.outbox = Outbox()
         self.tokens = iter(range(100, 200))
-        self.decided = Decided(
+        self.decided = InputLog(
             "q/box", outbox=self.outbox, next_token=lambda: next(self.tokens), at=at, usable=usable
         )
 
@@ -128,7 +128,7 @@ class Written:
                 (record,), _ = unpack(effect.data)
                 found.append((effect.number, record.first, [each.to for each in record.decisions()]))
             else:
-                assert isinstance(effect, Report)
+                assert isinstance(effect, ReportLine)
         return found
 
 
@@ -209,7 +209,7 @@ SCHEMA = (Field(name="t", type="int64"), Field(name="late", type="bool"))
 
 def input_of(name, outbox, *, judged=True):
     source = Source(id=name, schema=SCHEMA, judged=judged, timed=False, time=None if judged else "t")
-    return Input(source, f"q.{name}", "n", incarnation=1, outbox=outbox, settings=LinkSettings())
+    return FragmentInput(source, f"q.{name}", "n", incarnation=1, outbox=outbox, settings=LinkSettings())
 
 
 def works(input, positions, cuts, promises):
@@ -257,7 +257,7 @@ def test_a_script_feeds_the_same_again_however_it_comes(data):
         key: [work.element.time_us for work in each if isinstance(work.element, Boundary)][-1:]
         for key, each in coming.items()
     }
-    again, fed = Script(script, inputs), []
+    again, fed = InputReplay(script, inputs), []
     while not again.done:
         work = again.next()
         if work is None:
@@ -301,18 +301,18 @@ def test_rows_that_are_lost_or_were_fed_end_the_script():
     outbox = Outbox()
     inputs = {("left", "n"): input_of("left", outbox)}
     (each,) = inputs.values()
-    script = Script([Decision(ROWS, "left", "n", 5)], inputs)
+    script = InputReplay([Decision(ROWS, "left", "n", 5)], inputs)
     script.add([Work(each, None, next_seq=5, boundary_us=0, cost=0)])
     assert script.next() is None
     assert "has lost some" in script.unfit
     assert script.over
     assert [work.next_seq for work in script.rest()] == [5]
-    script = Script([Decision(LOST, "left", "n", 5)], inputs)
+    script = InputReplay([Decision(LOST, "left", "n", 5)], inputs)
     script.add([Work(each, None, next_seq=5, boundary_us=0, cost=0)])
     assert script.next().element is None
     assert script.done
     each.fed_seq = 7
-    script = Script([Decision(ROWS, "left", "n", 5)], inputs)
+    script = InputReplay([Decision(ROWS, "left", "n", 5)], inputs)
     assert script.next() is None
     assert "was fed before" in script.unfit
 
@@ -321,7 +321,7 @@ def test_a_publisher_that_is_gone_ends_the_script_and_what_is_missing_is_known()
     outbox = Outbox()
     inputs = {(name, "n"): input_of(name, outbox, judged=False) for name in ("left", "right")}
     left = inputs["left", "n"]
-    script = Script(
+    script = InputReplay(
         [Decision(ROWS, "right", "n", 2), Decision(ROWS, "left", "n", 4), Decision(ROWS, "right", "n", 9)],
         inputs,
     )
@@ -345,8 +345,8 @@ class Beginning:
             for name in ("left", "right")
         }
         streams = {name: f"q.{name}" for name in sources}
-        entries = Entries(sources, streams, self.inputs, fed_us={}, grace_us=1_000)
-        spec = Fragment(
+        entries = PublishedSources(sources, streams, self.inputs, fed_us={}, grace_us=1_000)
+        spec = FragmentSpec(
             node="m",
             name="q/box",
             graph=Graph(name="q", boxes=()),
@@ -355,8 +355,10 @@ class Beginning:
             streams={},
             readers={},
         )
-        clocked = Clocked(spec, sources, Wall(), incarnation=1, outbox=self.outbox, settings=LinkSettings())
-        self.feeding = Feeding("q/box", again, self.inputs, entries, self.decided, self.outbox, clocked)
+        clocked = ClockDecisions(
+            spec, sources, WallClock(), incarnation=1, outbox=self.outbox, settings=LinkSettings()
+        )
+        self.feeding = InputQueue("q/box", again, self.inputs, entries, self.decided, self.outbox, clocked)
 
     def came(self, name, *cuts, promises=None):
         self.feeding.came(0, works(self.inputs[name, "n"], None, cuts, promises or {}))
@@ -422,7 +424,7 @@ def test_who_never_comes_back_is_waited_for_so_long_and_what_is_missing_is_told(
     assert begun.fed(999) == []
     begun.feeding.tick(1_000)
     assert begun.fed(1_000) == [("left", 5, 2)]
-    told = [(each.what, dict(each.fields)) for each in begun.outbox.take() if isinstance(each, Report)]
+    told = [(each.what, dict(each.fields)) for each in begun.outbox.take() if isinstance(each, ReportLine)]
     assert told == [
         (
             "decisions not repeated",

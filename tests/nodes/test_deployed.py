@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from medusa.nodes.catalog.catalog import Left
+from medusa.nodes.catalog.catalog import ForwardingAddress
 from medusa.wire.codec import decode_frame, encode_frame
 from medusa.wire.messages.links_and_commands import Install, Remove
 from tests.nodes.deployed import NODES, TARGETS, TIMEOUT_US, Town
@@ -240,7 +240,7 @@ def test_an_undo_does_not_forget_where_a_fragment_has_gone():
     [name] = had["t3"]
     names = (*brain.fragments[name].spec.streams.values(),)
     brain.catalog.remove("q")
-    left = brain.catalog.left[name] = Left(query="q", node="t2", epoch=3, names=names)
+    left = brain.catalog.left[name] = ForwardingAddress(query="q", node="t2", epoch=3, names=names)
     brain.fragments.clear()
     town.restart("m")
     town.settle()

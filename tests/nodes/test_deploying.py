@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from medusa.nodes.catalog.catalog import DEPLOYING, REMOVING, RUNNING, Catalog, Deployment
-from medusa.nodes.catalog.persistence import Saver
-from medusa.nodes.deploy.coordinator import Coordinator
-from medusa.nodes.placement.placement import Plan
+from medusa.nodes.catalog.persistence import CatalogWriter
+from medusa.nodes.deploy.coordinator import DeploymentCoordinator
+from medusa.nodes.placement.placement import PlacementPlan
 from medusa.wire.limits import SEQ_MAX
 from medusa.wire.messages.links_and_commands import Install, Remove, Reply
 from medusa.wire.outbox import Outbox, Send
@@ -17,12 +17,12 @@ def coordinator(incarnation):
         query="q", nodes=("b", "c"), state=DEPLOYING, client="x", request=1, streams=()
     )
     tokens = iter(range(1, 1000))
-    made = Coordinator(
+    made = DeploymentCoordinator(
         catalog,
         outbox=outbox,
         timeout_us=1_000_000,
         incarnation=incarnation,
-        saver=Saver(catalog, outbox=outbox, next_token=lambda: next(tokens)),
+        saver=CatalogWriter(catalog, outbox=outbox, next_token=lambda: next(tokens)),
         install=lambda request, fragment, owner: Reply(request=request),
         way=lambda number, fragment: (Install(request=number, query="q", fragment=fragment.name), b""),
         remove=lambda request, query: Reply(request=request),
@@ -54,7 +54,7 @@ def test_who_asks_again_while_its_query_is_undone_is_answered():
     """The node died half way through the deployment; its client asks again before all have forgotten it."""
     made, _, outbox = coordinator(6)
     outbox.take()
-    made.deploy(1, "x", 1, Plan(query="q", fragments=()))
+    made.deploy(1, "x", 1, PlacementPlan(query="q", fragments=()))
     (send,) = [e for e in outbox.take() if isinstance(e, Send)]
     assert send.message.code == "E_DEPLOYED"
     assert "being removed" in send.message.text
@@ -86,13 +86,13 @@ def test_who_asks_again_hears_that_its_query_runs_once_the_disk_says_so():
     outbox.take()
     catalog.deployments["q"].state = RUNNING
     made._saver.save()
-    made.deploy(1, "x", 1, Plan(query="q", fragments=()))
+    made.deploy(1, "x", 1, PlacementPlan(query="q", fragments=()))
     (held,) = replies(outbox)
     assert (held.peer, held.message) == ("x", Reply(request=1))
     assert held.after > made._saver.durable
     for token in range(1, held.after + 1):
         made._saver.written(2, token, True)
-    made.deploy(3, "x", 1, Plan(query="q", fragments=()))
+    made.deploy(3, "x", 1, PlacementPlan(query="q", fragments=()))
     (again,) = replies(outbox)
     assert (again.message, again.after) == (Reply(request=1), None)
 

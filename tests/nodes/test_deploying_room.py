@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from medusa.nodes.config.settings_security import ClientRules
-from medusa.nodes.deploy.client_limit import UNDER_WAY_MAX, Answers, no_room
+from medusa.nodes.deploy.client_limit import UNDER_WAY_MAX, PendingAnswers, no_room
 from medusa.nodes.reports import Persisted
 from medusa.query.codec import graph_to_msgpack
 from medusa.wire.messages.links_and_commands import Declare, Deploy, Remove, Reply
@@ -111,7 +111,7 @@ def test_what_else_waits_for_the_disk_takes_no_room():
 
 def test_an_answer_takes_room_until_it_is_on_disk():
     durable = [4]
-    answers = Answers(lambda: durable[-1])
+    answers = PendingAnswers(lambda: durable[-1])
     answers.wait("x", 1, 5)
     answers.wait("x", 1, 5)
     answers.wait("y", 1, 6)

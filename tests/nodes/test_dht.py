@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from bench.members import FEDERATION, Key, verify
 from medusa.errors import RemoteProtocolError
-from medusa.nodes.dht.requests import Requests
-from medusa.nodes.dht.routing_table import BUCKET, SPARE, Table, place_of
-from medusa.nodes.dht.search import ALPHA, CANDIDATES_MAX, REPLICAS, WIDE, Search
-from medusa.nodes.dht.storage import Quota, Shelf
-from medusa.wire.dht_entry import Entry, sign_entry
+from medusa.nodes.dht.requests import DhtRequests
+from medusa.nodes.dht.routing_table import BUCKET, SPARE, RoutingTable, place_of
+from medusa.nodes.dht.search import ALPHA, CANDIDATES_MAX, REPLICAS, WIDE, DhtSearch
+from medusa.nodes.dht.storage import DhtStorage, StorageQuota
+from medusa.wire.dht_entry import DhtEntry, sign_entry
 from medusa.wire.messages.dht import DhtFound, DhtStored
 from medusa.wire.outbox import Outbox, Send
 
@@ -22,7 +22,7 @@ PLACES = st.integers(0, (1 << 160) - 1) | st.integers(0, 300)
 @settings(max_examples=60, deadline=None)
 @given(PLACES, st.lists(PLACES, max_size=60), st.lists(PLACES, min_size=1, max_size=5), st.integers(1, 12))
 def test_the_closest_are_those_that_brute_force_finds(me, places, targets, count):
-    table = Table(me)
+    table = RoutingTable(me)
     kept = {}
     for place in places:
         if table.heard(str(place), place):
@@ -34,7 +34,7 @@ def test_the_closest_are_those_that_brute_force_finds(me, places, targets, count
 
 
 def test_a_full_bucket_keeps_whom_it_knows_and_remembers_some_others():
-    table = Table(0)
+    table = RoutingTable(0)
     names = [f"{number:02}" for number in range(BUCKET + SPARE + 3)]
     new = [table.heard(name, (1 << 159) + number) for number, name in enumerate(names)]
     assert new == [True] * BUCKET + [False] * (SPARE + 3)
@@ -46,7 +46,7 @@ def test_a_full_bucket_keeps_whom_it_knows_and_remembers_some_others():
 
 
 def test_a_search_asks_few_at_once_and_ends_when_the_nearest_have_answered():
-    search = Search(0, "", deadline_us=1, then=print)
+    search = DhtSearch(0, "", deadline_us=1, then=print)
     for distance in range(10, 0, -1):
         search.add(f"m{distance}", distance, 1)
     asked = search.next()
@@ -68,7 +68,7 @@ def test_a_search_asks_few_at_once_and_ends_when_the_nearest_have_answered():
 
 
 def test_a_search_goes_on_without_who_is_slow_and_waits_where_there_is_nobody_else():
-    search = Search(0, "", deadline_us=1, then=print)
+    search = DhtSearch(0, "", deadline_us=1, then=print)
     for distance in range(4):
         search.add(f"m{distance}", distance, 1)
     assert search.next() == ["m0", "m1", "m2"]
@@ -80,7 +80,7 @@ def test_a_search_goes_on_without_who_is_slow_and_waits_where_there_is_nobody_el
     assert search.done
     search.answered("m0")
     assert search.found().nearest == ("m0", "m1", "m2"), "its answer still counts"
-    alone = Search(0, "", deadline_us=1, then=print)
+    alone = DhtSearch(0, "", deadline_us=1, then=print)
     alone.add("m1", 1, 1)
     assert alone.next() == ["m1"]
     alone.slow("m1")
@@ -90,7 +90,7 @@ def test_a_search_goes_on_without_who_is_slow_and_waits_where_there_is_nobody_el
 
 
 def test_more_are_asked_before_it_is_said_that_there_is_nothing():
-    search = Search(0, "a/b", deadline_us=1, then=print)
+    search = DhtSearch(0, "a/b", deadline_us=1, then=print)
     for distance in range(10):
         search.add(f"m{distance}", distance, 1)
     answered = 0
@@ -103,7 +103,7 @@ def test_more_are_asked_before_it_is_said_that_there_is_nothing():
 
 
 def test_who_names_thousands_is_not_followed_without_end():
-    search = Search(0, "", deadline_us=1, then=print)
+    search = DhtSearch(0, "", deadline_us=1, then=print)
     for distance in range(10 * CANDIDATES_MAX):
         search.add(f"m{distance}", distance, 1)
     assert not search.knows(f"m{CANDIDATES_MAX}")
@@ -112,7 +112,7 @@ def test_who_names_thousands_is_not_followed_without_end():
 
 def test_a_question_is_said_again_and_then_given_up():
     outbox, gone, told = Outbox(), [], []
-    requests = Requests(outbox, timeout_us=10, tries=2, gone=lambda now_us, peer: gone.append(peer))
+    requests = DhtRequests(outbox, timeout_us=10, tries=2, gone=lambda now_us, peer: gone.append(peer))
     requests.find(0, "a", 7, "x/y", lambda now_us, answer: told.append((now_us, answer)))
     assert requests.wake_at_us() == 10
     requests.tick(10)
@@ -126,7 +126,7 @@ def test_a_question_is_said_again_and_then_given_up():
 
 def test_only_who_was_asked_answers_and_what_was_asked():
     outbox, told = Outbox(), []
-    requests = Requests(outbox, timeout_us=10, tries=2, gone=lambda now_us, peer: None)
+    requests = DhtRequests(outbox, timeout_us=10, tries=2, gone=lambda now_us, peer: None)
     requests.find(0, "a", 7, "x/y", lambda now_us, answer: told.append(answer))
     [send] = outbox.take()
     number = send.message.request
@@ -140,7 +140,7 @@ def test_only_who_was_asked_answers_and_what_was_asked():
 
 
 def data_of(sequence, name="p/s"):
-    entry = Entry(
+    entry = DhtEntry(
         federation=FEDERATION,
         participant="p",
         epoch=1,
@@ -155,7 +155,9 @@ def data_of(sequence, name="p/s"):
 @settings(max_examples=40, deadline=None)
 @given(st.lists(st.integers(0, 8), min_size=1, max_size=20))
 def test_the_shelf_keeps_the_youngest_in_whatever_order_they_come(sequences):
-    shelf = Shelf(federation=FEDERATION, key_of={"p": Key("p").key}.get, verify=verify, quota=Quota())
+    shelf = DhtStorage(
+        federation=FEDERATION, key_of={"p": Key("p").key}.get, verify=verify, quota=StorageQuota()
+    )
     most = -1
     for sequence in sequences:
         if sequence < most:
@@ -170,8 +172,8 @@ def test_the_shelf_keeps_the_youngest_in_whatever_order_they_come(sequences):
 
 def test_bytes_are_counted_per_participant_and_given_back():
     one = len(data_of(0)) + 200
-    quota = Quota(entries=10, bytes=3 * one, lifetime_us=10_000)
-    shelf = Shelf(federation=FEDERATION, key_of={"p": Key("p").key}.get, verify=verify, quota=quota)
+    quota = StorageQuota(entries=10, bytes=3 * one, lifetime_us=10_000)
+    shelf = DhtStorage(federation=FEDERATION, key_of={"p": Key("p").key}.get, verify=verify, quota=quota)
     for number in range(3):
         shelf.put(data_of(0, f"p/{number}"), 0, 0)
     with pytest.raises(RemoteProtocolError, match="3 entries"):

@@ -9,9 +9,9 @@ import pytest
 
 from bench import members as simulated
 from medusa.errors import RemoteProtocolError
-from medusa.nodes.dht.replication import Keeper
-from medusa.nodes.dht.search import Search
-from medusa.nodes.dht.storage import Shelf
+from medusa.nodes.dht.replication import DhtReplication
+from medusa.nodes.dht.search import DhtSearch
+from medusa.nodes.dht.storage import DhtStorage
 from tests.nodes.dht_trial import QUICK, trial
 
 
@@ -62,7 +62,7 @@ def not_handed_on(*, leave, rounds=3):
 
 
 def older_is_kept(monkeypatch):
-    put = Shelf.put
+    put = DhtStorage.put
 
     def planted(self, data, now_us, wall_us):
         try:
@@ -73,14 +73,14 @@ def older_is_kept(monkeypatch):
             self.drop(self.read(data, wall_us).name)
             return put(self, data, now_us, wall_us)
 
-    monkeypatch.setattr(Shelf, "put", planted)
+    monkeypatch.setattr(DhtStorage, "put", planted)
 
 
 def nothing_is_handed_on(monkeypatch):
     for name in ("appeared", "went"):
-        monkeypatch.setattr(Keeper, name, lambda self, peer, place: [])
-    monkeypatch.setattr(Keeper, "leaving", lambda self: [])
-    monkeypatch.setattr(Keeper, "due", lambda self, now_us, every_us: [])
+        monkeypatch.setattr(DhtReplication, name, lambda self, peer, place: [])
+    monkeypatch.setattr(DhtReplication, "leaving", lambda self: [])
+    monkeypatch.setattr(DhtReplication, "due", lambda self, now_us, every_us: [])
 
 
 def signatures_are_not_checked(monkeypatch):
@@ -88,8 +88,8 @@ def signatures_are_not_checked(monkeypatch):
 
 
 def the_first_answer_is_trusted(monkeypatch):
-    wanted = Search._wanted
-    monkeypatch.setattr(Search, "_wanted", lambda self: wanted(self)[:1])
+    wanted = DhtSearch._wanted
+    monkeypatch.setattr(DhtSearch, "_wanted", lambda self: wanted(self)[:1])
 
 
 PLANTED = [older_is_kept, signatures_are_not_checked, the_first_answer_is_trusted]

@@ -13,7 +13,7 @@ from medusa.nodes.catalog import directory as room
 from medusa.nodes.catalog.directory import Directory
 from medusa.wire import limits
 from medusa.wire.codec import decode_frame, encode_frame
-from medusa.wire.messages.directory import Entry, Run, runs_to, seen_from, seen_to
+from medusa.wire.messages.directory import CatalogEntry, EntryRun, runs_to, seen_from, seen_to
 from medusa.wire.messages.links_and_commands import Digest, Entries
 from medusa.wire.outbox import Outbox, Send
 
@@ -251,12 +251,12 @@ def test_what_is_gone_is_forgotten_after_a_day():
 
 def entry(**changes):
     fields = {"kind": "stream", "name": "s", "writer": "a", "epoch": 1, "version": 5, "body": b""}
-    return Entry(**{**fields, **changes})
+    return CatalogEntry(**{**fields, **changes})
 
 
 def run(*entries, **changes):
     fields = {"writer": "a", "since": 1, "after": 0, "upto": 9, "entries": entries}
-    return Run(**{**fields, **changes})
+    return EntryRun(**{**fields, **changes})
 
 
 def one(*, peers=("a", "b")):

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from medusa.nodes.catalog.directory import Directory
-from medusa.nodes.names.startup_grace import AT_ONCE, LOOK_US, NEWS_US, WAITING_MAX, Early
+from medusa.nodes.names.startup_grace import AT_ONCE, LOOK_US, NEWS_US, WAITING_MAX, StartupGrace
 from medusa.nodes.reports import RulesRead
 from medusa.wire.messages.directory import seen_from, seen_to
 from medusa.wire.messages.links_and_commands import Digest, Entries, Lookup, Reply
@@ -112,7 +112,7 @@ def test_nodes_that_started_hear_each_other_and_then_answer_at_once(lives, peers
             held[name].peer_down("n")
             held[name].peer_up(now_us, "n")
             held["n"].peer_up(now_us, name)
-    early = Early(names[1:])
+    early = StartupGrace(names[1:])
     assert early.waits(now_us, "c", 1, stands=bool, again=print)
     agree(early)
     assert not early.waits(now_us, "c", 2, stands=bool, again=print)

@@ -9,7 +9,7 @@ import pytest
 
 import medusa as md
 from medusa.errors import LinkError
-from medusa.nodes.status.blocking_reasons import Unmoved, explained
+from medusa.nodes.status.blocking_reasons import UnmovedBoundaries, explained
 from medusa.runtime.client.overview import explanation
 from medusa.sim.actors.federation import Federation
 from medusa.wire.messages.links_and_commands import OLDEST, Attach
@@ -114,7 +114,7 @@ def test_a_box_whose_end_has_come_waits_for_nothing():
 
 def said(life: Life) -> dict[str, dict[str, Any]]:
     figures = {each.pop("box"): each for each in life.engine.figures()}
-    return explained(life.hosted, figures, Unmoved(), 0)
+    return explained(life.hosted, figures, UnmovedBoundaries(), 0)
 
 
 def test_output_that_waits_for_the_disk_says_so():
@@ -160,7 +160,7 @@ def test_a_fragment_that_has_failed_says_why_at_every_box():
 
 
 def test_since_when_a_boundary_stands():
-    unmoved, box = Unmoved(), {"boundary": None, "finished": False}
+    unmoved, box = UnmovedBoundaries(), {"boundary": None, "finished": False}
     assert unmoved.since_us("f", "b") is None
     unmoved.note(5, {"f": {"b": box}})
     unmoved.note(9, {"f": {"b": box}})

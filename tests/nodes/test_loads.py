@@ -16,11 +16,11 @@ from medusa.errors import RemoteProtocolError
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.config.settings_load import LoadRules
 from medusa.nodes.load.link_loads import LinkLoads
-from medusa.nodes.load.loads import LOOK_US, Loads, Usage
+from medusa.nodes.load.loads import LOOK_US, NodeLoads, Usage
 from medusa.wire import limits
 from medusa.wire.messages.links_and_commands import OLDEST, Attach, Load
 from medusa.wire.messages.load import FRAGMENTS_MAX, WHOLE, FragmentLoad
-from medusa.wire.outbox import Outbox, Report, Send
+from medusa.wire.outbox import Outbox, ReportLine, Send
 from tests.nodes.keyed import Keyed
 from tests.nodes.test_decided_output import Life, union
 from tests.nodes.test_explaining import Three
@@ -52,7 +52,7 @@ class Node:
         self.outbox = Outbox()
         self.fragment = Fragment(query.graph, clock=clock, functions=query.functions)
         self.name = self.life.spec.name
-        self.loads = Loads(settings, self.outbox, {self.name: self.life.hosted})
+        self.loads = NodeLoads(settings, self.outbox, {self.name: self.life.hosted})
 
     def feed(self, *times: int) -> None:
         batch = pa.record_batch({name: pa.array(times, pa.int64()) for name in SCHEMA})
@@ -66,7 +66,9 @@ class Node:
         self.loads.tick(now_us, ())
 
     def reports(self) -> list[str]:
-        return [f"{each.what} {each.fields['by']}" for each in self.outbox.take() if isinstance(each, Report)]
+        return [
+            f"{each.what} {each.fields['by']}" for each in self.outbox.take() if isinstance(each, ReportLine)
+        ]
 
 
 def test_boxes_of_known_cost_in_virtual_time_have_those_costs():

@@ -10,13 +10,13 @@ import medusa as md
 from medusa.nodes.catalog.directory import Directory
 from medusa.nodes.catalog.entry_bodies import StreamBody, body_to
 from medusa.nodes.config.settings import Limits
-from medusa.nodes.names.lookup import Names
+from medusa.nodes.names.lookup import NameLookup
 from medusa.query.types import schema_to_arrow
 from medusa.sim.actors.federation import Federation
 from medusa.sim.actors.follower import Follower
 from medusa.wire.codec import decode_frame
 from medusa.wire.link.session import SessionSettings
-from medusa.wire.messages.directory import Entry, Run
+from medusa.wire.messages.directory import CatalogEntry, EntryRun
 from medusa.wire.messages.links_and_commands import Lookup
 from medusa.wire.messages.move import Move
 from medusa.wire.outbox import Outbox
@@ -154,12 +154,14 @@ def directory_of(epochs, *, there):
         made.peer_up(0, node)
     body = body_to(StreamBody(query="q", fragment="q/rows", columns=(("n", "int64"),), timed=False))
     runs = tuple(
-        Run(
+        EntryRun(
             writer=node,
             since=1,
             after=0,
             upto=1,
-            entries=(Entry(kind="stream", name="q.out", writer=node, epoch=epoch, version=1, body=body),),
+            entries=(
+                CatalogEntry(kind="stream", name="q.out", writer=node, epoch=epoch, version=1, body=body),
+            ),
         )
         for node, epoch in epochs.items()
     )
@@ -178,7 +180,7 @@ def directory_of(epochs, *, there):
     ],
 )
 def test_what_was_taken_over_is_at_one_node_though_the_lost_one_never_said_so(epochs, there, holders):
-    names = Names(
+    names = NameLookup(
         directory_of(epochs, there=there), participant="local", peers=dict.fromkeys("ab", "ipc:///x")
     )
     told = msgspec.json.decode(names.answer("q.out", "stream"))

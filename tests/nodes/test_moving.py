@@ -11,11 +11,11 @@ import pytest
 import medusa as md
 from medusa.engine.state.checkpoint import crc32c
 from medusa.errors import RemoteProtocolError
-from medusa.nodes.fragment.change_feed import PASSED, Tap
+from medusa.nodes.fragment.change_feed import PASSED, ChangeFeed
 from medusa.nodes.fragment.input_log_records import LOST
 from medusa.nodes.fragment.inputs import Work
-from medusa.nodes.migration.standby import Reader
-from medusa.nodes.migration.state_receiver import Taking
+from medusa.nodes.migration.standby import ReaderPosition
+from medusa.nodes.migration.state_receiver import StateReceiver
 from medusa.query.types import schema_to_arrow
 from medusa.runtime.engine_host.group_names import group_name
 from medusa.sim.actors.federation import Federation
@@ -403,7 +403,9 @@ def test_what_the_owner_says_of_readers_is_bounded_and_its_notes_come_along():
     assert world.fed.run(lambda: arrivals.shadow(FRAGMENT) is not None)
     shadow = arrivals.shadow(FRAGMENT)
     [(sink, output)] = shadow.outputs.items()
-    shadow.standing(0, {sink: {"c": Reader(1 << 60, False, b"note")}, "nothing": {"c": Reader(0)}})
+    shadow.standing(
+        0, {sink: {"c": ReaderPosition(1 << 60, False, b"note")}, "nothing": {"c": ReaderPosition(0)}}
+    )
     view = output.sender.receivers["c"]
     assert (view.durable, view.note) == (output.sender.log.next_seq, b"note")
 
@@ -421,7 +423,7 @@ def test_files_stay_until_the_disk_says_that_another_has_the_fragment():
 
 
 def test_rows_that_are_lost_are_a_decision_of_their_own_and_a_position_is_none():
-    tap = Tap()
+    tap = ChangeFeed()
     tap.begins(1, 0)
     for number in (3, -1):
         input = SimpleNamespace(receiver=SimpleNamespace(note=b""))
@@ -432,7 +434,7 @@ def test_rows_that_are_lost_are_a_decision_of_their_own_and_a_position_is_none()
 
 
 def filled():
-    return Taking(
+    return StateReceiver(
         SimpleNamespace(name=FRAGMENT),
         owner="m1",
         attempt=1,

@@ -11,7 +11,7 @@ import medusa as md
 from medusa.sim.actors.client import Client
 from medusa.sim.actors.federation import Federation
 from medusa.sim.world.network import Faults
-from medusa.wire.link.receiver import Lost, Rows
+from medusa.wire.link.receiver import LostRows, ReceivedRows
 from medusa.wire.messages.links_and_commands import OLDEST
 
 ROWS, PIECE = 600, 10
@@ -66,8 +66,8 @@ class Reader(Client):
             super()._settle()
 
     def _take(self, name, receiver, delivery):
-        assert not isinstance(delivery, Lost)
-        if not isinstance(delivery, Rows):
+        assert not isinstance(delivery, LostRows)
+        if not isinstance(delivery, ReceivedRows):
             return
         stored = self.store.values
         assert delivery.seq <= len(stored), "a row is missing"

@@ -10,11 +10,11 @@ import medusa as md
 from medusa.errors import RemoteProtocolError
 from medusa.nodes.catalog.catalog import REMOVING, RUNNING, Catalog
 from medusa.nodes.catalog.entry_bodies import FragmentBody, StreamBody, body_to
-from medusa.nodes.names.addresses import AWAY_US, Calling, reachable
+from medusa.nodes.names.addresses import AWAY_US, PeerAddresses, reachable
 from medusa.nodes.reports import PeerLost
 from medusa.query.codec import graph_to_msgpack
 from medusa.wire.limits import PROTOCOL_VERSION
-from medusa.wire.messages.directory import Entry, Run, runs_to
+from medusa.wire.messages.directory import CatalogEntry, EntryRun, runs_to
 from medusa.wire.messages.links_and_commands import (
     Attach,
     Define,
@@ -45,10 +45,12 @@ def news(writer="near", name="far.out", version=7, fragment="far/x", after=0):
     boxes = FragmentBody(query="far", boxes=("x",), streams=(name,), sources=())
     told = (("stream", name, stream), ("fragment", fragment, boxes))
     entries = tuple(
-        Entry(kind=kind, name=of, writer=writer, epoch=1, version=version - 1 + number, body=body_to(body))
+        CatalogEntry(
+            kind=kind, name=of, writer=writer, epoch=1, version=version - 1 + number, body=body_to(body)
+        )
         for number, (kind, of, body) in enumerate(told)
     )
-    return runs_to((Run(writer=writer, since=1, after=after, upto=version, entries=entries),))
+    return runs_to((EntryRun(writer=writer, since=1, after=after, upto=version, entries=entries),))
 
 
 def definition(name="trips", column="v"):
@@ -331,7 +333,7 @@ def calls(outbox):
 
 def test_a_peer_that_asks_in_vain_is_called_where_it_listens():
     outbox = Outbox()
-    calling = Calling({"b": OLD}, outbox)
+    calling = PeerAddresses({"b": OLD}, outbox)
     for at in range(5):
         calling.greeted(at * 200_000, "b", hello())
         assert calls(outbox) == []
@@ -347,7 +349,7 @@ def test_a_peer_that_asks_in_vain_is_called_where_it_listens():
 
 def test_a_peer_that_hears_us_is_called_where_it_is():
     outbox = Outbox()
-    calling = Calling({"b": OLD}, outbox)
+    calling = PeerAddresses({"b": OLD}, outbox)
     for at in range(20):
         calling.greeted(at * 200_000, "b", hello(answer=at % 2 == 0))
         calling.greeted(at * 2_000_000, "b", hello())
@@ -357,7 +359,7 @@ def test_a_peer_that_hears_us_is_called_where_it_is():
 
 def test_a_peer_that_is_away_is_called_where_the_catalog_knows_it():
     outbox = Outbox()
-    calling = Calling({"b": OLD}, outbox)
+    calling = PeerAddresses({"b": OLD}, outbox)
     calling.tick(AWAY_US - 1, lambda peer: NEW)
     assert calls(outbox) == []
     calling.tick(AWAY_US, lambda peer: NEW)

@@ -10,7 +10,7 @@ from medusa.nodes import fragments
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.config.settings_offers import OfferRules
 from medusa.nodes.deploy import background_parsing, query_plan
-from medusa.nodes.deploy.background_parsing import Parsing
+from medusa.nodes.deploy.background_parsing import BackgroundParsing
 from medusa.nodes.remote import keeper as remote_keeping
 from medusa.nodes.reports import PeerLost
 from medusa.nodes.security.registry import Caller
@@ -33,7 +33,7 @@ class Asking:
 
     def __init__(self):
         self.outbox = Outbox()
-        self.parsing = Parsing("n", self.outbox)
+        self.parsing = BackgroundParsing("n", self.outbox)
         self.came = []
         self.begun = []
         self.now_us = 0

@@ -12,7 +12,7 @@ from medusa.elements import END_US, Boundary, Train
 from medusa.engine.fragment import Fragment as Running
 from medusa.engine.input.ingest import normalise
 from medusa.errors import QueryError
-from medusa.nodes.placement.placement import Plan, cut
+from medusa.nodes.placement.placement import PlacementPlan, cut
 from medusa.nodes.spec.fragment_spec import check_fragment, fragment_from, fragment_to
 from medusa.query.boxes import Aggregate, Source, Union
 
@@ -52,7 +52,7 @@ def joined_query() -> md.Query:
     return q
 
 
-def where(plan: Plan) -> dict[str, list[list[str]]]:
+def where(plan: PlacementPlan) -> dict[str, list[list[str]]]:
     return {node: [[box.id for box in f.graph.boxes] for f in plan.at(node)] for node in plan.nodes()}
 
 
@@ -220,7 +220,7 @@ def table(values) -> pa.Table:
 class Wired:
     """The fragments of a plan in one process; arcs between nodes are lists."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: PlacementPlan) -> None:
         self.running = [(spec, Running(spec.graph)) for spec in plan.fragments]
         self.out: dict[str, list] = {}
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import medusa as md
 from medusa.elements import END_US, Boundary, Train
 from medusa.engine.fragment import Fragment as Running
-from medusa.nodes.placement.placement import Plan, cut
+from medusa.nodes.placement.placement import PlacementPlan, cut
 from medusa.nodes.spec.fragment_spec import check_fragment, fragment_from, fragment_to
 from tests.engine.queries import batch_of, inputs
 from tests.engine.test_splitting import BUILDS, ROWS, outcome, query, split_graph
@@ -24,7 +24,7 @@ KINDS = [kind for kind in BUILDS if kind not in ("route", "window_drop")]
 class Links:
     """The fragments of a plan in one process; what goes from node to node comes in its own time."""
 
-    def __init__(self, plan: Plan) -> None:
+    def __init__(self, plan: PlacementPlan) -> None:
         self.specs = {spec.name + spec.node: spec for spec in plan.fragments}
         self.running = {key: Running(spec.graph) for key, spec in self.specs.items()}
         self.queues = {(key, feed.source): deque() for key, spec in self.specs.items() for feed in spec.feeds}

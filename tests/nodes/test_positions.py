@@ -11,7 +11,7 @@ from medusa.elements import START_US
 from medusa.errors import RemoteProtocolError
 from medusa.nodes.fragment import inputs
 from medusa.nodes.fragment.checkpoint_record import InputRecord
-from medusa.nodes.fragment.inputs import Input
+from medusa.nodes.fragment.inputs import FragmentInput
 from medusa.nodes.reports import PeerLost
 from medusa.query.boxes import Source
 from medusa.wire import limits
@@ -32,7 +32,7 @@ from medusa.wire.messages.links_and_commands import (
     Progress,
     Refuse,
 )
-from medusa.wire.outbox import Outbox, Report, Send
+from medusa.wire.outbox import Outbox, ReportLine, Send
 from tests.nodes.test_publishers import (
     FIRST,
     OFFER,
@@ -195,7 +195,7 @@ def claims(node, attach, lost):
     node.effects.clear()
     message = msgspec.structs.replace(attached(attach), next_seq=attach.next_seq + lost)
     said = node.say("writer", message, called=FIRST, disk=False)
-    return said, [e for e in node.effects if isinstance(e, Report) and e.level == "error"]
+    return said, [e for e in node.effects if isinstance(e, ReportLine) and e.level == "error"]
 
 
 @pytest.mark.parametrize("lost", [1, 1 << 40, LAST])
@@ -242,13 +242,13 @@ def test_after_a_start_it_may_have_forgotten_what_the_disk_lost_once(lost, taken
     source = Source(id="flows", schema=columns(), time=None)
     key = f"{OWNER}/w/7"
     record = InputRecord(source="flows", peer=key, next_seq=10, boundary_us=int(START_US), holder=FIRST)
-    input = Input(
+    input = FragmentInput(
         source, "q.flows", key, incarnation=2, outbox=outbox, settings=LinkSettings(), record=record
     )
     input.receiver.peer_event(0, LinkEvent.PEER_UP)
     [attach] = [e.message for e in outbox.take() if isinstance(e, Send)]
     input.receive(0, msgspec.structs.replace(attached(attach), next_seq=10 + lost), None)
-    reports = [e for e in outbox.take() if isinstance(e, Report)]
+    reports = [e for e in outbox.take() if isinstance(e, ReportLine)]
     assert [each.what for each in reports] == ["rows lost" if taken else "stream refused"]
     assert reports[0].fields["peer"] == FIRST
     assert input.receiver.next_seq == (10 + lost if taken else 10)
@@ -256,7 +256,7 @@ def test_after_a_start_it_may_have_forgotten_what_the_disk_lost_once(lost, taken
         input.receiver.peer_event(0, LinkEvent.PEER_RESTARTED)
         [attach] = [e.message for e in outbox.take() if isinstance(e, Send)]
         input.receive(0, msgspec.structs.replace(attached(attach), next_seq=attach.next_seq + 1), None)
-        assert [e.what for e in outbox.take() if isinstance(e, Report)] == ["stream refused"]
+        assert [e.what for e in outbox.take() if isinstance(e, ReportLine)] == ["stream refused"]
 
 
 def test_an_unnamed_publisher_is_asked_for_row_0_and_may_have_any():

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 import medusa as md
 from medusa.nodes.placement.placement import cut
-from medusa.nodes.status.status import Rates, encoded, sources_of
+from medusa.nodes.status.status import FragmentRates, encoded, sources_of
 from medusa.wire import limits
 from medusa.wire.status import (
     BoxStatus,
@@ -32,28 +32,30 @@ def told(rows: int, busy_us: int = 0) -> dict[str, Any]:
     return {"f": {"boxes": boxes}}
 
 
-def rates_of(rates: Rates, now_us: int, engine: dict[str, Any]) -> dict[str, tuple[float, ...] | None]:
+def rates_of(
+    rates: FragmentRates, now_us: int, engine: dict[str, Any]
+) -> dict[str, tuple[float, ...] | None]:
     names = ("rows_in_per_s", "rows_out_per_s", "load")
     found = rates.of_boxes(now_us, "f", engine["f"]["boxes"])
     return {id: tuple(box[name] for name in names) if "load" in box else None for id, box in found.items()}
 
 
 def test_each_box_has_its_own_rate() -> None:
-    rates = Rates()
+    rates = FragmentRates()
     rates.tick(0, [], told(0))
     rates.tick(1_000_000, [], told(1000, 500_000))
     assert rates_of(rates, 2_000_000, told(1000, 500_000)) == {"a": (500, 250, 0), "b": (250, 0, 0.25)}
 
 
 def test_a_node_that_rests_has_no_rate() -> None:
-    rates = Rates()
+    rates = FragmentRates()
     for tick in range(60):
         rates.tick(tick * 200_000, [], told(min(tick, 10) * 100))
     assert rates_of(rates, 12_000_000, told(1000)) == {"a": (0, 0, 0), "b": (0, 0, 0)}
 
 
 def test_nothing_is_known_of_what_is_new_or_is_another_query() -> None:
-    rates = Rates()
+    rates = FragmentRates()
     assert rates_of(rates, 5, told(10)) == {"a": None, "b": None}
     rates.tick(0, [], told(0))
     rates.tick(1_000_000, [], {"f": {"boxes": {"c": {"rows_in": 5, "rows_out": 5, "busy_us": 0}}}})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 import medusa as md
-from medusa.nodes.fragment.checkpointing import Saved
+from medusa.nodes.fragment.checkpointing import SavedCheckpoint
 from medusa.nodes.fragment.input_log_records import unpack
 from medusa.nodes.migration.rerouting import ASK_AGAIN_US
 from medusa.nodes.placement.placement import cut
@@ -163,7 +163,7 @@ def test_decisions_that_name_the_old_node_are_done_again_with_the_rows_of_the_ne
     records = [record for data in node.logs for record in unpack(data)[0]]
     decisions = [each for record in records for each in record.decisions()]
     assert {each.peer for each in decisions} == {"old", "third", "new"}
-    saved = {node.only: Saved(record=None, logs={}, decisions=decisions)}
+    saved = {node.only: SavedCheckpoint(record=None, logs={}, decisions=decisions)}
     again = Node(None, catalog=node.on_disk(), saved=saved, incarnation=2)
     assert again.hosted.repeating == len(decisions)
     again.brings("third", 0, 2, frame=1, begins=0)
@@ -181,7 +181,7 @@ def test_a_stream_that_moves_while_decisions_are_done_again():
     was = list(node.fed)
     records = [record for data in node.logs for record in unpack(data)[0]]
     decisions = [each for record in records for each in record.decisions()]
-    saved = {node.only: Saved(record=None, logs={}, decisions=decisions)}
+    saved = {node.only: SavedCheckpoint(record=None, logs={}, decisions=decisions)}
     again = Node(None, catalog=node.on_disk(), saved=saved, incarnation=2)
     again.brings("old", 0, 2, frame=1, begins=0)
     assert 0 < again.hosted.repeating <= len(decisions)

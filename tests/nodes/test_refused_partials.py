@@ -14,7 +14,7 @@ from tests.nodes.test_brain import Run, in_order, query
 
 def test_a_malformed_train_is_refused_and_counted(monkeypatch):
     """The first windows that an edge closes get negative counts; later ones are merged as ever."""
-    honest = aggregate.Results._train
+    honest = aggregate.NativeResults._train
     bad = []
 
     def broken(self, native):
@@ -28,7 +28,7 @@ def test_a_malformed_train_is_refused_and_counted(monkeypatch):
             return aggregate.Train(batch=batch, times=train.times)
         return train
 
-    monkeypatch.setattr(aggregate.Results, "_train", broken)
+    monkeypatch.setattr(aggregate.NativeResults, "_train", broken)
     run = Run(1)
     run.publish_over(3_000_000)
     assert run.federation.run(run.ended), run.federation.last()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import count
 
 from medusa.nodes.catalog.kept_definitions import MappedDefinition, RemoteKept
-from medusa.nodes.remote.revocation import AGAIN_US, Revoking
+from medusa.nodes.remote.revocation import AGAIN_US, RemoteRevocations
 from medusa.wire.messages.links_and_commands import Reply
 from medusa.wire.messages.remote import DropRemote
 from medusa.wire.outbox import Outbox
@@ -22,7 +22,9 @@ class Node:
         self.kept = RemoteKept(revoking={"part": self.mapped})
         self.outbox = Outbox()
         self.peers = {"keeper": "up"}
-        self.revoking = Revoking(self.kept, outbox=self.outbox, number=count(7).__next__, peers=self.peers)
+        self.revoking = RemoteRevocations(
+            self.kept, outbox=self.outbox, number=count(7).__next__, peers=self.peers
+        )
 
     def told(self, now_us, asked=()):
         """What is said then."""

@@ -9,11 +9,11 @@ import pytest
 from medusa.errors import LinkError
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.messages import Heard
-from medusa.nodes.reports import Failed
+from medusa.nodes.reports import FragmentFailed
 from medusa.nodes.spec.fragment_spec import fragment_to
 from medusa.wire.messages.links_and_commands import Attach, Heartbeat, Refuse, Remove, Reply
 from medusa.wire.messages.remote import RevokeRemote, StoppedRemote
-from medusa.wire.outbox import CloseFragment, Report, Send
+from medusa.wire.outbox import CloseFragment, ReportLine, Send
 from tests.nodes.deployed import Town
 from tests.nodes.keyed import Keyed
 from tests.nodes.test_remote import asked, define, deployed, keep, kept_of, offering, part, run
@@ -159,10 +159,10 @@ def test_a_part_that_takes_too_much_ends_here_and_no_restart_brings_it_back():
     assert node.answer("core", keep(), fragment_to(part())) == ""
     assert node.answer("core", run()) == ""
     node.brain.wall.told(node.now_us, 1_000_000_000)
-    node.brain.report(node.now_us, Failed("r/kept", "query 'r' holds 2 GiB", "E_MEMORY"))
+    node.brain.report(node.now_us, FragmentFailed("r/kept", "query 'r' holds 2 GiB", "E_MEMORY"))
     effects = node.settle()
     assert [e.fragment for e in effects if isinstance(e, CloseFragment)] == ["r/kept"]
-    [line] = [e for e in effects if isinstance(e, Report) and e.level == "error"]
+    [line] = [e for e in effects if isinstance(e, ReportLine) and e.level == "error"]
     assert (line.what, line.fields["query"], line.fields["code"]) == ("query ended", "r", "E_MEMORY")
     said = node.say("core", Attach(stream=STREAM, epoch=1, next_seq=0, durable=0, granted=1000))
     [refusal] = [each for each in said if isinstance(each, Refuse)]
@@ -194,7 +194,7 @@ def test_readers_and_publishers_of_what_ended_hear_the_code():
     fragment = host.brain.fragments["q/rows"]
     heard = []
     fragment.close = lambda why, code="": heard.append((why, code))
-    host.brain.report(town.now_us, Failed("q/rows", "too much", "E_BUSY"))
+    host.brain.report(town.now_us, FragmentFailed("q/rows", "too much", "E_BUSY"))
     assert heard == [("too much", "E_BUSY")]
 
 
@@ -205,7 +205,7 @@ def test_who_coordinates_a_query_says_what_ended_of_it(name):
     assert deployed(town, 1) == ""
     host, coordinator = town.machines[name], town.machines["m"]
     (fragment,) = host.brain.fragments
-    host.brain.report(town.now_us, Failed(fragment, "too much", "E_MEMORY"))
+    host.brain.report(town.now_us, FragmentFailed(fragment, "too much", "E_MEMORY"))
     host.perform()
     town.settle(until_us=town.now_us + 3_000_000)
     expected = {"node": name, "code": "E_MEMORY", "why": "too much", "at_us": None}
@@ -230,6 +230,6 @@ def test_a_fragment_whose_boxes_failed_is_kept_as_it_is():
     town = Town()
     assert deployed(town, 1) == ""
     host = town.machines["t3"]
-    host.brain.report(town.now_us, Failed("q/on_t3", "ValueError: a box is broken"))
+    host.brain.report(town.now_us, FragmentFailed("q/on_t3", "ValueError: a box is broken"))
     assert host.brain.fragments["q/on_t3"].failed == "ValueError: a box is broken"
     assert kept_of(town, "t3").stopped == {}

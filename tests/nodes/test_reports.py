@@ -6,7 +6,7 @@ import pytest
 
 from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.nodes.config.settings import Settings
-from medusa.nodes.node import Brain
+from medusa.nodes.node import NodeMind
 from medusa.nodes.reports import (
     LaneChanged,
     Listening,
@@ -25,7 +25,7 @@ from tests.nodes.keyed import SECURITY, Keyed, curve
 
 
 def started():
-    brain = Brain(Settings(name="n", listen="ipc:///n", data="d", peers={"m": "ipc:///m"}), incarnation=3)
+    brain = NodeMind(Settings(name="n", listen="ipc:///n", data="d", peers={"m": "ipc:///m"}), incarnation=3)
     brain.report(0, Started())
     return brain
 
@@ -64,7 +64,7 @@ def test_the_status_has_what_only_a_driver_sees():
 
 
 def test_peers_hear_where_the_node_listens():
-    brain = Brain(Settings(name="n", listen="ipc:///n", data="d", peers={"m": "ipc:///m"}), incarnation=3)
+    brain = NodeMind(Settings(name="n", listen="ipc:///n", data="d", peers={"m": "ipc:///m"}), incarnation=3)
     brain.report(0, Listening("tcp://n:7", ""))
     brain.report(0, Started())
     [hello] = [e.message for e in taken(brain, Send) if isinstance(e.message, Hello)]

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from medusa.nodes.catalog.catalog import Becoming, Catalog
-from medusa.nodes.catalog.persistence import KEPT_MAX, PAUSE_US, PAUSE_US_MAX, Saver
+from medusa.nodes.catalog.catalog import Catalog, PendingReplacement
+from medusa.nodes.catalog.persistence import KEPT_MAX, PAUSE_US, PAUSE_US_MAX, CatalogWriter
 from medusa.nodes.config.settings import Settings
-from medusa.nodes.node import Brain
+from medusa.nodes.node import NodeMind
 from medusa.nodes.placement.placement import cut
 from medusa.nodes.reports import Persisted, Started
 from medusa.query.codec import graph_to_msgpack
 from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.messages.links_and_commands import Deploy, Hello, Reply
-from medusa.wire.outbox import Outbox, Persist, Report, Send, WakeAt
+from medusa.wire.outbox import Outbox, Persist, ReportLine, Send, WakeAt
 from tests.nodes.test_brain import query
 
 FULL = "No space left on device"
@@ -23,7 +23,7 @@ class Writer:
     def __init__(self):
         self.outbox = Outbox()
         self._last = 0
-        self.saver = Saver(Catalog("a"), outbox=self.outbox, next_token=self._token)
+        self.saver = CatalogWriter(Catalog("a"), outbox=self.outbox, next_token=self._token)
 
     def _token(self):
         self._last += 1
@@ -93,7 +93,7 @@ def test_more_than_can_be_kept_is_answered_with_an_error():
 
 
 def test_a_node_with_a_full_disk_writes_seldom_and_answers_when_there_is_room():
-    brain = Brain(Settings(name="a", listen="ipc:///a", data="a", peers={}), incarnation=1)
+    brain = NodeMind(Settings(name="a", listen="ipc:///a", data="a", peers={}), incarnation=1)
     brain.report(0, Started())
     brain.receive(0, "c", Hello(version=PROTOCOL_VERSION, node="c", incarnation=0, client=True))
     at = tuple(("a", (box.id,)) for box in query().graph.boxes[:1])
@@ -110,7 +110,7 @@ def test_a_node_with_a_full_disk_writes_seldom_and_answers_when_there_is_room():
                     brain.report(now_us, Persisted(token, not full, FULL if full else ""))
                 case Persist(token=token):
                     brain.report(now_us, Persisted(token, True))
-                case Report(what="catalog not written"):
+                case ReportLine(what="catalog not written"):
                     errors += 1
                 case Send(after=None, message=Reply() as reply):
                     answers.append(reply)
@@ -136,7 +136,7 @@ def test_a_fragment_that_a_split_or_merge_makes_was_asked_for_by_nobody():
     catalog.add(made, "c", request=7)
     assert written().installed == {made.name: 7}
     catalog.fragments.pop(made.name)  # it was split
-    becoming = Becoming(gone=("q/router",), made=(made,), epoch=3)
+    becoming = PendingReplacement(gone=("q/router",), made=(made,), epoch=3)
     catalog.becoming.append(becoming)
     before = written()
     catalog.becoming.remove(becoming)

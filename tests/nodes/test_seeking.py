@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from medusa.nodes.migration.upstream_search import SILENT_US, Seeking
+from medusa.nodes.migration.upstream_search import SILENT_US, UpstreamSearch
 from medusa.nodes.names.advertise import SAVE_EVERY_US
 from medusa.sim.checkers.names import names_agree
 from medusa.sim.trials.queries import difference
@@ -93,7 +93,7 @@ class Played:
         self.name = "q/x"
         self.feeds = [self]
         self.source, self.node, self.stream, self.epoch = "in", "old", "s", 2
-        self.seeking = Seeking({"q/x": self}, is_up=lambda node: node in self.up, follow=self.follow)
+        self.seeking = UpstreamSearch({"q/x": self}, is_up=lambda node: node in self.up, follow=self.follow)
         self.seeking.directory = self
 
     def find(self, kind, name):

@@ -13,14 +13,14 @@ from hypothesis import strategies as st
 import medusa as md
 from medusa.errors import QueryError, RemoteProtocolError
 from medusa.nodes.config.settings import Limits, Settings
-from medusa.nodes.node import Brain
+from medusa.nodes.node import NodeMind
 from medusa.nodes.placement.placement import cut
 from medusa.nodes.reports import SentToItself, Started
 from medusa.nodes.spec.fragment_spec import check_fragment
 from medusa.runtime.node.graph_parser import GraphParser
 from medusa.runtime.node.loop import OWN_MAX, NodeLoop
 from medusa.sim.scenarios import run_scenario
-from medusa.sim.trials.colocated import TogetherTrial, merged
+from medusa.sim.trials.colocated import ColocatedTrial, merged
 from medusa.sim.trials.queries import QueryOptions
 from medusa.sim.world.clock import LocalClock
 from medusa.sim.world.virtual_time import World
@@ -74,10 +74,10 @@ def parts_of(names: list[str], cuts: set[int]) -> dict[str, list[str]]:
     return parts
 
 
-def trial(q: md.Query, parts: dict[str, list[str]], *, seed: int, crashes_us: list[int]) -> TogetherTrial:
+def trial(q: md.Query, parts: dict[str, list[str]], *, seed: int, crashes_us: list[int]) -> ColocatedTrial:
     """The query on one node, which dies so often."""
     world = World(seed, name="together")
-    made = TogetherTrial(
+    made = ColocatedTrial(
         world,
         q,
         {"flows": rows(seed % 7)},
@@ -125,7 +125,7 @@ def test_more_seeds(block):
         assert outcome.ok, str(outcome)
 
 
-def running() -> TogetherTrial:
+def running() -> ColocatedTrial:
     q, names = chain(["filter", "plus"])
     made = trial(q, parts_of(names, {1, 2}), seed=1, crashes_us=[])
     assert made.run(lambda: made.reader.rows.get("q.out")), made.last()
@@ -254,7 +254,7 @@ def test_a_node_without_a_disk_has_no_link_with_itself():
     """Both of its ends would forget."""
     q, names = chain(["filter"])
     plan = merged(cut(q.graph, parts_of(names, {1})), {"p0": "n", "p1": "n"})
-    brain = Brain(Settings(name="n", listen="tcp://*:1", data="", store="memory", peers={}), incarnation=1)
+    brain = NodeMind(Settings(name="n", listen="tcp://*:1", data="", store="memory", peers={}), incarnation=1)
     brain.report(0, Started())
     brain.coordinator.deploy(0, "client", 1, plan)
     answers = [e.message for e in brain.outbox.take() if isinstance(e, Send) and e.peer == "client"]

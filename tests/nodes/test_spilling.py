@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from medusa.errors import ConfigError
 from medusa.nodes.config.settings import parse
 from medusa.nodes.fragment.checkpoint_record import LOG
-from medusa.nodes.fragment.outputs import Leaving
+from medusa.nodes.fragment.outputs import OutgoingElement
 from medusa.nodes.fragment.spilling import READS_MAX, RETRY_US
 from medusa.runtime.engine_host.group_names import group_token, segment_name
 from medusa.wire.link.automaton import LinkEvent
-from medusa.wire.link.receiver import Lost
+from medusa.wire.link.receiver import LostRows
 from tests.nodes.spilled import BOUND, NAME, SPILLS, TRAIN, Story, files, stalled
 
 
@@ -137,7 +137,9 @@ def test_a_damaged_segment_is_counted_row_by_row():
     story.wait(READS_MAX * RETRY_US * 2)
     story.read_all()
     start, end = gone[0].seq, gone[-1].end
-    assert [each for each in story.got if isinstance(each, Lost)] == [Lost(from_seq=start, to_seq=end)]
+    assert [each for each in story.got if isinstance(each, LostRows)] == [
+        LostRows(from_seq=start, to_seq=end)
+    ]
     (view,) = story.output.sender.receivers.values()
     assert story.receiver.lost_rows == view.lost_rows == end - start
     whole = story.expected()
@@ -211,7 +213,7 @@ def test_every_row_comes_once_and_in_order(steps, seed):
                         story.check()
             case "boundary":
                 story.boundary_us += amount
-                story.output._send(story.now_us, [Leaving(payload=None, time_us=story.boundary_us)])
+                story.output._send(story.now_us, [OutgoingElement(payload=None, time_us=story.boundary_us)])
             case "work":
                 story.work(amount)
             case "consume":
@@ -250,5 +252,5 @@ def test_every_row_comes_once_and_in_order(steps, seed):
         story.wait(200_000)
     story.read_all()
     story.check()
-    assert not [each for each in story.got if isinstance(each, Lost)]
+    assert not [each for each in story.got if isinstance(each, LostRows)]
     assert story.text == story.expected(want)

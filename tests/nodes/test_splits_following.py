@@ -9,11 +9,11 @@ import pytest
 
 from medusa.elements import Boundary, Train
 from medusa.nodes.config.settings_streams import StreamRule
-from medusa.nodes.fragment.outputs import Output
+from medusa.nodes.fragment.outputs import FragmentOutput
 from medusa.nodes.repartition import catch_up
-from medusa.nodes.reports import Failed, StopRequested
+from medusa.nodes.reports import FragmentFailed, StopRequested
 from medusa.query.boxes import Field
-from medusa.query.shape import Shape
+from medusa.query.shape import StreamShape
 from medusa.wire.link.automaton import LinkSettings
 from medusa.wire.outbox import Outbox
 from tests.nodes.parted import Parting
@@ -148,7 +148,7 @@ def fails(world, name):
     """The engine gives nothing of it from now on."""
     node = world.fed.nodes["m"]
     node.loop._host._running[name].failed = True
-    node.order(lambda now_us: node.brain.report(now_us, Failed(name, "boom")))
+    node.order(lambda now_us: node.brain.report(now_us, FragmentFailed(name, "boom")))
 
 
 @pytest.mark.parametrize(("what", "which"), [("split", 0), ("merge", 0), ("merge", -1)])
@@ -220,10 +220,10 @@ SCHEMA = (Field("v", "int64"),)
 
 
 def output(record=None, logs=None):
-    return Output(
+    return FragmentOutput(
         "out",
         "q.out",
-        Shape("box", SCHEMA, timed=False),
+        StreamShape("box", SCHEMA, timed=False),
         readers=["c"],
         outbox=Outbox(),
         settings=LinkSettings(),

@@ -16,14 +16,14 @@ from medusa.nodes.catalog.directory import Directory
 from medusa.nodes.catalog.entry_bodies import ConfigurationBody, NodeBody, QueryBody, ReplicasBody, body_to
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.deploy import standby_nodes as nodes_module
-from medusa.nodes.deploy.admission import Accepting
+from medusa.nodes.deploy.admission import Admission
 from medusa.nodes.deploy.standby_nodes import host_of, standby_nodes
-from medusa.nodes.deploy.unfinished_deployments import Unfinished
-from medusa.nodes.names.advertise import Listing
+from medusa.nodes.deploy.unfinished_deployments import UnfinishedDeployments
+from medusa.nodes.names.advertise import AdvertisedEntries
 from medusa.nodes.status.status import queries_of
 from medusa.query.codec import graph_to_msgpack
 from medusa.runtime.client.overview import explanation
-from medusa.wire.messages.directory import Entry, Run, runs_to
+from medusa.wire.messages.directory import CatalogEntry, EntryRun, runs_to
 from medusa.wire.messages.links_and_commands import Deploy, Entries, Hello, Lookup, Reply
 from medusa.wire.messages.load import WHOLE, Load
 from medusa.wire.messages.standby import DeployGuarded, PlannedStandby
@@ -136,7 +136,7 @@ BODY = ConfigurationBody(number=3, voters=("n", "near"), fragments=(REPLICAS,))
 def test_the_coordinator_lists_who_has_what_and_takes_it_back():
     directory = Directory("n", incarnation=1, outbox=Outbox())
     said = {"q": BODY}
-    listing = Listing(
+    listing = AdvertisedEntries(
         Settings(name="n", listen="ipc:///x", data="d"),
         Catalog("n"),
         directory,
@@ -144,7 +144,7 @@ def test_the_coordinator_lists_who_has_what_and_takes_it_back():
         SimpleNamespace(),
         wall=lambda now_us: None,
         abroad=lambda node: "",
-        accepting=Accepting(),
+        accepting=Admission(),
         decided=lambda: said,
     )
     listing.refresh(0)
@@ -159,10 +159,12 @@ def test_who_asks_for_a_query_hears_who_stands_by():
     node = running()
     told = [("query", QueryBody(state=RUNNING, nodes=("near",))), ("configuration", BODY)]
     entries = tuple(
-        Entry(kind=kind, name="q", writer="near", epoch=3, version=6 + number, body=body_to(body))
+        CatalogEntry(kind=kind, name="q", writer="near", epoch=3, version=6 + number, body=body_to(body))
         for number, (kind, body) in enumerate(told)
     )
-    node.say("near", Entries(), runs_to((Run(writer="near", since=1, after=0, upto=7, entries=entries),)))
+    node.say(
+        "near", Entries(), runs_to((EntryRun(writer="near", since=1, after=0, upto=7, entries=entries),))
+    )
 
     def asked(name, kind):
         node.effects.clear()
@@ -180,7 +182,7 @@ def test_who_asks_for_a_query_hears_who_stands_by():
 def test_who_only_stands_by_has_nothing_to_say_of_a_deployment_half_done():
     catalog = Catalog("n")
     deployment = msgspec.structs.replace(DEPLOYED, state=DEPLOYING)
-    silent = Unfinished(catalog, SimpleNamespace(early=SimpleNamespace(awaits=lambda node: True)))
+    silent = UnfinishedDeployments(catalog, SimpleNamespace(early=SimpleNamespace(awaits=lambda node: True)))
     assert silent.away(deployment) == ["a", "b"]
     moved = msgspec.structs.replace(deployment, streams=(("q.rows", "a"), ("q.out", "spare")))
     assert silent.away(moved) == ["a", "b", "spare"], "a part has gone there since"
@@ -243,10 +245,10 @@ def test_a_node_that_forgets_says_so_itself_or_in_the_catalog(told):
             "third": msgspec.structs.replace(body, store="disk"),
         }
         entries = tuple(
-            Entry(kind="node", name=name, writer=name, epoch=1, version=7, body=body_to(body))
+            CatalogEntry(kind="node", name=name, writer=name, epoch=1, version=7, body=body_to(body))
             for name, body in bodies.items()
         )
-        runs = [Run(writer=each.writer, since=1, after=0, upto=7, entries=(each,)) for each in entries]
+        runs = [EntryRun(writer=each.writer, since=1, after=0, upto=7, entries=(each,)) for each in entries]
         node.say("near", Entries(), runs_to(tuple(runs)))
         assert known(node)["near"].elsewhere
         assert not known(node)["third"].peer, "the catalog knows it, our configuration doesn't"

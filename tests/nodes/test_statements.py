@@ -7,10 +7,10 @@ import dataclasses
 import pytest
 
 from medusa.errors import RemoteProtocolError
-from medusa.nodes.clock.wall_clock import Wall
+from medusa.nodes.clock.wall_clock import WallClock
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.config.settings_security import ClientRules, PeerKey
-from medusa.nodes.node import Brain
+from medusa.nodes.node import NodeMind
 from medusa.nodes.reports import PeerLost, Persisted, RulesRead, Started
 from medusa.nodes.security.registry import STATEMENTS_MAX
 from medusa.wire.limits import PROTOCOL_VERSION
@@ -132,7 +132,7 @@ def test_a_certificate_expires_by_elapsed_time_and_its_link_is_cut():
 
 def test_before_the_time_was_told_no_statement_counts():
     node = Keyed()
-    node.brain.guard._wall = Wall()
+    node.brain.guard._wall = WallClock()
     node.hello("near")
     assert node.declare("near", revocation()) == "E_EXPIRED"
 
@@ -305,7 +305,7 @@ def test_a_configuration_read_anew_hurries_no_certificate():
 
 
 def test_without_keys_nobody_declares_anything():
-    brain = Brain(Settings(name="n", listen="ipc:///n", data="d", peers={"m": "ipc:///m"}), incarnation=1)
+    brain = NodeMind(Settings(name="n", listen="ipc:///n", data="d", peers={"m": "ipc:///m"}), incarnation=1)
     brain.report(0, Started())
     with pytest.raises(RemoteProtocolError) as caught:
         brain.receive(0, "m", Declare(request=1, statement=certificate()))

@@ -9,7 +9,7 @@ import pytest
 
 import medusa as md
 from medusa.sim.actors.follower import Follower
-from medusa.wire.link.receiver import Rows
+from medusa.wire.link.receiver import ReceivedRows
 from medusa.wire.messages.links_and_commands import OLDEST
 from tests.nodes.taken_over import EVERY_US, NODES, PIECE, ROWS, SCHEMA, Run, rows
 
@@ -355,7 +355,7 @@ class Named(Follower):
 
     def _take(self, name: str, receiver: Any, delivery: Any) -> None:
         super()._take(name, receiver, delivery)
-        if isinstance(delivery, Rows):
+        if isinstance(delivery, ReceivedRows):
             found = self.rows[name].pop().to_pylist()
             assert delivery.seq <= len(self.stored), "a row is missing"
             self.sent_again += min(len(self.stored) - delivery.seq, len(found))

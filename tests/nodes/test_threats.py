@@ -16,8 +16,8 @@ from medusa.elements import END_US, START_US
 from medusa.engine.state.checkpoint import seal, unseal
 from medusa.errors import QueryError, RemoteProtocolError, StateError
 from medusa.nodes.catalog.catalog import CATALOG, Catalog
-from medusa.nodes.fragment.inputs import Input
-from medusa.nodes.fragment.published_sources import Entries
+from medusa.nodes.fragment.inputs import FragmentInput
+from medusa.nodes.fragment.published_sources import PublishedSources
 from medusa.nodes.spec.fragment_spec import fragment_from, fragment_to
 from medusa.query.boxes import Graph, Source
 from medusa.query.codec import graph_to_msgpack
@@ -152,9 +152,11 @@ def entries_of(*promises_us):
     source = Source(id="flows", schema=columns(), time="ts")
     inputs = {}
     outbox = Outbox()
-    entries = Entries({"flows": source}, {"flows": "q.flows"}, inputs, fed_us={}, grace_us=1_000_000)
+    entries = PublishedSources({"flows": source}, {"flows": "q.flows"}, inputs, fed_us={}, grace_us=1_000_000)
     for number, promise_us in enumerate(promises_us):
-        one = Input(source, "q.flows", f"p{number}", incarnation=1, outbox=outbox, settings=LinkSettings())
+        one = FragmentInput(
+            source, "q.flows", f"p{number}", incarnation=1, outbox=outbox, settings=LinkSettings()
+        )
         one.fed_us = promise_us
         inputs["flows", f"p{number}"] = one
     return entries, inputs

@@ -11,7 +11,7 @@ import pytest
 
 from medusa.elements import START_US
 from medusa.errors import QueryError
-from medusa.nodes.spec.fragment_spec import Fragment, fragment_from, fragment_to
+from medusa.nodes.spec.fragment_spec import FragmentSpec, fragment_from, fragment_to
 from medusa.wire.messages.links_and_commands import OLDEST, Attach, Attached, Heartbeat, Refuse
 from tests.nodes.diverted import CREDIT, Node, spec_at
 from tests.nodes.moved import FRAGMENT, World
@@ -213,6 +213,6 @@ def test_a_box_that_is_split_or_merged_has_the_version_that_it_had():
         assert world.told(order())[0].code == ""
         world.fed.run(for_us=2_500_000)
         assert versions(world.fed) == {"e": {2}, "m": {2}, "c": {2}}
-        made: list[Fragment] = [each.spec for each in world.fed.nodes["m"].brain.fragments.values()]
+        made: list[FragmentSpec] = [each.spec for each in world.fed.nodes["m"].brain.fragments.values()]
         assert all(set(each.read_versions) == {feed.source for feed in each.feeds} for each in made)
     world.check()

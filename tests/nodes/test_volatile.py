@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import medusa as md
-from medusa.nodes.diskless.sealed_cuts import Cut, Seal
+from medusa.nodes.diskless.sealed_cuts import CutSealer, SealedCut
 from medusa.sim.actors.client import Client
 from medusa.sim.actors.federation import Federation
 from medusa.sim.world.network import Faults
@@ -239,7 +239,7 @@ def test_no_name_for_rows_that_nobody_keeps():
 # --- notes ----------------------------------------------------------------------------------------
 
 
-CUT = Cut(
+CUT = SealedCut(
     fragment="q/f",
     life=7,
     number=3,
@@ -254,7 +254,7 @@ CUT = Cut(
 
 
 def test_a_note_says_what_the_cut_said():
-    assert Seal(b"k").cut(Seal(b"k").note(CUT), "q/f") == CUT
+    assert CutSealer(b"k").cut(CutSealer(b"k").note(CUT), "q/f") == CUT
     assert CUT.input_at("a", "e") == 10
     assert CUT.input_at("a", "pub-1") is None
     assert (CUT.output_at("out"), CUT.output_at("other")) == (5, 0)
@@ -265,26 +265,26 @@ def test_a_note_says_what_the_cut_said():
     [
         b"",
         b"x" * 16,
-        Seal(b"other").note(CUT),
-        Seal(b"k").note(CUT)[:-1],
-        Seal(b"k").note(CUT) + b"\0",
-        Seal(b"k").note(msgspec.structs.replace(CUT, fragment="q/g")),
-        Seal(b"k").note(msgspec.structs.replace(CUT, version=2)),
+        CutSealer(b"other").note(CUT),
+        CutSealer(b"k").note(CUT)[:-1],
+        CutSealer(b"k").note(CUT) + b"\0",
+        CutSealer(b"k").note(msgspec.structs.replace(CUT, fragment="q/g")),
+        CutSealer(b"k").note(msgspec.structs.replace(CUT, version=2)),
     ],
 )
 def test_a_note_that_is_not_ours_says_nothing(note):
-    assert Seal(b"k").cut(note, "q/f") is None
+    assert CutSealer(b"k").cut(note, "q/f") is None
 
 
 def test_a_bit_turned_over_is_noticed():
-    note = Seal(b"k").note(CUT)
+    note = CutSealer(b"k").note(CUT)
     for place in range(len(note)):
         damaged = bytearray(note)
         damaged[place] ^= 1
-        assert Seal(b"k").cut(bytes(damaged), "q/f") is None
+        assert CutSealer(b"k").cut(bytes(damaged), "q/f") is None
 
 
 def test_a_note_that_is_too_long_is_not_sent():
     many = tuple(("b", f"pub-{number:0200}", 1) for number in range(100))
-    assert Seal().note(msgspec.structs.replace(CUT, inputs=many)) == b""
-    assert len(Seal().note(CUT)) < limits.NOTE_BYTES_MAX // 100
+    assert CutSealer().note(msgspec.structs.replace(CUT, inputs=many)) == b""
+    assert len(CutSealer().note(CUT)) < limits.NOTE_BYTES_MAX // 100

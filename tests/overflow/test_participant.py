@@ -13,7 +13,7 @@ import medusa as md
 from medusa.errors import ConfigError, LinkError
 from medusa.nodes.config.settings import parse
 from medusa.nodes.config.settings_spark import SparkRules
-from medusa.nodes.spec.fragment_spec import Fragment as Spec
+from medusa.nodes.spec.fragment_spec import FragmentSpec as Spec
 from medusa.runtime.embedded_node.node_thread import Node
 from medusa.runtime.engine_host.gathering import GatheringHost
 from medusa.runtime.machine.clock import SystemClock

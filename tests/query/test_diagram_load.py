@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import medusa as md
 from medusa.query.render.diagram import Diagram
-from medusa.query.render.diagram_load import DARK_INK, LIGHT_INK, Load, Loads, colours, luminance
+from medusa.query.render.diagram_load import DARK_INK, LIGHT_INK, BoxLoad, DiagramLoads, colours, luminance
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -64,12 +64,12 @@ def test_luminance_is_that_of_the_standard() -> None:
     assert luminance("#808080") == pytest.approx(0.2159, abs=1e-4)
 
 
-LOADS = Loads(
+LOADS = DiagramLoads(
     {
-        "a": Load(0.1, ("10% of busy time",)),
-        "f": Load(0.6, ("60% of busy time", "1,000 rows wait, 8 KiB"), tip="1 us a row"),
-        "u": Load(0.3, ("30% of busy time", "held by a, 3s behind"), held=True),
-        "out": Load(0.0, ()),
+        "a": BoxLoad(0.1, ("10% of busy time",)),
+        "f": BoxLoad(0.6, ("60% of busy time", "1,000 rows wait, 8 KiB"), tip="1 us a row"),
+        "u": BoxLoad(0.3, ("30% of busy time", "held by a, 3s behind"), held=True),
+        "out": BoxLoad(0.0, ()),
     },
     "over the last 5s",
 )

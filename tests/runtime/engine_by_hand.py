@@ -14,10 +14,10 @@ from medusa.elements import Element, Train
 from medusa.engine.core import output_pieces
 from medusa.engine.fragment import Fragment
 from medusa.engine.operators.joins import join
-from medusa.nodes.reports import Failed, Persisted, Ran
+from medusa.nodes.reports import FragmentFailed, Persisted, Ran
 from medusa.query.boxes import Graph
-from medusa.runtime.engine_host.budgets import NEVER, Bounds
-from medusa.runtime.engine_host.host import FragmentHost
+from medusa.runtime.engine_host.budgets import NEVER, EngineBounds
+from medusa.runtime.engine_host.host import EngineHost
 from medusa.sim.world.disk import Disk
 from medusa.wire.outbox import Owned, RunFragment
 
@@ -101,12 +101,12 @@ class Desk:
         unbounded = {"query_bytes": NEVER, "owner_bytes": NEVER, "piece_us": NEVER}
         self.clock, self.store = Ticking(), Disk("d")
         self.hands = ByHand(self.clock)
-        self.host = FragmentHost(
+        self.host = EngineHost(
             self.store,
             self.clock,
             wake=lambda: None,
             worker=self.hands,
-            bounds=Bounds(**{**unbounded, **bounds}),
+            bounds=EngineBounds(**{**unbounded, **bounds}),
         )
         self.done: list[Any] = []
 
@@ -121,7 +121,7 @@ class Desk:
 
     def work(self, most: int = 1 << 20) -> int:
         count = self.hands.engine(most)
-        self.done += [e for e in self.host.finished() if isinstance(e, Ran | Failed | Persisted)]
+        self.done += [e for e in self.host.finished() if isinstance(e, Ran | FragmentFailed | Persisted)]
         return count
 
     def settle(self) -> None:

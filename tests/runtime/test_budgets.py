@@ -13,9 +13,9 @@ from medusa.engine.core.graph_size import compiled_bytes
 from medusa.engine.fragment import Fragment
 from medusa.nodes.placement.placement import cut
 from medusa.nodes.placement.repartition_plan import replan_split
-from medusa.nodes.reports import Failed, Ran, Remade
+from medusa.nodes.reports import FragmentFailed, Ran, Remade
 from medusa.runtime.engine_host import openings
-from medusa.runtime.engine_host.budgets import NEVER, OWNERS_MAX, Bounds, Budgets
+from medusa.runtime.engine_host.budgets import NEVER, OWNERS_MAX, Budgets, EngineBounds
 from medusa.runtime.engine_host.fair_turns import RESTED_MAX, FairTurns
 from medusa.runtime.machine.usage import process_usage
 from medusa.wire.outbox import Owned, Persist, Regroup
@@ -55,7 +55,7 @@ def state(count: int) -> dict[str, bytes]:
 
 
 def failures(desk: Desk) -> list[tuple[str, str]]:
-    return [(each.fragment, each.code) for each in desk.done if isinstance(each, Failed)]
+    return [(each.fragment, each.code) for each in desk.done if isinstance(each, FragmentFailed)]
 
 
 # --- what a graph takes ---------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ def test_what_was_found_at_the_start_stays_and_counts_before_its_first_row(small
 
 
 def test_a_part_of_what_was_found_is_bound_as_the_whole_was() -> None:
-    counts = Budgets(Bounds(query_bytes=80, owner_bytes=160, piece_us=NEVER))
+    counts = Budgets(EngineBounds(query_bytes=80, owner_bytes=160, piece_us=NEVER))
     counts.found("q/box", "q", 200)
     (of_query, of_owner) = counts.owned("q", "o")
     assert "(query_memory)" in of_query
@@ -197,7 +197,7 @@ def test_a_part_of_what_was_found_is_bound_as_the_whole_was() -> None:
 
 
 def test_queries_that_were_found_over_the_limit_of_their_owner_end_one_by_one_when_they_grow() -> None:
-    counts = Budgets(Bounds(query_bytes=80, owner_bytes=80, piece_us=NEVER))
+    counts = Budgets(EngineBounds(query_bytes=80, owner_bytes=80, piece_us=NEVER))
     for name, nbytes in (("a", 60), ("b", 70)):
         counts.found(name, name, nbytes)
     assert [*counts.owned("a", "o"), *counts.owned("c", "other")] == []
@@ -216,7 +216,7 @@ def test_queries_that_were_found_over_the_limit_of_their_owner_end_one_by_one_wh
 
 @pytest.mark.parametrize("other", ["", "a"])
 def test_a_refused_fragment_that_was_counted_before_counts_as_before(other: str) -> None:
-    counts = Budgets(Bounds(query_bytes=100, owner_bytes=NEVER, piece_us=NEVER))
+    counts = Budgets(EngineBounds(query_bytes=100, owner_bytes=NEVER, piece_us=NEVER))
     for name in ("f", other):
         if name:
             assert counts.admit(name, "q", 40) == ""
@@ -265,7 +265,7 @@ def test_parts_that_do_not_fit_are_refused_and_the_whole_goes_on(small: None, as
 
 
 def test_owners_and_turns_do_not_pile_up() -> None:
-    counts, turns = Budgets(Bounds(query_bytes=NEVER, owner_bytes=NEVER, piece_us=NEVER)), FairTurns()
+    counts, turns = Budgets(EngineBounds(query_bytes=NEVER, owner_bytes=NEVER, piece_us=NEVER)), FairTurns()
     counts.owned("stays", "o")
     assert counts.held("stays", "stays", 1) is None
     for number in range(3 * max(OWNERS_MAX, RESTED_MAX)):

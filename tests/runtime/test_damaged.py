@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from medusa.nodes.repair.operator_decisions import Decisions
+from medusa.nodes.repair.operator_decisions import OperatorDecisions
 from medusa.runtime.engine_host.group_names import GroupName, owner_of
 from medusa.runtime.repair.operator_repair import repair
 from tests.runtime.damaged import Damaged
@@ -68,7 +68,7 @@ def test_a_fragment_that_loses_its_state_while_it_moves_waits_and_its_node_start
     node = run.victim
     assert "q/box" in node.brain.catalog.ownership.moves, "its move waits with it"
     node.crash()
-    repair(replace(node.settings, data=str(tmp_path / "m")), Decisions(begin_anew=("q/box",)))
+    repair(replace(node.settings, data=str(tmp_path / "m")), OperatorDecisions(begin_anew=("q/box",)))
     node.restart()
     assert node.alive, node.unable
     run.fed.run(lambda: not node.brain.catalog.ownership.moves, for_us=5_000_000)

@@ -9,7 +9,7 @@ import pytest
 from medusa.errors import LinkError
 from medusa.runtime.client import followed_names
 from medusa.runtime.client.client_loop import ClientLoop
-from medusa.runtime.client.followed_names import LOOK_AGAIN_S, Following
+from medusa.runtime.client.followed_names import LOOK_AGAIN_S, FollowedNames
 from medusa.runtime.client.followed_stream import Followed
 from medusa.runtime.keys.client_keys import ClientKeys
 from medusa.wire.link.redirect import MOVED_US
@@ -59,7 +59,7 @@ def world(monkeypatch):
         now_us, place = 0, None
 
         def __init__(self):
-            self.following = Following(Loop("a"), None)
+            self.following = FollowedNames(Loop("a"), None)
             monkeypatch.setattr(followed_names, "now_us", lambda: self.now_us)
             monkeypatch.setattr(self.following, "lookup", lambda *_: self.lookup())
             monkeypatch.setattr(self.following, "loop_at", lambda place: Loop(place["node"]))
@@ -148,7 +148,7 @@ def test_what_its_node_does_not_know_and_nobody_else_is_nowhere(world):
 def test_who_hears_that_a_stream_moved_looks_at_once_and_soon_again(monkeypatch):
     monkeypatch.setattr(followed_names, "LOOK_EVERY_S", 1e6)
     home = Loop("a")
-    client = Following(home, None)
+    client = FollowedNames(home, None)
     rests, looked, over = [], threading.Semaphore(0), threading.Event()
     answers = iter([False, True, True, False])
 
@@ -226,7 +226,7 @@ def dials(monkeypatch):
 def client_of(node, keys=None):
     home = Loop(node)
     home.name, home.timeout_us = "client-1", 1_000_000
-    return Following(home, keys)
+    return FollowedNames(home, keys)
 
 
 def test_another_node_at_the_address_is_not_the_one_that_was_sought(dials):

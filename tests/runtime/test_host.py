@@ -19,7 +19,7 @@ from medusa.nodes.catalog.catalog import CATALOG, Catalog
 from medusa.nodes.placement import placement
 from medusa.query.boxes import Graph
 from medusa.runtime.engine_host.group_names import group_name, group_token
-from medusa.runtime.engine_host.host import Failed, FragmentHost, Ran, Stats
+from medusa.runtime.engine_host.host import EngineHost, FragmentFailed, Ran, Stats
 from medusa.runtime.machine.clock import SystemClock
 from medusa.runtime.repair.startup import recover
 from medusa.runtime.store.folder_store import FolderStore
@@ -55,16 +55,16 @@ class AtOnce:
         return True
 
 
-def hosting(graph: Graph, *names: str) -> FragmentHost:
-    host = FragmentHost(Disk("d"), Clock(), wake=lambda: None, worker=AtOnce)
+def hosting(graph: Graph, *names: str) -> EngineHost:
+    host = EngineHost(Disk("d"), Clock(), wake=lambda: None, worker=AtOnce)
     for name in names:
         host.open(name, graph)
     return host
 
 
-def run(host: FragmentHost, fragment: str, element: Element, stream: str = "in0") -> list[Any]:
+def run(host: EngineHost, fragment: str, element: Element, stream: str = "in0") -> list[Any]:
     host.run(RunFragment(fragment=fragment, stream=stream, element=element))
-    return [done for done in host.finished() if isinstance(done, Ran | Failed)]
+    return [done for done in host.finished() if isinstance(done, Ran | FragmentFailed)]
 
 
 def test_malformed_partials_are_refused_and_the_fragment_goes_on() -> None:
@@ -90,7 +90,7 @@ def test_a_broken_box_stops_its_fragment_alone(monkeypatch: pytest.MonkeyPatch) 
 
     with monkeypatch.context() as patched:
         patched.setattr(CombineBox, "on_train", broken)
-        assert run(host, "f", good) == [Failed("f", "ValueError: a box is broken")]
+        assert run(host, "f", good) == [FragmentFailed("f", "ValueError: a box is broken")]
         assert run(host, "f", good) == []
     assert run(host, "g", good) == [Ran("g", [])]
 
@@ -104,7 +104,7 @@ def test_a_fragment_that_cannot_be_made_is_told(monkeypatch: pytest.MonkeyPatch)
     with monkeypatch.context() as patched:
         patched.setattr("medusa.runtime.engine_host.openings.Fragment", broken)
         host = hosting(core, "f")
-    assert host.finished() == [Failed("f", "ValueError: can't be made")]
+    assert host.finished() == [FragmentFailed("f", "ValueError: can't be made")]
     assert run(host, "f", good) == []
     host.open("g", core)
     assert run(host, "g", good) == [Ran("g", [])]
@@ -118,7 +118,7 @@ def test_the_catalog_of_the_life_before_stays_beside_the_first_new_one(tmp_path:
     for token in (1, 2):
         store.write(group_name("", token), seal({CATALOG: data}, {"fragment": "", "token": token}))
     found = recover(store, SystemClock(), node="a", warn=pytest.fail)
-    host = FragmentHost(store, SystemClock(), wake=lambda: None, worker=AtOnce)
+    host = EngineHost(store, SystemClock(), wake=lambda: None, worker=AtOnce)
     found.resume(host)
     for token in (found.first_token, found.first_token + 1):
         host.persist(Persist(token=token, fragment="", files={CATALOG: data}))
@@ -131,7 +131,7 @@ def test_what_two_threads_have_done_at_once_wakes_the_loop() -> None:
     """Each took the other for the first, so the loop slept for as long as it may."""
     core, good = cut()
     woken = []
-    host = FragmentHost(Disk("d"), Clock(), wake=lambda: woken.append(1), worker=AtOnce)
+    host = EngineHost(Disk("d"), Clock(), wake=lambda: woken.append(1), worker=AtOnce)
     host.open("f", core)
 
     class Between(deque[Any]):
@@ -181,7 +181,7 @@ def test_the_last_figures_are_told_whatever_the_engine_does_after_the_last_rows(
     def worker(name: str) -> InLine:
         return workers.setdefault(name, InLine(name))
 
-    host = FragmentHost(Disk("d"), Clock(), wake=lambda: None, worker=worker)
+    host = EngineHost(Disk("d"), Clock(), wake=lambda: None, worker=worker)
     for name in "fg":
         host.open(name, core)
     for name in "fg":
@@ -203,7 +203,7 @@ def test_a_late_row_counts_once_in_however_many_fragments_it_is() -> None:
     some = q.source("a", schema, time="ts", slack="0s").filter("v > 0", name="some")
     q.sink("out", some.window("10us").aggregate(n=md.count(), name="w"))
     plan = placement.cut(q.graph, {"x": ["a"], "y": ["some"], "z": ["w"]})
-    host = FragmentHost(Disk("d"), Clock(), wake=lambda: None, worker=AtOnce)
+    host = EngineHost(Disk("d"), Clock(), wake=lambda: None, worker=AtOnce)
     times = pa.array([50, 60, 1], pa.timestamp("us", "UTC"))
     elements = [Train(batch=pa.record_batch({"ts": times, "v": pa.array([1, 1, 1], pa.int64())}))]
     late, marked = {}, {}

@@ -11,12 +11,12 @@ from medusa.elements import END_US, Boundary, Train
 from medusa.engine.core import graph_size
 from medusa.engine.fragment import Fragment
 from medusa.engine.state.checkpoint import unseal
-from medusa.nodes.reports import Failed, Persisted
+from medusa.nodes.reports import FragmentFailed, Persisted
 from medusa.runtime.engine_host import host as hosts
 from medusa.runtime.engine_host import hosted
-from medusa.runtime.engine_host.budgets import NEVER, Bounds, Budgets
+from medusa.runtime.engine_host.budgets import NEVER, Budgets, EngineBounds
 from medusa.runtime.engine_host.group_names import group_name
-from medusa.runtime.engine_host.host import FragmentHost
+from medusa.runtime.engine_host.host import EngineHost
 from medusa.runtime.machine import garbage
 from medusa.wire.outbox import Owned, Persist, RunFragment
 from tests.runtime.engine_by_hand import (
@@ -89,13 +89,13 @@ def test_queries_of_an_owner_share_what_it_gets(desk: Desk) -> None:
 
 def test_many_small_elements_do_not_hold_up_others(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """Sixty-four elements are given to the engine at once; none of them is long enough for a slice."""
-    run = FragmentHost._run
+    run = EngineHost._run
 
-    def slow(host: FragmentHost, effect: RunFragment) -> None:
+    def slow(host: EngineHost, effect: RunFragment) -> None:
         desk.clock.us += 1_000
         run(host, effect)
 
-    monkeypatch.setattr(FragmentHost, "_run", slow)
+    monkeypatch.setattr(EngineHost, "_run", slow)
     desk.open(passing("bulk"), "mallory")
     desk.open(passing("light"), "alice")
     desk.feed("bulk", *(rows(1, number) for number in range(64)))
@@ -172,7 +172,7 @@ def test_a_query_over_its_budget_ends_alone(small: None, monkeypatch: pytest.Mon
     desk.feed("heavy", rows(100), Boundary(END_US))
     desk.feed("light", rows(3))
     desk.work()
-    failed = [each for each in desk.of("heavy") if isinstance(each, Failed)]
+    failed = [each for each in desk.of("heavy") if isinstance(each, FragmentFailed)]
     assert [each.code for each in failed] == ["E_MEMORY"]
     assert "query 'heavy' holds" in failed[0].why
     assert "allowed are 195.3 KiB (query_memory)" in failed[0].why
@@ -181,7 +181,7 @@ def test_a_query_over_its_budget_ends_alone(small: None, monkeypatch: pytest.Mon
     desk.feed("light", rows(3, 3))
     desk.host.persist(Persist(token=1, fragment="heavy"))
     desk.work()
-    assert [each for each in desk.of("heavy") if isinstance(each, Failed)] == failed
+    assert [each for each in desk.of("heavy") if isinstance(each, FragmentFailed)] == failed
     assert [row["v"] for row in desk.rows("light")] == list(range(6))
     assert [each.ok for each in desk.done if isinstance(each, Persisted)] == [False]
 
@@ -195,10 +195,13 @@ def test_fragments_of_one_query_share_its_budget(small: None, monkeypatch: pytes
     desk.work()
     desk.feed("heavy/a", rows(400))
     desk.work()
-    assert not [each for each in desk.done if isinstance(each, Failed)], "one fits"
+    assert not [each for each in desk.done if isinstance(each, FragmentFailed)], "one fits"
     desk.feed("heavy/b", rows(400))
     desk.work()
-    assert sorted(each.fragment for each in desk.done if isinstance(each, Failed)) == ["heavy/a", "heavy/b"]
+    assert sorted(each.fragment for each in desk.done if isinstance(each, FragmentFailed)) == [
+        "heavy/a",
+        "heavy/b",
+    ]
 
 
 def test_of_an_owner_that_has_too_much_the_largest_query_ends(
@@ -211,7 +214,7 @@ def test_of_an_owner_that_has_too_much_the_largest_query_ends(
     desk.feed("other", rows(800))
     desk.feed("small", rows(400))
     desk.work()
-    failed = [each for each in desk.done if isinstance(each, Failed)]
+    failed = [each for each in desk.done if isinstance(each, FragmentFailed)]
     assert [(each.fragment, each.code) for each in failed] == [("large", "E_MEMORY")]
     assert "the queries of 'mallory' hold" in failed[0].why
     for name in ("small", "other"):
@@ -228,7 +231,7 @@ def test_what_is_gone_counts_no_more(small: None, monkeypatch: pytest.MonkeyPatc
         desk.work()
         desk.host.close(f"q{number}")
         desk.work()
-    assert not [each for each in desk.done if isinstance(each, Failed)]
+    assert not [each for each in desk.done if isinstance(each, FragmentFailed)]
 
 
 def test_a_piece_that_holds_the_thread_too_long_ends_its_query(
@@ -240,12 +243,12 @@ def test_a_piece_that_holds_the_thread_too_long_ends_its_query(
     desk.clock.step_us = 4_900_000
     desk.feed("heavy", rows(20), Boundary(10))
     desk.work()
-    assert not [each for each in desk.done if isinstance(each, Failed)], "long, but allowed"
+    assert not [each for each in desk.done if isinstance(each, FragmentFailed)], "long, but allowed"
     desk.clock.step_us = 5_100_000
     desk.feed("heavy", Boundary(END_US))
     desk.feed("light", rows(2))
     desk.work()
-    (failed,) = [each for each in desk.done if isinstance(each, Failed)]
+    (failed,) = [each for each in desk.done if isinstance(each, FragmentFailed)]
     assert (failed.fragment, failed.code) == ("heavy", "E_BUSY")
     assert (
         failed.why == "query 'heavy' held the engine for 5.1 s without a pause, allowed are 5s (piece_time)"
@@ -283,7 +286,7 @@ def test_fragments_of_one_query_end_together_in_the_middle_of_elements(
     for name in ("heavy/a", "heavy/b"):
         desk.feed(name, rows(200), Boundary(END_US))
     desk.work()
-    failed = {each.fragment: each.code for each in desk.done if isinstance(each, Failed)}
+    failed = {each.fragment: each.code for each in desk.done if isinstance(each, FragmentFailed)}
     assert failed == {"heavy/a": "E_MEMORY", "heavy/b": "E_MEMORY"}
     desk.feed("light", rows(1))
     desk.work()
@@ -309,7 +312,7 @@ def test_a_large_fragment_is_collected_when_it_is_gone(desk: Desk, monkeypatch: 
 
 
 def test_a_state_that_is_there_twice_while_a_box_is_split_counts_once() -> None:
-    counts = Budgets(Bounds(query_bytes=100, owner_bytes=150, piece_us=NEVER))
+    counts = Budgets(EngineBounds(query_bytes=100, owner_bytes=150, piece_us=NEVER))
     counts.owned("q", "o")
     assert counts.held("q/box", "q", 90) is None
     for name in ("q/box.1", "q/box.2"):

@@ -16,9 +16,9 @@ import pytest
 
 import medusa as md
 from medusa.elements import END_US, Boundary, Element, Train
-from medusa.nodes.reports import Failed, Ran
-from medusa.runtime.engine_host.budgets import Bounds
-from medusa.runtime.engine_host.host import FragmentHost
+from medusa.nodes.reports import FragmentFailed, Ran
+from medusa.runtime.engine_host.budgets import EngineBounds
+from medusa.runtime.engine_host.host import EngineHost
 from medusa.runtime.machine.clock import SystemClock
 from medusa.runtime.machine.usage import process_usage
 from medusa.sim.world.disk import Disk
@@ -174,12 +174,12 @@ class Desk:
     def __init__(self, attack: Attack) -> None:
         clock = SystemClock()
         self.hands = ByHand(Cpu())
-        self.host = FragmentHost(
+        self.host = EngineHost(
             Disk("d"),
             clock,
             wake=lambda: None,
             worker=self.hands,
-            bounds=Bounds(query_bytes=BUDGET, owner_bytes=2 * BUDGET, piece_us=60_000_000),
+            bounds=EngineBounds(query_bytes=BUDGET, owner_bytes=2 * BUDGET, piece_us=60_000_000),
         )
         self.done: list[Any] = []
         self.sent = 0
@@ -195,7 +195,7 @@ class Desk:
 
     def work(self, most: int = 1 << 20) -> int:
         count = self.hands.engine(most)
-        self.done += [each for each in self.host.finished() if isinstance(each, Ran | Failed)]
+        self.done += [each for each in self.host.finished() if isinstance(each, Ran | FragmentFailed)]
         return count
 
     def honest(self) -> list[int]:
@@ -220,7 +220,7 @@ def test_an_attack_ends_alone(name: str) -> None:
     desk = Desk(attack)
     before, most, jobs = process_usage().memory_bytes, 0, 0
     elements = attack.elements()
-    while not (failed := [each for each in desk.of("attack") if isinstance(each, Failed)]):
+    while not (failed := [each for each in desk.of("attack") if isinstance(each, FragmentFailed)]):
         desk.done = [each for each in desk.done if each.fragment == "honest"]
         element = next(elements, None)
         if element is not None:
@@ -238,4 +238,4 @@ def test_an_attack_ends_alone(name: str) -> None:
         desk.serve()
     desk.work()
     assert desk.honest() == list(range(desk.sent))
-    assert not [each for each in desk.of("honest") if isinstance(each, Failed)]
+    assert not [each for each in desk.of("honest") if isinstance(each, FragmentFailed)]

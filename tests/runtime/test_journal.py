@@ -13,7 +13,7 @@ from medusa.engine.recovery.synced_length import SLOT_BYTES
 from medusa.engine.state.checkpoint import crc32c
 from medusa.nodes.reports import Logged, Stats
 from medusa.query.builder import Query
-from medusa.runtime.engine_host.host import FragmentHost
+from medusa.runtime.engine_host.host import EngineHost
 from medusa.runtime.store.journal import FolderJournal
 from medusa.sim.world.disk import Disk
 from medusa.wire.outbox import Log
@@ -53,7 +53,7 @@ def test_the_name_of_a_new_file_and_what_is_in_it_are_synced(
 
 def test_a_host_says_that_it_is_written_when_it_is_synced() -> None:
     disk = Disk("d")
-    host = FragmentHost(disk, Clock(), wake=lambda: None, worker=AtOnce, journal=disk.journal)
+    host = EngineHost(disk, Clock(), wake=lambda: None, worker=AtOnce, journal=disk.journal)
     host.open("q/f", graph())
     host.log(Log(fragment="q/f", number=2, data=b"decided"))
     assert [each for each in host.finished() if not isinstance(each, Stats)] == [Logged("q/f", True)]
@@ -74,7 +74,7 @@ def test_a_fragment_of_the_same_name_hears_nothing_of_the_writes_of_the_one_befo
     """It would take its own decisions for durable."""
     Later.jobs.clear()
     disk = Disk("d")
-    host = FragmentHost(disk, Clock(), wake=lambda: None, worker=Later, journal=disk.journal)
+    host = EngineHost(disk, Clock(), wake=lambda: None, worker=Later, journal=disk.journal)
     host.open("q/f", graph())
     host.log(Log(fragment="q/f", number=2, data=b"before"))
     host.close("q/f")

@@ -16,7 +16,7 @@ from medusa.runtime.transport.zeromq import BACKLOG_MAX, Transport
 from medusa.wire.codec import decode_frame, encode_frame
 from medusa.wire.link.automaton import LinkEvent, LinkSettings
 from medusa.wire.link.lanes import lane_of
-from medusa.wire.link.receiver import Receiver, Rows
+from medusa.wire.link.receiver import ReceivedRows, Receiver
 from medusa.wire.link.sender import Sender
 from medusa.wire.messages.links_and_commands import Heartbeat, Progress
 from medusa.wire.outbox import Outbox, Send
@@ -299,7 +299,7 @@ class Ends:
     def _take(self, message, payload):
         receiver = self.receivers[message.stream]
         for delivery in receiver.receive(0, message, payload):
-            if isinstance(delivery, Rows):
+            if isinstance(delivery, ReceivedRows):
                 assert delivery.seq == self.rows[message.stream]
                 self.rows[message.stream] += 1
             if message.stream not in self.stalled:

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from medusa.nodes.config.settings import parse
-from medusa.nodes.node import Brain
+from medusa.nodes.node import NodeMind
 from medusa.ports import Buffer
 from medusa.runtime.node.graph_parser import GraphParser
 from medusa.runtime.node.loop import NodeLoop
@@ -72,7 +72,7 @@ HELLO = Hello(version=limits.PROTOCOL_VERSION, node="b", incarnation=3)
 @pytest.fixture
 def loop() -> NodeLoop:
     made = NodeLoop(
-        Brain(parse(CONFIG), incarnation=1),
+        NodeMind(parse(CONFIG), incarnation=1),
         Links(),
         Host(),
         ManualClock(),

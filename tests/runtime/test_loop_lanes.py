@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from medusa.nodes.config.settings import parse
-from medusa.nodes.node import Brain
+from medusa.nodes.node import NodeMind
 from medusa.ports import Buffer
 from medusa.runtime.node.graph_parser import GraphParser
 from medusa.runtime.node.loop import NodeLoop
@@ -65,7 +65,7 @@ def clock() -> ManualClock:
 def loop(links: Recorded, clock: ManualClock) -> NodeLoop:
     config = parse(CONFIG + '[streams."heavy.*"]\nweight = 4\n')
     made = NodeLoop(
-        Brain(config, incarnation=7),
+        NodeMind(config, incarnation=7),
         links,
         Host(),
         clock,

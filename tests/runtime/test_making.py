@@ -20,8 +20,8 @@ from medusa.engine.logged_fragment import LoggedFragment
 from medusa.engine.recovery.decision_log import DecisionLog
 from medusa.engine.run.gate import RunGate
 from medusa.engine.state.checkpoint import Checkpoints
-from medusa.runtime.embedded.memory_options import Bounds
-from medusa.runtime.embedded.resources import Parts
+from medusa.runtime.embedded.memory_options import MemoryBounds
+from medusa.runtime.embedded.resources import RunResources
 from medusa.runtime.embedded.run import Run
 from medusa.runtime.machine.event_loop import LoopTasks
 from medusa.runtime.store.history_store import HistoryFolder
@@ -36,7 +36,7 @@ SYSTEM: list[tuple[Any, str]] = [
 """What a run asks of the system while it is made."""
 
 STEPS: list[tuple[Any, str]] = [
-    (Bounds, "open"),
+    (MemoryBounds, "open"),
     (LoggedFragment, "__init__"),
     (LoggedFragment, "record"),
     (LoggedFragment, "restore"),
@@ -119,11 +119,11 @@ def open_now() -> tuple[Counter[str], set[threading.Thread]]:
 @pytest.fixture(autouse=True)
 def _at_work_from_the_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
     """Threads of workers and of async calls begin as soon as they could; the disk is quick."""
-    make = Parts.of
+    make = RunResources.of
 
     async def nothing() -> None: ...
 
-    def begun(held: ExitStack, **given: Any) -> Parts:
+    def begun(held: ExitStack, **given: Any) -> RunResources:
         parts = make(held, **given)
         if parts.workers is not None:
             parts.workers.map(lambda part: None, range(parts.workers.count))
@@ -134,7 +134,7 @@ def _at_work_from_the_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
             work.close()
         return parts
 
-    monkeypatch.setattr(Parts, "of", begun)
+    monkeypatch.setattr(RunResources, "of", begun)
     monkeypatch.setattr(os, "fsync", lambda number: None)
     monkeypatch.setattr(os, "fdatasync", lambda number: None)
 
@@ -220,15 +220,15 @@ def test_restore(tmp_path: Path) -> None:
 
 
 def test_what_fails_while_closing_does_not_hide_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    close = Bounds.close
+    close = MemoryBounds.close
 
-    def fails(self: Bounds) -> None:
+    def fails(self: MemoryBounds) -> None:
         close(self)
         raise md.StateError("couldn't be emptied")
 
     with monkeypatch.context() as patch:
         Fault(1, error=PlantedError).plant(patch, RunGate, "__init__")
-        patch.setattr(Bounds, "close", fails)
+        patch.setattr(MemoryBounds, "close", fails)
         with pytest.raises(PlantedError) as error:
             made("plain", tmp_path)
     assert error.value.__notes__ == ["besides, closing what was open failed: couldn't be emptied"]

@@ -16,10 +16,10 @@ from medusa.nodes.config.fields import described
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.config.settings_load import LoadRules
 from medusa.nodes.load.load_status import node_load
-from medusa.nodes.load.loads import Loads
+from medusa.nodes.load.loads import NodeLoads
 from medusa.runtime.client.status_tables import SCHEMAS
 from medusa.runtime.metrics.prometheus_node import LINKS, NODE, node_families
-from medusa.sim.actors.node import Node
+from medusa.sim.actors.node import NodeMachine
 from medusa.wire.outbox import Outbox
 from medusa.wire.status import status_of
 from tests.nodes.test_explaining import Three
@@ -27,7 +27,7 @@ from tests.nodes.test_explaining import Three
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-def found(node: Node) -> dict[tuple[str, str], float]:
+def found(node: NodeMachine) -> dict[tuple[str, str], float]:
     """(metric, peer) -> value."""
     status = node.brain.status(node.clock.monotonic_us())
     made = list(node_families(status_of(status)))
@@ -79,6 +79,6 @@ def test_every_metric_and_column_and_setting_is_documented() -> None:
         for name in schema.names:
             documented = f"`{name}`" in row or (table == "boxes" and name in STATS_SCHEMA.names)
             assert documented, f"{table}.{name}"
-    load = node_load(Loads(Settings(name="n", listen="", data=""), Outbox(), {}), 0)
+    load = node_load(NodeLoads(Settings(name="n", listen="", data=""), Outbox(), {}), 0)
     for field in (*msgspec.structs.asdict(load), *(each.key for each in described(LoadRules)), "bandwidth"):
         assert f"`{field}`" in brain or f"\n{field} = " in brain or f"[load.{field}]" in brain, field

@@ -16,7 +16,7 @@ from medusa.nodes.catalog.in_doubt import FragmentInDoubt, InDoubt, shared_box
 from medusa.nodes.migration.moved_readers import followers
 from medusa.nodes.placement.placement import cut
 from medusa.nodes.repair.doubtful_parts import begin_doubt
-from medusa.nodes.repair.operator_decisions import Decisions
+from medusa.nodes.repair.operator_decisions import OperatorDecisions
 from medusa.runtime.engine_host.group_names import GroupName, catalog_names
 from medusa.runtime.repair.operator_repair import repair
 from medusa.wire import limits
@@ -167,8 +167,8 @@ def test_a_split_is_not_forgotten_and_an_operator_says_which_of_the_two_counts(t
     settings = replace(made.node.settings, data=str(made.path))
     parts = tuple(sorted(waiting - {"q/box"}))
     with pytest.raises(StateError, match="one took the other's place"):
-        repair(settings, Decisions(take_up=tuple(waiting), accept=True))
-    repair(settings, Decisions(take_up=parts, delete=("q/box",), accept=True))
+        repair(settings, OperatorDecisions(take_up=tuple(waiting), accept=True))
+    repair(settings, OperatorDecisions(take_up=parts, delete=("q/box",), accept=True))
     made.node.restart()
     assert made.node.alive, made.node.unable
     ended = made.ends()

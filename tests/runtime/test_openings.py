@@ -8,7 +8,7 @@ import pytest
 
 import medusa as md
 from medusa.engine.fragment import Fragment
-from medusa.nodes.reports import Failed, Persisted, Ran, Remade
+from medusa.nodes.reports import FragmentFailed, Persisted, Ran, Remade
 from medusa.query.boxes import Graph
 from medusa.runtime.engine_host import openings
 from medusa.wire.outbox import Owned, Persist, Regroup
@@ -72,7 +72,7 @@ def test_what_cannot_be_made_beside_says_why(desk: Desk) -> None:
     desk.hands.beside()
     desk.work()
     [failed] = desk.of("large")
-    assert isinstance(failed, Failed)
+    assert isinstance(failed, FragmentFailed)
     assert "fragment.json" in failed.why
 
 

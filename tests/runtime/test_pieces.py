@@ -12,9 +12,9 @@ import medusa as md
 from medusa.elements import Train
 from medusa.engine.fragment import Fragment
 from medusa.engine.state.checkpoint import unseal
-from medusa.nodes.reports import Failed, Persisted, Ran
+from medusa.nodes.reports import FragmentFailed, Persisted, Ran
 from medusa.runtime.engine_host.group_names import group_name
-from medusa.runtime.engine_host.host import FragmentHost
+from medusa.runtime.engine_host.host import EngineHost
 from medusa.sim.world.disk import Disk
 from medusa.wire.outbox import Persist, RunFragment
 from tests.runtime.test_host import Clock
@@ -83,7 +83,7 @@ class Hosted:
 
     def __init__(self) -> None:
         self.steps, self.store = Steps(), Disk("d")
-        self.host = FragmentHost(self.store, Clock(), wake=lambda: None, worker=self.steps)
+        self.host = EngineHost(self.store, Clock(), wake=lambda: None, worker=self.steps)
         self.host.open("f", query().graph)
         self.feed(np.arange(KEYS), 1)
         self.steps.engine()
@@ -97,7 +97,7 @@ class Hosted:
         self.host.persist(Persist(token=token, fragment="f", files={}))
 
     def done(self) -> list[Any]:
-        return [each for each in self.host.finished() if isinstance(each, Persisted | Ran | Failed)]
+        return [each for each in self.host.finished() if isinstance(each, Persisted | Ran | FragmentFailed)]
 
     def totals(self, token: int) -> dict[int, int]:
         """What a checkpoint says of each key."""

@@ -20,7 +20,7 @@ from medusa.runtime.node.process import run_node
 from medusa.runtime.node.reports import KIND_MAX, KIND_S, Reports
 from medusa.runtime.repair.startup import recover
 from medusa.runtime.store.folder_store import FolderStore
-from medusa.wire.outbox import Report
+from medusa.wire.outbox import ReportLine
 from medusa.wire.statement import client_name
 
 SCHEMA = {"ts": "int64", "v": "int64"}
@@ -245,10 +245,10 @@ def test_lines_of_the_log_say_the_day(capsys):
 def test_text_of_peers_is_escaped_and_repetition_counted():
     lines: list[str] = []
     log = Reports(lambda level, line: lines.append(f"{level} {line}"))
-    report = Report(level="error", what="x", fields={"text": "evil\x1b[2J\n" + "y" * 1000})
+    report = ReportLine(level="error", what="x", fields={"text": "evil\x1b[2J\n" + "y" * 1000})
     for _ in range(3):
         log.report(report)
-    log.report(Report(level="debug", what="quiet"))
+    log.report(ReportLine(level="debug", what="quiet"))
     assert len(lines) == 1
     assert "\x1b" not in lines[0]
     assert "\\x1b[2J\\n" in lines[0]
@@ -261,15 +261,15 @@ def test_what_one_peer_makes_us_say_again_and_again_in_other_words_is_counted():
     names = [client_name("a key", f"{number}") for number in range(100)]
     for number, name in enumerate(names):
         about = {"stream": "s", "peer": name, "rows": 1 << 40, "first": number}
-        log.report(Report(level="error", what="rows lost", fields=about))
+        log.report(ReportLine(level="error", what="rows lost", fields=about))
     assert len(lines) == KIND_MAX
     assert names[0] in lines[0]
     for peer in ("node", client_name("another key", "1")):
-        log.report(Report(level="error", what="rows lost", fields={"peer": peer}))
-    log.report(Report(level="error", what="stream refused", fields={"peer": names[0]}))
+        log.report(ReportLine(level="error", what="rows lost", fields={"peer": peer}))
+    log.report(ReportLine(level="error", what="stream refused", fields={"peer": names[0]}))
     assert len(lines) == KIND_MAX + 3, "others, and other kinds, are told"
     for number in range(100):
-        log.report(Report(level="info", what="peer up", fields={"peer": "node", "n": number}))
+        log.report(ReportLine(level="info", what="peer up", fields={"peer": "node", "n": number}))
     assert len(lines) == KIND_MAX + 103, "what comes and goes is told each time"
 
 
@@ -279,8 +279,8 @@ def test_what_was_counted_of_a_peer_is_told_with_the_next_one(monkeypatch):
     now = [100.0]
     monkeypatch.setattr("medusa.runtime.node.reports.time.monotonic", lambda: now[0])
     for number in range(KIND_MAX + 7):
-        log.report(Report(level="error", what="rows lost", fields={"peer": "p", "rows": number}))
+        log.report(ReportLine(level="error", what="rows lost", fields={"peer": "p", "rows": number}))
     now[0] += KIND_S
-    log.report(Report(level="error", what="rows lost", fields={"peer": "p", "rows": 99}))
+    log.report(ReportLine(level="error", what="rows lost", fields={"peer": "p", "rows": 99}))
     assert len(lines) == KIND_MAX + 1
     assert lines[-1] == "rows lost peer=p rows=99 (7 others of this peer)"

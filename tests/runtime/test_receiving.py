@@ -6,7 +6,7 @@ import pytest
 import zmq
 
 from medusa.runtime.transport import multipart_receive
-from medusa.runtime.transport.multipart_receive import DROP_S, DROPPED_AT_ONCE, Parts
+from medusa.runtime.transport.multipart_receive import DROP_S, DROPPED_AT_ONCE, DroppedParts
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def test_the_next_message_comes_whole_after_one_that_was_dropped(pair, count):
     sender, receiver = pair
     send(sender, count)
     send(sender, 2)
-    parts = Parts(Clock(0.0))
+    parts = DroppedParts(Clock(0.0))
     assert len(parts.take(receiver, 3)) == 4
     assert parts.dropped(receiver)
     assert [part.bytes for part in parts.take(receiver, 3)] == [b"x", b"last"]
@@ -67,7 +67,7 @@ def test_the_next_message_comes_whole_after_one_that_was_dropped(pair, count):
 def test_a_turn_ends_when_its_time_is_over(pair):
     sender, receiver = pair
     send(sender, 5 * DROPPED_AT_ONCE)
-    parts = Parts(Clock(0.6 * DROP_S))  # Two batches a turn.
+    parts = DroppedParts(Clock(0.6 * DROP_S))  # Two batches a turn.
     parts.take(receiver, 3)
     assert [parts.dropped(receiver) for _ in range(3)] == [False, False, True]
     assert parts.take(receiver, 3) is None
@@ -76,7 +76,7 @@ def test_a_turn_ends_when_its_time_is_over(pair):
 def test_a_socket_that_is_closed_is_forgotten(pair):
     sender, receiver = pair
     send(sender, 2 * DROPPED_AT_ONCE)
-    parts = Parts(Clock(DROP_S))
+    parts = DroppedParts(Clock(DROP_S))
     parts.take(receiver, 3)
     assert not parts.dropped(receiver)
     parts.forget(receiver)
@@ -88,7 +88,7 @@ def test_what_libzmq_refuses_is_raised(pair):
     """A message that another took the rest of: nothing is there to drop."""
     sender, receiver = pair
     send(sender, 5)
-    parts = Parts(Clock(0.0))
+    parts = DroppedParts(Clock(0.0))
     parts.take(receiver, 3)
     receiver.recv()
     with pytest.raises(zmq.Again):

@@ -14,13 +14,13 @@ from medusa.engine.fragment import Fragment
 from medusa.engine.state.checkpoint import seal
 from medusa.nodes.catalog.catalog import CATALOG, Catalog
 from medusa.nodes.fragment.checkpoint_record import RECORD, FragmentRecord
-from medusa.nodes.fragment.checkpointing import Saved
+from medusa.nodes.fragment.checkpointing import SavedCheckpoint
 from medusa.nodes.fragment.input_log_records import JOINED, PROMISE, ROWS, Decision, pack
 from medusa.nodes.fragment.upstreams import at_feeds
 from medusa.nodes.placement.placement import cut
 from medusa.nodes.reports import Logged
 from medusa.runtime.engine_host.group_names import group_name, life_names
-from medusa.runtime.engine_host.host import FragmentHost
+from medusa.runtime.engine_host.host import EngineHost
 from medusa.runtime.machine.clock import SystemClock
 from medusa.runtime.repair.startup import recover
 from medusa.runtime.store.folder_store import FolderStore
@@ -209,7 +209,7 @@ def test_what_was_fed_before_a_stream_moved_is_fed_again_from_where_it_is_now(tm
     assert disk.found() == fed
     assert disk.warnings == []
     assert disk.journal.numbers() == [2]
-    saved = at_feeds(disk.spec, Saved(record=None, logs={}, decisions=fed))
+    saved = at_feeds(disk.spec, SavedCheckpoint(record=None, logs={}, decisions=fed))
     assert saved.decisions == [replace(fed[0], peer="new"), fed[1]]
     disk.journal.close()
     disk.store.close()
@@ -217,7 +217,7 @@ def test_what_was_fed_before_a_stream_moved_is_fed_again_from_where_it_is_now(tm
 
 def test_the_host_logs_and_lets_go_of_files_that_no_checkpoint_needs(disk):
     name = disk.spec.name
-    host = FragmentHost(disk.store, SystemClock(), wake=lambda: None, worker=AtOnce, journal=disk.journal)
+    host = EngineHost(disk.store, SystemClock(), wake=lambda: None, worker=AtOnce, journal=disk.journal)
     host.open(name, disk.spec.graph)
     for number in (2, 3, 4):
         record = FragmentRecord(token=number, fragment=name, mixed=True, inputs=(), outputs=(), fed_us={})
@@ -233,7 +233,7 @@ def test_the_host_logs_and_lets_go_of_files_that_no_checkpoint_needs(disk):
 
 def test_a_log_that_cant_be_written_is_told(disk):
     name = disk.spec.name
-    host = FragmentHost(disk.store, SystemClock(), wake=lambda: None, worker=AtOnce, journal=disk.journal)
+    host = EngineHost(disk.store, SystemClock(), wake=lambda: None, worker=AtOnce, journal=disk.journal)
     host.open(name, disk.spec.graph)
     disk.journal.close()
     with contextlib.suppress(md.StateError):

@@ -19,7 +19,7 @@ from medusa.cli.main import main
 from medusa.errors import ConfigError, StateError
 from medusa.nodes.catalog.catalog import CATALOG, Catalog
 from medusa.nodes.catalog.in_doubt import FragmentInDoubt
-from medusa.nodes.repair.operator_decisions import Decisions, decided
+from medusa.nodes.repair.operator_decisions import OperatorDecisions, decided
 from medusa.runtime.engine_host.group_names import GroupName, owner_of
 from medusa.runtime.node.configuration import load_settings
 from medusa.runtime.repair import operator_repair as repairing
@@ -28,7 +28,7 @@ from medusa.runtime.repair.operator_repair import look, repair
 LIMITS = '[limits]\nsubscriber_timeout = "1s"\n'
 """A publisher that died is waited for no longer."""
 
-TAKE_UP = Decisions(take_up=("q/left",))
+TAKE_UP = OperatorDecisions(take_up=("q/left",))
 
 
 @pytest.fixture
@@ -117,13 +117,13 @@ def test_what_a_checkpoint_says_is_shown(node):
 
 def test_a_fragment_that_is_taken_up_goes_on(node):
     damage(node, "catalog", CATALOG)
-    repair(node.settings, Decisions(take_up=("q/left",), accept=True))
+    repair(node.settings, OperatorDecisions(take_up=("q/left",), accept=True))
     goes_on(node)
 
 
 def test_one_that_is_set_aside_is_gone_and_can_be_put_back(node):
     damage(node, "catalog", CATALOG)
-    found = repair(node.settings, Decisions(accept=True), set_aside=("q/left",))
+    found = repair(node.settings, OperatorDecisions(accept=True), set_aside=("q/left",))
     [aside] = found.aside
     with started(node) as fed:
         assert fed.status()["fragments"] == []
@@ -142,7 +142,7 @@ def test_one_that_is_set_aside_is_gone_and_can_be_put_back(node):
 
 def test_one_that_is_deleted_goes_with_the_next_start(node):
     damage(node, "catalog", CATALOG)
-    repair(node.settings, Decisions(delete=("q/left",), accept=True))
+    repair(node.settings, OperatorDecisions(delete=("q/left",), accept=True))
     assert groups(node, "checkpoint")
     with started(node) as fed:
         fed.deploy(query())
@@ -158,7 +158,7 @@ def test_one_without_a_whole_checkpoint_is_only_begun_anew(node):
     assert refused.value.code == "state.repair"
     assert content(node.data) == before
     damaged = {each.name for each in groups(node, "checkpoint")}
-    [aside] = repair(node.settings, Decisions(begin_anew=("q/left",))).aside
+    [aside] = repair(node.settings, OperatorDecisions(begin_anew=("q/left",))).aside
     assert damaged <= set(os.listdir(aside))
     with started(node) as fed:
         assert [each["rows_in"] for each in fed.status()["fragments"]] == [0]
@@ -170,11 +170,11 @@ def test_groups_that_nobody_can_read_are_kept_until_they_are_deleted(node):
     damage(node, "checkpoint", "positions")
     owner = owner_of("q/left")
     assert list(look(node.settings).unreadable) == [owner]
-    repair(node.settings, Decisions(accept=True))
+    repair(node.settings, OperatorDecisions(accept=True))
     with started(node) as fed:
         assert list(fed.status()["in_doubt"]["kept_groups"]) == [owner]
     assert groups(node, "checkpoint")
-    repair(node.settings, Decisions(delete=(owner,)))
+    repair(node.settings, OperatorDecisions(delete=(owner,)))
     with started(node) as fed:
         assert fed.status()["in_doubt"] == {}
     assert groups(node, "checkpoint") == []
@@ -183,11 +183,14 @@ def test_groups_that_nobody_can_read_are_kept_until_they_are_deleted(node):
 @pytest.mark.parametrize(
     ("decisions", "says"),
     [
-        (Decisions(take_up=("q/lef",)), "nothing in doubt here is called 'q/lef'"),
-        (Decisions(take_up=("q/left",), delete=("q/left",)), "named twice"),
-        (Decisions(begin_anew=("q/left",)), "the state of fragment 'q/left' is not lost"),
-        (Decisions(accept=True), "still in doubt: 'q/left'"),
-        (Decisions(take_up=("q/left",), delete=("other",)), "nothing in doubt here is called 'other'"),
+        (OperatorDecisions(take_up=("q/lef",)), "nothing in doubt here is called 'q/lef'"),
+        (OperatorDecisions(take_up=("q/left",), delete=("q/left",)), "named twice"),
+        (OperatorDecisions(begin_anew=("q/left",)), "the state of fragment 'q/left' is not lost"),
+        (OperatorDecisions(accept=True), "still in doubt: 'q/left'"),
+        (
+            OperatorDecisions(take_up=("q/left",), delete=("other",)),
+            "nothing in doubt here is called 'other'",
+        ),
     ],
 )
 def test_a_refused_decision_changes_nothing(node, decisions, says):
@@ -202,7 +205,7 @@ def test_what_is_not_in_doubt_is_not_decided_about(node):
     with pytest.raises(StateError, match="is not in doubt: this node runs it"):
         repair(node.settings, TAKE_UP)
     with pytest.raises(StateError, match="the catalog of this node is not lost"):
-        repair(node.settings, Decisions(accept=True))
+        repair(node.settings, OperatorDecisions(accept=True))
 
 
 def test_a_decision_that_cannot_be_written_is_none(node, monkeypatch):
@@ -247,6 +250,6 @@ def test_of_two_fragments_with_a_box_in_common_one_is_taken_up(node):
     assert isinstance(other, FragmentInDoubt)
     catalog.in_doubt.fragments = {"q/left": one, "q/part": other}
     with pytest.raises(StateError, match="one took the other's place"):
-        decided(catalog, Decisions(take_up=("q/left", "q/part")))
-    made = decided(catalog, Decisions(take_up=("q/part",), delete=("q/left",)))
+        decided(catalog, OperatorDecisions(take_up=("q/left", "q/part")))
+    made = decided(catalog, OperatorDecisions(take_up=("q/part",), delete=("q/left",)))
     assert [each.decision for each in made.fragments.values()] == ["forget", "adopt"]

@@ -9,7 +9,7 @@ import pytest
 import zmq
 
 from medusa.runtime.transport import send_queue
-from medusa.runtime.transport.send_queue import LENT_BYTES, WINDOW_BYTES, Waiting
+from medusa.runtime.transport.send_queue import LENT_BYTES, WINDOW_BYTES, SendQueue
 from medusa.runtime.transport.sockets import UNANSWERED_MS, open_socket
 from medusa.wire.link.session import PROMPT
 
@@ -31,7 +31,7 @@ class Taken:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(send_queue.zmq, "Frame", Lent)
         self.given: list[Any] = []
-        self.waiting = Waiting(self._give)
+        self.waiting = SendQueue(self._give)
 
     def _give(self, frames: Any) -> bool:
         self.given.append(frames[-1])

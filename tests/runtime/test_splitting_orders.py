@@ -12,7 +12,7 @@ from medusa.nodes.repartition.job import ASK_US
 from medusa.runtime.client import splits
 
 
-class Client(splits.SplittingMethods):
+class Client(splits.SplitMethods):
     move = None
 
 

@@ -10,13 +10,13 @@ import pyarrow as pa
 import medusa as md
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.load.load_status import node_load
-from medusa.nodes.load.loads import Loads, Usage
-from medusa.nodes.reports import Failed
-from medusa.runtime.engine_host.budgets import NEVER, Bounds
-from medusa.runtime.engine_host.host import FragmentHost
+from medusa.nodes.load.loads import NodeLoads, Usage
+from medusa.nodes.reports import FragmentFailed
+from medusa.runtime.engine_host.budgets import NEVER, EngineBounds
+from medusa.runtime.engine_host.host import EngineHost
 from medusa.runtime.machine.clock import SystemClock
 from medusa.sim.world.disk import Disk
-from medusa.wire.outbox import Outbox, Report, RunFragment
+from medusa.wire.outbox import Outbox, ReportLine, RunFragment
 from medusa.wire.status import EngineHeld
 from tests.runtime.engine_by_hand import SCHEMA, rows
 
@@ -34,9 +34,9 @@ def dawdle(batch: pa.RecordBatch) -> dict[str, Any]:
 def test_who_holds_the_engine_is_known_to_other_threads_while_it_does() -> None:
     q = md.Query("slow")
     q.sink("out", q.source("rows", SCHEMA, time="ts", slack="0s").apply(dawdle, {"v": "int64"}))
-    bounds = Bounds(query_bytes=NEVER, owner_bytes=NEVER, piece_us=1)
+    bounds = EngineBounds(query_bytes=NEVER, owner_bytes=NEVER, piece_us=1)
     woken = threading.Event()
-    host = FragmentHost(Disk("d"), SystemClock(), wake=woken.set, bounds=bounds)
+    host = EngineHost(Disk("d"), SystemClock(), wake=woken.set, bounds=bounds)
     assert host.held() is None
     host.open("slow", q.graph)
     host.run(RunFragment(fragment="slow", stream="rows", element=rows(3)))
@@ -48,16 +48,16 @@ def test_who_holds_the_engine_is_known_to_other_threads_while_it_does() -> None:
     may_leave.set()
     assert host.stop(DEADLINE_S)
     assert host.held() is None
-    assert [each.fragment for each in host.finished() if isinstance(each, Failed)] in ([], ["slow"])
+    assert [each.fragment for each in host.finished() if isinstance(each, FragmentFailed)] in ([], ["slow"])
 
 
 def test_it_is_said_once_each_time_and_shown_while_it_lasts() -> None:
     outbox = Outbox()
-    loads = Loads(Settings(name="n", listen="", data=""), outbox, {})
+    loads = NodeLoads(Settings(name="n", listen="", data=""), outbox, {})
 
-    def used(held: EngineHeld | None) -> list[Report]:
+    def used(held: EngineHeld | None) -> list[ReportLine]:
         loads.used(0, Usage(cpu_us=0, engine_us=0, memory_bytes=0, cores=1, held=held))
-        return [each for each in outbox.take() if isinstance(each, Report)]
+        return [each for each in outbox.take() if isinstance(each, ReportLine)]
 
     def held(for_us: int) -> EngineHeld:
         return EngineHeld(query="q", fragment="q/1", functions=("f 1", "g 2"), for_us=for_us)

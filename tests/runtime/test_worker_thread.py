@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from medusa.nodes.reports import Failed
-from medusa.runtime.engine_host.host import FragmentHost
+from medusa.nodes.reports import FragmentFailed
+from medusa.runtime.engine_host.host import EngineHost
 from medusa.runtime.machine.clock import SystemClock
 from medusa.runtime.machine.worker_thread import WorkerThread
 from medusa.runtime.node.graph_parser import GraphParser
@@ -49,7 +49,7 @@ def test_a_thread_whose_job_raises_says_why_and_does_nothing_more() -> None:
 @pytest.mark.parametrize("thread", ["engine", "disk", "beside"])
 def test_a_host_of_which_a_thread_has_failed_refuses_to_go_on(thread: str) -> None:
     woken = threading.Event()
-    host = FragmentHost(Disk("d"), SystemClock(), wake=woken.set)
+    host = EngineHost(Disk("d"), SystemClock(), wake=woken.set)
     give: dict[str, Callable[[Callable[[], object]], None]] = {
         "engine": host._give,
         "disk": host._disk.give,
@@ -90,7 +90,7 @@ def test_a_job_of_a_fragment_that_raises_ends_that_fragment_alone(desk: Desk) ->
     desk.feed("light", rows(2))
     desk.work()
     [failed] = desk.of("broken")
-    assert isinstance(failed, Failed)
+    assert isinstance(failed, FragmentFailed)
     assert failed.why.startswith("ZeroDivisionError")
     assert running.failed
     assert len(desk.rows("light")) == 2

@@ -9,23 +9,23 @@ import msgspec
 import pytest
 
 from medusa.nodes.catalog.catalog import REMOVING
-from medusa.nodes.deploy.coordinator import Coordinator
+from medusa.nodes.deploy.coordinator import DeploymentCoordinator
 from medusa.nodes.fragment import host
 from medusa.nodes.fragment.checkpoint_record import FragmentRecord
-from medusa.nodes.fragment.host import Hosted
-from medusa.nodes.fragment.input_log import Decided
-from medusa.nodes.fragment.input_queue import Feeding
-from medusa.nodes.fragment.inputs import Input
-from medusa.nodes.fragment.outputs import Output
-from medusa.nodes.fragment.spilling import Spilling
+from medusa.nodes.fragment.host import FragmentHost
+from medusa.nodes.fragment.input_log import InputLog
+from medusa.nodes.fragment.input_queue import InputQueue
+from medusa.nodes.fragment.inputs import FragmentInput
+from medusa.nodes.fragment.outputs import FragmentOutput
+from medusa.nodes.fragment.spilling import OutputSpilling
 from medusa.runtime.repair import folder_contents
 from medusa.sim.actors import relay as relay_module
 from medusa.sim.actors.chain_ends import SubscriberActor
 from medusa.sim.actors.relay import Relay
 from medusa.sim.actors.saved_output import save_sender
 from medusa.sim.trials import queries
-from medusa.sim.trials.chain import Parts
-from medusa.wire.link.receiver import Lost, Promise, Receiver, Rows
+from medusa.sim.trials.chain import ChainClasses
+from medusa.wire.link.receiver import LostRows, ReceivedPromise, ReceivedRows, Receiver
 from medusa.wire.link.sender import Sender
 
 
@@ -76,7 +76,7 @@ class BoundaryFirst(Relay):
 
     def _work(self, now_us):
         self._waiting = type(self._waiting)(
-            sorted(self._waiting, key=lambda delivery: not isinstance(delivery, Promise))
+            sorted(self._waiting, key=lambda delivery: not isinstance(delivery, ReceivedPromise))
         )
         super()._work(now_us)
 
@@ -148,7 +148,7 @@ class DuplicateAccepted(Receiver):
 
     def _rows(self, now_us, message, payload):
         return [
-            Rows(message=rows.message, payload=rows.payload, skip=0, seq=rows.seq, cost=rows.cost)
+            ReceivedRows(message=rows.message, payload=rows.payload, skip=0, seq=rows.seq, cost=rows.cost)
             for rows in super()._rows(now_us, message, payload)
         ]
 
@@ -166,11 +166,11 @@ class GapHidden(Receiver):
     """Lost rows are not told to the owner."""
 
     def _attached(self, now_us, message):
-        return [each for each in super()._attached(now_us, message) if not isinstance(each, Lost)]
+        return [each for each in super()._attached(now_us, message) if not isinstance(each, LostRows)]
 
 
 def relay(**types):
-    return Parts(relay=type("Planted", (Relay,), types))
+    return ChainClasses(relay=type("Planted", (Relay,), types))
 
 
 class TrimAtFirst(Sender):
@@ -203,7 +203,7 @@ class PromiseAgain(Receiver):
     """A promise that says nothing new is handed on."""
 
     def _promise(self, time_us, cost):
-        return super()._promise(time_us, cost) or [Promise(time_us=time_us, cost=cost)]
+        return super()._promise(time_us, cost) or [ReceivedPromise(time_us=time_us, cost=cost)]
 
 
 class AsksOnce(Receiver):
@@ -248,19 +248,19 @@ def torn_checkpoint(monkeypatch):
 
 def ack_before_sync(monkeypatch):
     """Durable is said when the checkpoint is begun."""
-    honest = Hosted._checkpoint
+    honest = FragmentHost._checkpoint
 
     def hasty(self, now_us):
         honest(self, now_us)
         for input in self.inputs.values():
             input.receiver.durable(now_us, input.fed_seq)
 
-    monkeypatch.setattr(Hosted, "_checkpoint", hasty)
+    monkeypatch.setattr(FragmentHost, "_checkpoint", hasty)
 
 
 def forget_output(monkeypatch):
     """A checkpoint leaves out the output that is not yet durable downstream."""
-    honest = Output.record
+    honest = FragmentOutput.record
 
     def careless(self, token, offset, *, compact):
         record, _, _ = honest(self, token, offset, compact=compact)
@@ -270,52 +270,52 @@ def forget_output(monkeypatch):
         )
         return empty, [], {}
 
-    monkeypatch.setattr(Output, "record", careless)
+    monkeypatch.setattr(FragmentOutput, "record", careless)
 
 
 def position_of_arrival(monkeypatch):
     """A checkpoint notes what arrived instead of what was fed."""
-    honest = Input.record
+    honest = FragmentInput.record
 
     def early(self):
         self.fed_seq = self.receiver.next_seq
         return honest(self)
 
-    monkeypatch.setattr(Input, "record", early)
+    monkeypatch.setattr(FragmentInput, "record", early)
     monkeypatch.setattr(host, "RUNNING_MAX", 1)  # no mistake, but rows wait where they else go on
 
 
 def decisions_leave_early(monkeypatch):
     """What depends on the order of arrival leaves before that order is on disk."""
-    honest = Output.take
+    honest = FragmentOutput.take
 
     def hasty(self, now_us, element, *, hold, **more):
         honest(self, now_us, element, hold=False, **more)
 
-    monkeypatch.setattr(Output, "take", hasty)
+    monkeypatch.setattr(FragmentOutput, "take", hasty)
 
 
 def released_before_logged(monkeypatch):
     """What was given to the disk counts as on it."""
-    honest = Decided.write
+    honest = InputLog.write
 
     def hasty(self, now_us):
         honest(self, now_us)
         self.durable = max(self.durable, self.at)
 
-    monkeypatch.setattr(Decided, "write", hasty)
+    monkeypatch.setattr(InputLog, "write", hasty)
 
 
 def fed_as_it_comes(monkeypatch):
     """After a restart rows are fed in the order in which they come now."""
-    honest = Feeding.__init__
+    honest = InputQueue.__init__
 
     def careless(self, fragment, again, inputs, entries, decided, *rest):
         honest(self, fragment, (), inputs, entries, decided, *rest)
         decided.at += len(again)
         decided.durable = decided.at
 
-    monkeypatch.setattr(Feeding, "__init__", careless)
+    monkeypatch.setattr(InputQueue, "__init__", careless)
 
 
 def log_of_an_older_checkpoint(monkeypatch):
@@ -331,12 +331,12 @@ def log_of_an_older_checkpoint(monkeypatch):
 
 def gone_before_durable(monkeypatch):
     """Rows leave memory although their segment couldn't be written."""
-    honest = Spilling.written
+    honest = OutputSpilling.written
 
     def hasty(self, now_us, token, ok, why):
         return honest(self, now_us, token, True, "")
 
-    monkeypatch.setattr(Spilling, "written", hasty)
+    monkeypatch.setattr(OutputSpilling, "written", hasty)
 
 
 def segments_not_kept(monkeypatch):
@@ -351,19 +351,19 @@ def segments_not_kept(monkeypatch):
 
 def half_written_not_kept(monkeypatch):
     """A checkpoint doesn't say that a segment is just being written, so it is deleted when it is there."""
-    monkeypatch.setattr(Spilling, "writing", ())
+    monkeypatch.setattr(OutputSpilling, "writing", ())
 
 
 def undone_in_silence(monkeypatch):
     """Who asks again for a query that is being undone hears nothing."""
-    honest = Coordinator.deploy
+    honest = DeploymentCoordinator.deploy
 
     def silent(self, now_us, client, request, plan):
         known = self._catalog.deployments.get(plan.query)
         if known is None or (known.client, known.request, known.state) != (client, request, REMOVING):
             honest(self, now_us, client, request, plan)
 
-    monkeypatch.setattr(Coordinator, "deploy", silent)
+    monkeypatch.setattr(DeploymentCoordinator, "deploy", silent)
     monkeypatch.setattr(queries, "PATIENCE_US", 1 << 60)  # nor does its user ask once more
 
 
@@ -373,7 +373,7 @@ class Plant:
 
     scenario: str
     seed: int
-    parts: Parts | None = None
+    parts: ChainClasses | None = None
     patch: Callable[[pytest.MonkeyPatch], None] | None = None
     shows: str = "SimulationError: "
     """How the violation begins: a check fails, not the mistake itself."""
@@ -385,12 +385,12 @@ class Plant:
 
 PROMISE_AGAIN = relay(receiver_type=PromiseAgain)
 PLANTED = {
-    "ack before persist": Plant("crash", 0, Parts(relay=AckBeforePersist)),
-    "position of what was received": Plant("crash", 11, Parts(relay=ReceivedPosition)),
-    "output not in the checkpoint": Plant("crash", 6, Parts(relay=OutputNotSaved)),
-    "old checkpoint loaded": Plant("crash", 1, Parts(relay=OldCheckpoint)),
-    "promise before its rows": Plant("chaos", 0, Parts(relay=BoundaryFirst)),
-    "no backpressure": Plant("cut", 0, Parts(relay=NoBackpressure)),
+    "ack before persist": Plant("crash", 0, ChainClasses(relay=AckBeforePersist)),
+    "position of what was received": Plant("crash", 11, ChainClasses(relay=ReceivedPosition)),
+    "output not in the checkpoint": Plant("crash", 6, ChainClasses(relay=OutputNotSaved)),
+    "old checkpoint loaded": Plant("crash", 1, ChainClasses(relay=OldCheckpoint)),
+    "promise before its rows": Plant("chaos", 0, ChainClasses(relay=BoundaryFirst)),
+    "no backpressure": Plant("cut", 0, ChainClasses(relay=NoBackpressure)),
     "trim at received": Plant("crash", 0, relay(sender_type=TrimAtReceived)),
     "trim by one replica's ack": Plant("crash", 4, relay(sender_type=TrimAtFirst)),
     "resend from the wrong row": Plant("cut", 0, relay(sender_type=ResendFromWrongRow)),
@@ -398,7 +398,7 @@ PLANTED = {
     "credit ignored": Plant("cut", 0, relay(sender_type=CreditIgnored)),
     "credit for what is unread": Plant("cut", 0, relay(receiver_type=CreditForHeld)),
     "epoch forgotten": Plant("chaos", 0, relay(receiver_type=ForgetTheEpoch)),
-    "first life for ever": Plant("crash", 2, Parts(relay=FirstLifeForEver)),
+    "first life for ever": Plant("crash", 2, ChainClasses(relay=FirstLifeForEver)),
     "duplicate accepted": Plant("crash", 0, relay(receiver_type=DuplicateAccepted)),
     "missing frame accepted": Plant("chaos", 2, relay(receiver_type=GapInFramesAccepted)),
     "progress never asked": Plant("chaos", 34, relay(sender_type=NeverAsks)),
@@ -406,10 +406,10 @@ PLANTED = {
     "promise handed on again": Plant(
         "crash", 6, relay(receiver_type=PromiseAgain), shows="LocalProtocolError: "
     ),
-    "failed write believed": Plant("crash", 3, Parts(relay=FailedWriteBelieved)),
-    "gap not reported": Plant("gap", 0, Parts(reader=GapHiddenReader)),
+    "failed write believed": Plant("crash", 3, ChainClasses(relay=FailedWriteBelieved)),
+    "gap not reported": Plant("gap", 0, ChainClasses(reader=GapHiddenReader)),
     "shed in silence": Plant("shed", 0, relay(sender_type=ShedInSilence)),
-    "shed rows not reported": Plant("shed", 2, Parts(reader=GapHiddenReader)),
+    "shed rows not reported": Plant("shed", 2, ChainClasses(reader=GapHiddenReader)),
     "torn checkpoint loaded": Plant("crash", 11, patch=torn_checkpoint, shows="StateError: "),
     "a node acks before sync": Plant("nodes", 41, patch=ack_before_sync),
     "a node forgets its output": Plant("nodes", 15, patch=forget_output),

@@ -9,14 +9,14 @@ import msgspec
 import numpy as np
 import pytest
 
-from medusa.engine.repartition.tables import Cut
+from medusa.engine.repartition.tables import StateCut
 from medusa.nodes import streams
-from medusa.nodes.fragment.input_log import Decided
+from medusa.nodes.fragment.input_log import InputLog
 from medusa.nodes.fragment.publishers import Publishers
-from medusa.nodes.migration.rerouting import Diverting
+from medusa.nodes.migration.rerouting import Rerouting
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.link.receiver import Receiver
-from medusa.wire.link.session import Session
+from medusa.wire.link.session import PeerSession
 from medusa.wire.messages.links_and_commands import Offer
 
 
@@ -32,7 +32,7 @@ def epochs_begin_at_0(monkeypatch):
 
 def hello_of_an_earlier_life(monkeypatch):
     """It counts, also by a connection of its own."""
-    monkeypatch.setattr(Session, "is_earlier", lambda self, hello: False)
+    monkeypatch.setattr(PeerSession, "is_earlier", lambda self, hello: False)
 
 
 def told_before_it_is_durable(monkeypatch):
@@ -56,7 +56,7 @@ def not_taken_away(monkeypatch):
 
 def older_epoch_followed(monkeypatch):
     """A stream is followed to where it was in an older epoch."""
-    honest = Diverting._moved
+    honest = Rerouting._moved
 
     def follows(self, now_us, peer, message):
         for hosted, feed in self._readers_of(message.stream, peer):
@@ -67,7 +67,7 @@ def older_epoch_followed(monkeypatch):
                 )
         return honest(self, now_us, peer, message)
 
-    monkeypatch.setattr(Diverting, "_moved", follows)
+    monkeypatch.setattr(Rerouting, "_moved", follows)
 
 
 def older_owner_taken_for_the_target(monkeypatch):
@@ -91,18 +91,18 @@ def wrong_part_just_above_a_cut(monkeypatch):
             place[(place == part + 1) & (hashes - cut < np.uint64(1 << 58))] = part
         return place
 
-    monkeypatch.setattr(Cut, "owners", near)
+    monkeypatch.setattr(StateCut, "owners", near)
 
 
 def wrong_part_for_1_in_64(monkeypatch):
     """State of one hash in 64 goes to the part below its own."""
-    honest = Cut.owners
+    honest = StateCut.owners
 
     def some(self, keys, input=0):
         place = honest(self, keys, input)
         return np.where(self.hashes(keys) % np.uint64(64) == 0, np.maximum(place - 1, 0), place)
 
-    monkeypatch.setattr(Cut, "owners", some)
+    monkeypatch.setattr(StateCut, "owners", some)
 
 
 def last_row_before_a_cut_twice(monkeypatch):
@@ -119,8 +119,8 @@ def last_row_before_a_cut_twice(monkeypatch):
 
 def failed_log_believed(monkeypatch):
     """A write of the decision log that failed counts as done."""
-    honest = Decided.logged
-    monkeypatch.setattr(Decided, "logged", lambda self, now_us, ok, why="": honest(self, now_us, True))
+    honest = InputLog.logged
+    monkeypatch.setattr(InputLog, "logged", lambda self, now_us, ok, why="": honest(self, now_us, True))
 
 
 @dataclass(frozen=True)

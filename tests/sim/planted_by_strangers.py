@@ -86,7 +86,7 @@ MISTAKES: dict[str, Mistake] = {
         about="A peer that restarts within the timeout is taken for the same incarnation: whatever should "
         "end with the old one (attempts to move, fragments of a node without a disk) is kept.",
         edits=edit(
-            "wire.link.session:Session._hello",
+            "wire.link.session:PeerSession._hello",
             "if before is not None and before != message.incarnation:",
             "if before is not None and before != message.incarnation and was is PeerState.SILENT:",
         ),
@@ -111,7 +111,7 @@ MISTAKES: dict[str, Mistake] = {
         about="When a checkpoint is on disk the node acknowledges the rows fed so far, not the rows in "
         "the checkpoint. Rows fed while it was being written are lost in a crash.",
         edits=edit(
-            "nodes.fragment.host:Hosted.persisted",
+            "nodes.fragment.host:FragmentHost.persisted",
             "input.receiver.durable(now_us, seq)",
             "input.receiver.durable(now_us, input.fed_seq)",
         ),
@@ -123,7 +123,7 @@ MISTAKES: dict[str, Mistake] = {
         about="After a failed checkpoint write no checkpoint is due until new rows arrive: a publisher "
         "that waits for durability waits forever.",
         edits=edit(
-            "nodes.fragment.host:Hosted.persisted",
+            "nodes.fragment.host:FragmentHost.persisted",
             "self.checkpoint_failures += 1\n        self._dirty = True",
             "self.checkpoint_failures += 1",
         ),
@@ -148,7 +148,7 @@ MISTAKES: dict[str, Mistake] = {
         "the largest number: new checkpoints sort below old ones, and the next start loads an old "
         "one.",
         edits=edit(
-            "runtime.repair.startup:Folder.examine",
+            "runtime.repair.startup:NodeFolder.examine",
             "first_token=max(tokens, default=0) + 1",
             "first_token=len(set(tokens)) + 1",
         ),
@@ -181,7 +181,7 @@ MISTAKES: dict[str, Mistake] = {
         "deleted together with decisions not yet replayed, and after another crash rows come in "
         "another order under the same numbers.",
         edits=edit(
-            "nodes.fragment.host:Hosted._pump",
+            "nodes.fragment.host:FragmentHost._pump",
             "due = self._wanted and self._writing is None and not self._feeding.repeating",
             "due = self._wanted and self._writing is None",
         ),
@@ -193,7 +193,7 @@ MISTAKES: dict[str, Mistake] = {
         about="A checkpoint doesn't begin a new log file. Two checkpoints later the file is deleted, "
         "together with decisions that no checkpoint covers.",
         edits=edit(
-            "nodes.fragment.input_log:Decided.turn",
+            "nodes.fragment.input_log:InputLog.turn",
             "self._file = token",
             "self._file = self._file or token",
         ),
@@ -229,7 +229,9 @@ MISTAKES: dict[str, Mistake] = {
         area="publishers",
         about="A checkpoint doesn't record which client holds a publisher's name: after each restart of "
         "the node the rightful holder is refused as if another program had taken the name.",
-        edits=edit("nodes.fragment.inputs:Input.record", 'holder=self.by if self.named else ""', 'holder=""'),
+        edits=edit(
+            "nodes.fragment.inputs:FragmentInput.record", 'holder=self.by if self.named else ""', 'holder=""'
+        ),
         scenarios=("comeback",),
         seed=11,
     ),
@@ -238,7 +240,7 @@ MISTAKES: dict[str, Mistake] = {
         about="A publisher that follows its source to another node drops rows that the old node had "
         "received but not made durable. A crash of the new node loses them.",
         edits=edit(
-            "wire.client_mind:Publication.move",
+            "wire.client_mind:ClientPublication.move",
             "self.sender.expect(node, view.durable)",
             "self.sender.expect(node, max(view.durable, view.acked))",
         ),
@@ -251,7 +253,7 @@ MISTAKES: dict[str, Mistake] = {
         about="After a failed segment write its trains are queued behind younger ones, so the record of "
         "what is on disk is wrong.",
         edits=edit(
-            "nodes.fragment.spilling:Spilling.written",
+            "nodes.fragment.spilling:OutputSpilling.written",
             "self._fresh.extendleft(reversed(segment.trains))",
             "self._fresh.extend(segment.trains)",
         ),
@@ -265,7 +267,7 @@ MISTAKES: dict[str, Mistake] = {
         about="A node without a disk forgets to count the rows that it held when it crashed: they are "
         "missing, and lost_rows is too low.",
         edits=edit(
-            "nodes.diskless.host:VolatileHosted._start",
+            "nodes.diskless.host:DisklessFragmentHost._start",
             "self.known_lost = base.lost + max(base.held, 0)",
             "self.known_lost = base.lost",
         ),
@@ -278,7 +280,7 @@ MISTAKES: dict[str, Mistake] = {
         about="A failed write of the catalog isn't retried: the client waits forever, and a crash forgets "
         "the change.",
         edits=edit(
-            "nodes.catalog.persistence:Saver.written",
+            "nodes.catalog.persistence:CatalogWriter.written",
             "self._retry = now_us + self._pause_us, self._next_token()",
             "pass",
         ),
@@ -290,7 +292,7 @@ MISTAKES: dict[str, Mistake] = {
         about="A node answers (installed, removed, expected) as soon as the catalog is handed to the "
         "disk. A crash before the sync breaks what it promised.",
         edits=edit(
-            "nodes.catalog.persistence:Saver.send",
+            "nodes.catalog.persistence:CatalogWriter.send",
             "if after <= self._durable:",
             "if after <= self._durable or not self.disk_error:",
         ),
@@ -302,7 +304,7 @@ MISTAKES: dict[str, Mistake] = {
         about="A node accepts directory entries that begin beyond what it has seen. What was lost before "
         "them is never requested, so it doesn't find those names.",
         edits=edit(
-            "nodes.catalog.replica_state:Written.take",
+            "nodes.catalog.replica_state:ReplicaState.take",
             "if run.after > max(writer.seen, run.since - 1):\n        return True\n    ",
             "",
         ),
@@ -327,7 +329,7 @@ MISTAKES: dict[str, Mistake] = {
         about="A coordinator that crashed during a deployment doesn't undo it at start: the nodes keep "
         "fragments of a query that doesn't run.",
         edits=edit(
-            "nodes.deploy.coordinator:Coordinator.resume",
+            "nodes.deploy.coordinator:DeploymentCoordinator.resume",
             "if deployment.state != RUNNING:",
             "if deployment.state == REMOVING:",
         ),
@@ -338,7 +340,7 @@ MISTAKES: dict[str, Mistake] = {
         area="deployments",
         about="A node obeys an Install that arrives after the Remove of the same query, and keeps a "
         "fragment that no coordinator knows.",
-        edits=edit("nodes.deploy.stale_requests:Late.install", "return True", "return False"),
+        edits=edit("nodes.deploy.stale_requests:StaleRequests.install", "return True", "return False"),
         scenarios=("deploys",),
         seed=56,
     ),
@@ -359,7 +361,7 @@ MISTAKES: dict[str, Mistake] = {
         about="A client that deploys a different query under a name that it already uses is told that it "
         "runs, while the first one still does.",
         edits=edit(
-            "nodes.deploy.coordinator:Coordinator.deploy",
+            "nodes.deploy.coordinator:DeploymentCoordinator.deploy",
             "same = (known.client, known.request) == (client, request)",
             "same = known.client == client",
         ),
@@ -372,7 +374,7 @@ MISTAKES: dict[str, Mistake] = {
         about="During a move, upstream keeps rows for the target from the received position of the old "
         "owner, not from its durable position. Rows that the target's checkpoint lacks are lost.",
         edits=edit(
-            "nodes.migration.rerouting:Diverting._expect",
+            "nodes.migration.rerouting:Rerouting._expect",
             "sender.expect(reader, view.durable)",
             "sender.expect(reader, view.acked)",
         ),
@@ -380,7 +382,7 @@ MISTAKES: dict[str, Mistake] = {
         # gives away, and the target attaches with the position of that one.
         beside=(
             Edit(
-                "nodes.migration.rerouting:Diverting._expect",
+                "nodes.migration.rerouting:Rerouting._expect",
                 "self._read_by(hosted, sink, (*readers, reader))",
                 'sender.followed = {**getattr(sender, "followed", {}), peer: reader, reader: ""}\n'
                 "    self._read_by(hosted, sink, (*readers, reader))",
@@ -401,7 +403,7 @@ MISTAKES: dict[str, Mistake] = {
         area="moves",
         about="An aborted move leaves its tap on the fragment, which then takes no checkpoints and "
         "buffers all of its input.",
-        edits=edit("nodes.migration.outgoing:Moves._undo", "        order.handing.stop()\n", ""),
+        edits=edit("nodes.migration.outgoing:OutgoingMoves._undo", "        order.handing.stop()\n", ""),
         scenarios=("move", "splits", "comeback"),
         seed=21,
     ),
@@ -410,7 +412,7 @@ MISTAKES: dict[str, Mistake] = {
         about="The old owner announces a move in the epoch before the move. Readers discard it as stale "
         "and keep reading from the node that no longer has the stream.",
         edits=edit(
-            "nodes.migration.outgoing:Moves._taken",
+            "nodes.migration.outgoing:OutgoingMoves._taken",
             "token = self._diverting.left(now_us, hosted, order.to, order.epoch)",
             "token = self._diverting.left(now_us, hosted, order.to, order.epoch - 1)",
         ),
@@ -421,7 +423,7 @@ MISTAKES: dict[str, Mistake] = {
         area="moves",
         about="A neighbour acts on a stale question: an Unexpect of an earlier attempt removes the target "
         "of the current one, for which no rows are kept then.",
-        edits=edit("nodes.migration.rerouting:Diverting._is_late", "return True", "return False"),
+        edits=edit("nodes.migration.rerouting:Rerouting._is_late", "return True", "return False"),
         scenarios=("move", "returns", "splits"),
     ),
     # --- splits and merges ------------------------------------------------------------------------
@@ -429,7 +431,7 @@ MISTAKES: dict[str, Mistake] = {
         area="splits",
         about="After a split the checkpoint of a new fragment doesn't record that it is behind what was "
         "already sent. After a crash the rows in between get wrong numbers.",
-        edits=edit("nodes.fragment.outputs:Output.record", "again=self.rows - self.given", "again=0"),
+        edits=edit("nodes.fragment.outputs:FragmentOutput.record", "again=self.rows - self.given", "again=0"),
         scenarios=("splits",),
         shows="SimulationError: ",
     ),
@@ -438,7 +440,7 @@ MISTAKES: dict[str, Mistake] = {
         about="A split by weight routes rows by the weighted ranges but cuts the state of the box by even "
         "ones: open groups end up in the wrong part.",
         edits=edit(
-            "engine.repartition.tables:Cut.owners",
+            "engine.repartition.tables:StateCut.owners",
             "return part_of(keys, self.made.routers[input].cuts)",
             "from medusa.query.rewrite.key_ranges import even_cuts\n"
             "    return part_of(keys, even_cuts(len(self.made.parts)))",

@@ -6,35 +6,35 @@ from dataclasses import replace
 
 from medusa.engine.operator_kinds import OPERATORS
 from medusa.engine.repartition.rows import cut_distinct
-from medusa.engine.repartition.tables import Cut
+from medusa.engine.repartition.tables import StateCut
 from medusa.nodes.catalog.kept_moves import Ownership
-from medusa.nodes.fragment.host import Hosted
+from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.migration.automaton import TargetState
-from medusa.nodes.migration.incoming import Arrivals
-from medusa.nodes.migration.outgoing import Moves
-from medusa.nodes.migration.rerouting import Diverting
-from medusa.nodes.migration.standby import Shadow
+from medusa.nodes.migration.incoming import IncomingMoves
+from medusa.nodes.migration.outgoing import OutgoingMoves
+from medusa.nodes.migration.rerouting import Rerouting
+from medusa.nodes.migration.standby import StandbyFragment
 from medusa.nodes.repartition.automaton import SplitState
-from medusa.nodes.repartition.job import Job
-from medusa.nodes.repartition.successor import Regrouped
+from medusa.nodes.repartition.job import RepartitionJob
+from medusa.nodes.repartition.successor import SuccessorFragment
 from medusa.query.boxes import Distinct
 
 
 def starts_before_it_persisted(monkeypatch):
     """The target feeds and emits before its disk says that the fragment is its own."""
-    honest = Arrivals._look
+    honest = IncomingMoves._look
 
     def hasty(self, now_us, taking):
         honest(self, now_us, taking)
         if taking.state is TargetState.TAKING and taking.spec.name in self._takings:
             self._take(now_us, taking)
 
-    monkeypatch.setattr(Arrivals, "_look", hasty)
+    monkeypatch.setattr(IncomingMoves, "_look", hasty)
 
 
 def handed_over_before_it_persisted(monkeypatch):
     """The owner says that it stopped before its disk does."""
-    honest = Moves._handing
+    honest = OutgoingMoves._handing
 
     def hasty(self, now_us, order, due):
         if order.handing is not None and not order.handing.handed:
@@ -42,19 +42,19 @@ def handed_over_before_it_persisted(monkeypatch):
             order.handing.hand_over(now_us)
         honest(self, now_us, order, due)
 
-    monkeypatch.setattr(Moves, "_handing", hasty)
+    monkeypatch.setattr(OutgoingMoves, "_handing", hasty)
 
 
 def goes_on_after_it_handed_over(monkeypatch):
     """The owner says that it stopped, and feeds and emits on."""
-    monkeypatch.setattr(Hosted, "freeze", lambda self: None)
-    honest = Shadow.freeze
-    monkeypatch.setattr(Shadow, "freeze", honest)
+    monkeypatch.setattr(FragmentHost, "freeze", lambda self: None)
+    honest = StandbyFragment.freeze
+    monkeypatch.setattr(StandbyFragment, "freeze", honest)
 
 
 def never_while_it_takes(monkeypatch):
     """The target denies what is just on its way to its disk."""
-    honest = Arrivals.settle
+    honest = IncomingMoves.settle
 
     def hasty(self, now_us, peer, message):
         taking = self._takings.get(message.fragment)
@@ -66,24 +66,24 @@ def never_while_it_takes(monkeypatch):
         else:
             honest(self, now_us, peer, message)
 
-    monkeypatch.setattr(Arrivals, "settle", hasty)
+    monkeypatch.setattr(IncomingMoves, "settle", hasty)
 
 
 def what_follows_emits(monkeypatch):
     """The target's copy answers and sends while the owner does."""
-    honest = Shadow.standing
+    honest = StandbyFragment.standing
 
     def loud(self, now_us, readers):
         for output in self.outputs.values():
             output.sender.muted = False
         honest(self, now_us, readers)
 
-    monkeypatch.setattr(Shadow, "standing", loud)
+    monkeypatch.setattr(StandbyFragment, "standing", loud)
 
 
 def one_row_too_far(monkeypatch):
     """The target asks upstream for the row after the one that it wants."""
-    honest = Shadow.own
+    honest = StandbyFragment.own
 
     def far(self, now_us):
         for input in self.inputs.values():
@@ -91,18 +91,18 @@ def one_row_too_far(monkeypatch):
                 input.fed_seq += 1
         honest(self, now_us)
 
-    monkeypatch.setattr(Shadow, "own", far)
+    monkeypatch.setattr(StandbyFragment, "own", far)
 
 
 def readers_are_told_once(monkeypatch):
     """Who had it tells its readers where it went, and never again."""
-    monkeypatch.setattr(Diverting, "tick", lambda self, now_us: None)
-    monkeypatch.setattr(Diverting, "wake_at_us", lambda self: None)
+    monkeypatch.setattr(Rerouting, "tick", lambda self, now_us: None)
+    monkeypatch.setattr(Rerouting, "wake_at_us", lambda self: None)
 
 
 def the_target_stays_expected(monkeypatch):
     """An attempt that ends leaves upstream with a reader that never comes."""
-    monkeypatch.setattr(Diverting, "_unexpect", lambda self, now_us, peer, message: False)
+    monkeypatch.setattr(Rerouting, "_unexpect", lambda self, now_us, peer, message: False)
 
 
 def the_same_epoch(monkeypatch):
@@ -112,23 +112,23 @@ def the_same_epoch(monkeypatch):
 
 def the_coordinator_is_not_told(monkeypatch):
     """The node that coordinates the query never learns who has its fragments."""
-    monkeypatch.setattr(Diverting, "_placed", lambda self, peer, message: False)
+    monkeypatch.setattr(Rerouting, "_placed", lambda self, peer, message: False)
 
 
 def gives_up_what_it_handed_over(monkeypatch):
     """The owner takes the fragment back when the target goes away, whatever that has on its disk."""
-    monkeypatch.setattr(Moves, "_said", lambda self, order: False)
+    monkeypatch.setattr(OutgoingMoves, "_said", lambda self, order: False)
 
 
 def denies_after_its_restart(monkeypatch):
     """A target that has restarted says of what it took that it never did."""
-    honest = Arrivals.start
+    honest = IncomingMoves.start
 
     def forgetful(self, now_us):
         self._kept.taken.clear()
         honest(self, now_us)
 
-    monkeypatch.setattr(Arrivals, "start", forgetful)
+    monkeypatch.setattr(IncomingMoves, "start", forgetful)
 
 
 MOVED = {
@@ -150,24 +150,24 @@ MOVED = {
 
 def new_ones_go_before_it_persisted(monkeypatch):
     """The parts of a box feed and emit before the disk says that they are there."""
-    honest = Job._switch
+    honest = RepartitionJob._switch
 
     def hasty(self, now_us):
         honest(self, now_us)
         if self.state is SplitState.SWITCHING:
             self._go(now_us)
 
-    monkeypatch.setattr(Job, "_switch", hasty)
+    monkeypatch.setattr(RepartitionJob, "_switch", hasty)
 
 
 def what_waited_is_forgotten(monkeypatch):
     """Rows that came while a box was split are fed to nobody."""
-    monkeypatch.setattr(Regrouped, "_take_waiting", lambda self, old: None)
+    monkeypatch.setattr(SuccessorFragment, "_take_waiting", lambda self, old: None)
 
 
 def new_ones_begin_one_row_too_far(monkeypatch):
     """Their first checkpoint is of a place behind that of the state in it."""
-    honest = Regrouped.base
+    honest = SuccessorFragment.base
 
     def far(self, now_us):
         inputs = [input for (source, _), input in self.inputs.items() if source in self.outer]
@@ -179,27 +179,27 @@ def new_ones_begin_one_row_too_far(monkeypatch):
         self._writing.positions[:] = [(input, input.fed_seq, us) for input, _, us in self._writing.positions]
         return token
 
-    monkeypatch.setattr(Regrouped, "base", far)
+    monkeypatch.setattr(SuccessorFragment, "base", far)
 
 
 def what_was_sent_is_sent_again(monkeypatch):
     """Rows that the old fragment has sent leave the new one too."""
-    honest = Regrouped._relieve
+    honest = SuccessorFragment._relieve
 
     def twice(self, old, gone):
         honest(self, old, gone)
         for sink in self._later:
             self.outputs[sink].rows = self.outputs[sink].given
 
-    monkeypatch.setattr(Regrouped, "_relieve", twice)
-    monkeypatch.setattr(Regrouped, "sent", lambda self, outputs: None)
+    monkeypatch.setattr(SuccessorFragment, "_relieve", twice)
+    monkeypatch.setattr(SuccessorFragment, "sent", lambda self, outputs: None)
 
 
 def one_side_of_a_join_goes_to_the_first_part(monkeypatch):
     """Rows that wait for partners are where their keys aren't."""
-    honest = Cut.owners
+    honest = StateCut.owners
     monkeypatch.setattr(
-        Cut, "owners", lambda self, keys, input=0: honest(self, keys, input) * (1 if input == 0 else 0)
+        StateCut, "owners", lambda self, keys, input=0: honest(self, keys, input) * (1 if input == 0 else 0)
     )
 
 

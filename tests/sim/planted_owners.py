@@ -34,7 +34,7 @@ OWNERS: dict[str, Mistake] = {
         about="Of two entries for a name the one with the larger sequence number wins whatever its epoch: "
         "the entry of a former owner replaces that of the current one.",
         edits=edit(
-            "nodes.dht.storage:Shelf.put",
+            "nodes.dht.storage:DhtStorage.put",
             "(age_of(held.entry), held.data) > (age_of(entry), data)",
             "(age_of(held.entry)[1], held.data) > (age_of(entry)[1], data)",
         ),
@@ -46,7 +46,7 @@ OWNERS: dict[str, Mistake] = {
         about="A revocation of a definition that never expires counts as expired: a keeper that was away "
         "never hears of it and keeps the definition.",
         edits=edit(
-            "nodes.remote.revocation:Revoking.forget_expired",
+            "nodes.remote.revocation:RemoteRevocations.forget_expired",
             "if 0 < each.expires_us < wall_us - 2 * SKEW_US",
             "if each.expires_us < wall_us - 2 * SKEW_US",
         ),
@@ -74,7 +74,7 @@ OWNERS: dict[str, Mistake] = {
         about="The definer keeps a revoked definition among those that deployments use. Its keeper has "
         "forgotten it, so every later deployment of that query is refused.",
         edits=edit(
-            "nodes.remote.definitions:Remotes._revoke",
+            "nodes.remote.definitions:RemoteDefinitions._revoke",
             "self._kept.mapped.pop(message.name, None)  # From now on no deployment of ours uses it.",
             "pass",
         ),
@@ -86,7 +86,7 @@ OWNERS: dict[str, Mistake] = {
         about="A keeper says that it has dropped a definition before its catalog says so on disk: after "
         "a crash it keeps, and runs, what was revoked.",
         edits=edit(
-            "nodes.remote.keeper:Keeper.drop",
+            "nodes.remote.keeper:RemoteKeeper.drop",
             "self._saver.send(peer, Reply(request=message.request), after=self._saver.save())",
             "self._saver.save()\n    self._outbox.send(peer, Reply(request=message.request))",
         ),
@@ -98,7 +98,7 @@ OWNERS: dict[str, Mistake] = {
         about="Who runs the keeper revokes what it keeps for others, is told that it is done, and it is "
         "still kept and run.",
         edits=edit(
-            "nodes.remote.keeper:Keeper.revoke",
+            "nodes.remote.keeper:RemoteKeeper.revoke",
             "self._kept.held.pop(full, None)",
             "self._kept.held.get(full)",
         ),
@@ -109,7 +109,7 @@ OWNERS: dict[str, Mistake] = {
         area="remote definitions",
         about="A keeper doesn't compare the numbers of what it is asked: a late KeepRemote brings back what "
         "was dropped after it.",
-        edits=edit("nodes.deploy.stale_requests:Late.install", "return True", "return False"),
+        edits=edit("nodes.deploy.stale_requests:StaleRequests.install", "return True", "return False"),
         scenarios=_IN,
         seed=17,
         shows="SimulationError: defined: ",
@@ -119,7 +119,7 @@ OWNERS: dict[str, Mistake] = {
         about="A definer that dies before its keeper has answered knows of nothing to "
         "take back: the keeper keeps it for ever.",
         edits=edit(
-            "nodes.remote.definitions:Remotes._take",
+            "nodes.remote.definitions:RemoteDefinitions._take",
             "self._kept.revoking[message.name] = mapped  # If we die before it has answered.",
             "pass",
         ),
@@ -206,7 +206,7 @@ OWNERS: dict[str, Mistake] = {
         about="A stream that was removed is said no more, instead of being said to be gone: others find it "
         "until its entry expires.",
         edits=edit(
-            "nodes.names.participant_catalog:Between._publish",
+            "nodes.names.participant_catalog:ParticipantCatalog._publish",
             "self._say(now_us, name, said.entry.epoch, (), NOTHING, gone=True)",
             "pass",
         ),
@@ -217,7 +217,7 @@ OWNERS: dict[str, Mistake] = {
         area="DHT",
         about="An entry that too few members took isn't said again in the next round but only when it is due "
         "again, after a minute: until then nobody finds the name.",
-        edits=edit("nodes.dht.member:Member._said", "if not put.enough:", "if False:"),
+        edits=edit("nodes.dht.member:DhtMember._said", "if not put.enough:", "if False:"),
         scenarios=_IN,
     ),
     "sequences begin anew in each life": Mistake(
@@ -225,7 +225,7 @@ OWNERS: dict[str, Mistake] = {
         about="The sequence of entries counts from 1 in each life: what a restarted node says is older than "
         "what is held of it, and is refused.",
         edits=edit(
-            "nodes.names.participant_catalog:Between._say",
+            "nodes.names.participant_catalog:ParticipantCatalog._say",
             "sequence=max(wall_us, sequence, 1 + before.entry.sequence if before else 0)",
             "sequence=1 + before.entry.sequence if before else 1",
         ),

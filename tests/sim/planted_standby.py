@@ -15,7 +15,7 @@ STANDBY: dict[str, Mistake] = {
         "decisions that no "
         "engine of a secondary has seen.",
         edits=edit(
-            "nodes.migration.state_receiver:Taking.done",
+            "nodes.migration.state_receiver:StateReceiver.done",
             "return self._running[0] if self._running else self._frames",
             "return self._frames",
         ),
@@ -28,7 +28,7 @@ STANDBY: dict[str, Mistake] = {
         "rows; who takes "
         "over, dies and comes back has them nowhere.",
         edits=edit(
-            "nodes.migration.state_sender:Handing.got",
+            "nodes.migration.state_sender:StateSender.got",
             "self._marks[0][0] < message.durable",
             "self._marks[0][0] < message.frames",
         ),
@@ -41,7 +41,7 @@ STANDBY: dict[str, Mistake] = {
         "the owner's "
         "machine had alone is lost with it.",
         edits=edit(
-            "nodes.fragment.host:Hosted._cover",
+            "nodes.fragment.host:FragmentHost._cover",
             "while self._uncovered and self.durability.covers(self._uncovered[0].token):",
             "while self._uncovered:",
         ),
@@ -54,7 +54,7 @@ STANDBY: dict[str, Mistake] = {
         "owner's disk "
         "has it. A publisher forgets rows that whoever takes over never had.",
         edits=edit(
-            "nodes.fragment.host:Hosted.persisted",
+            "nodes.fragment.host:FragmentHost.persisted",
             "self._uncovered.append(writing)",
             "self._uncovered.append(writing); "
             "[i.receiver.durable(now_us, seq) for i, seq, _ in writing.positions if not i.judged]",
@@ -68,7 +68,7 @@ STANDBY: dict[str, Mistake] = {
         "readers have "
         "rows that never come again, or others twice.",
         edits=edit(
-            "nodes.fragment.host:Hosted._release",
+            "nodes.fragment.host:FragmentHost._release",
             "and self.durability.has_decision(self._made[0][0])",
             "",
         ),
@@ -183,7 +183,7 @@ STANDBY: dict[str, Mistake] = {
         "secondary doesn't "
         "have.",
         edits=edit(
-            "nodes.migration.standby:Shadow.__init__",
+            "nodes.migration.standby:StandbyFragment.__init__",
             "self.durability.require((owner,))",
             "pass",
         ),
@@ -267,7 +267,7 @@ STANDBY: dict[str, Mistake] = {
         about="When a reader of a stream is replaced, rows that the lost one had received but not stored "
         "are forgotten.",
         edits=edit(
-            "nodes.migration.rerouting:Diverting.succeeded",
+            "nodes.migration.rerouting:Rerouting.succeeded",
             "sender.expect(new, None if view is None else view.durable)",
             "sender.expect(new, None if view is None else view.acked)",
         ),

@@ -21,9 +21,9 @@ STORAGE: dict[str, Mistake] = {
     "tidied after a fall-back": Mistake(
         area="recovery",
         about="A node that has fallen back to an older catalog deletes what that doesn't name.",
-        edits=edit("runtime.repair.startup:Folder.tidy", "if self.fell_back:\n        return", ""),
+        edits=edit("runtime.repair.startup:NodeFolder.tidy", "if self.fell_back:\n        return", ""),
         # What the older catalog doesn't name is in doubt, so it counts as named.
-        beside=(Edit("runtime.repair.startup:Folder._doubt_all", "in self._unnamed.items()", "in ()"),),
+        beside=(Edit("runtime.repair.startup:NodeFolder._doubt_all", "in self._unnamed.items()", "in ()"),),
         scenarios=(),
         tests="tests/runtime/test_repair.py",
     ),
@@ -31,7 +31,7 @@ STORAGE: dict[str, Mistake] = {
         area="recovery",
         about="A node goes by an older catalog although a checkpoint saw a newer one, and says nothing.",
         edits=edit(
-            "runtime.repair.startup:Folder._is_older",
+            "runtime.repair.startup:NodeFolder._is_older",
             "if self._witness > catalogs.token:\n        return True",
             "",
         ),
@@ -56,7 +56,7 @@ STORAGE: dict[str, Mistake] = {
         area="recovery",
         about="A fragment of which no checkpoint is whole begins with nothing instead of waiting.",
         edits=edit(
-            "runtime.repair.startup:Folder.examine",
+            "runtime.repair.startup:NodeFolder.examine",
             "if name not in found.saved and owner_of(name) in found.begun:",
             "if False:",
         ),
@@ -69,7 +69,7 @@ STORAGE: dict[str, Mistake] = {
         about="What an interrupted write left at the end of a decision log stays there, and hides what is "
         "written behind it.",
         edits=edit(
-            "runtime.repair.startup:Folder.tidy",
+            "runtime.repair.startup:NodeFolder.tidy",
             "self._journal.cut(each.number, each.stays)",
             "pass",
         ),
@@ -101,7 +101,7 @@ STORAGE: dict[str, Mistake] = {
     "adopted although another has it": Mistake(
         area="doubt",
         about="A node takes a fragment in doubt that another node has too: both run it.",
-        edits=edit("nodes.repair.resolution:Resolving._judge", "elif last is not None:", "elif False:"),
+        edits=edit("nodes.repair.resolution:DoubtResolution._judge", "elif last is not None:", "elif False:"),
         scenarios=("storage",),
         seed=20,
         shows="SimulationError: doubt: ",
@@ -109,7 +109,7 @@ STORAGE: dict[str, Mistake] = {
     "judged before peers were heard": Mistake(
         area="doubt",
         about="A node judges what is in doubt by what the peers said that it has heard so far.",
-        edits=edit("nodes.repair.resolution:Resolving.tick", "if heard and", "if True or heard and"),
+        edits=edit("nodes.repair.resolution:DoubtResolution.tick", "if heard and", "if True or heard and"),
         scenarios=("storage",),
         tests="tests/runtime/test_old_catalog.py",
         seed=None,

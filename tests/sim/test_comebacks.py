@@ -7,7 +7,7 @@ import time
 import msgspec
 import pytest
 
-from medusa.nodes.fragment.inputs import Input
+from medusa.nodes.fragment.inputs import FragmentInput
 from medusa.nodes.fragment.publishers import Publishers
 from medusa.sim.scenarios import run_scenario
 from medusa.sim.trials.queries import QueryTrial
@@ -74,13 +74,13 @@ def test_a_name_taken_over_while_the_log_is_fed_again_loses_nothing_if_the_node_
 
 def count_not_saved(monkeypatch):
     """A checkpoint says nothing of the rows of a name."""
-    honest = Input.record
+    honest = FragmentInput.record
 
     def careless(self):
         record = honest(self)
         return msgspec.structs.replace(record, next_seq=0) if self.named else record
 
-    monkeypatch.setattr(Input, "record", careless)
+    monkeypatch.setattr(FragmentInput, "record", careless)
 
 
 def answered_at_once(monkeypatch):

@@ -9,10 +9,10 @@ import pyarrow as pa
 
 import medusa as md
 from medusa.nodes.config.settings import Limits, Settings
-from medusa.nodes.node import Brain
+from medusa.nodes.node import NodeMind
 from medusa.nodes.reports import StopRequested
 from medusa.query.boxes import Source
-from medusa.runtime.engine_host.host import FragmentHost
+from medusa.runtime.engine_host.host import EngineHost
 from medusa.runtime.machine.clock import SystemClock
 from medusa.runtime.node.graph_parser import GraphParser
 from medusa.runtime.node.loop import NodeLoop
@@ -94,9 +94,9 @@ class Running:
         self.clock = SystemClock()
         found = recover(disk, self.clock, node=settings.name, warn=lambda text: None)
         self.transport = Transport(listen=settings.listen, peers=settings.peers)
-        self.host = FragmentHost(disk, self.clock, wake=self.transport.wake)
+        self.host = EngineHost(disk, self.clock, wake=self.transport.wake)
         found.resume(self.host)
-        self.brain = Brain(
+        self.brain = NodeMind(
             settings,
             incarnation=found.incarnation,
             catalog=found.catalog,

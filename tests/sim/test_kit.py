@@ -11,7 +11,7 @@ import pytest
 import medusa as md
 from medusa import sim
 from medusa.errors import DataError, QueryError
-from medusa.nodes.fragment.outputs import Output
+from medusa.nodes.fragment.outputs import FragmentOutput
 from tests.sim.planted import forget_output
 
 SCHEMA = {"ts": "timestamp", "seg": "utf8", "speed": "float64"}
@@ -57,7 +57,7 @@ def test_a_failure_names_the_call_that_shows_it_again_and_the_smallest_one(monke
     with pytest.raises(sim.SimulationError):
         sim.check(query(), {"cars": cars(80)}, at=AT, kinds=["crash", "cut"], **words)
     monkeypatch.undo()
-    assert Output.record is not None
+    assert FragmentOutput.record is not None
     sim.check(query(), {"cars": cars(80)}, at=AT, kinds=["crash", "cut"], **words)
 
 

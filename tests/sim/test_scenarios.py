@@ -18,7 +18,7 @@ from medusa.sim.trials.trial import faults_of
 from medusa.sim.world.faults import AIMED, AIMED_SPLITS, KINDS, LATE_ORDERS, STORAGE
 from medusa.sim.world.virtual_time import World
 from tests.sim.conftest import SPENT
-from tests.sim.planted import PLANTED, AckBeforePersist, Parts
+from tests.sim.planted import PLANTED, AckBeforePersist, ChainClasses
 from tests.sim.planting import noticed
 
 SEEDS = {
@@ -171,7 +171,7 @@ def test_the_same_seed_gives_the_same_trace_whatever_the_hashes_of_texts():
 
 
 def test_a_failure_tells_all_that_is_needed_to_see_it_again():
-    parts = Parts(relay=AckBeforePersist)
+    parts = ChainClasses(relay=AckBeforePersist)
     outcome = run_scenario("crash", 0, parts=parts)
     assert not outcome.ok
     told = str(outcome)
@@ -222,7 +222,7 @@ def test_what_a_mind_raises_is_a_finding_like_any_other():
         def _checkpoint(self):
             raise KeyError("r9")
 
-    outcome = run_scenario("cut", 0, parts=Parts(relay=Stumbles))
+    outcome = run_scenario("cut", 0, parts=ChainClasses(relay=Stumbles))
     assert outcome.violation == "KeyError: 'r9'"
     assert "replay: medusa sim cut --seed 0" in str(outcome)
 

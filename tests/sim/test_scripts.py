@@ -13,7 +13,7 @@ import pytest
 
 from medusa.sim.actors.relay import Relay
 from medusa.sim.script import Script
-from medusa.sim.trials.chain import Parts
+from medusa.sim.trials.chain import ChainClasses
 from tests.sim.planted import NeverAsks
 
 FILES = sorted(Path(__file__).parents[1].glob("scenarios/*.txt"))
@@ -30,7 +30,7 @@ def test_scenario(path):
 
 def test_a_sender_that_never_asks_is_noticed_where_the_last_frame_is_lost():
     text = next(path for path in FILES if path.stem == "lost_last_frame").read_text()
-    parts = Parts(relay=type("Planted", (Relay,), {"sender_type": NeverAsks}))
+    parts = ChainClasses(relay=type("Planted", (Relay,), {"sender_type": NeverAsks}))
     now = Script(parts).run(text)
     assert "rows 3..5" in text
     assert "rows 3..5" not in now

@@ -14,7 +14,7 @@ from medusa.sim.world.disk import Disk
 from medusa.sim.world.network import Faults, Network
 from medusa.sim.world.virtual_time import SimulationError, World
 from medusa.wire.link.automaton import LinkEvent
-from medusa.wire.link.receiver import Lost, Promise, Rows
+from medusa.wire.link.receiver import LostRows, ReceivedPromise, ReceivedRows
 from medusa.wire.messages.links_and_commands import Data, Heartbeat
 from medusa.wire.outbox import Outbox, Persist, RunFragment, Send
 from tests.wire.pair import SMALL, Pair
@@ -252,7 +252,7 @@ def test_a_host_without_an_engine_runs_no_fragment(hosts):
 
 def rows(seq, *values):
     message = Data(stream="s", epoch=1, frame=1, seq=seq, rows=len(values))
-    return Rows(message=message, payload=pack_rows(list(values)), skip=0, seq=seq, cost=1)
+    return ReceivedRows(message=message, payload=pack_rows(list(values)), skip=0, seq=seq, cost=1)
 
 
 def delivered(**changes):
@@ -261,7 +261,7 @@ def delivered(**changes):
 
 def test_delivered_takes_what_is_right():
     ends = delivered()
-    for each in (rows(0, 10), Promise(time_us=15, cost=0), rows(1, 20, 30)):
+    for each in (rows(0, 10), ReceivedPromise(time_us=15, cost=0), rows(1, 20, 30)):
         assert not ends.complete
         ends.take(each)
     assert ends.complete
@@ -274,9 +274,9 @@ def test_delivered_takes_what_is_right():
         ([rows(1, 20)], "row 1 came, row 0 is next"),
         ([rows(0, 11)], "not the expected"),
         ([rows(0, 10, 20, 30, 40)], "not the expected"),
-        ([Promise(time_us=11, cost=0), rows(0, 10)], "below the promise"),
-        ([Promise(time_us=11, cost=0), Promise(time_us=11, cost=0)], "promise 11 after 11"),
-        ([Lost(from_seq=0, to_seq=1)], "reported lost"),
+        ([ReceivedPromise(time_us=11, cost=0), rows(0, 10)], "below the promise"),
+        ([ReceivedPromise(time_us=11, cost=0), ReceivedPromise(time_us=11, cost=0)], "promise 11 after 11"),
+        ([LostRows(from_seq=0, to_seq=1)], "reported lost"),
     ],
 )
 def test_delivered_notices(deliveries, says):
@@ -290,9 +290,9 @@ def test_delivered_notices(deliveries, says):
 
 def test_delivered_allows_exactly_what_was_reported_lost():
     ends = delivered(lost_ok=True)
-    ends.take(Lost(from_seq=0, to_seq=2))
+    ends.take(LostRows(from_seq=0, to_seq=2))
     with pytest.raises(SimulationError, match="reported lost"):
-        ends.take(Lost(from_seq=0, to_seq=2))
+        ends.take(LostRows(from_seq=0, to_seq=2))
     ends.take(rows(2, 30))
     assert (ends.complete, ends.lost) == (True, 2)
 

@@ -16,13 +16,13 @@ from typing import Any
 
 def main(config: str, doom: str) -> None:
     from medusa.cli import main
-    from medusa.nodes.node import Brain
+    from medusa.nodes.node import NodeMind
     from medusa.runtime.node.loop import NodeLoop
     from medusa.wire.messages.links_and_commands import Install, Remove, Reply
 
     file = Path(doom)
     honest = os.fsync
-    receive, send = Brain._dispatch, NodeLoop._send
+    receive, send = NodeMind._dispatch, NodeLoop._send
     full = file.with_suffix(".full")
 
     def comes(moment: str) -> None:
@@ -56,6 +56,6 @@ def main(config: str, doom: str) -> None:
         if ours:
             comes("answered")
 
-    os.fsync, Brain._dispatch, NodeLoop._send = fsync, doomed_receive, doomed_send  # type: ignore[assignment]
+    os.fsync, NodeMind._dispatch, NodeLoop._send = fsync, doomed_receive, doomed_send  # type: ignore[assignment]
     sys.argv = ["medusa", "node", config]
     main.main()

@@ -6,7 +6,7 @@ import pytest
 
 from medusa.wire.link.automaton import LinkEvent, SenderState
 from medusa.wire.messages.links_and_commands import Attach, Attached, Data
-from medusa.wire.outbox import Report, Send
+from medusa.wire.outbox import ReportLine, Send
 from tests.wire.pair import SMALL, Pair, sends
 
 
@@ -35,7 +35,7 @@ def test_a_receiver_ahead_of_a_sender_that_fell_back_is_served_and_reported(how)
     pair.sender.receive(0, "reader", ask(**how))
     pair.sender.train(0, b"defghij", 7)
     out = pair.sender._outbox.take()
-    [report] = [each for each in out if isinstance(each, Report)]
+    [report] = [each for each in out if isinstance(each, ReportLine)]
     assert (report.level, report.what) == ("warning", "receiver ahead")
     assert (report.fields["wants"], report.fields["at"]) == (9, 3)
     frames = [each.message for each in out if isinstance(each, Send)]

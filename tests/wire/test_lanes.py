@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.wire import limits
-from medusa.wire.link.lanes import InOrder
+from medusa.wire.link.lanes import LaneOrder
 from medusa.wire.messages.links_and_commands import Attached, Boundary, Data, Progress
 
 WINDOW = 1 << 20
@@ -57,7 +57,7 @@ def journeys(draw):
 @given(journeys())
 def test_frames_come_in_order_and_the_first_one_missing_shows_once_it_must_be(journey):
     lanes, count, lost, queues, turns = journey
-    order, out = InOrder(lanes, WINDOW), []
+    order, out = LaneOrder(lanes, WINDOW), []
     for lane in turns:
         number = queues[lane].pop(0)
         if number == "progress":
@@ -77,7 +77,7 @@ def test_frames_come_in_order_and_the_first_one_missing_shows_once_it_must_be(jo
 
 
 def test_nothing_is_missing_while_a_connection_may_still_bring_it():
-    order = InOrder(3, WINDOW)
+    order = LaneOrder(3, WINDOW)
     assert taken(order, 1, frame_of(0)) == [0]
     assert taken(order, 3, frame_of(2)) == []
     assert taken(order, 1, frame_of(3)) == []
@@ -89,7 +89,7 @@ def test_nothing_is_missing_while_a_connection_may_still_bring_it():
 
 
 def test_a_frame_that_all_connections_are_beyond_is_missing():
-    order = InOrder(2, WINDOW)
+    order = LaneOrder(2, WINDOW)
     assert taken(order, 1, frame_of(0)) == [0]
     assert taken(order, 1, frame_of(2)) == []
     assert taken(order, 2, frame_of(3)) == [2]  # Frame 1 was lost with a connection.
@@ -101,7 +101,7 @@ def test_a_frame_that_all_connections_are_beyond_is_missing():
 
 
 def test_a_repeated_frame_changes_nothing():
-    order = InOrder(2, WINDOW)
+    order = LaneOrder(2, WINDOW)
     assert taken(order, 1, frame_of(0)) == [0]
     assert taken(order, 1, frame_of(2)) == []
     assert taken(order, 1, frame_of(2)) == []
@@ -111,7 +111,7 @@ def test_a_repeated_frame_changes_nothing():
 
 def test_who_sends_out_of_order_beyond_the_credit_is_refused():
     cost = limits.ENTRY_BYTES + len(PAYLOAD)
-    order = InOrder(2, 3 * cost)
+    order = LaneOrder(2, 3 * cost)
     for number in (2, 3, 4):
         assert taken(order, 1, frame_of(number)) == []
     with pytest.raises(RemoteProtocolError, match="beyond the credit"):
@@ -124,6 +124,6 @@ def test_who_sends_out_of_order_beyond_the_credit_is_refused():
 @pytest.mark.parametrize("lane", [0, 3, -1])
 def test_there_are_no_other_connections(lane):
     with pytest.raises(RemoteProtocolError, match="of 2"):
-        InOrder(2, WINDOW).receive(lane, *frame_of(0))
+        LaneOrder(2, WINDOW).receive(lane, *frame_of(0))
     with pytest.raises(LocalProtocolError):
-        InOrder(0, WINDOW)
+        LaneOrder(0, WINDOW)

@@ -11,7 +11,7 @@ from medusa.wire.client_mind import ClientMind
 from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.link.automaton import LinkEvent, LinkSettings, SenderState
 from medusa.wire.link.named_subscriptions import is_key, key_of, objection, owner_and_name
-from medusa.wire.link.receiver import Lost, Receiver, Rows
+from medusa.wire.link.receiver import LostRows, ReceivedRows, Receiver
 from medusa.wire.link.sender import Sender
 from medusa.wire.messages.links_and_commands import NOW, OLDEST, Ack, Attach, Detach, Hello
 from medusa.wire.outbox import Outbox, Send
@@ -132,9 +132,9 @@ def take_all(subscription):
     """Rows and their first number; every gap is one that was told."""
     found, first, at = "", None, None
     while (each := subscription.take(0)) is not None:
-        if isinstance(each, Lost):
+        if isinstance(each, LostRows):
             at = each.to_seq
-        elif isinstance(each, Rows):
+        elif isinstance(each, ReceivedRows):
             assert at is None or each.seq == at
             at = each.seq + each.message.rows - each.skip
             first = each.seq if first is None else first
@@ -316,7 +316,7 @@ def test_what_is_no_longer_kept_is_told_with_its_count():
     again = mind.subscribe(0, "s", name="r")
     places.settle()
     lost = again.take(0)
-    assert lost == Lost(from_seq=0, to_seq=start)
+    assert lost == LostRows(from_seq=0, to_seq=start)
     assert again.receiver.lost_rows == start
     assert take_all(again)[0] == start
 
@@ -410,8 +410,8 @@ class Program:
             self.mind.unsubscribe(0, "s")
             self.ask()
         delivery = self.subscription.take(self.places.now_us)
-        assert not isinstance(delivery, Lost)
-        if not isinstance(delivery, Rows):
+        assert not isinstance(delivery, LostRows)
+        if not isinstance(delivery, ReceivedRows):
             return
         if self.at is None:
             assert least <= delivery.seq <= self.position, (least, delivery.seq, self.position)

@@ -13,7 +13,7 @@ from medusa.errors import RemoteProtocolError
 from medusa.wire.codec import decode_frame, encode_frame
 from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.link.automaton import LinkEvent
-from medusa.wire.link.session import Session
+from medusa.wire.link.session import PeerSession
 from medusa.wire.messages import links_and_commands
 from medusa.wire.messages.links_and_commands import Heartbeat, Hello
 from medusa.wire.messages.remote import StoppedRemote
@@ -107,8 +107,8 @@ def test_a_range_whose_end_is_before_its_begin_is_none():
     assert Hello(version=4, version_most=2, node="b", incarnation=4).common_version(speaker(2, 6)) == 0
 
 
-def session(me: Hello) -> Session:
-    return Session(me, "b", outbox=Outbox(), calls=False)
+def session(me: Hello) -> PeerSession:
+    return PeerSession(me, "b", outbox=Outbox(), calls=False)
 
 
 @pytest.mark.parametrize(("theirs", "spoken"), [((2, 2), 2), ((2, 9), 2), ((1, 2), 2)])
@@ -127,7 +127,7 @@ def test_a_session_with_a_release_that_shares_no_version_is_refused_with_both():
 
 def test_what_a_session_answers_says_the_range_of_its_own_release():
     outbox = Outbox()
-    one = Session(speaker(2, 3), "b", outbox=outbox, calls=False)
+    one = PeerSession(speaker(2, 3), "b", outbox=outbox, calls=False)
     one.receive(0, Hello(version=2, node="b", incarnation=4, answer=True))
     [hello] = [each.message for each in outbox.take() if isinstance(getattr(each, "message", None), Hello)]
     assert (hello.version, hello.version_most, one.version) == (2, 3, 2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from medusa.wire.link.automaton import LinkEvent, ReceiverState
 from medusa.wire.link.receiver import PATIENCE_US
 from medusa.wire.messages.links_and_commands import Refuse
-from medusa.wire.outbox import Report
+from medusa.wire.outbox import ReportLine
 from tests.wire.pair import Pair
 
 
@@ -18,7 +18,7 @@ def test_a_stream_that_may_still_come_is_an_error_only_after_some_seconds():
             pair.receiver.peer_event(pair.now_us, LinkEvent.PEER_RESTARTED)
             pair.receiver.receive(pair.now_us, Refuse(code=code, text="no", stream="s", epoch=0))
             assert pair.receiver.state is ReceiverState.REFUSED
-            said += [effect.level for effect in pair.target_box.take() if isinstance(effect, Report)]
+            said += [effect.level for effect in pair.target_box.take() if isinstance(effect, ReportLine)]
         return said
 
     times = [500_000, 1_000_000, 500_000 + PATIENCE_US, 1_000_000 + PATIENCE_US]

@@ -7,7 +7,7 @@ import pytest
 from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.link.automaton import LinkEvent
-from medusa.wire.link.session import PeerState, Session, SessionSettings
+from medusa.wire.link.session import PeerSession, PeerState, SessionSettings
 from medusa.wire.messages.links_and_commands import Heartbeat, Hello, StatusRequest
 from medusa.wire.outbox import Outbox
 from tests.wire.pair import sends
@@ -21,7 +21,7 @@ def hello(node="b", incarnation=1, **changes):
 
 def session(calls=True):
     outbox = Outbox()
-    return Session(hello("a"), "b", outbox=outbox, calls=calls), outbox
+    return PeerSession(hello("a"), "b", outbox=outbox, calls=calls), outbox
 
 
 def said(outbox):

@@ -12,9 +12,9 @@ from medusa.errors import LocalProtocolError
 from medusa.wire import limits
 from medusa.wire.link.automaton import LinkEvent, LinkSettings, ReceiverState, SenderState
 from medusa.wire.link.output_log import OutputLog
-from medusa.wire.link.receiver import Lost, Promise, Rows
+from medusa.wire.link.receiver import LostRows, ReceivedPromise, ReceivedRows
 from medusa.wire.messages.links_and_commands import Attach, Refuse
-from medusa.wire.outbox import Outbox, Report
+from medusa.wire.outbox import Outbox, ReportLine
 from medusa.wire.retention import Retention
 from tests.wire.pair import SMALL, Pair
 
@@ -74,7 +74,7 @@ def test_who_begins_at_rows_that_are_not_kept_has_lost_none(more, says):
     pair = stalled(100)
     pair.source_box.take()
     pair.sender.receive(0, "new", Attach(stream="s", epoch=1, next_seq=0, durable=0, granted=2000, **more))
-    [report] = [each for each in pair.source_box.take() if isinstance(each, Report)]
+    [report] = [each for each in pair.source_box.take() if isinstance(each, ReportLine)]
     assert (report.level, report.what) == says
     assert report.fields["rows"] == pair.sender.receivers["new"].lost_rows == pair.sender.log.start_seq
 
@@ -84,7 +84,9 @@ def test_both_ends_count_the_same_rows_as_lost():
     window = SHEDS.window_bytes // COST * 100
     start = pair.sender.log.start_seq
     go_on(pair)
-    assert [each for each in pair.got if isinstance(each, Lost)] == [Lost(from_seq=window, to_seq=start)]
+    assert [each for each in pair.got if isinstance(each, LostRows)] == [
+        LostRows(from_seq=window, to_seq=start)
+    ]
     assert pair.receiver.lost_rows == pair.sender.receivers["target"].lost_rows == start - window
     assert len(pair.text) + pair.receiver.lost_rows == 10_000
     assert pair.receiver.attachments == 2  # not one for each train that was shed
@@ -147,9 +149,9 @@ def test_the_promise_in_force_comes_with_the_first_row_that_is_left():
     promised = log.promise(log.base)
     assert promised == 1000 + log.start_seq // 100 - 1
     go_on(pair)
-    lost = [place for place, each in enumerate(pair.got) if isinstance(each, Lost)]
+    lost = [place for place, each in enumerate(pair.got) if isinstance(each, LostRows)]
     after = pair.got[lost[-1] + 1]
-    assert isinstance(after, Promise)
+    assert isinstance(after, ReceivedPromise)
     assert after.time_us == promised
     assert pair.receiver.boundary_us == 1099
 
@@ -196,7 +198,7 @@ def test_shedding_is_told_now_and_then_not_each_time():
     for second in range(21):
         for _ in range(10):
             pair.sender.train(second * 1_000_000, b"x" * 100, 100)
-        told += [e for e in pair.source_box.take() if isinstance(e, Report) and "shed" in e.what]
+        told += [e for e in pair.source_box.take() if isinstance(e, ReportLine) and "shed" in e.what]
     assert [each.level for each in told] == ["warning"] * 2
     assert told[-1].fields["rows"] <= pair.sender.retention.shed_rows
 
@@ -289,7 +291,9 @@ class Story:
         pair.to_receiver.clear()
         pair.got = list(self.durable)
         self.pending = len(pair.got)
-        boundary_us = max((each.time_us for each in pair.got if isinstance(each, Promise)), default=None)
+        boundary_us = max(
+            (each.time_us for each in pair.got if isinstance(each, ReceivedPromise)), default=None
+        )
         durable = pair.receiver.durable_seq
         pair.receiver = pair.new_receiver(self.life, next_seq=durable)
         if boundary_us is not None:
@@ -315,15 +319,15 @@ class Story:
         position, promised, lost = 0, None, 0
         for each in self.pair.got:
             match each:
-                case Lost():
+                case LostRows():
                     assert each.from_seq == position
                     position, lost = each.to_seq, lost + each.to_seq - each.from_seq
-                case Rows():
+                case ReceivedRows():
                     assert each.seq == position
                     text = bytes(each.payload).decode()[each.skip :]
                     assert text == "".join(ROW[(position + i) % len(ROW)] for i in range(len(text)))
                     position += len(text)
-                case Promise():
+                case ReceivedPromise():
                     assert promised is None or each.time_us > promised
                     promised = each.time_us
         assert position == self.pair.sender.log.next_seq

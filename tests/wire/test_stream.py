@@ -8,7 +8,7 @@ from medusa.elements import END_US
 from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.wire import limits
 from medusa.wire.link.automaton import LinkEvent, LinkSettings, ReceiverState, SenderState
-from medusa.wire.link.receiver import Lost, Promise
+from medusa.wire.link.receiver import LostRows, ReceivedPromise
 from medusa.wire.messages.links_and_commands import (
     NOW,
     OLDEST,
@@ -35,7 +35,7 @@ def test_what_was_there_before_the_attachment_comes_too():
     pair.sender.boundary(0, 7)
     pair.up()
     assert pair.text == "abc"
-    assert pair.got[-1] == Promise(time_us=7, cost=limits.ENTRY_BYTES)
+    assert pair.got[-1] == ReceivedPromise(time_us=7, cost=limits.ENTRY_BYTES)
 
 
 @pytest.mark.parametrize("lost", range(4))
@@ -261,7 +261,7 @@ def test_the_receiver_hears_exactly_which_rows_are_lost():
         pair.train("x" * 100)
     start = pair.sender.log.start_seq
     pair.up()
-    assert pair.got[0] == Lost(from_seq=0, to_seq=start)
+    assert pair.got[0] == LostRows(from_seq=0, to_seq=start)
     assert pair.receiver.lost_rows == start
     assert len(pair.text) == 10_000 - start
 

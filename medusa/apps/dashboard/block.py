@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from medusa.apps.dashboard.network import UNASKED, UP, NodeView, input_rate, output_rate
-from medusa.apps.dashboard.shapes import PADDING, SIZES, Drawn, Rect, Text, width_of
+from medusa.apps.dashboard.shapes import PADDING, SIZES, Drawn, Rect, TextShape, width_of
 from medusa.apps.dashboard.words import ago, clipped, count, lag, per_second, percent
 from medusa.query.render.layout import Layout, layered
 from medusa.wire.status import FragmentStatus, InputStatus, OutputStatus
@@ -44,8 +44,8 @@ class NodeBlock:
         name = self._node.name
         drawn.nodes[name] = (self._node, rect)
         drawn.texts["node", name] = [
-            Text(rect.x + PADDING, rect.y + 19, "node", self._title),
-            Text(rect.x + PADDING, rect.y + 34, "state", self._state),
+            TextShape(rect.x + PADDING, rect.y + 19, "node", self._title),
+            TextShape(rect.x + PADDING, rect.y + 34, "state", self._state),
         ]
         y = rect.y + HEADER
         for part in self._parts:
@@ -82,17 +82,17 @@ class _FragmentBlock:
         node, name = self._node.name, self._fragment.fragment
         drawn.fragments[node, name] = (self._fragment, rect)
         texts = drawn.texts["fragment", node, name] = [
-            Text(rect.x + PADDING, rect.y + 16, "fragment", self._title),
-            Text(rect.x + PADDING, rect.y + 30, "figures", self._figures),
+            TextShape(rect.x + PADDING, rect.y + 16, "fragment", self._title),
+            TextShape(rect.x + PADDING, rect.y + 30, "figures", self._figures),
         ]
         top = rect.y + FRAGMENT_HEADER
         for place, line in enumerate(self._ins):
             y = top + place * PORT + 10
-            texts.append(Text(rect.x + PADDING, y, "port", line.text))
+            texts.append(TextShape(rect.x + PADDING, y, "port", line.text))
             drawn.ins[node, name, line.stream, line.origin] = (rect.x, y - 3)
         for place, line in enumerate(self._outs):
             y = top + place * PORT + 10
-            texts.append(Text(rect.right - PADDING, y, "port", line.text, end=True))
+            texts.append(TextShape(rect.right - PADDING, y, "port", line.text, end=True))
             drawn.outs[node, name, line.stream] = (rect.right, y - 3)
         self._place_boxes(drawn, rect.x + (rect.width - self._layout.width) / 2, top + self._ports + 6.0)
 
@@ -107,7 +107,7 @@ class _FragmentBlock:
             lines = []
             for role, text in _box_lines(self._fragment, each):
                 y += SIZES[role] + 3
-                lines.append(Text(rect.x + 7, y, role, text))
+                lines.append(TextShape(rect.x + 7, y, role, text))
             drawn.texts["box", node, name, each] = lines
         for way in self._layout.ways:
             points = [(left + stands[way[0]].x + stands[way[0]].width, top + stands[way[0]].middle)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from medusa.apps.dashboard.network import UP, Link, Network, NodeView, Stream
+from medusa.apps.dashboard.network import UP, Link, NetworkView, NodeView, StreamView
 from medusa.apps.dashboard.picture import key_of, stream_key
 from medusa.apps.dashboard.words import ago, count, lag, per_second, percent, plain, size
 from medusa.wire.status import BoxStatus, FragmentStatus
@@ -16,7 +16,7 @@ Details = dict[str, tuple[str, Lines]]
 """Key in the drawing -> title, and lines."""
 
 
-def details_of(network: Network) -> Details:
+def details_of(network: NetworkView) -> Details:
     """Of everything in the drawing."""
     return {
         key: (plain(title), [(plain(name), plain(value)) for name, value in lines])
@@ -24,7 +24,7 @@ def details_of(network: Network) -> Details:
     }
 
 
-def _all(network: Network) -> Iterator[tuple[str, str, Iterator[tuple[str, str]]]]:
+def _all(network: NetworkView) -> Iterator[tuple[str, str, Iterator[tuple[str, str]]]]:
     for node in network.nodes:
         yield key_of("node", node.name), f"node {node.name}", _of_node(node)
         for fragment in node.fragments:
@@ -117,7 +117,7 @@ def _of_box(box: BoxStatus) -> Iterator[tuple[str, str]]:
     yield "late, dead rows", f"{box.late:,}, {box.dead:,}"
 
 
-def _of_stream(stream: Stream) -> Iterator[tuple[str, str]]:
+def _of_stream(stream: StreamView) -> Iterator[tuple[str, str]]:
     yield "state", f"{stream.state}: {stream.why}" if stream.why else stream.state
     yield "from", f"{stream.origin} {stream.origin_fragment}"
     yield "to", f"{stream.target} {stream.target_fragment}"

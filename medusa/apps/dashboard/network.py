@@ -15,10 +15,10 @@ __all__ = [
     "UNREACHABLE",
     "UP",
     "Link",
-    "Network",
+    "NetworkView",
     "NodeView",
     "Seen",
-    "Stream",
+    "StreamView",
     "input_rate",
     "network_of",
     "output_rate",
@@ -71,7 +71,7 @@ class NodeView:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stream:
+class StreamView:
     """A stream from node to node. Where a side's status isn't known its fragment is empty.
 
     Attributes:
@@ -109,11 +109,11 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class Network:
+class NetworkView:
     """Nodes by owner and name, streams and links by their ends."""
 
     nodes: tuple[NodeView, ...]
-    streams: tuple[Stream, ...]
+    streams: tuple[StreamView, ...]
     links: tuple[Link, ...]
 
     @property
@@ -122,10 +122,10 @@ class Network:
         return tuple(dict.fromkeys(node.owner for node in self.nodes))
 
 
-def network_of(seen: Iterable[Seen]) -> Network:
+def network_of(seen: Iterable[Seen]) -> NetworkView:
     """Put together what the nodes say, in an order that only depends on their names."""
     nodes = _nodes(seen)
-    return Network(
+    return NetworkView(
         tuple(sorted(nodes.values(), key=lambda node: (node.owner == "", node.owner, node.name))),
         tuple(_streams(nodes)),
         tuple(_links(nodes)),
@@ -175,9 +175,9 @@ def _said(nodes: Mapping[str, NodeView], name: str, of: str) -> str:
     return node.status.peers.get(of, "")
 
 
-def _streams(nodes: Mapping[str, NodeView]) -> list[Stream]:
+def _streams(nodes: Mapping[str, NodeView]) -> list[StreamView]:
     """Every stream that either side names, once."""
-    made: dict[tuple[str, str, str, str], Stream] = {}
+    made: dict[tuple[str, str, str, str], StreamView] = {}
     for node in sorted(nodes.values(), key=lambda each: each.name):
         for fragment in node.fragments:
             for output in fragment.outputs:
@@ -198,7 +198,7 @@ def _streams(nodes: Mapping[str, NodeView]) -> list[Stream]:
     return [made[ends] for ends in sorted(made)]
 
 
-def _ends(stream: Stream) -> tuple[str, str, str, str]:
+def _ends(stream: StreamView) -> tuple[str, str, str, str]:
     origin = f"{stream.origin}\0{stream.origin_fragment}"
     return origin, stream.target, stream.target_fragment, stream.name
 
@@ -218,7 +218,7 @@ def _stream(
     sent: tuple[FragmentStatus, OutputStatus, ReceiverStatus] | None,
     target: str,
     taken: tuple[FragmentStatus, InputStatus] | None,
-) -> Stream:
+) -> StreamView:
     state, why = _state(nodes, origin, sent, nodes[target], taken)
     behind = None
     if sent is not None:
@@ -227,7 +227,7 @@ def _stream(
             arrived = max(arrived, taken[1].next_row)
         behind = max(sent[1].rows - arrived, 0)
     name = sent[1].stream if sent is not None else taken[1].stream if taken is not None else ""
-    return Stream(
+    return StreamView(
         name=name,
         origin=origin.name,
         origin_fragment="" if sent is None else sent[0].fragment,

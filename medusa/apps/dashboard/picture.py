@@ -16,13 +16,13 @@ from medusa.apps.dashboard.network import (
     REFUSED,
     UNASKED,
     UNREACHABLE,
-    Network,
+    NetworkView,
     Seen,
-    Stream,
+    StreamView,
     network_of,
 )
 from medusa.apps.dashboard.placing import placed
-from medusa.apps.dashboard.shapes import SIZES, Arrow, Drawn, Point, Rect, Text
+from medusa.apps.dashboard.shapes import SIZES, Arrow, Drawn, Point, Rect, TextShape
 from medusa.apps.dashboard.words import count, per_second, plain
 from medusa.query.render.diagram_load import DARK_INK, LEGEND_HEIGHT, LEGEND_WIDTH, colours, legend, outline
 
@@ -57,7 +57,7 @@ def _safe(letter: str) -> str:
     return letter if letter.isascii() and (letter.isalnum() or letter in "._-/:+") else f"%{ord(letter):x};"
 
 
-def svg_of(network: Network) -> str:
+def svg_of(network: NetworkView) -> str:
     """Draw a network."""
     drawn = placed(network)
     width = max(drawn.width, LEGEND_WIDTH + 28.0)
@@ -155,7 +155,7 @@ def _arrow(arrow: Arrow) -> Iterator[str]:
     marker = {FLOWING: "flowing", CUT: "cut", REFUSED: "cut"}.get(state, "unknown")
     dashes = "" if state == FLOWING else ' stroke-dasharray="5 4"'
     width, end = 1.4, f' marker-end="url(#medusa-{marker})"'
-    if isinstance(what, Stream):
+    if isinstance(what, StreamView):
         key, kind = stream_key(what), "stream"
         title = f"stream {what.name} from {what.origin} to {what.target}: {state}, {per_second(what.rate)}"
         if what.behind_rows:
@@ -182,7 +182,7 @@ def _arrow(arrow: Arrow) -> Iterator[str]:
     yield "</g>"
 
 
-def stream_key(stream: Stream) -> str:
+def stream_key(stream: StreamView) -> str:
     """What a stream is called in the drawing."""
     ends = (stream.origin, stream.origin_fragment, stream.target, stream.target_fragment)
     return key_of("stream", stream.name, *ends)
@@ -220,7 +220,7 @@ def _texts(drawn: Drawn, *key: str, ink: str = "#1c2430") -> Iterator[str]:
         yield _text(text, INKS.get(text.role, ink))
 
 
-def _text(text: Text, ink: str) -> str:
+def _text(text: TextShape, ink: str) -> str:
     bold = ' font-weight="bold"' if text.role in BOLD else ""
     anchor = ' text-anchor="end"' if text.end else ""
     return (

@@ -11,8 +11,8 @@ from collections import Counter
 from collections.abc import Sequence
 
 from medusa.apps.dashboard.block import NodeBlock
-from medusa.apps.dashboard.network import CUT, UP, Link, Network, NodeView, Stream
-from medusa.apps.dashboard.shapes import PADDING, Arrow, Drawn, Point, Rect, Text
+from medusa.apps.dashboard.network import CUT, UP, Link, NetworkView, NodeView, StreamView
+from medusa.apps.dashboard.shapes import PADDING, Arrow, Drawn, Point, Rect, TextShape
 from medusa.apps.dashboard.words import clipped
 
 __all__ = ["placed"]
@@ -24,16 +24,16 @@ OWNER_HEADER = 30.0
 ALONE_COLUMNS = 4
 NAME_MAX = 60
 
-Arc = Stream | Link
+Arc = StreamView | Link
 
 
-def placed(network: Network) -> Drawn:
+def placed(network: NetworkView) -> Drawn:
     """Place everything; the same network always in the same way."""
     return _Placing(network).drawn
 
 
 class _Placing:
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: NetworkView) -> None:
         self.drawn = Drawn()
         self._network = network
         self._column = _columns(network)
@@ -110,7 +110,7 @@ class _Placing:
                     y += LANE
             self.drawn.owners[owner] = Rect(MARGIN, top, 0.0, y - top)
             title = clipped(owner, NAME_MAX) if owner else "not known whose"
-            self.drawn.texts["owner", owner] = [Text(2 * MARGIN, top + 20, "owner", title)]
+            self.drawn.texts["owner", owner] = [TextShape(2 * MARGIN, top + 20, "owner", title)]
             y += GAP_Y
         return y
 
@@ -140,7 +140,7 @@ class _Placing:
     def _ends_at(self, arc: Arc) -> tuple[Point, Point]:
         origin, target = _ends(arc)
         start, end = self._at_node(origin, right=True), self._at_node(target, right=False)
-        if isinstance(arc, Stream):
+        if isinstance(arc, StreamView):
             start = self.drawn.outs.get((origin, arc.origin_fragment, arc.name), start)
             end = self.drawn.ins.get((target, arc.target_fragment, arc.name, origin), end)
         return start, end
@@ -151,10 +151,10 @@ class _Placing:
 
 
 def _ends(arc: Arc) -> tuple[str, str]:
-    return (arc.origin, arc.target) if isinstance(arc, Stream) else (arc.a, arc.b)
+    return (arc.origin, arc.target) if isinstance(arc, StreamView) else (arc.a, arc.b)
 
 
-def _columns(network: Network) -> dict[str, int]:
+def _columns(network: NetworkView) -> dict[str, int]:
     """Node -> its column: behind all that send to it, streams that close a cycle left out."""
     after: dict[str, list[str]] = {node.name: [] for node in network.nodes}
     for stream in network.streams:
@@ -199,7 +199,7 @@ def _without_cycles(after: dict[str, list[str]]) -> tuple[list[str], dict[str, l
     return order[::-1], kept
 
 
-def _spread(network: Network, column: dict[str, int], linked: set[str]) -> None:
+def _spread(network: NetworkView, column: dict[str, int], linked: set[str]) -> None:
     """Let nodes without streams fill the columns evenly instead of standing in one."""
     alone = [node for node in network.nodes if node.name not in linked]
     wide = max(max(column.values(), default=0) + 1, min(ALONE_COLUMNS, len(alone)))

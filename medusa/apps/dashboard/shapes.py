@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from medusa.apps.dashboard.network import Link, NodeView, Stream
+from medusa.apps.dashboard.network import Link, NodeView, StreamView
 from medusa.apps.dashboard.words import columns
 from medusa.wire.status import BoxStatus, FragmentStatus
 
-__all__ = ["PADDING", "SIZES", "Arrow", "Drawn", "FragmentKey", "Point", "Rect", "Text", "width_of"]
+__all__ = ["PADDING", "SIZES", "Arrow", "Drawn", "FragmentKey", "Point", "Rect", "TextShape", "width_of"]
 
 Point = tuple[float, float]
 FragmentKey = tuple[str, str]
@@ -51,7 +51,7 @@ class Rect:
 
 
 @dataclass(frozen=True, slots=True)
-class Text:
+class TextShape:
     """A line of text, from its left end or (``end``) to its right end."""
 
     x: float
@@ -65,7 +65,7 @@ class Text:
 class Arrow:
     """The way of a stream or a link: two points for a curve over a gap, more for lines with corners."""
 
-    what: Stream | Link
+    what: StreamView | Link
     points: tuple[Point, ...]
 
 
@@ -88,7 +88,7 @@ class Drawn:
     fragments: dict[FragmentKey, tuple[FragmentStatus, Rect]] = field(default_factory=dict)
     boxes: dict[tuple[str, str, str], tuple[BoxStatus, Rect]] = field(default_factory=dict)
     arcs: list[tuple[FragmentKey, str, str, list[Point]]] = field(default_factory=list)
-    texts: dict[tuple[str, ...], list[Text]] = field(default_factory=dict)
+    texts: dict[tuple[str, ...], list[TextShape]] = field(default_factory=dict)
     ins: dict[tuple[str, str, str, str], Point] = field(default_factory=dict)
     outs: dict[tuple[str, str, str], Point] = field(default_factory=dict)
     arrows: list[Arrow] = field(default_factory=list)

@@ -87,7 +87,7 @@ class Storage:
         memory_bytes: of output, beyond which some of it goes to disk.
         budget_bytes: of state; None: no bound.
         spills_state: beyond it state goes to disk.
-        sheds_state: near it a ``Shedder`` keeps rows away: nothing is refused.
+        sheds_state: near it a ``OverloadController`` keeps rows away: nothing is refused.
 
     Attributes:
         room: for boxes that can move state to disk; None: they needn't.

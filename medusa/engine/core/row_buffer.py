@@ -12,13 +12,13 @@ from medusa.elements import END_US, START_US, Train
 from medusa.engine.core.box import BoxState, expect_table
 from medusa.engine.core.rows import TIME, as_int64, as_times, take
 
-__all__ = ["Held", "Ints", "Timed", "Waiting", "concat_timed", "load_timed", "save_timed"]
+__all__ = ["Ints", "PositionedRows", "Timed", "TimedRowBuffer", "concat_timed", "load_timed", "save_timed"]
 
 Ints = npt.NDArray[np.int64]
 
 PART_ROWS_MAX = 1 << 18
-"""Rows of a part of ``Held`` that was put together. More: others wait while it is made anew; fewer: there are
-more parts to look through for each row that leaves."""
+"""Rows of a part of ``PositionedRows`` that was put together. More: others wait while it is made anew; fewer:
+there are more parts to look through for each row that leaves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +91,7 @@ def load_timed(state: BoxState, name: str, schema: pa.Schema) -> list[Timed]:
     return parts
 
 
-class Waiting:
+class TimedRowBuffer:
     """Rows until a boundary passes them; then by (time, order of coming).
 
     They stand in parts sorted by time, each at least twice as long as the next: a row is moved a
@@ -175,10 +175,10 @@ def _merges(before: int, last: int) -> bool:
     return before <= 2 * last and before + last <= PART_ROWS_MAX
 
 
-class Held:
+class PositionedRows:
     """Rows by the position at which they came, until they are asked for by it.
 
-    In parts as ``Waiting``, up to a size; one is made anew when most of its rows have left.
+    In parts as ``TimedRowBuffer``, up to a size; one is made anew when most of its rows have left.
     """
 
     def __init__(self, schema: pa.Schema) -> None:

@@ -11,7 +11,7 @@ from medusa.engine.core.memory_bounds import Storage
 from medusa.errors import QueryError
 from medusa.ports import Segments, Tasks, Workers
 from medusa.query.boxes import Box, Schema
-from medusa.query.shape import Shape
+from medusa.query.shape import StreamShape
 from medusa.query.user_registry import resolve
 
 __all__ = ["Site"]
@@ -34,8 +34,8 @@ class Site:
         origins: the boxes from which the inputs come.
     """
 
-    inputs: Sequence[Shape]
-    output: Shape
+    inputs: Sequence[StreamShape]
+    output: StreamShape
     letters: DeadLetters
     timed: bool
     functions: Mapping[str, object] = field(default_factory=dict)
@@ -64,7 +64,7 @@ class Site:
         return self.functions[box.id]
 
     @property
-    def input(self) -> Shape:
+    def input(self) -> StreamShape:
         """The first input."""
         return self.inputs[0]
 

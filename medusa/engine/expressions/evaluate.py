@@ -20,9 +20,9 @@ from medusa.engine.expressions.kernels.casts import cast
 from medusa.engine.expressions.kernels.kernel import (
     Faulty,
     Kernel,
+    KernelSite,
     Maker,
     Mask,
-    Site,
     Value,
     as_array,
     function,
@@ -33,7 +33,7 @@ from medusa.engine.expressions.kernels.moments import MOMENTS
 from medusa.engine.expressions.kernels.numbers import NUMBERS
 from medusa.engine.expressions.kernels.texts import TEXTS
 from medusa.engine.expressions.program import program_of
-from medusa.query.checker import Analysis, Step, analyse
+from medusa.query.checker import Analysis, AnalysisStep, analyse
 from medusa.query.expressions.expression import Expression, Literal, Named
 from medusa.query.expressions.show import show
 from medusa.query.expressions.text_casts import float_of
@@ -189,9 +189,11 @@ class _Program:
         self._drop_unread(analysis.roots)
         self.plain = not self.work
 
-    def _add(self, register: int, step: Step) -> None:
+    def _add(self, register: int, step: AnalysisStep) -> None:
         constants = tuple(self.registers[arg] for arg in step.args)
-        kernel = MAKERS[step.op](Site(step.type, tuple(self.steps[arg].type for arg in step.args), constants))
+        kernel = MAKERS[step.op](
+            KernelSite(step.type, tuple(self.steps[arg].type for arg in step.args), constants)
+        )
         if all(constant is not None for constant in constants):
             made = kernel(1, [as_array(constant, 1) for constant in constants])
             if not isinstance(made, Faulty):

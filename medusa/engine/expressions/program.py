@@ -14,13 +14,13 @@ import pyarrow as pa
 
 from medusa._native import Batch, Program, Window
 from medusa.elements import Train
-from medusa.query.checker import Analysis, Step, analyse
+from medusa.query.checker import Analysis, AnalysisStep, analyse
 from medusa.query.expressions.expression import Expression, Literal, Named
 from medusa.query.expressions.text_casts import float_of
 from medusa.query.expressions.tree import columns_of
 from medusa.query.types import DURATION, TIMESTAMP
 
-__all__ = ["LATE", "TIMES", "Builder", "NotNative", "Part", "program_of"]
+__all__ = ["LATE", "TIMES", "Builder", "NotNative", "ProgramPart", "program_of"]
 
 TIMES = -1
 """Stands for the hidden times among the columns of a program."""
@@ -134,7 +134,7 @@ class Builder:
         made = _Translation(self, analysis, env)
         return [(made.register(root), analysis.steps[root].type) for root in analysis.roots]
 
-    def build(self, outputs: Sequence[tuple[int, str, str]]) -> Part:
+    def build(self, outputs: Sequence[tuple[int, str, str]]) -> ProgramPart:
         """The program that gives ``(register, type, name)``."""
         program = Program(
             columns=self.letters,
@@ -143,11 +143,11 @@ class Builder:
             outputs=[(register, _FORMATS[type], name) for register, type, name in outputs],
             positions=self.used,
         )
-        return Part(program, TIMES in self.used)
+        return ProgramPart(program, TIMES in self.used)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ProgramPart:
     """A program over the columns that it wants of a batch.
 
     Attributes:
@@ -191,7 +191,7 @@ class _Translation:
                 self._made[each] = self._step(self._steps[each])
         return self._made[number]
 
-    def _step(self, step: Step) -> int:
+    def _step(self, step: AnalysisStep) -> int:
         emit = self._builder.emit
         args = [self._made[arg] for arg in step.args]
         types = [self._steps[arg].type for arg in step.args]
@@ -273,7 +273,7 @@ def _comparable(types: Sequence[str]) -> None:
     _want(known and all(type == one for type in types))
 
 
-def program_of(columns: Sequence[Named], schema: Mapping[str, str], *, box: str) -> Part | None:
+def program_of(columns: Sequence[Named], schema: Mapping[str, str], *, box: str) -> ProgramPart | None:
     """A program that gives these columns, without filters; None where native code can't."""
     builder = Builder(schema)
     read = {name for each in columns for name in columns_of(each.expression)}

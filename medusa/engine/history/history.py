@@ -36,7 +36,7 @@ from medusa.engine.core.rows import as_int64
 from medusa.engine.history.records import (
     ENTRY_BYTES,
     HEAD_BYTES,
-    Entry,
+    RecordEntry,
     decode,
     encode,
     full_schema,
@@ -72,7 +72,7 @@ class Segment:
 
     first: int
     rows_bytes: int
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[RecordEntry] = field(default_factory=list)
     most_us: int = int(START_US)
 
     @property
@@ -88,7 +88,7 @@ class Segment:
         """Some of its index is: nothing is added to it any more."""
         return any(entry.sum is None for entry in self.entries)
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: RecordEntry) -> None:
         self.entries.append(entry)
         self.rows_bytes = entry.start + entry.length
         if entry.rows:
@@ -298,7 +298,7 @@ class History:
             least, most = int(times.min()), int(times.max())
         data, sum = encode(batch)
         segment = self._open_segment(first)
-        entry = Entry(
+        entry = RecordEntry(
             first=first,
             rows=batch.num_rows,
             start=segment.rows_bytes,
@@ -401,7 +401,7 @@ class History:
             first, seq = seq, train.first_seq + len(train)
             yield train if first == train.first_seq else part_of(train, first - train.first_seq, len(train))
 
-    def records(self) -> Iterator[tuple[Segment, Entry]]:
+    def records(self) -> Iterator[tuple[Segment, RecordEntry]]:
         """All records with rows that are kept, oldest first."""
         self.write()
         for segment in self.segments:
@@ -439,7 +439,7 @@ class History:
                 before_us = max(before_us, int(times[: seq - entry.first].max()))
         return int(START_US) if before_us <= START_US else before_us + 1
 
-    def _find(self, seq: int) -> tuple[Segment, Entry]:
+    def _find(self, seq: int) -> tuple[Segment, RecordEntry]:
         if seq < self.oldest_seq:
             raise StateError(
                 f"{self.port.where(self.oldest_seq)}: row {seq} was trimmed, the oldest kept is"
@@ -453,7 +453,7 @@ class History:
             at -= 1
         return segment, segment.entries[at]
 
-    def load(self, segment: Segment, entry: Entry) -> Train:
+    def load(self, segment: Segment, entry: RecordEntry) -> Train:
         """The rows of a record.
 
         Raises:

@@ -17,7 +17,7 @@ from itertools import pairwise
 
 from medusa.elements import END_US, START_US, Train
 from medusa.engine.history.history import History, Segment, part_of
-from medusa.engine.history.records import Entry, head, merged_index, read_entries, read_index_head
+from medusa.engine.history.records import RecordEntry, head, merged_index, read_entries, read_index_head
 from medusa.errors import StateError
 
 __all__ = ["SCHEMA_BYTES_MAX", "open_history", "prepare_history", "read_history", "unreadable"]
@@ -130,7 +130,7 @@ def unreadable(history: History) -> list[tuple[str, int, int]]:
     return made
 
 
-def _reaches(history: History, first: int, entry: Entry) -> bool:
+def _reaches(history: History, first: int, entry: RecordEntry) -> bool:
     """Whether the rows of a segment go as far as the end of a record."""
     try:
         return len(memoryview(history.port.read(first, entry.start + entry.length - 1, 1))) > 0
@@ -206,7 +206,9 @@ def _unknown(history: History, first: int) -> StateError:
     )
 
 
-def _last(history: History, first: int, entries: list[Entry | None], next_seq: int | None) -> int | None:
+def _last(
+    history: History, first: int, entries: list[RecordEntry | None], next_seq: int | None
+) -> int | None:
     """The last record of the last segment that counts; None: none does."""
     for place in reversed(range(len(entries))):
         entry = entries[place]
@@ -217,11 +219,11 @@ def _last(history: History, first: int, entries: list[Entry | None], next_seq: i
     return None
 
 
-def _follows(segment: Segment, entry: Entry) -> bool:
+def _follows(segment: Segment, entry: RecordEntry) -> bool:
     return entry.first == segment.end and entry.start == segment.rows_bytes
 
 
-def _take_all(segment: Segment, entries: list[Entry | None], following: int) -> None:
+def _take_all(segment: Segment, entries: list[RecordEntry | None], following: int) -> None:
     """All entries of a segment that was synced; of damaged ones, what those around them say."""
     fits = [entry if entry is not None and entry.end <= following else None for entry in entries]
     for place, entry in enumerate(fits):
@@ -235,11 +237,11 @@ def _take_all(segment: Segment, entries: list[Entry | None], following: int) -> 
         segment.add(_damaged(segment, following, segment.rows_bytes))
 
 
-def _damaged(segment: Segment, end: int, stop: int) -> Entry:
+def _damaged(segment: Segment, end: int, stop: int) -> RecordEntry:
     before = segment.entries[-1] if segment.entries else None
     boundary_us = before.boundary_us if before else int(START_US)
     most_us = max(before.before_us, before.most_us) if before else int(START_US)
-    return Entry(
+    return RecordEntry(
         first=segment.end,
         rows=end - segment.end,
         start=segment.rows_bytes,

@@ -23,7 +23,7 @@ from medusa.ports import Buffer
 __all__ = [
     "ENTRY_BYTES",
     "HEAD_BYTES",
-    "Entry",
+    "RecordEntry",
     "decode",
     "encode",
     "full_schema",
@@ -47,7 +47,7 @@ HEAD_BYTES, ENTRY_BYTES = _HEAD.size, _ENTRY.size
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class RecordEntry:
     """What the index says of a record.
 
     Attributes:
@@ -133,7 +133,7 @@ def read_head(index: memoryview, rows: Buffer) -> int | None:
     return length if len(schema) == length and crc32c(schema) == sum else None
 
 
-def read_entries(index: memoryview) -> list[Entry | None]:
+def read_entries(index: memoryview) -> list[RecordEntry | None]:
     """The entries behind the head, in order; None for one that is torn, damaged or can't be."""
     return [_entry(index[at : at + ENTRY_BYTES]) for at in range(HEAD_BYTES, len(index), ENTRY_BYTES)]
 
@@ -157,10 +157,10 @@ def _is_summed(part: bytes) -> bool:
     return crc32c(part[:-4]) == int.from_bytes(part[-4:], "little")
 
 
-def _entry(data: memoryview) -> Entry | None:
+def _entry(data: memoryview) -> RecordEntry | None:
     if len(data) < ENTRY_BYTES or int.from_bytes(data[-4:], "little") != crc32c(data[:-4]):
         return None
-    made = Entry(*_ENTRY.unpack(data)[:-1])
+    made = RecordEntry(*_ENTRY.unpack(data)[:-1])
     times = (made.boundary_us, made.least_us, made.most_us, made.before_us)
     counts = (made.first, made.rows, made.start, made.length)
     fits = all(START_US <= time <= END_US for time in times) and made.least_us <= made.most_us
@@ -224,7 +224,7 @@ def encode(batch: pa.RecordBatch) -> tuple[Buffer, int]:
     return data, crc32c(data)
 
 
-def decode(data: Buffer, entry: Entry, schema: pa.Schema, *, timed: bool) -> pa.RecordBatch:
+def decode(data: Buffer, entry: RecordEntry, schema: pa.Schema, *, timed: bool) -> pa.RecordBatch:
     """The batch of a record.
 
     Raises:

@@ -13,11 +13,11 @@ from medusa.elements import START_US
 from medusa.engine.core.box import show_time
 from medusa.errors import DataError
 
-__all__ = ["Entry", "InputQueue"]
+__all__ = ["IntakeEntry", "IntakeQueue"]
 
 
 @dataclass(slots=True, eq=False)
-class Entry:
+class IntakeEntry:
     """Work that waits: rows of a source, a boundary of one, or something to be done in its place.
 
     Attributes:
@@ -46,7 +46,7 @@ class Entry:
     error: BaseException | None = None
 
 
-class InputQueue:
+class IntakeQueue:
     """Entries in order, bounded by the bytes of their rows. It takes no lock: whoever shares it does.
 
     An entry stays in it, with its bytes, until it has been worked through.
@@ -68,15 +68,15 @@ class InputQueue:
         self.nbytes = dict.fromkeys(positions, 0)
         self.held_bytes = 0
         self.ended = False
-        self._entries: deque[Entry] = deque()
-        self._inside: deque[Entry] = deque()
+        self._entries: deque[IntakeEntry] = deque()
+        self._inside: deque[IntakeEntry] = deque()
         self._promised: dict[str, int] = {}
 
     def __len__(self) -> int:
         return len(self._entries)
 
     @property
-    def head(self) -> Entry | None:
+    def head(self) -> IntakeEntry | None:
         """What is to be worked on, or is."""
         return self._entries[0] if self._entries else None
 
@@ -117,7 +117,7 @@ class InputQueue:
             self.rows.setdefault(name, 0)
             self.nbytes.setdefault(name, 0)
 
-    def put(self, entry: Entry) -> None:
+    def put(self, entry: IntakeEntry) -> None:
         """Take what has been checked, and has room."""
         self._entries.append(entry)
         if entry.promise_us is not None:
@@ -141,7 +141,7 @@ class InputQueue:
         while self._inside and (us is None or self._inside[0].came_us < us):
             self._out(self._inside.popleft()).done = True
 
-    def withdraw(self, entry: Entry) -> None:
+    def withdraw(self, entry: IntakeEntry) -> None:
         """Take out a call that isn't being worked on; one that has gone is no error."""
         if entry in self._entries:
             self._entries.remove(entry)
@@ -161,7 +161,7 @@ class InputQueue:
             self._out(self._entries.popleft()).left = True
         return left
 
-    def _out(self, entry: Entry) -> Entry:
+    def _out(self, entry: IntakeEntry) -> IntakeEntry:
         if entry.rows:
             self.rows[entry.source] -= entry.rows
             self.nbytes[entry.source] -= entry.nbytes

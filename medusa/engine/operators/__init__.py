@@ -9,8 +9,8 @@ makes them.
 
 - ``query/boxes/flow``, ``query/boxes/order``, and files of the same names in ``query/stream``: route, drops,
   distinct; sunion, sorts, resample. Here is one file each; ``wsort_rule`` is the rule of WSort alone.
-- ``engine/core/row_buffer`` holds rows until a boundary passes them (``Waiting``) or until they are
-  asked for by position (``Held``); ``engine/core/group_numbers`` numbers keys and orders values;
+- ``engine/core/row_buffer`` holds rows until a boundary passes them (``TimedRowBuffer``) or until they are
+  asked for by position (``PositionedRows``); ``engine/core/group_numbers`` numbers keys and orders values;
   ``native/order/order.c`` decides what leaves a bounded sort.
 - Ports: ``BoxData.ports`` are always there; taps (``graph.taps_of``: ``dead``) only where something
   reads them. ``DeadLetters.tap`` sends every failed row on, of any box that reports through ``Columns``

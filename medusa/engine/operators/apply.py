@@ -13,9 +13,9 @@ from medusa.engine.core.box import Operator, Stateless, show_time
 from medusa.engine.core.dead_letters import DeadLetters
 from medusa.engine.core.rows import take_array
 from medusa.engine.core.site import Site
-from medusa.engine.recovery.decisions import Answer
-from medusa.engine.udf.answers import Part, answer_of, read_answers
-from medusa.engine.udf.calls import Output, bury, error_text, read_output, row_of
+from medusa.engine.recovery.decisions import CallAnswer
+from medusa.engine.udf.answers import AnsweredRows, answer_of, read_answers
+from medusa.engine.udf.calls import CallOutput, bury, error_text, read_output, row_of
 from medusa.errors import DataError, QueryError
 from medusa.ports import Task, Tasks
 from medusa.query.boxes import Apply, Schema
@@ -36,7 +36,7 @@ class _Calls(Stateless):
         self._letters = letters
         self._schema: Schema = spec.schema
 
-    def _checked(self, made: Any, rows: int) -> Output:
+    def _checked(self, made: Any, rows: int) -> CallOutput:
         output = read_output(made, self._schema, rows=rows)
         if output.rows is None and output.batch.num_rows != rows:
             raise DataError(
@@ -46,7 +46,7 @@ class _Calls(Stateless):
             )
         return output
 
-    def _send(self, train: Train, parts: Sequence[Part]) -> None:
+    def _send(self, train: Train, parts: Sequence[AnsweredRows]) -> None:
         for part in parts:
             if part.output is None:
                 if train.kind is not Kind.STABLE:
@@ -69,17 +69,17 @@ class ApplyBox(_Calls):
     """One call for each train; a call that fails is repeated on halves, down to single rows."""
 
     def on_train(self, input: int, train: Train) -> None:
-        parts: list[Part] = []
+        parts: list[AnsweredRows] = []
         self._attempt(train.batch, 0, parts)
         self._send(train, parts)
 
-    def _attempt(self, batch: pa.RecordBatch, first: int, parts: list[Part]) -> None:
+    def _attempt(self, batch: pa.RecordBatch, first: int, parts: list[AnsweredRows]) -> None:
         rows = batch.num_rows
         try:
-            parts.append(Part(first, rows, self._checked(self._function(batch), rows)))
+            parts.append(AnsweredRows(first, rows, self._checked(self._function(batch), rows)))
         except Exception as error:
             if rows == 1:
-                parts.append(Part(first, 1, error=error_text(error)))
+                parts.append(AnsweredRows(first, 1, error=error_text(error)))
                 return
             half = rows // 2
             self._attempt(batch.slice(0, half), first, parts)
@@ -110,10 +110,10 @@ class AsyncApplyBox(_Calls):
         self._waiting: deque[tuple[Train, Task | _Later | None] | int] = deque()
         self._later: deque[_Later] = deque()  # the last of those that wait
         self.calls = 0
-        self.given: list[tuple[Answer, ...]] | None = None
+        self.given: list[tuple[CallAnswer, ...]] | None = None
         self._known = 0
         self._again = False
-        self._answers: deque[tuple[Answer, ...]] = deque()
+        self._answers: deque[tuple[CallAnswer, ...]] = deque()
 
     def on_train(self, input: int, train: Train) -> None:
         self.poll()
@@ -166,7 +166,7 @@ class AsyncApplyBox(_Calls):
         """The next ``known`` trains have answers already; until the last of them nothing leaves by itself."""
         self._known, self._again = known, True
 
-    def answer(self, answers: Sequence[tuple[Answer, ...]]) -> None:
+    def answer(self, answers: Sequence[tuple[CallAnswer, ...]]) -> None:
         """What leaves until ``answered``."""
         self._answers.extend(answers)
 
@@ -178,18 +178,18 @@ class AsyncApplyBox(_Calls):
         """From now on as usual."""
         self._again = False
 
-    async def _attempts(self, batch: pa.RecordBatch) -> list[Part]:
-        parts: list[Part] = []
+    async def _attempts(self, batch: pa.RecordBatch) -> list[AnsweredRows]:
+        parts: list[AnsweredRows] = []
         await self._attempt(batch, 0, parts)
         return parts
 
-    async def _attempt(self, batch: pa.RecordBatch, first: int, parts: list[Part]) -> None:
+    async def _attempt(self, batch: pa.RecordBatch, first: int, parts: list[AnsweredRows]) -> None:
         rows = batch.num_rows
         try:
-            parts.append(Part(first, rows, self._checked(await self._function(batch), rows)))
+            parts.append(AnsweredRows(first, rows, self._checked(await self._function(batch), rows)))
         except Exception as error:
             if rows == 1:
-                parts.append(Part(first, 1, error=error_text(error)))
+                parts.append(AnsweredRows(first, 1, error=error_text(error)))
                 return
             half = rows // 2
             await self._attempt(batch.slice(0, half), first, parts)

@@ -13,7 +13,7 @@ from medusa.query.boxes import Filter, Schema
 from medusa.query.types import schema_to_arrow
 
 if TYPE_CHECKING:
-    from medusa.engine.operators.fused_rows import Chain
+    from medusa.engine.operators.fused_rows import FusedRows
 
 __all__ = ["FilterBox"]
 
@@ -32,7 +32,7 @@ class FilterBox(Stateless):
         self._predicate = Columns.single(self, letters, spec.predicate, input, timed=timed)
         self.types = [field.type for field in input]
         self.schema = schema_to_arrow(input)
-        self.chain: Chain | None = None
+        self.chain: FusedRows | None = None
 
     def on_train(self, input: int, train: Train) -> None:
         if self.chain is not None:

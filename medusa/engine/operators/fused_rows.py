@@ -21,7 +21,7 @@ from medusa.elements import Kind, Train
 from medusa.engine.core import output_pieces
 from medusa.engine.core.box import Operator
 from medusa.engine.core.native_types import narrow
-from medusa.engine.expressions.program import LATE, TIMES, Builder, NotNative, Part
+from medusa.engine.expressions.program import LATE, TIMES, Builder, NotNative, ProgramPart
 from medusa.engine.operators.filter import FilterBox
 from medusa.engine.operators.project import ProjectBox
 from medusa.engine.operators.windows.aggregate import AggregateBox
@@ -33,7 +33,7 @@ from medusa.query.shape import types_of
 from medusa.query.text_growth import TEXT_CHARS, TextGrowth, grown
 from medusa.query.types import DURATION, TIMESTAMP
 
-__all__ = ["Chain", "link_chains"]
+__all__ = ["FusedRows", "link_chains"]
 
 Row = FilterBox | ProjectBox
 _ROWS = (Filter, Select, WithColumns)
@@ -43,19 +43,19 @@ _ROWS = (Filter, Select, WithColumns)
 class Programs:
     """The program of a chain, and that for trains with late marks, made when the first one comes."""
 
-    on_time: Part
-    make_late: Callable[[], Part | None]
-    _late: Part | None = None
+    on_time: ProgramPart
+    make_late: Callable[[], ProgramPart | None]
+    _late: ProgramPart | None = None
     _asked: bool = False
 
     @property
-    def late(self) -> Part | None:
+    def late(self) -> ProgramPart | None:
         if not self._asked:
             self._asked, self._late = True, self.make_late()
         return self._late
 
 
-class Chain:
+class FusedRows:
     """Some boxes in a row; the first one gives it the trains that come.
 
     All members run on a train before the next train: so it makes no difference to the order of rows
@@ -116,7 +116,7 @@ class Chain:
                 return
         self._one_by_one(train)
 
-    def _run(self, part: Part, train: Train) -> bool:
+    def _run(self, part: ProgramPart, train: Train) -> bool:
         """False, and nothing happened: a row failed."""
         batch: Batch | None = None
         if self._native is not None:
@@ -201,7 +201,7 @@ def link_chains(checked: CheckedGraph, boxes: Mapping[str, Operator], timed: Map
             continue
         programs = Programs(part, partial(write, late=True)) if part is not None else None
         timed_end = checked.shapes[specs[0].inputs[0]].timed and timed[specs[-1].id]
-        chain = Chain(rows, end, programs, timed=timed_end, growth=growth)
+        chain = FusedRows(rows, end, programs, timed=timed_end, growth=growth)
         rows[0].chain = chain
 
 
@@ -246,7 +246,7 @@ def _program(
     *,
     timed: bool,
     late: bool,
-) -> Part | None:
+) -> ProgramPart | None:
     """One program for the chain; None where native code can't, or would gain nothing.
 
     Args:
@@ -284,7 +284,7 @@ def _translate(
     times: bool,
     late: bool,
     window: bool,
-) -> Part:
+) -> ProgramPart:
     origin = checked.shapes[specs[0].inputs[0]]
     steps, read = _live(specs, [each.expression for each in wanted])
     types = types_of(origin.schema)

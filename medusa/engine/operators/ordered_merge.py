@@ -11,7 +11,7 @@ import pyarrow as pa
 from medusa.elements import END_US, START_US, Kind, Train
 from medusa.engine.core.box import BoxState, Operator, expect_table
 from medusa.engine.core.group_numbers import one_batch
-from medusa.engine.core.row_buffer import Ints, Timed, Waiting
+from medusa.engine.core.row_buffer import Ints, Timed, TimedRowBuffer
 from medusa.engine.core.rows import TIME, as_bools, as_int64, as_times, on_time_rows, take, take_array
 from medusa.query.boxes import OrderedMerge, Schema
 from medusa.query.types import schema_to_arrow
@@ -52,7 +52,7 @@ class OrderedMergeBox(Operator):
         self._by = [names.index(name) for name in spec.by]
         self._positions = [names.index(name) for name in spec.positions]
         self._came: list[list[_Came]] = [[] for _ in spec.inputs]
-        self._waiting = Waiting(self._input)
+        self._waiting = TimedRowBuffer(self._input)
 
     def on_train(self, input: int, train: Train) -> None:
         if train.kind is not Kind.STABLE:

@@ -21,7 +21,7 @@ from medusa.elements import END_US, Train
 from medusa.engine.core.box import BoxState, Operator
 from medusa.engine.core.dead_letters import DeadLetters
 from medusa.engine.core.group_numbers import KeyIds
-from medusa.engine.core.row_buffer import Ints, Timed, Waiting
+from medusa.engine.core.row_buffer import Ints, Timed, TimedRowBuffer
 from medusa.engine.core.rows import on_time_rows, take
 from medusa.engine.core.site import Site
 from medusa.engine.expressions.box_expressions import Columns
@@ -94,7 +94,7 @@ class ProcessBox(Operator):
         self._key_types = list(key_types)
         self._names = [key.name for key in spec.keys]
         self._columns = [Columns(self, letters, spec.keys, schema) for schema in inputs]
-        self._waiting = [Waiting(schema_to_arrow(schema)) for schema in inputs]
+        self._waiting = [TimedRowBuffer(schema_to_arrow(schema)) for schema in inputs]
         self._state = state_class(spec.state)
         self._states: dict[Any, KeyState] = {}
         self._grows = self._timed or any(field.type in ("utf8", "binary") for field in spec.state)

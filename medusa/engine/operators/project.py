@@ -15,7 +15,7 @@ from medusa.query.expressions.expression import Column, Named
 from medusa.query.types import schema_to_arrow
 
 if TYPE_CHECKING:
-    from medusa.engine.operators.fused_rows import Chain
+    from medusa.engine.operators.fused_rows import FusedRows
 
 __all__ = ["ProjectBox"]
 
@@ -43,7 +43,7 @@ class ProjectBox(Stateless):
         self._columns = Columns(self, letters, columns, input, timed=timed)
         self.types = [field.type for field in output]
         self.schema = schema_to_arrow(output)
-        self.chain: Chain | None = None
+        self.chain: FusedRows | None = None
 
     def on_train(self, input: int, train: Train) -> None:
         if self.chain is not None:

@@ -11,17 +11,17 @@ from collections.abc import Callable, Mapping
 
 from medusa.engine.core.memory_bounds import Storage
 from medusa.engine.fragment import Fragment
-from medusa.engine.input.intake import InputQueue
-from medusa.engine.overload.drop_operator import ALL, Valve, valve_of
-from medusa.engine.overload.drop_set import Drops
-from medusa.engine.overload.drop_sites import Place, arcs_of, cut_off
-from medusa.engine.overload.road_map import LoadModel, Plan, RoadMap, coefficients
+from medusa.engine.input.intake import IntakeQueue
+from medusa.engine.overload.drop_operator import ALL, DropOperator, valve_of
+from medusa.engine.overload.drop_set import DropSet
+from medusa.engine.overload.drop_sites import DropSite, arcs_of, cut_off
+from medusa.engine.overload.road_map import DropPlan, LoadModel, RoadMap, coefficients
 from medusa.engine.qos.delay_utility import Utility
 from medusa.engine.qos.rates import Recent
 from medusa.query.boxes import Graph, Input, Sink
 from medusa.query.graph import UNTIMED_PORTS, CheckedGraph
 
-__all__ = ["HEADROOM", "PERIOD_US", "Shedder", "has_qos"]
+__all__ = ["HEADROOM", "OverloadController", "PERIOD_US", "has_qos"]
 
 HEADROOM = 0.95
 """The share of one processor that the boxes may use: the rest is for what isn't measured."""
@@ -52,7 +52,7 @@ DRIFT = 0.2
 """Where something measured has changed by so much since the road map was drawn, it is drawn again."""
 
 
-class Shedder:
+class OverloadController:
     """Of a fragment with outputs that have quality of service.
 
     Args:
@@ -71,16 +71,16 @@ class Shedder:
     def __init__(
         self,
         fragment: Fragment,
-        drops: Drops | None = None,
+        drops: DropSet | None = None,
         *,
         seed: int = 0,
         headroom: float = HEADROOM,
         period_us: int = PERIOD_US,
-        make: Callable[[Place, int], Valve] = valve_of,
-        choose: Callable[[LoadModel, list[Place], float], tuple[float, ...]] | None = None,
+        make: Callable[[DropSite, int], DropOperator] = valve_of,
+        choose: Callable[[LoadModel, list[DropSite], float], tuple[float, ...]] | None = None,
     ) -> None:
         self._fragment = fragment
-        self.drops = drops or Drops(fragment.checked, fragment.boxes, seed=seed, make=make)
+        self.drops = drops or DropSet(fragment.checked, fragment.boxes, seed=seed, make=make)
         self.drops.expected = self._expected
         self._headroom = headroom
         self._period_us = period_us
@@ -91,14 +91,14 @@ class Shedder:
         self._busy = 0.0
         self._counts: dict[str, Recent] = {}
         self._drawn: tuple[list[float], RoadMap] | None = None
-        self._comes: dict[tuple[Place, str], float] = {}
+        self._comes: dict[tuple[DropSite, str], float] = {}
         self.load = 0.0
         self.coefficients: dict[str, float] = {}
-        self.plan: Plan | None = None
+        self.plan: DropPlan | None = None
         self._look_at(self.drops.checked)
 
     @property
-    def valves(self) -> list[Valve]:
+    def valves(self) -> list[DropOperator]:
         """What drops, one at each place."""
         return self.drops.valves
 
@@ -116,7 +116,7 @@ class Shedder:
             id: {place.key for place in cut} for id, cut in cuts.items() if checked.boxes[id].keeps_state
         }
 
-    def _expected(self, place: Place, sink: str) -> float:
+    def _expected(self, place: DropSite, sink: str) -> float:
         """How many rows of a sink come of one that passes a place, as it was measured last."""
         if (place, sink) not in self._comes:
             model, own = self._model({}), place.arcs(self._checked)
@@ -141,7 +141,7 @@ class Shedder:
         arcs = [arc for arc in arcs_of(checked) if arc[0].port not in UNTIMED_PORTS]
         return LoadModel([box.id for box in checked.graph.boxes], arcs, rates, costs, gives)
 
-    def _look(self, now_us: int, queue: InputQueue) -> LoadModel:
+    def _look(self, now_us: int, queue: IntakeQueue) -> LoadModel:
         """Take note of all counts, and what follows from how they grew."""
         boxes = self._fragment.boxes
         self._comes.clear()
@@ -179,7 +179,7 @@ class Shedder:
 
     # Deciding
 
-    def control(self, now_us: int, queue: InputQueue) -> None:
+    def control(self, now_us: int, queue: IntakeQueue) -> None:
         """Decide again, where that is due.
 
         Args:
@@ -202,7 +202,7 @@ class Shedder:
             return
         self._due_us = now_us + self._period_us
 
-    def _decide(self, model: LoadModel, queue: InputQueue, now_us: int) -> None:
+    def _decide(self, model: LoadModel, queue: IntakeQueue, now_us: int) -> None:
         self.load = model.load()
         self.coefficients = coefficients(model)
         waits_us = sum(rows * self.coefficients.get(source, 0.0) for source, rows in queue.rows.items())
@@ -220,10 +220,10 @@ class Shedder:
         calm = self._busy < BUSY_MIN and waited_us <= WAIT_SHARE * allowed_us
         if calm or target >= self.load:
             shares = (0.0,) * len(self.valves)
-            self.plan = Plan(shares, self.load, 0.0)
+            self.plan = DropPlan(shares, self.load, 0.0)
         elif self._choose is not None:
             shares = self._choose(model, [valve.place for valve in self.valves], target / self.load)
-            self.plan = Plan(shares, target, 0.0)
+            self.plan = DropPlan(shares, target, 0.0)
         else:
             self.plan = self._map(model).down_to(target / self.load)
             shares = self.plan.shares

@@ -21,10 +21,10 @@ from medusa.elements import Boundary, Element, Kind, Train
 from medusa.engine.core.box import Queue
 from medusa.engine.core.rows import as_bools, as_int64, filter_rows
 from medusa.engine.operators.drop import Chance, mixed
-from medusa.engine.overload.drop_sites import Place
+from medusa.engine.overload.drop_sites import DropSite
 from medusa.engine.qos.delay_utility import Utility
 
-__all__ = ["ALL", "RandomValve", "Valve", "ValueValve", "WindowValve", "valve_of"]
+__all__ = ["ALL", "RandomDropOperator", "DropOperator", "ValueDropOperator", "WindowDropOperator", "valve_of"]
 
 Bools = npt.NDArray[np.bool_]
 
@@ -44,7 +44,7 @@ BLOCK = 1 << 10
 """Who is important is seen anew after so many rows, and sooner at the beginning."""
 
 
-class Valve(list[tuple[int, Element]], ABC):
+class DropOperator(list[tuple[int, Element]], ABC):
     """A drop at a place: stands in for the queues behind it.
 
     Attributes:
@@ -53,7 +53,7 @@ class Valve(list[tuple[int, Element]], ABC):
         told: called with the rows that were dropped, and with their mean importance.
     """
 
-    def __init__(self, place: Place, seed: int) -> None:
+    def __init__(self, place: DropSite, seed: int) -> None:
         super().__init__()
         self.place = place
         self.share = 0.0
@@ -128,7 +128,7 @@ class Valve(list[tuple[int, Element]], ABC):
         self.share, self.seen, self.shed = share, seen, shed
 
 
-class RandomValve(Valve):
+class RandomDropOperator(DropOperator):
     """A hash of the seed and the row's number at this place decides."""
 
     def choose(self, train: Train) -> Bools | None:
@@ -138,13 +138,13 @@ class RandomValve(Valve):
         return Chance(self.share, self._seed)(mixed(numbers))
 
 
-class ValueValve(Valve):
+class ValueDropOperator(DropOperator):
     """The least important rows go first; of the class at the margin a hash decides, as at random.
 
     What share each class has is counted as rows come. A null or NaN has the least importance that there is.
     """
 
-    def __init__(self, place: Place, seed: int) -> None:
+    def __init__(self, place: DropSite, seed: int) -> None:
         super().__init__(place, seed)
         assert place.value is not None, "there is a graph"
         self._column, points = place.value
@@ -226,18 +226,18 @@ class ValueValve(Valve):
         self._margin, self._part = margin, part
 
 
-class WindowValve(Valve):
+class WindowDropOperator(DropOperator):
     """Whole windows go, of all keys, decided when the first row of one comes and kept to.
 
     So a window below is what it would be, or isn't there: one of which only some rows are gone is left out by
-    the ``Screen`` behind it. Windows are dropped evenly: of a share of a third every third. Late rows pass:
-    the windows below leave them out.
+    the ``WindowFilter`` behind it. Windows are dropped evenly: of a share of a third every third. Late rows
+    pass: the windows below leave them out.
 
     Attributes:
         missed: is told of times, from and up to, of which rows are dropped.
     """
 
-    def __init__(self, place: Place, seed: int) -> None:
+    def __init__(self, place: DropSite, seed: int) -> None:
         super().__init__(place, seed)
         assert place.window_us is not None, "it goes by windows"
         self._window_us = place.window_us
@@ -328,8 +328,8 @@ def _number(value: Any, most: float = math.inf) -> float:
     return float(value)
 
 
-def valve_of(place: Place, seed: int) -> Valve:
+def valve_of(place: DropSite, seed: int) -> DropOperator:
     """The valve for a place."""
     if place.window_us is not None:
-        return WindowValve(place, seed)
-    return RandomValve(place, seed) if place.value is None else ValueValve(place, seed)
+        return WindowDropOperator(place, seed)
+    return RandomDropOperator(place, seed) if place.value is None else ValueDropOperator(place, seed)

@@ -1,7 +1,8 @@
 """What is left out of a query under overload: a valve at each place, and the rows that they took.
 
-How much is dropped where is a decision (``decide``), made by a ``Shedder`` or taken from the log of an
-earlier life. Given the rows and the decisions, each at its place between the rows, the same rows are dropped.
+How much is dropped where is a decision (``decide``), made by a ``OverloadController`` or taken from the log
+of an earlier life. Given the rows and the decisions, each at its place between the rows, the same rows are
+dropped.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ import pyarrow as pa
 
 from medusa.engine.core.box import Operator, Queue
 from medusa.engine.operators.sink import SinkBox
-from medusa.engine.overload.drop_operator import Valve, WindowValve, valve_of
-from medusa.engine.overload.drop_sites import Place, find_places, sources_above
-from medusa.engine.overload.window_filter import Screen
+from medusa.engine.overload.drop_operator import DropOperator, WindowDropOperator, valve_of
+from medusa.engine.overload.drop_sites import DropSite, find_places, sources_above
+from medusa.engine.overload.window_filter import WindowFilter
 from medusa.errors import StateError
 from medusa.query.boxes import Aggregate, Input
 from medusa.query.graph import CheckedGraph
 
-__all__ = ["SHEDDING_SCHEMA", "Drops"]
+__all__ = ["SHEDDING_SCHEMA", "DropSet"]
 
 SHEDDING_SCHEMA = pa.schema(
     [
@@ -34,7 +35,7 @@ SHEDDING_SCHEMA = pa.schema(
 )
 
 
-class Drops:
+class DropSet:
     """The valves of a fragment.
 
     Args:
@@ -56,15 +57,15 @@ class Drops:
         boxes: Mapping[str, Operator],
         *,
         seed: int = 0,
-        make: Callable[[Place, int], Valve] = valve_of,
+        make: Callable[[DropSite, int], DropOperator] = valve_of,
     ) -> None:
         self._seed, self._make = seed, make
         self._taps: dict[str, list[Callable[[pa.Table], object]]] = {}
-        self._untold: dict[Place, list[pa.RecordBatch]] = {}
-        self.expected: Callable[[Place, str], float] = lambda place, sink: 0.0
+        self._untold: dict[DropSite, list[pa.RecordBatch]] = {}
+        self.expected: Callable[[DropSite, str], float] = lambda place, sink: 0.0
         self.decided: Callable[[Mapping[str, float]], None] = lambda shares: None
-        self.valves: list[Valve] = []
-        self.screens: dict[str, Screen] = {}
+        self.valves: list[DropOperator] = []
+        self.screens: dict[str, WindowFilter] = {}
         self.install(checked, boxes)
 
     def install(self, checked: CheckedGraph, boxes: Mapping[str, Operator]) -> None:
@@ -80,7 +81,7 @@ class Drops:
         screens, self.screens = self.screens, {}
         for id, box in checked.boxes.items():
             if isinstance(box, Aggregate):
-                made = Screen(box.size_us, box.advance_us)
+                made = WindowFilter(box.size_us, box.advance_us)
                 same = id in screens and screens[id].spans_us == made.spans_us
                 self.screens[id] = screens[id] if same else made
         whole = {valve.place.stream: valve for valve in self.valves if valve.place.reader is None}
@@ -90,12 +91,16 @@ class Drops:
                 self._wire(boxes[box.id], Input(box.id, port), whole, parts)
         for valve in self.valves:
             valve.told = self._teller(valve)
-            if isinstance(valve, WindowValve):
+            if isinstance(valve, WindowDropOperator):
                 valve.missed = self._misser(valve.place)
                 valve.remind()
 
     def _wire(
-        self, origin: Operator, stream: Input, whole: Mapping[Any, Valve], parts: Mapping[Any, Valve]
+        self,
+        origin: Operator,
+        stream: Input,
+        whole: Mapping[Any, DropOperator],
+        parts: Mapping[Any, DropOperator],
     ) -> None:
         targets = []
         readers = self.checked.consumers.get(stream, ())
@@ -109,7 +114,7 @@ class Drops:
             targets = [(screen, 0)]
         origin.redirect(stream.port, targets)
 
-    def _misser(self, place: Place) -> Callable[[int, int], None]:
+    def _misser(self, place: DropSite) -> Callable[[int, int], None]:
         """What tells the screens below which windows aren't to be there."""
 
         def missed(begin_us: int, end_us: int) -> None:
@@ -121,7 +126,7 @@ class Drops:
 
         return missed
 
-    def _teller(self, valve: Valve) -> Callable[[pa.RecordBatch, float], None]:
+    def _teller(self, valve: DropOperator) -> Callable[[pa.RecordBatch, float], None]:
         """What counts the rows that a valve drops, where they would have been read."""
         place = valve.place
         counted = [self._boxes[id] for id in dict.fromkeys([place.box, *place.sinks])]
@@ -227,7 +232,7 @@ class Drops:
             ) from None
 
 
-def _stand(valve: Valve | None, targets: list[tuple[Queue, int]]) -> tuple[Queue, int]:
+def _stand(valve: DropOperator | None, targets: list[tuple[Queue, int]]) -> tuple[Queue, int]:
     """A valve in front of inputs, as one of them; without one the only input itself."""
     if valve is None:
         return targets[0]

@@ -17,7 +17,7 @@ from medusa.query.boxes import Aggregate, Box, ConnectionPoint, Input, Route, Si
 from medusa.query.graph import CheckedGraph
 from medusa.query.qos import Points
 
-__all__ = ["Arc", "Place", "arcs_of", "cut_off", "find_places", "sources_above", "unbounded"]
+__all__ = ["Arc", "DropSite", "arcs_of", "cut_off", "find_places", "sources_above", "unbounded"]
 
 Arc = tuple[Input, str, int]
 """A stream, a box that reads it, and which of its inputs that is."""
@@ -32,7 +32,7 @@ the longest."""
 
 
 @dataclass(frozen=True)
-class Windows:
+class WindowsBelow:
     """Windows below a place.
 
     Attributes:
@@ -47,7 +47,7 @@ class Windows:
 
 
 @dataclass(frozen=True)
-class Place:
+class DropSite:
     """A place for a drop.
 
     Attributes:
@@ -65,7 +65,7 @@ class Place:
     reader: tuple[str, int] | None
     sinks: tuple[str, ...]
     window_us: int | None = None
-    windows: tuple[Windows, ...] = ()
+    windows: tuple[WindowsBelow, ...] = ()
     value: tuple[int, Points] | None = None
 
     @property
@@ -92,7 +92,7 @@ class Place:
         return [(self.stream, *reader) for reader in checked.consumers.get(self.stream, ())]
 
 
-def find_places(checked: CheckedGraph) -> list[Place]:
+def find_places(checked: CheckedGraph) -> list[DropSite]:
     """All places of a query, sources first, each where a drop leaves every output right or thinned out.
 
     None leads to an output without quality of service, or to a box that would give other rows than
@@ -120,7 +120,7 @@ def arcs_of(checked: CheckedGraph) -> Iterator[Arc]:
             yield stream, id, input
 
 
-def sources_above(checked: CheckedGraph, place: Place) -> tuple[str, ...]:
+def sources_above(checked: CheckedGraph, place: DropSite) -> tuple[str, ...]:
     """The sources whose rows come by a place, in the order of the query."""
     found: set[str] = set()
     stack = [place.stream.box]
@@ -132,13 +132,13 @@ def sources_above(checked: CheckedGraph, place: Place) -> tuple[str, ...]:
     return tuple(id for id, box in checked.boxes.items() if id in found and isinstance(box, Source))
 
 
-def cut_off(checked: CheckedGraph, places: Sequence[Place], id: str) -> list[Place]:
+def cut_off(checked: CheckedGraph, places: Sequence[DropSite], id: str) -> list[DropSite]:
     """Places where all rows on their way to a box can be dropped, those that few outputs miss first.
 
     Returns:
         None of them where some rows would still come to it.
     """
-    cut: list[Place] = []
+    cut: list[DropSite] = []
     for place in sorted(places, key=lambda each: len(each.sinks)):
         arcs = place.arcs(checked)
         if id in _below(checked, [reader for _, reader, _ in arcs]):
@@ -160,8 +160,8 @@ def _place(
     box: str,
     stream: Input,
     reader: tuple[str, int] | None,
-) -> Place | None:
-    made = Place(box, stream, reader, ())
+) -> DropSite | None:
+    made = DropSite(box, stream, reader, ())
     arcs = made.arcs(checked)
     below = _below(checked, [id for _, id, _ in arcs])
     sinks = tuple(id for id in boxes if id in below and isinstance(boxes[id], Sink))
@@ -180,12 +180,12 @@ def _place(
         if any(boxes[id].when_thinned == "pairs" for id in below):
             return None
         found = tuple(
-            Windows(each.id, each.size_us - each.advance_us, _nearest(checked, each, below))
+            WindowsBelow(each.id, each.size_us - each.advance_us, _nearest(checked, each, below))
             for each in windows
         )
-        return Place(box, stream, reader, sinks, window_us=_stretch_us(windows), windows=found)
+        return DropSite(box, stream, reader, sinks, window_us=_stretch_us(windows), windows=found)
     value = _value(checked, boxes, stream, below, sinks)
-    return Place(box, stream, reader, sinks, value=value)
+    return DropSite(box, stream, reader, sinks, value=value)
 
 
 def _stretch_us(windows: Sequence[Aggregate]) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from medusa.elements import Element, Train
 from medusa.engine.core.box import Now, Operator
-from medusa.engine.qos.box_costs import Measured
+from medusa.engine.qos.box_costs import BoxCosts
 from medusa.engine.qos.delay_utility import NOTHING, Utility, infer, latency_graphs
 from medusa.ports import Clock
 from medusa.query.boxes import Graph
@@ -101,7 +101,7 @@ class OutputScheduler(ABC):
         self._queues = [_Waiting(place, self._busy, now) for place in range(len(self._boxes))]
         self._readers: list[list[int]] = [[] for _ in self._boxes]
         self._above: dict[int, frozenset[int]] = {}
-        self._measured = Measured(self._boxes)
+        self._measured = BoxCosts(self._boxes)
         self._skips: dict[int, int] = {}
 
     def connect(self, origin: Operator, port: str, target: int, input: int) -> None:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from medusa.engine.overload.drop_sites import Arc
 from medusa.engine.qos.delay_utility import Utility
 
-__all__ = ["STEPS", "LoadModel", "Plan", "RoadMap", "coefficients"]
+__all__ = ["STEPS", "DropPlan", "LoadModel", "RoadMap", "coefficients"]
 
 STEPS = 20
 """A place drops multiples of 1 / STEPS of its rows (5 %), and what lies between two plans in part."""
@@ -78,7 +78,7 @@ def coefficients(model: LoadModel) -> dict[str, float]:
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class DropPlan:
     """Attributes:
     shares: of each place, the share of its rows that is dropped.
     load: what is left to do, in processors.
@@ -129,7 +129,7 @@ class RoadMap:
         self._plans = [self.plan((0.0,) * len(arcs))]
         self._whole = False
 
-    def plan(self, shares: tuple[float, ...]) -> Plan:
+    def plan(self, shares: tuple[float, ...]) -> DropPlan:
         """What is left to do, and what all outputs are worth, with these drops."""
         kept = [1.0 - share for share in shares]
         worth = [1.0 - _between(lost, share) for lost, share in zip(self._lost, shares, strict=True)]
@@ -149,9 +149,9 @@ class RoadMap:
             weights.append(weight)
             work_us += came * cost_us
         utility = sum(float(graph.at(100.0 * weights[box] / full)) for box, full, graph in self._outputs)
-        return Plan(shares, work_us / 1e6, utility)
+        return DropPlan(shares, work_us / 1e6, utility)
 
-    def plans(self) -> list[Plan]:
+    def plans(self) -> list[DropPlan]:
         """All of them."""
         while self._extend():
             pass
@@ -166,7 +166,7 @@ class RoadMap:
         self._plans.append(further)
         return True
 
-    def _further(self, plan: Plan) -> Plan | None:
+    def _further(self, plan: DropPlan) -> DropPlan | None:
         """The plan with a little more dropped, where that costs the least utility per cycle gained."""
         best: tuple[float, int, int] | None = None
         for number, share in enumerate(plan.shares):
@@ -187,7 +187,7 @@ class RoadMap:
         _, number, done = best
         return self.plan(_with(plan.shares, number, (done + 1) / STEPS))
 
-    def down_to(self, kept: float) -> Plan:
+    def down_to(self, kept: float) -> DropPlan:
         """The first plan that leaves no more than this share of the work, its last step in part."""
         load = kept * self._plans[0].load
         place = 0

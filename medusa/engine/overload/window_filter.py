@@ -12,10 +12,10 @@ from medusa.elements import Boundary, Element, Train
 from medusa.engine.core.box import Operator, Queue
 from medusa.engine.core.rows import as_int64, filter_rows
 
-__all__ = ["Screen"]
+__all__ = ["WindowFilter"]
 
 
-class Screen(list[tuple[int, Element]]):
+class WindowFilter(list[tuple[int, Element]]):
     """Behind a box of windows, in place of the queues that its results would go to.
 
     It is told which rows are missing before a boundary passes them, so before any window with them closes.

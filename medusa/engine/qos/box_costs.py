@@ -7,10 +7,10 @@ from collections.abc import Collection, Sequence
 from medusa.engine.core.box import Operator
 from medusa.engine.qos.rates import Recent
 
-__all__ = ["Measured"]
+__all__ = ["BoxCosts"]
 
 
-class Measured:
+class BoxCosts:
     """Costs and times of the boxes of a fragment, by their places.
 
     Attributes:

@@ -10,6 +10,6 @@ again; ``replay`` keeps them and the rows that wait for them; ``decisions`` is w
 ``synced_length`` tells a torn end from damage by a mark of the synced length, for nodes' logs too. A
 restore looks at everything first (``logs_of``, ``prepare_history``, ``Checkpoints.load``); files change
 in one place behind all checks, at the end of ``restore`` in ``runtime/embedded/embedded_run``
-(``FoundLogs.settle``, ``Connections.settle``, ``Parts.sweep``). The interleaving of unions is noted at
+(``FoundLogs.settle``, ``Connections.settle``, ``RunResources.sweep``). The interleaving of unions is noted at
 the sources: given the same trains and boundaries in the same order, every box does the same.
 """

@@ -19,15 +19,15 @@ from medusa._native import crc32c
 from medusa.elements import END_US, START_US
 
 __all__ = [
-    "Answer",
+    "AnswersReleased",
     "Batch",
+    "CallAnswer",
     "Entry",
     "Lifts",
     "Promise",
     "Released",
     "Rest",
-    "Results",
-    "Rows",
+    "RowsEntered",
     "Sheds",
     "framed",
     "frames",
@@ -42,7 +42,7 @@ RECORD_MAX = 1 << 30
 _HEAD = 8
 
 
-class Answer(msgspec.Struct, frozen=True, array_like=True):
+class CallAnswer(msgspec.Struct, frozen=True, array_like=True):
     """What became of some rows of a call of an async function.
 
     Attributes:
@@ -63,14 +63,14 @@ class Released(msgspec.Struct, frozen=True, array_like=True):
     """What an async box sent on: the answers of its oldest calls, one after the other."""
 
     box: str
-    calls: tuple[tuple[Answer, ...], ...]
+    calls: tuple[tuple[CallAnswer, ...], ...]
 
 
 class _Entry(msgspec.Struct, frozen=True, array_like=True):
     pass
 
 
-class Rows(_Entry, frozen=True, tag=1):
+class RowsEntered(_Entry, frozen=True, tag=1):
     """Rows of a source entered, up to number ``stop`` of its rows; as one train, where a run needs that."""
 
     source: str
@@ -104,7 +104,7 @@ class Rest(_Entry, frozen=True, tag=4):
     released: tuple[Released, ...] = ()
 
 
-class Results(_Entry, frozen=True, tag=5):
+class AnswersReleased(_Entry, frozen=True, tag=5):
     """Nothing entered; async boxes sent on what had ended by then."""
 
     released: tuple[Released, ...]
@@ -119,7 +119,7 @@ class Sheds(_Entry, frozen=True, tag=6):
     released: tuple[Released, ...] = ()
 
 
-Entry = Rows | Promise | Lifts | Rest | Results | Sheds
+Entry = RowsEntered | Promise | Lifts | Rest | AnswersReleased | Sheds
 
 
 class Batch(msgspec.Struct, frozen=True, array_like=True):
@@ -191,7 +191,7 @@ def unpack(data: bytes | bytearray | memoryview) -> tuple[list[Batch], int]:
 
 def _possible(entry: Entry) -> bool:
     """Whether the numbers of an entry can be; names are looked at where they are used."""
-    if isinstance(entry, Rows):
+    if isinstance(entry, RowsEntered):
         return entry.stop > 0
     if isinstance(entry, Promise):
         return entry.at >= 0 and START_US < entry.time_us <= END_US

@@ -15,14 +15,14 @@ from msgspec.structs import replace
 
 from medusa._native import Times
 from medusa.elements import END_US, START_US
-from medusa.engine.recovery.decisions import Entry, Lifts, Promise, Rest, Results, Rows, Sheds
+from medusa.engine.recovery.decisions import AnswersReleased, Entry, Lifts, Promise, Rest, RowsEntered, Sheds
 from medusa.errors import DataError
 
-__all__ = ["Held", "Replay"]
+__all__ = ["DecisionReplay", "HeldInput"]
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
+class HeldInput:
     """Rows that wait, or a boundary behind them.
 
     Attributes:
@@ -39,14 +39,14 @@ class Held:
 
 @dataclass(slots=True)
 class _Source:
-    rows: deque[Held] = field(default_factory=deque)
+    rows: deque[HeldInput] = field(default_factory=deque)
     count: int = 0
     promised_us: int = int(START_US)
     deferred_us: int = int(START_US)
     ends: int | None = None
 
 
-class Replay:
+class DecisionReplay:
     """Lanes of entries, and what waits for them.
 
     Args:
@@ -58,13 +58,13 @@ class Replay:
         self._ordered = ordered
         self.lanes: dict[str, deque[Entry]] = {}
         self._sources: dict[str, _Source] = {}
-        self._promises: list[Held] = []
+        self._promises: list[HeldInput] = []
         self._next = 0
         for each in entries:
             self._take(each)
 
     def _take(self, entry: Entry) -> None:
-        if isinstance(entry, Results):
+        if isinstance(entry, AnswersReleased):
             self.lanes.setdefault("", deque()).append(entry)
         elif isinstance(entry, Lifts | Sheds):
             # Apart they do the same, unless the order of sources shows: then there is one lane.
@@ -118,7 +118,7 @@ class Replay:
         mine = self._of(source)
         for batch, batch_times in zip(batches, times, strict=True):
             if batch.num_rows:
-                mine.rows.append(Held(self._number(), source, batch, batch_times, arrival))
+                mine.rows.append(HeldInput(self._number(), source, batch, batch_times, arrival))
                 mine.count += batch.num_rows
 
     def promise(self, source: str, time_us: int) -> None:
@@ -135,7 +135,7 @@ class Replay:
                 code="data.boundary",
             )
         mine.deferred_us = time_us
-        self._promises.append(Held(self._number(), source, time_us=time_us))
+        self._promises.append(HeldInput(self._number(), source, time_us=time_us))
 
     def _number(self) -> int:
         self._next += 1
@@ -151,7 +151,7 @@ class Replay:
         held = (each.batch for mine in self._sources.values() for each in mine.rows)
         return sum(batch.nbytes for batch in held if batch is not None)
 
-    def rows(self, source: str, count: int) -> list[Held]:
+    def rows(self, source: str, count: int) -> list[HeldInput]:
         """Take the next rows of a source, at most so many."""
         mine, made = self._of(source), []
         while count and mine.rows:
@@ -167,7 +167,7 @@ class Replay:
             count -= rows
         return made
 
-    def leave(self, lane: str) -> list[Held]:
+    def leave(self, lane: str) -> list[HeldInput]:
         """All decisions of a lane have been done: what waits for it, in the order in which it came."""
         del self.lanes[lane]
         names = list(self._sources) if self._ordered else [lane]
@@ -182,7 +182,7 @@ class Replay:
         for lane in self.lanes.values():
             first = lane[0]
             wanted: dict[str, int] = {}
-            if isinstance(first, Rows):
+            if isinstance(first, RowsEntered):
                 wanted = {first.source: first.stop}
             elif isinstance(first, Promise | Rest):
                 wanted = {first.source: first.at}
@@ -195,7 +195,7 @@ class Replay:
         return made
 
 
-def _part(held: Held, start: int, rows: int) -> Held:
+def _part(held: HeldInput, start: int, rows: int) -> HeldInput:
     assert held.batch is not None
     times = None if held.times is None else held.times.part(start, rows)
-    return Held(held.number, held.source, held.batch.slice(start, rows), times, held.arrival_us)
+    return HeldInput(held.number, held.source, held.batch.slice(start, rows), times, held.arrival_us)

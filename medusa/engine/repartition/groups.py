@@ -11,9 +11,9 @@ import pyarrow as pa
 from medusa.engine.core.row_buffer import Ints
 from medusa.engine.repartition.partials import panes_combined
 from medusa.engine.repartition.tables import (
-    Cut,
     CutState,
     Joined,
+    StateCut,
     StatePartition,
     Tables,
     array_of,
@@ -29,7 +29,7 @@ from medusa.query.boxes import Aggregate, Box, RowWindow, Running, Session
 __all__ = ["ROWS", "RUNNING", "SESSION", "WINDOW"]
 
 
-def cut_window(cut: Cut) -> CutState:
+def cut_window(cut: StateCut) -> CutState:
     """Groups by key, with the position of their first row as the hidden ``min`` of it."""
     whole, state = cut.made.whole, cut.state
     assert isinstance(whole, Aggregate)
@@ -81,7 +81,7 @@ def join_window(joined: Joined) -> tuple[Tables, dict[str, Any]]:
 # --- what has slots: sessions, row windows, running --------------------------------------------
 
 
-def _with_groups(cut: Cut, tables: list[Tables], slots: Ints, owners: Ints, first: Ints | None) -> None:
+def _with_groups(cut: StateCut, tables: list[Tables], slots: Ints, owners: Ints, first: Ints | None) -> None:
     """Add the accumulators of the slots that each part has, and the hidden one."""
     if "groups" not in cut.state.tables:
         return
@@ -128,7 +128,7 @@ def _groups_joined(joined: Joined, tables: Tables) -> dict[str, Any]:
     return meta
 
 
-def cut_session(cut: Cut) -> CutState:
+def cut_session(cut: StateCut) -> CutState:
     whole, state = cut.made.whole, cut.state
     assert isinstance(whole, Session)
     sessions = state.tables["sessions"]
@@ -157,7 +157,7 @@ def join_session(joined: Joined) -> tuple[Tables, dict[str, Any]]:
     return tables, {**meta, "slots": [firsts[-1], joined.seen[0]]}
 
 
-def cut_rows(cut: Cut) -> CutState:
+def cut_rows(cut: StateCut) -> CutState:
     """Windows of rows. Their last row, which the hidden ``max`` tells, is still to come."""
     whole, state = cut.made.whole, cut.state
     assert isinstance(whole, RowWindow)
@@ -192,7 +192,7 @@ def join_rows(joined: Joined) -> tuple[Tables, dict[str, Any]]:
     return tables, {**meta, "slots": [firsts[-1], joined.seen[0]]}
 
 
-def cut_running(cut: Cut) -> CutState:
+def cut_running(cut: StateCut) -> CutState:
     whole, state = cut.made.whole, cut.state
     assert isinstance(whole, Running)
     keys = state.tables["keys"]
@@ -237,7 +237,7 @@ def _window_rows(whole: Box, tables: Tables) -> list[Ints]:
     return [ints(tables["groups"], "rows")] if getattr(whole, "keys", ()) else []
 
 
-def _window_keys(cut: Cut) -> list[list[pa.Array]]:
+def _window_keys(cut: StateCut) -> list[list[pa.Array]]:
     return keys_in("groups")(cut) if getattr(cut.made.whole, "keys", ()) else []
 
 

@@ -10,14 +10,14 @@ from medusa.engine.core.row_buffer import Ints
 from medusa.engine.operators.windows.aggregate_calls import combine_calls
 from medusa.engine.repartition.tables import array_of, ints
 from medusa.query.boxes import Aggregate
-from medusa.query.shape import Shape
+from medusa.query.shape import StreamShape
 
 __all__ = ["panes_combined"]
 
 HEAD = ("pane_start", "pane_end", "first", "rows")
 
 
-def panes_combined(part: Aggregate, input: Shape, groups: pa.Table) -> pa.Table:
+def panes_combined(part: Aggregate, input: StreamShape, groups: pa.Table) -> pa.Table:
     """One row for each pane, as of a window that took the rows of all; floats to the last bits.
 
     What parts hold is what they would send, so it is combined as their results are: by a native window.

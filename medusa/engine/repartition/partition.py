@@ -14,11 +14,11 @@ import numpy as np
 
 from medusa.engine.core.box import BoxState
 from medusa.engine.operator_kinds import OPERATORS
-from medusa.engine.repartition.tables import Cut, Joined, StatePartition
+from medusa.engine.repartition.tables import Joined, StateCut, StatePartition
 from medusa.errors import StateError
 from medusa.query.boxes import Box
-from medusa.query.rewrite.split import Split
-from medusa.query.shape import Shape
+from medusa.query.rewrite.split import SplitBoxes
+from medusa.query.shape import StreamShape
 
 __all__ = ["combine_states", "partition_state", "rows_of", "weights_of"]
 
@@ -27,7 +27,7 @@ LEFT_OUT = ("dropped", "shed")
 
 
 def partition_state(
-    made: Split, inputs: Sequence[Shape], state: BoxState, fresh: Mapping[str, BoxState]
+    made: SplitBoxes, inputs: Sequence[StreamShape], state: BoxState, fresh: Mapping[str, BoxState]
 ) -> dict[str, BoxState]:
     """The state of a box as that of the boxes it was split into.
 
@@ -41,7 +41,7 @@ def partition_state(
         Of routers, parts and merges, by id. Together they hold what the box held; its counters are
         those of the first part.
     """
-    cut = Cut(made, inputs, state, [fresh[part.id] for part in made.parts])
+    cut = StateCut(made, inputs, state, [fresh[part.id] for part in made.parts])
     tables, meta, seen = _kind(made.whole).cut(cut)
     states: dict[str, BoxState] = {}
     for router, reached_us, rows in zip(made.routers, state.meta["inputs_us"], seen, strict=True):
@@ -61,7 +61,7 @@ def partition_state(
 
 
 def combine_states(
-    made: Split, inputs: Sequence[Shape], states: Mapping[str, BoxState], fresh: BoxState
+    made: SplitBoxes, inputs: Sequence[StreamShape], states: Mapping[str, BoxState], fresh: BoxState
 ) -> BoxState:
     """The state of the boxes that a box was split into, as that of the box.
 
@@ -95,14 +95,16 @@ def combine_states(
     return state
 
 
-def weights_of(made: Split, inputs: Sequence[Shape], state: BoxState) -> tuple[list[int], list[int]]:
+def weights_of(
+    made: SplitBoxes, inputs: Sequence[StreamShape], state: BoxState
+) -> tuple[list[int], list[int]]:
     """The hashes of the keys that a box holds, ascending, and how many rows of each it has seen: what ranges
     are cut by.
 
     Windows count the rows of each open group; other boxes hold rows of their keys, or the keys. So
     observing costs nothing while the box runs, and takes no memory of its own.
     """
-    cut = Cut(made, inputs, state, [])
+    cut = StateCut(made, inputs, state, [])
     kind = _kind(made.whole)
     weights = kind.weights(made.whole, state.tables)
     seen = [(cut.hashes(keys), rows) for keys, rows in zip(kind.keys(cut), weights, strict=True)]

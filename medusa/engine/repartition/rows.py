@@ -12,9 +12,9 @@ from medusa.engine.core.row_buffer import Ints
 from medusa.engine.core.rows import TIME
 from medusa.engine.expressions.evaluate import compile_projection
 from medusa.engine.repartition.tables import (
-    Cut,
     CutState,
     Joined,
+    StateCut,
     StatePartition,
     Tables,
     array_of,
@@ -25,12 +25,12 @@ from medusa.engine.repartition.tables import (
 )
 from medusa.query.boxes import AsofJoin, Box, Distinct, Join, WindowJoin
 from medusa.query.expressions.expression import Column, Named
-from medusa.query.shape import WINDOW_COLUMNS, Shape, types_of
+from medusa.query.shape import WINDOW_COLUMNS, StreamShape, types_of
 
 __all__ = ["DISTINCT", "JOIN"]
 
 
-def _row_keys(table: pa.Table, keys: Sequence[Named], shape: Shape) -> list[pa.Array]:
+def _row_keys(table: pa.Table, keys: Sequence[Named], shape: StreamShape) -> list[pa.Array]:
     """The keys of rows that a table holds with their columns and ``@time``."""
     types = types_of(shape.schema)
     batch = pa.RecordBatch.from_arrays([array_of(table.column(name)) for name in types], list(types))
@@ -39,7 +39,7 @@ def _row_keys(table: pa.Table, keys: Sequence[Named], shape: Shape) -> list[pa.A
     return list(made.columns)
 
 
-def cut_distinct(cut: Cut) -> CutState:
+def cut_distinct(cut: StateCut) -> CutState:
     whole, state = cut.made.whole, cut.state
     assert isinstance(whole, Distinct)
     known, rows = state.tables["keys"], state.tables["waiting"]
@@ -73,7 +73,7 @@ def _join_keys(whole: AnyJoin, side: int) -> tuple[Named, ...]:
     return (whole.left_keys, whole.right_keys)[side]
 
 
-def _side_keys(cut: Cut, side: int) -> list[pa.Array]:
+def _side_keys(cut: StateCut, side: int) -> list[pa.Array]:
     """Keys of the rows of a side: columns of it, or ``@keyN``."""
     whole = cut.made.whole
     assert isinstance(whole, Join | WindowJoin | AsofJoin)
@@ -90,7 +90,7 @@ def _side_keys(cut: Cut, side: int) -> list[pa.Array]:
     return found
 
 
-def cut_join(cut: Cut) -> CutState:
+def cut_join(cut: StateCut) -> CutState:
     """Rows that wait or may still find partners, numbered in the order in which they came."""
     tables: list[Tables] = [{} for _ in cut.made.parts]
     seen = []
@@ -115,7 +115,7 @@ def join_join(joined: Joined) -> tuple[Tables, dict[str, Any]]:
     return tables, {}
 
 
-def _join_keys_held(cut: Cut) -> list[list[pa.Array]]:
+def _join_keys_held(cut: StateCut) -> list[list[pa.Array]]:
     return [_side_keys(cut, side) for side in (0, 1)]
 
 

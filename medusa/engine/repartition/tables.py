@@ -19,14 +19,14 @@ from medusa.engine.operators.key_router import part_of
 from medusa.query.boxes import Box, OrderedMerge
 from medusa.query.checker import infer
 from medusa.query.expressions.expression import Named
-from medusa.query.rewrite.split import Split
-from medusa.query.shape import Shape, types_of
+from medusa.query.rewrite.split import SplitBoxes
+from medusa.query.shape import StreamShape, types_of
 from medusa.query.types import to_arrow
 
 __all__ = [
-    "Cut",
     "CutState",
     "Joined",
+    "StateCut",
     "StatePartition",
     "Tables",
     "array_of",
@@ -42,11 +42,11 @@ Tables = dict[str, pa.Table]
 
 
 @dataclass(slots=True)
-class Cut:
+class StateCut:
     """A state that is about to be cut."""
 
-    made: Split
-    inputs: Sequence[Shape]
+    made: SplitBoxes
+    inputs: Sequence[StreamShape]
     state: BoxState
     fresh: list[BoxState]
 
@@ -88,8 +88,8 @@ class Cut:
 class Joined:
     """States that are about to become one."""
 
-    made: Split
-    inputs: Sequence[Shape]
+    made: SplitBoxes
+    inputs: Sequence[StreamShape]
     parts: list[BoxState]
     seen: list[int]
     fresh: BoxState
@@ -151,16 +151,16 @@ class StatePartition:
         keys: the key columns of these tables.
     """
 
-    cut: Callable[[Cut], CutState]
+    cut: Callable[[StateCut], CutState]
     join: Callable[[Joined], tuple[Tables, dict[str, Any]]]
     weights: Callable[[Box, Tables], list[Ints]]
-    keys: Callable[[Cut], list[list[pa.Array]]]
+    keys: Callable[[StateCut], list[list[pa.Array]]]
 
 
-def keys_in(name: str) -> Callable[[Cut], list[list[pa.Array]]]:
+def keys_in(name: str) -> Callable[[StateCut], list[list[pa.Array]]]:
     """The keys of a box that has them in one table."""
 
-    def keys(cut: Cut) -> list[list[pa.Array]]:
+    def keys(cut: StateCut) -> list[list[pa.Array]]:
         whole: Any = cut.made.whole
         return [cut.keys(cut.state.tables[name], whole.keys)]
 

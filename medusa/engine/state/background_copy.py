@@ -16,7 +16,16 @@ from medusa._native import Snapshot, Window, snapshot_of
 from medusa.engine.state.delta import Part, write_table
 from medusa.ports import Buffer
 
-__all__ = ["AT_ONCE", "SLICE_ROWS", "ByNumber", "Copying", "Later", "OfWindow", "groups_later", "rows_later"]
+__all__ = [
+    "AT_ONCE",
+    "SLICE_ROWS",
+    "BackgroundCopy",
+    "ByNumber",
+    "Later",
+    "OfWindow",
+    "groups_later",
+    "rows_later",
+]
 
 AT_ONCE = 1 << 15
 """Rows of a table that are copied in one go: a millisecond or two."""
@@ -121,7 +130,7 @@ Later: TypeAlias = OfWindow | ByNumber
 """A table that is still being copied."""
 
 
-class Copying:
+class BackgroundCopy:
     """The state of a fragment at one moment.
 
     Args:

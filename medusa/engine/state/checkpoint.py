@@ -15,8 +15,13 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from medusa._native import crc32c
-from medusa.engine.state.delta import Cut, Part, Tables, as_files, cut, is_plan, patch
-from medusa.engine.state.newer_checkpoints import Ahead, ahead_from_json, ahead_to_json, positions_of
+from medusa.engine.state.delta import DeltaCut, Part, Tables, as_files, cut, is_plan, patch
+from medusa.engine.state.newer_checkpoints import (
+    NewerCheckpoint,
+    ahead_from_json,
+    ahead_to_json,
+    positions_of,
+)
 from medusa.errors import StateError
 from medusa.ports import Buffer, Content, Store, pieces_of
 
@@ -219,7 +224,7 @@ class Checkpoints:
         self._positions: dict[str, Mapping[str, int]] = {}
         """Of each good one: the rows of each source that it holds."""
         self._loaded = ""
-        self._ahead: dict[str, Ahead] = {}
+        self._ahead: dict[str, NewerCheckpoint] = {}
         """Newer than the one that was gone back to."""
 
     def names(self) -> list[str]:
@@ -275,7 +280,7 @@ class Checkpoints:
         """Of the checkpoints newer than the one that was loaded: the log that begins after each."""
         return {name: each.decisions for name, each in self._ahead.items() if each.decisions is not None}
 
-    def _cut(self, files: Mapping[str, Buffer]) -> Cut | None:
+    def _cut(self, files: Mapping[str, Buffer]) -> DeltaCut | None:
         total = sum(len(memoryview(data).cast("B")) for data in files.values())
         if self._secret is None or total < FULL_BYTES_MIN:
             return None
@@ -335,7 +340,7 @@ class Checkpoints:
         self._chain = _Chain()
         return manifest, files
 
-    def _look_ahead(self, name: str) -> Ahead:
+    def _look_ahead(self, name: str) -> NewerCheckpoint:
         """A checkpoint newer than the one that is loaded, as far as its manifest can be read."""
         groups, facts = [name], None
         try:
@@ -348,11 +353,11 @@ class Checkpoints:
                 groups.append(delta["base"])
         except StateError as error:
             if facts is None and error.code not in ("state.corrupt", "state.missing"):
-                return Ahead((name,), readable=False)
+                return NewerCheckpoint((name,), readable=False)
         if facts is None:
-            return Ahead((name,))
+            return NewerCheckpoint((name,))
         decisions = facts.get("decisions")
-        return Ahead(
+        return NewerCheckpoint(
             tuple(groups),
             positions_of(facts),
             decisions if type(decisions) is int and decisions > 0 else None,

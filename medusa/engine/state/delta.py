@@ -20,7 +20,7 @@ from medusa.engine.core.spool import WHOLE
 from medusa.errors import StateError
 from medusa.ports import Buffer
 
-__all__ = ["Cut", "Part", "Tables", "as_files", "cut", "is_plan", "patch", "read_table", "write_table"]
+__all__ = ["DeltaCut", "Part", "Tables", "as_files", "cut", "is_plan", "patch", "read_table", "write_table"]
 
 ROWS_MIN = 256
 """Tables of fewer rows are written whole."""
@@ -36,7 +36,7 @@ Tables: TypeAlias = dict[str, Digests]
 
 
 @dataclass(slots=True)
-class Cut:
+class DeltaCut:
     """What has to be written, and what is remembered of it.
 
     Attributes:
@@ -62,14 +62,14 @@ class Cut:
         return {"same": self.same, "changed": self.changed}
 
 
-def cut(files: Mapping[str, Buffer], before: Tables, secret: tuple[int, int]) -> Cut:
+def cut(files: Mapping[str, Buffer], before: Tables, secret: tuple[int, int]) -> DeltaCut:
     """What of the files differs from the ones before.
 
     Args:
         before: ``rows`` of the cut that was written last; empty: everything is written whole.
         secret: seed of the digests: it makes sure that nobody can prepare rows that look alike.
     """
-    made = Cut()
+    made = DeltaCut()
     for name, data in files.items():
         made.whole_bytes += _size(data)
         table = read_table(data) if name.endswith(".arrow") else None
@@ -82,7 +82,7 @@ def cut(files: Mapping[str, Buffer], before: Tables, secret: tuple[int, int]) ->
     return made
 
 
-def _cut_table(made: Cut, name: str, data: Buffer, table: pa.Table, before: Digests | None) -> None:
+def _cut_table(made: DeltaCut, name: str, data: Buffer, table: pa.Table, before: Digests | None) -> None:
     if before is None:
         made.files[name] = data
         return
@@ -121,7 +121,7 @@ def _pick(table: pa.Table, starts: Any, lengths: Any) -> pa.Table:
 
 
 def is_plan(plan: Any) -> bool:
-    """Whether that is what ``Cut.plan`` gives."""
+    """Whether that is what ``DeltaCut.plan`` gives."""
     return (
         isinstance(plan.get("same"), list)
         and all(isinstance(name, str) for name in plan["same"])

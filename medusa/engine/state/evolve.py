@@ -16,11 +16,11 @@ from medusa.query.graph import CheckedGraph, check_graph, label_of
 from medusa.query.signature import differences, signatures
 from medusa.query.suggest import did_you_mean
 
-__all__ = ["Plan", "catch_up", "check_promised", "check_reset", "plan", "promise_of"]
+__all__ = ["EvolutionPlan", "catch_up", "check_promised", "check_reset", "plan", "promise_of"]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class EvolutionPlan:
     """What becomes of every box and of all state there is.
 
     Attributes:
@@ -44,7 +44,7 @@ class Plan:
 
 def plan(
     graph: Graph, files: Mapping[str, Buffer], *, before: Graph, raw: Any, reset: Collection[str] = ()
-) -> Plan:
+) -> EvolutionPlan:
     """Compare a query with the state that an earlier form of it left.
 
     Args:
@@ -78,7 +78,7 @@ def plan(
             code="state.changed",
         )
     dropped = [id for id in index.boxes if id not in kept]
-    return Plan(tuple(kept), tuple(fresh), tuple(dropped))
+    return EvolutionPlan(tuple(kept), tuple(fresh), tuple(dropped))
 
 
 def check_reset(now: CheckedGraph, reset: Collection[str]) -> None:

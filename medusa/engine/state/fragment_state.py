@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from medusa._native import crc32c
 from medusa.engine.core.box import BoxState, Operator
-from medusa.engine.state.background_copy import Copying, Later
+from medusa.engine.state.background_copy import BackgroundCopy, Later
 from medusa.engine.state.delta import Part, read_table, write_table
 from medusa.errors import StateError
 from medusa.ports import Buffer
@@ -28,7 +28,7 @@ from medusa.query.boxes import Graph
 from medusa.query.graph import CheckedGraph
 from medusa.query.signature import signatures
 
-__all__ = ["INDEX", "VERSION", "Entry", "box_sums", "graph_checksum", "load", "read_index", "save"]
+__all__ = ["INDEX", "VERSION", "BoxEntry", "box_sums", "graph_checksum", "load", "read_index", "save"]
 
 INDEX = "fragment.json"
 VERSION = 2
@@ -36,7 +36,7 @@ VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class BoxEntry:
     """What ``fragment.json`` says of a box.
 
     Attributes:
@@ -63,7 +63,7 @@ class Index:
 
     query: str
     graph: str
-    boxes: dict[str, Entry]
+    boxes: dict[str, BoxEntry]
 
 
 def graph_checksum(graph: Graph | Any) -> str:
@@ -84,7 +84,7 @@ def _order(signature: Mapping[str, Any]) -> bytes:
     return msgspec.json.encode([list(input["columns"]) for input in signature["inputs"]])
 
 
-def save(checked: CheckedGraph, boxes: Mapping[str, Operator], *, patient: bool = False) -> Copying:
+def save(checked: CheckedGraph, boxes: Mapping[str, Operator], *, patient: bool = False) -> BackgroundCopy:
     """The files of all boxes, as they are now.
 
     Args:
@@ -115,7 +115,7 @@ def save(checked: CheckedGraph, boxes: Mapping[str, Operator], *, patient: bool 
         }
     document = {"version": VERSION, "query": checked.graph.name, "boxes": index}
     files[INDEX] = json.dumps(document, indent=1).encode()
-    return Copying(files)
+    return BackgroundCopy(files)
 
 
 def load(
@@ -157,7 +157,7 @@ def _check_same(checked: CheckedGraph, boxes: Mapping[str, Operator], index: Ind
         raise StateError(f"{INDEX}: has other boxes than the query", code="state.graph")
 
 
-def _load_box(box: Operator, entry: Entry, files: Mapping[str, Buffer]) -> None:
+def _load_box(box: Operator, entry: BoxEntry, files: Mapping[str, Buffer]) -> None:
     name = INDEX
     if entry.kind != box.kind:
         raise StateError(f"{INDEX}: box {box.id!r} is no {box.kind} there", code="state.corrupt")
@@ -228,14 +228,14 @@ def read_index(files: Mapping[str, Buffer]) -> Index:
         raise StateError(f"{INDEX}: not the index of a fragment", code="state.corrupt") from None
 
 
-def _entry(found: Mapping[str, Any], version: int) -> Entry:
+def _entry(found: Mapping[str, Any], version: int) -> BoxEntry:
     meta, tables = found["meta"], found["tables"]
     if not isinstance(meta, dict) or not isinstance(tables, dict):
         raise TypeError
     format = 1 if version == 1 else found["format"]
     if type(format) is not int or format < 1:
         raise ValueError
-    return Entry(
+    return BoxEntry(
         kind=_text(found["kind"]),
         format=format,
         sum="" if version == 1 else _text(found["sum"]),

@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Ahead", "ahead_from_json", "ahead_to_json", "positions_of"]
+__all__ = ["NewerCheckpoint", "ahead_from_json", "ahead_to_json", "positions_of"]
 
 SOURCES_MAX = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Ahead:
+class NewerCheckpoint:
     """One of them.
 
     Attributes:
@@ -60,7 +60,7 @@ def positions_of(facts: Mapping[str, Any]) -> dict[str, int] | None:
     return {name: rows for name, rows in found.items() if type(rows) is int}
 
 
-def ahead_to_json(ahead: Mapping[str, Ahead]) -> dict[str, Any]:
+def ahead_to_json(ahead: Mapping[str, NewerCheckpoint]) -> dict[str, Any]:
     """What the manifest of the next checkpoint says of them."""
     return {
         name: {
@@ -73,7 +73,7 @@ def ahead_to_json(ahead: Mapping[str, Ahead]) -> dict[str, Any]:
     }
 
 
-def ahead_from_json(found: Any, names: Sequence[str]) -> dict[str, Ahead]:
+def ahead_from_json(found: Any, names: Sequence[str]) -> dict[str, NewerCheckpoint]:
     """Those of a manifest that are still there.
 
     Args:
@@ -86,7 +86,7 @@ def ahead_from_json(found: Any, names: Sequence[str]) -> dict[str, Ahead]:
         return {}
     if not isinstance(found, dict):
         raise ValueError("ahead: expected an object")
-    made: dict[str, Ahead] = {}
+    made: dict[str, NewerCheckpoint] = {}
     for name, each in found.items():
         if not isinstance(each, dict) or each.keys() != {"groups", "positions", "decisions", "readable"}:
             raise ValueError(f"ahead: {name!r:.80} is not described")
@@ -99,5 +99,5 @@ def ahead_from_json(found: Any, names: Sequence[str]) -> dict[str, Ahead]:
         ):
             raise ValueError(f"ahead: {name!r:.80} is not described")
         if name in names:
-            made[name] = Ahead(tuple(groups), positions, decisions, each["readable"])
+            made[name] = NewerCheckpoint(tuple(groups), positions, decisions, each["readable"])
     return made

@@ -8,31 +8,31 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from medusa.engine.recovery.decisions import Answer
-from medusa.engine.udf.calls import Output
+from medusa.engine.recovery.decisions import CallAnswer
+from medusa.engine.udf.calls import CallOutput
 from medusa.errors import StateError
 from medusa.query.boxes import Schema
 from medusa.query.types import schema_to_arrow
 
-__all__ = ["Part", "answer_of", "read_answers"]
+__all__ = ["AnsweredRows", "answer_of", "read_answers"]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class AnsweredRows:
     """What became of some rows of a train, counted from ``first``: output, or a dead row's error."""
 
     first: int
     rows: int
-    output: Output | None = None
+    output: CallOutput | None = None
     error: str = ""
 
 
-def answer_of(part: Part) -> Answer:
+def answer_of(part: AnsweredRows) -> CallAnswer:
     """A part for the log."""
     if part.output is None:
-        return Answer(part.first, part.rows, part.error)
+        return CallAnswer(part.first, part.rows, part.error)
     index = part.output.rows
-    return Answer(
+    return CallAnswer(
         part.first,
         part.rows,
         output=part.output.batch.serialize().to_pybytes(),
@@ -40,7 +40,7 @@ def answer_of(part: Part) -> Answer:
     )
 
 
-def read_answers(answers: Sequence[Answer], schema: Schema, rows: int) -> list[Part]:
+def read_answers(answers: Sequence[CallAnswer], schema: Schema, rows: int) -> list[AnsweredRows]:
     """The parts of a train again.
 
     Raises:
@@ -64,11 +64,11 @@ def read_answers(answers: Sequence[Answer], schema: Schema, rows: int) -> list[P
     return parts
 
 
-def _read(answer: Answer, schema: pa.Schema) -> Part:
+def _read(answer: CallAnswer, schema: pa.Schema) -> AnsweredRows:
     if answer.output is None:
         if answer.rows != 1:
             raise ValueError
-        return Part(answer.first, 1, error=answer.error)
+        return AnsweredRows(answer.first, 1, error=answer.error)
     batch = pa.ipc.read_record_batch(pa.py_buffer(answer.output), schema)
     batch.validate(full=True)
     index = None if answer.index is None else np.frombuffer(answer.index, "<i8").astype(np.int64)
@@ -79,4 +79,4 @@ def _read(answer: Answer, schema: pa.Schema) -> Part:
         len(index) and (index.min() < 0 or index.max() >= answer.rows or (np.diff(index) < 0).any())
     ):
         raise ValueError
-    return Part(answer.first, answer.rows, Output(batch, index))
+    return AnsweredRows(answer.first, answer.rows, CallOutput(batch, index))

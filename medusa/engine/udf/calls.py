@@ -18,7 +18,7 @@ from medusa.query.boxes import Field, Schema
 from medusa.query.boxes.user import ROW, TIME
 from medusa.query.types import TIMESTAMP, schema_to_arrow
 
-__all__ = ["Output", "bury", "error_text", "read_output", "row_of"]
+__all__ = ["CallOutput", "bury", "error_text", "read_output", "row_of"]
 
 _ROW = Field(ROW, "int64")
 _TIME = Field(TIME, TIMESTAMP)
@@ -26,7 +26,7 @@ _HIDDEN = {ROW: pa.int64(), TIME: pa.timestamp("us", tz="UTC")}
 
 
 @dataclass(frozen=True, slots=True)
-class Output:
+class CallOutput:
     """Rows that a call gave.
 
     Attributes:
@@ -39,7 +39,7 @@ class Output:
     times: Ints | None = None
 
 
-def read_output(made: Any, schema: Schema, *, rows: int, timed: bool = False) -> Output:
+def read_output(made: Any, schema: Schema, *, rows: int, timed: bool = False) -> CallOutput:
     """What a call returned, as a batch of exactly the declared columns.
 
     Args:
@@ -53,7 +53,7 @@ def read_output(made: Any, schema: Schema, *, rows: int, timed: bool = False) ->
     target = schema_to_arrow(schema)
     if isinstance(made, pa.RecordBatch) and made.schema.equals(target):
         refuse_malformed(made, "")
-        return Output(made)
+        return CallOutput(made)
     if not isinstance(made, Mapping | pa.RecordBatch | pa.Table):
         try:
             made = table_of(made)
@@ -75,7 +75,7 @@ def read_output(made: Any, schema: Schema, *, rows: int, timed: bool = False) ->
             raise DataError(f"{ROW} names rows from 0 to {rows - 1}, found others", code="data.function")
         if (np.diff(index) < 0).any():
             raise DataError(f"{ROW} must not decrease", code="data.function")
-    return Output(batch, index, found.get(TIME))
+    return CallOutput(batch, index, found.get(TIME))
 
 
 def _as_they_are(made: Any, target: pa.Schema, hidden: list[Field]) -> list[pa.Array] | None:

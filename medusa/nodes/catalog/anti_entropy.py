@@ -16,7 +16,7 @@ from zlib import crc32
 
 import msgspec
 
-from medusa.nodes.catalog.replica_state import Written
+from medusa.nodes.catalog.replica_state import ReplicaState
 from medusa.wire import limits
 from medusa.wire.messages.directory import (
     ALL,
@@ -24,14 +24,14 @@ from medusa.wire.messages.directory import (
     US,
     Digest,
     Entries,
-    Run,
+    EntryRun,
     Seen,
     runs_to,
     seen_to,
 )
 from medusa.wire.outbox import Outbox
 
-__all__ = ["Agreeing"]
+__all__ = ["AntiEntropy"]
 
 ROUND_US = 1_000_000
 """So often a node compares with a few peers."""
@@ -64,14 +64,14 @@ class _Peer:
     heard_us: int = -ROUND_US
 
 
-class Agreeing:
+class AntiEntropy:
     """One node's part in it.
 
     Attributes:
         peers: those that are there.
     """
 
-    def __init__(self, written: Written, outbox: Outbox) -> None:
+    def __init__(self, written: ReplicaState, outbox: Outbox) -> None:
         self.peers: dict[str, _Peer] = {}
         self._written = written
         self._outbox = outbox
@@ -175,9 +175,9 @@ class Agreeing:
         message = Digest(digest=written.digest(), answer=answer, covers=covers)
         self._outbox.send(peer, message, seen_to(both))
 
-    def send(self, peer: str, runs: list[Run]) -> None:
+    def send(self, peer: str, runs: list[EntryRun]) -> None:
         """As much as fits one message; the peer asks for more."""
-        taken: list[Run] = []
+        taken: list[EntryRun] = []
         room, more = limits.RUNS_BYTES_MAX - 1024, False
         for run in runs:
             fitting = 0

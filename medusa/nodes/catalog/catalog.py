@@ -15,13 +15,13 @@ from medusa.nodes.catalog.in_doubt import InDoubt
 from medusa.nodes.catalog.kept_configurations import KeptConfiguration
 from medusa.nodes.catalog.kept_definitions import RemoteKept
 from medusa.nodes.catalog.kept_moves import Ownership
-from medusa.nodes.spec.fragment_spec import Fragment
+from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
 from medusa.query.codec import graph_to_msgpack
 from medusa.query.suggest import did_you_mean
-from medusa.wire.messages.directory import Run, check_run
+from medusa.wire.messages.directory import EntryRun, check_run
 
-__all__ = ["CATALOG", "Becoming", "Catalog", "Deployment", "Left", "Reading"]
+__all__ = ["CATALOG", "Catalog", "CrossQueryRead", "Deployment", "ForwardingAddress", "PendingReplacement"]
 
 CATALOG = "catalog"
 VERSION = 1
@@ -93,7 +93,7 @@ class Deployment(msgspec.Struct, kw_only=True):
             self.began = 0  # Of a removal: all of it is to go, and parts that moved came by no request.
 
 
-class Left(msgspec.Struct, frozen=True, kw_only=True):
+class ForwardingAddress(msgspec.Struct, frozen=True, kw_only=True):
     """Where a fragment is that was here.
 
     Attributes:
@@ -109,7 +109,7 @@ class Left(msgspec.Struct, frozen=True, kw_only=True):
     untold: tuple[tuple[str, str], ...] = ()
 
 
-class Reading(msgspec.Struct, frozen=True, kw_only=True):
+class CrossQueryRead(msgspec.Struct, frozen=True, kw_only=True):
     """Who may keep rows of a stream for a query of ours that reads it: given back when no fragment does."""
 
     node: str
@@ -117,7 +117,7 @@ class Reading(msgspec.Struct, frozen=True, kw_only=True):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Becoming:
+class PendingReplacement:
     """Fragments that take the place of others once the disk says so.
 
     Attributes:
@@ -125,10 +125,10 @@ class Becoming:
     """
 
     gone: tuple[str, ...]
-    made: tuple[Fragment, ...]
+    made: tuple[FragmentSpec, ...]
     epoch: int
 
-    def fragments(self, now: dict[str, Fragment]) -> dict[str, Fragment]:
+    def fragments(self, now: dict[str, FragmentSpec]) -> dict[str, FragmentSpec]:
         """Those that will be, of those that are."""
         kept = {name: each for name, each in now.items() if name not in self.gone}
         return kept | {each.name: each for each in self.made}
@@ -139,7 +139,7 @@ class Becoming:
             name: request for name, request in now.items() if name not in {each.name for each in self.made}
         }
 
-    def left(self, now: dict[str, Left]) -> dict[str, Left]:
+    def left(self, now: dict[str, ForwardingAddress]) -> dict[str, ForwardingAddress]:
         """One that comes back hasn't left."""
         return {name: left for name, left in now.items() if name not in {each.name for each in self.made}}
 
@@ -154,18 +154,18 @@ class Becoming:
 class _Saved(msgspec.Struct, frozen=True, kw_only=True):
     version: int
     node: str
-    fragments: tuple[Fragment, ...]
+    fragments: tuple[FragmentSpec, ...]
     owners: dict[str, str]
     installed: dict[str, int] = {}
     deployments: tuple[Deployment, ...]
     statements: dict[str, tuple[bytes, ...]] = {}
-    runs: tuple[Run, ...] = ()
+    runs: tuple[EntryRun, ...] = ()
     expected: dict[str, dict[str, str]] = {}
     awaited: dict[str, dict[str, int]] = {}
-    left: dict[str, Left] = {}
+    left: dict[str, ForwardingAddress] = {}
     ownership: Ownership = msgspec.field(default_factory=Ownership)
     remote: RemoteKept = msgspec.field(default_factory=RemoteKept)
-    reading: dict[str, Reading] = {}
+    reading: dict[str, CrossQueryRead] = {}
     removed: tuple[str, ...] = ()
     in_doubt: InDoubt = msgspec.field(default_factory=InDoubt)
     configurations: dict[str, KeptConfiguration] = {}
@@ -200,26 +200,26 @@ class Catalog:
 
     def __init__(self, node: str) -> None:
         self.node = node
-        self.fragments: dict[str, Fragment] = {}
+        self.fragments: dict[str, FragmentSpec] = {}
         self.owners: dict[str, str] = {}
         self.installed: dict[str, int] = {}
         self.deployments: dict[str, Deployment] = {}
         self.statements: dict[str, tuple[bytes, ...]] = {}
-        self.runs: tuple[Run, ...] = ()
-        self.learned: Callable[[], tuple[Run, ...]] = lambda: self.runs
+        self.runs: tuple[EntryRun, ...] = ()
+        self.learned: Callable[[], tuple[EntryRun, ...]] = lambda: self.runs
         self.expected: dict[str, dict[str, str]] = {}
         self.awaited: dict[str, dict[str, int]] = {}
-        self.left: dict[str, Left] = {}
+        self.left: dict[str, ForwardingAddress] = {}
         self.ownership = Ownership()
         self.remote = RemoteKept()
-        self.reading: dict[str, Reading] = {}
+        self.reading: dict[str, CrossQueryRead] = {}
         self.removed: tuple[str, ...] = ()
         self.in_doubt = InDoubt()
         self.configurations: dict[str, KeptConfiguration] = {}
         self.buried: dict[str, int] = {}
-        self.becoming: list[Becoming] = []
+        self.becoming: list[PendingReplacement] = []
 
-    def add(self, fragment: Fragment, owner: str, request: int = 0) -> None:
+    def add(self, fragment: FragmentSpec, owner: str, request: int = 0) -> None:
         self.fragments[fragment.name] = fragment
         self.owners[fragment.query] = owner
         self.installed.pop(fragment.name, None)
@@ -340,7 +340,7 @@ class Catalog:
                     found.setdefault(stream, {})[node] = None
         return {stream: tuple(nodes) for stream, nodes in found.items()}
 
-    def place(self, name: str) -> Left | None:
+    def place(self, name: str) -> ForwardingAddress | None:
         """Where the fragment is that has this stream or source, if it was here."""
         places = [left for left in self.left.values() if name in left.names]
         return max(places, key=lambda left: left.epoch, default=None)
@@ -381,7 +381,7 @@ class Catalog:
         saved = _Saved(
             version=VERSION,
             node=self.node,
-            fragments=cast(tuple[Fragment, ...], tuple(map(_packed, fragments.values()))),
+            fragments=cast(tuple[FragmentSpec, ...], tuple(map(_packed, fragments.values()))),
             owners=dict(self.owners),
             installed={name: request for name, request in installed.items() if name in fragments},
             deployments=tuple(self.deployments.values()),
@@ -440,7 +440,7 @@ class Catalog:
         return made
 
 
-def _packed(fragment: Fragment) -> msgspec.Raw:
+def _packed(fragment: FragmentSpec) -> msgspec.Raw:
     """What it is encoded to, so that a large one isn't encoded for every change of the catalog."""
     return msgspec.Raw(fragment.packed)
 

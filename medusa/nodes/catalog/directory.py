@@ -11,7 +11,7 @@ Where two nodes have written of the same thing, the higher epoch counts: who tak
 higher one. So every copy comes to the same, in whatever order news arrive. The directory mirrors; it never
 decides who owns what.
 
-A node that starts writes all anew: what it wrote in earlier lives stands no more (``Run.since``).
+A node that starts writes all anew: what it wrote in earlier lives stands no more (``EntryRun.since``).
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from collections.abc import Callable, Iterable
 from operator import attrgetter
 
 from medusa.errors import RemoteProtocolError
-from medusa.nodes.catalog.anti_entropy import Agreeing
-from medusa.nodes.catalog.replica_state import Key, Written
+from medusa.nodes.catalog.anti_entropy import AntiEntropy
+from medusa.nodes.catalog.replica_state import Key, ReplicaState
 from medusa.ports import Buffer
-from medusa.wire.messages.directory import Digest, Entries, Entry, Run, runs_from, seen_from
+from medusa.wire.messages.directory import CatalogEntry, Digest, Entries, EntryRun, runs_from, seen_from
 from medusa.wire.outbox import Outbox
 
-__all__ = ["Directory", "Entry"]
+__all__ = ["CatalogEntry", "Directory"]
 
 VERSIONS_PER_LIFE = 1 << 28
 """The numbers of what a node writes begin at this times its incarnation."""
@@ -55,8 +55,8 @@ class Directory:
         wall: Callable[[int], int | None] = lambda now_us: None,
     ) -> None:
         self.node = node
-        self._written = Written(node, incarnation * VERSIONS_PER_LIFE, count)
-        self._agreeing = Agreeing(self._written, outbox)
+        self._written = ReplicaState(node, incarnation * VERSIONS_PER_LIFE, count)
+        self._agreeing = AntiEntropy(self._written, outbox)
         self.wall = wall
         self._changes = 0
         self._unsaid = False
@@ -82,16 +82,16 @@ class Directory:
 
     # --- names ------------------------------------------------------------------------------------
 
-    def find(self, kind: str, name: str) -> Entry | None:
+    def find(self, kind: str, name: str) -> CatalogEntry | None:
         """What stands; of several versions of a stream that in the highest epoch, of these the lowest.
 
         An owner that was lost left its word behind, and whoever took over may have raised the version.
         """
         return max(self.versions(kind, name), key=lambda entry: entry.epoch, default=None)
 
-    def versions(self, kind: str, name: str) -> list[Entry]:
+    def versions(self, kind: str, name: str) -> list[CatalogEntry]:
         """Of each version of a stream the entry that stands, by version."""
-        found: dict[int, Entry] = {}
+        found: dict[int, CatalogEntry] = {}
         gone: dict[int, int] = {}
         for entry in self._of(kind, name):
             at = entry.stream_version
@@ -101,7 +101,7 @@ class Directory:
                 found[at] = entry
         return [entry for at, entry in sorted(found.items()) if entry.epoch >= gone.get(at, 0)]
 
-    def holders(self, kind: str, name: str) -> list[Entry]:
+    def holders(self, kind: str, name: str) -> list[CatalogEntry]:
         """All that stand, by node: a source that was put at several nodes is at each of them."""
         gone = max((each.epoch for each in self._of(kind, name) if each.gone), default=0)
         standing = [each for each in self._of(kind, name) if not each.gone and each.epoch >= gone]
@@ -116,17 +116,17 @@ class Directory:
         entry = self.find("stream", stream)
         return None if entry is None else entry.writer
 
-    def entries(self, kind: str | None = None) -> list[Entry]:
+    def entries(self, kind: str | None = None) -> list[CatalogEntry]:
         """All that stand, of one kind or of all, by kind, name and version of the stream."""
         keys = sorted(key for key in self._written.by_key if kind is None or key[0] == kind)
         return [entry for key in keys for entry in self.versions(*key)]
 
-    def standing(self, kind: str) -> list[Entry]:
+    def standing(self, kind: str) -> list[CatalogEntry]:
         """All of a kind that stand, at whatever nodes."""
         keys = sorted(key for key in self._written.by_key if key[0] == kind)
         return [entry for key in keys for entry in self.holders(*key)]
 
-    def own(self) -> dict[Key, Entry]:
+    def own(self) -> dict[Key, CatalogEntry]:
         """What this node wrote in this life and stands."""
         return {key: entry for key, entry in self._written.own.entries.items() if not entry.gone}
 
@@ -135,7 +135,7 @@ class Directory:
         entry = self._written.own.entries.get((kind, name))
         return 1 if entry is None or entry.gone else entry.epoch
 
-    def _of(self, kind: str, name: str) -> Iterable[Entry]:
+    def _of(self, kind: str, name: str) -> Iterable[CatalogEntry]:
         key, writers = (kind, name), self._written.writers
         return (writers[writer].entries[key] for writer in self._written.by_key.get(key, ()))
 
@@ -231,17 +231,17 @@ class Directory:
 
     # --- file -----------------------------------------------------------------------------------------
 
-    def runs(self) -> tuple[Run, ...]:
+    def runs(self) -> tuple[EntryRun, ...]:
         """What we know of others, for ``load`` in the next life."""
         others = [name for name in self._written.all_seen() if name != self.node]
         return tuple(self._written.runs({}, others))
 
-    def load(self, now_us: int, runs: Iterable[Run]) -> None:
+    def load(self, now_us: int, runs: Iterable[EntryRun]) -> None:
         """Take up what an earlier life knew of others; nothing was taken or written yet."""
         for run in runs:
             self._written.take(now_us, run.writer, run, ())
         self.changed = False
 
 
-def _rank(entry: Entry) -> tuple[int, int, str]:
+def _rank(entry: CatalogEntry) -> tuple[int, int, str]:
     return entry.epoch, entry.version, entry.writer

@@ -13,7 +13,7 @@ from typing import Literal
 
 import msgspec
 
-from medusa.nodes.spec.fragment_spec import Fragment
+from medusa.nodes.spec.fragment_spec import FragmentSpec
 
 __all__ = ["Decision", "FragmentInDoubt", "InDoubt", "shared_box"]
 
@@ -33,7 +33,7 @@ class FragmentInDoubt(msgspec.Struct, frozen=True, kw_only=True):
         why: for operators.
     """
 
-    spec: Fragment
+    spec: FragmentSpec
     coordinator: str
     epoch: int
     state: Literal["checkpoint", "lost", "none"]
@@ -73,7 +73,7 @@ class InDoubt(msgspec.Struct, kw_only=True):
         return any(each.spec.query == query for each in self.fragments.values())
 
 
-def shared_box(one: Fragment, other: Fragment) -> str | None:
+def shared_box(one: FragmentSpec, other: FragmentSpec) -> str | None:
     """A box that both run, or that both read: then a split or a merge put one in the other's place, since no
     node has two of either. A box of the one that the other reads is none."""
     if one.query != other.query or one.name == other.name:
@@ -84,7 +84,7 @@ def shared_box(one: Fragment, other: Fragment) -> str | None:
     return None
 
 
-def _boxes(spec: Fragment) -> tuple[list[str], list[str]]:
+def _boxes(spec: FragmentSpec) -> tuple[list[str], list[str]]:
     """Those that run in it, and those elsewhere that it reads."""
     read = [feed.source for feed in spec.feeds]
     return [box.id for box in spec.graph.boxes if box.id not in read], read

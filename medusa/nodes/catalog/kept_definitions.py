@@ -12,7 +12,7 @@ from medusa.errors import QueryError
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.config.settings_offers import ALWAYS, OfferRules
 from medusa.nodes.spec.cached_attribute import lazily
-from medusa.nodes.spec.fragment_spec import Feed, Fragment, fragment_to
+from medusa.nodes.spec.fragment_spec import Feed, FragmentSpec, fragment_to
 from medusa.query.ids import kind_of
 from medusa.query.published_stream import reads_of
 
@@ -43,13 +43,13 @@ class HeldDefinition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     participant: str
     node: str
-    fragment: Fragment
+    fragment: FragmentSpec
     expires_us: int = 0
     asked: int = 0
 
     @lazily
     def packed(self) -> msgspec.Raw:
-        """As msgpack; made once, as that of a ``Fragment``."""
+        """As msgpack; made once, as that of a ``FragmentSpec``."""
         return msgspec.Raw(msgspec.msgpack.encode(self))
 
 
@@ -108,7 +108,7 @@ class RemoteKept(msgspec.Struct, kw_only=True):
         return msgspec.structs.replace(self, held=held)
 
 
-def template_of(fragment: Fragment) -> bytes:
+def template_of(fragment: FragmentSpec) -> bytes:
     """The same for fragments that differ only in where their inputs come from and who reads them."""
     bare = msgspec.structs.replace(
         fragment,
@@ -180,7 +180,7 @@ def refuse_unoffered(settings: Settings, offers: Mapping[str, OfferRules], parti
 
 
 def check_offer(
-    settings: Settings, offers: Mapping[str, OfferRules], participant: str, fragment: Fragment
+    settings: Settings, offers: Mapping[str, OfferRules], participant: str, fragment: FragmentSpec
 ) -> None:
     """Whether a participant may have this kept and run here.
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-__all__ = ["FIRST_EPOCH", "Moving", "Ownership"]
+__all__ = ["FIRST_EPOCH", "KeptMove", "Ownership"]
 
 REPLACED_MAX = 1000
 """Who took whose place is remembered of so many: for clients that ask again, since the answer was lost."""
@@ -15,7 +15,7 @@ FIRST_EPOCH = 1
 """Of a fragment where it was deployed."""
 
 
-class Moving(msgspec.Struct, frozen=True, kw_only=True):
+class KeptMove(msgspec.Struct, frozen=True, kw_only=True):
     """A fragment of ours that somebody wants elsewhere.
 
     Attributes:
@@ -42,7 +42,7 @@ class Ownership(msgspec.Struct, kw_only=True):
         replaced: fragment of which a box was split or merged -> that with its router, or with all of it, now.
     """
 
-    moves: dict[str, Moving] = {}
+    moves: dict[str, KeptMove] = {}
     epochs: dict[str, int] = {}
     taken: dict[str, dict[str, int]] = {}
     unplaced: dict[str, str] = {}

@@ -17,7 +17,7 @@ from medusa.wire.messages.remote import DropRemote, Instantiate, KeepRemote
 from medusa.wire.messages.rerouting import DivertMessage
 from medusa.wire.outbox import Outbox, Persist, Send
 
-__all__ = ["PAUSE_US", "PAUSE_US_MAX", "Saver"]
+__all__ = ["CatalogWriter", "PAUSE_US", "PAUSE_US_MAX"]
 
 PAUSE_US = 200_000
 """A failed write is tried again after this, then after twice as long, and so on."""
@@ -38,7 +38,7 @@ _Key: TypeAlias = tuple[str, str, int]
 """Who hears it, the kind of message, and the question that it asks or answers."""
 
 
-class Saver:
+class CatalogWriter:
     """Writes the catalog of a node.
 
     Attributes:

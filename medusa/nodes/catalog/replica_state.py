@@ -15,9 +15,9 @@ from operator import attrgetter
 
 from medusa.nodes.clock.expiry import is_over
 from medusa.wire import limits
-from medusa.wire.messages.directory import Entry, Run, Seen
+from medusa.wire.messages.directory import CatalogEntry, EntryRun, Seen
 
-__all__ = ["Key", "Writer", "Written"]
+__all__ = ["Key", "ReplicaState", "WriterState"]
 
 FORGET_US = 24 * 3_600_000_000
 """What is gone is remembered so long; a node that was away for longer hears of it when its writer starts
@@ -41,7 +41,7 @@ def _factors(name: str) -> tuple[int, int]:
 
 
 @dataclass(slots=True)
-class Writer:
+class WriterState:
     """What one node wrote, as far as we know.
 
     Attributes:
@@ -56,11 +56,11 @@ class Writer:
     seen: int = 0
     change: int = 0
     term: int = 0
-    whole: Run | None = None
-    entries: dict[Key, Entry] = field(default_factory=dict)
+    whole: EntryRun | None = None
+    entries: dict[Key, CatalogEntry] = field(default_factory=dict)
 
 
-class Written:
+class ReplicaState:
     """One node's copies, and what it wrote itself.
 
     Args:
@@ -76,8 +76,8 @@ class Written:
 
     def __init__(self, node: str, base: int, count: Callable[[str], None]) -> None:
         self.node = node
-        self.own = Writer(since=base + 1, seen=base)
-        self.writers: dict[str, Writer] = {node: self.own}
+        self.own = WriterState(since=base + 1, seen=base)
+        self.writers: dict[str, WriterState] = {node: self.own}
         self.by_key: dict[Key, tuple[str, ...]] = {}
         self.changes = 0
         self._sum = 0
@@ -126,11 +126,11 @@ class Written:
                 found[name] = writer.seen
         return found
 
-    def runs(self, seen: Seen, names: Iterable[str]) -> list[Run]:
+    def runs(self, seen: Seen, names: Iterable[str]) -> list[EntryRun]:
         """What somebody lacks who has seen this, of nodes of which we have seen more."""
         return [self.run(name, seen.get(name, 0)) for name in names]
 
-    def run(self, name: str, after: int) -> Run:
+    def run(self, name: str, after: int) -> EntryRun:
         """What a node wrote after a version."""
         writer = self.writers[name]
         if writer.whole is not None and after < writer.since:
@@ -139,7 +139,7 @@ class Written:
         entries = [entry for entry in writer.entries.values() if entry.version > after]
         if len(entries) > 1:
             entries.sort(key=attrgetter("version"))
-        run = Run(writer=name, since=writer.since, after=after, upto=writer.seen, entries=tuple(entries))
+        run = EntryRun(writer=name, since=writer.since, after=after, upto=writer.seen, entries=tuple(entries))
         if after < writer.since:
             writer.whole = run
         return run
@@ -151,7 +151,7 @@ class Written:
     ) -> None:
         """Write an entry of this node."""
         self.own.seen += 1
-        entry = Entry(
+        entry = CatalogEntry(
             kind=kind,
             name=name,
             writer=self.node,
@@ -165,7 +165,7 @@ class Written:
         self._changed(self.node, self.own)
 
     def take(
-        self, now_us: int, peer: str, run: Run, there: Container[str], wall_us: int | None = None
+        self, now_us: int, peer: str, run: EntryRun, there: Container[str], wall_us: int | None = None
     ) -> bool:
         """Take one run; True where something before it is missing.
 
@@ -188,7 +188,7 @@ class Written:
             if len(self.writers) >= limits.WRITERS_MAX:
                 self._count("E_LIMIT")
                 return False
-            writer = self.writers[name] = Writer()
+            writer = self.writers[name] = WriterState()
         if run.since < writer.since and name == peer:
             writer = self.anew(peer)  # It should know: others had told us of a life that it hasn't had.
         if run.since < writer.since or run.upto <= writer.seen:
@@ -209,7 +209,7 @@ class Written:
             writer.whole = run
         return False
 
-    def anew(self, name: str) -> Writer:
+    def anew(self, name: str) -> WriterState:
         """Forget all that a node wrote."""
         writer = self.writers[name]
         for key in list(writer.entries):
@@ -233,7 +233,7 @@ class Written:
                 break
             self._drop(self.writers[name], key, name)
 
-    def _changed(self, name: str, writer: Writer) -> None:
+    def _changed(self, name: str, writer: WriterState) -> None:
         self.changes += 1
         writer.change = self.changes
         writer.whole = None
@@ -244,7 +244,7 @@ class Written:
             writer.term = since * writer.since + seen * writer.seen
         self._sum += writer.term - before
 
-    def _keep(self, now_us: int, writer: Writer, entry: Entry) -> None:
+    def _keep(self, now_us: int, writer: WriterState, entry: CatalogEntry) -> None:
         key = entry.kind, entry.name
         if key in writer.entries:
             self._drop(writer, key, entry.writer)
@@ -254,7 +254,7 @@ class Written:
         if entry.gone:
             self._gone[entry.writer, key] = now_us
 
-    def _drop(self, writer: Writer, key: Key, name: str) -> None:
+    def _drop(self, writer: WriterState, key: Key, name: str) -> None:
         old = writer.entries.pop(key, None)
         if old is None:
             return
@@ -267,7 +267,7 @@ class Written:
         else:
             del self.by_key[key]
 
-    def _may(self, writer: Writer, entry: Entry) -> bool:
+    def _may(self, writer: WriterState, entry: CatalogEntry) -> bool:
         """Whether an entry is one that its writer may write; others are counted and left out."""
         code = ""
         if entry.kind == "node" and entry.name != entry.writer:
@@ -279,7 +279,7 @@ class Written:
             self._drop(writer, (entry.kind, entry.name), entry.writer)
         return not code
 
-    def _is_too_much(self, writer: Writer, entry: Entry) -> bool:
+    def _is_too_much(self, writer: WriterState, entry: CatalogEntry) -> bool:
         known = writer.entries.get((entry.kind, entry.name))
         if known is None and len(writer.entries) >= ENTRIES_PER_WRITER:
             return True
@@ -287,5 +287,5 @@ class Written:
         return more > 0 and self._nbytes + more > BYTES_MAX
 
 
-def _is_over(entry: Entry, wall_us: int | None) -> bool:
+def _is_over(entry: CatalogEntry, wall_us: int | None) -> bool:
     return entry.kind == "node" and is_over(entry.writer, entry.epoch, wall_us)

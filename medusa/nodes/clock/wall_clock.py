@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-__all__ = ["Wall"]
+__all__ = ["WallClock"]
 
 
-class Wall:
+class WallClock:
     """Microseconds since the Unix epoch, counted on from the moment at which they were told."""
 
     def __init__(self) -> None:

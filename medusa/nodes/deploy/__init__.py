@@ -7,7 +7,7 @@ loop; the reads across queries and owners are settled before.
 A node reads what could be large beside its loop: ``background_parsing`` has the queue and its bounds, and
 asks for one graph at a time (``Parse``); ``runtime/node/graph_parser`` reads it in a thread, and the
 request goes on with what came of it. While it does, threads change places ten times as often
-(``runtime/machine/short_turns``). What follows on the loop uses what was found there: a ``Fragment``
-keeps its checked graph until its ``Hosted`` is made (``taken``), and its msgpack (``packed``), since the
-catalog is written whole.
+(``runtime/machine/short_turns``). What follows on the loop uses what was found there: a ``FragmentSpec``
+keeps its checked graph until its ``FragmentHost`` is made (``taken``), and its msgpack (``packed``), since
+the catalog is written whole.
 """

@@ -12,13 +12,13 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from medusa.nodes.spec.fragment_spec import Fragment
+from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.wire.status import RunsOnStatus
 
-__all__ = ["Accepting"]
+__all__ = ["Admission"]
 
 
-class Accepting:
+class Admission:
     """What a node says of fragments that are offered, and of itself to who might offer some.
 
     Attributes:
@@ -28,7 +28,7 @@ class Accepting:
 
     def __init__(
         self,
-        accept: Callable[[Fragment], None] = lambda fragment: None,
+        accept: Callable[[FragmentSpec], None] = lambda fragment: None,
         told: Callable[[], dict[str, Any]] = dict,
     ) -> None:
         self.accept = accept

@@ -18,7 +18,7 @@ from medusa.nodes.security.registry import Caller
 from medusa.wire.outbox import Outbox, Parse
 from medusa.wire.status import ParsingStatus
 
-__all__ = ["Parsing"]
+__all__ = ["BackgroundParsing"]
 
 LOOP_BYTES_MAX = 16 << 10
 """A larger graph is never read on the loop. Too small: each deployment takes a turn of a thread; too large:
@@ -56,7 +56,7 @@ class _Job(Generic[T]):
     after: list[Callable[[int], None]] = field(default_factory=list)
 
 
-class Parsing:
+class BackgroundParsing:
     """What is being read, and what waits for that.
 
     Args:

@@ -8,20 +8,22 @@ from typing import Protocol
 from medusa.wire.messages.links_and_commands import Reply
 from medusa.wire.statement import client_key
 
-__all__ = ["UNDER_WAY_MAX", "Answers", "no_room"]
+__all__ = ["UNDER_WAY_MAX", "PendingAnswers", "no_room"]
 
 UNDER_WAY_MAX = 4
 """Of one key; without keys, of one program. Each takes turns of the engine and of the disk: more, and other
 clients wait for those of one; fewer, and a program with several threads is refused."""
 
 
-class Asked(Protocol):
+class ClientRequest(Protocol):
     """A deployment or removal, and who asked for it."""
 
     client: str
 
 
-def no_room(client: str, request: int, attempts: Iterable[Asked], answered: Iterable[str]) -> Reply | None:
+def no_room(
+    client: str, request: int, attempts: Iterable[ClientRequest], answered: Iterable[str]
+) -> Reply | None:
     """The refusal of one more deployment; None: it may begin.
 
     Args:
@@ -36,7 +38,7 @@ def no_room(client: str, request: int, attempts: Iterable[Asked], answered: Iter
     return Reply(request=request, code="E_BUSY", text=text, hint="wait for the answer to one of them")
 
 
-class Answers:
+class PendingAnswers:
     """Of deployments and removals that are over: who hears so once that is on disk.
 
     Args:

@@ -13,16 +13,16 @@ from collections.abc import Callable
 
 from medusa.nodes.catalog.catalog import DEPLOYING, REMOVING, RUNNING, Catalog, Deployment
 from medusa.nodes.catalog.deployment_automaton import DeploymentEvent
-from medusa.nodes.catalog.persistence import Saver
-from medusa.nodes.deploy.client_limit import Answers, no_room
-from medusa.nodes.deploy.unfinished_deployments import Unfinished
+from medusa.nodes.catalog.persistence import CatalogWriter
+from medusa.nodes.deploy.client_limit import PendingAnswers, no_room
+from medusa.nodes.deploy.unfinished_deployments import UnfinishedDeployments
 from medusa.nodes.deploy.wording import (
     BEGINS,
     CONTENDED,
     CONTENDED_AGAIN_US,
     CONTENDED_US,
-    Attempt,
-    Question,
+    DeploymentAttempt,
+    DeploymentQuestion,
     from_node,
     put_abroad,
     silent,
@@ -31,16 +31,16 @@ from medusa.nodes.deploy.wording import (
     undeployed,
     undone,
 )
-from medusa.nodes.placement.placement import Plan
+from medusa.nodes.placement.placement import PlacementPlan
 from medusa.nodes.placement.recovered_outputs import ways_of
-from medusa.nodes.spec.fragment_spec import Fragment
+from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.codec import graph_to_msgpack
 from medusa.query.published_stream import reads_of
 from medusa.wire.messages.links_and_commands import Install, Remove, Reply
 from medusa.wire.messages.remote import Instantiate
 from medusa.wire.outbox import Outbox
 
-__all__ = ["Coordinator"]
+__all__ = ["DeploymentCoordinator"]
 
 ASK_AGAIN_US = 1_000_000
 """An unanswered question is asked again after this."""
@@ -62,7 +62,7 @@ ANSWERED_MAX = 1000
 _E = DeploymentEvent
 
 
-class Coordinator:
+class DeploymentCoordinator:
     """Deployments taken from clients of this node.
 
     Args:
@@ -90,16 +90,16 @@ class Coordinator:
         outbox: Outbox,
         timeout_us: int,
         incarnation: int,
-        saver: Saver,
-        install: Callable[[int, Fragment, str], Reply | None],
-        way: Callable[[int, Fragment], tuple[Install | Instantiate, bytes | None]],
+        saver: CatalogWriter,
+        install: Callable[[int, FragmentSpec, str], Reply | None],
+        way: Callable[[int, FragmentSpec], tuple[Install | Instantiate, bytes | None]],
         remove: Callable[[Remove], Reply],
         elsewhere: Callable[[str], str] = lambda query: "",
         outranks: Callable[[str], str] = lambda query: "",
         readers: Callable[[str], list[str]] = lambda query: [],
         abroad: Callable[[str], str] = lambda node: "",
-        unfinished: Unfinished | None = None,
-        guarded: Callable[[int, Plan, int], None] = lambda now_us, plan, life: None,
+        unfinished: UnfinishedDeployments | None = None,
+        guarded: Callable[[int, PlacementPlan, int], None] = lambda now_us, plan, life: None,
         unguarded: Callable[[str], None] = lambda query: None,
     ) -> None:
         self._guarded, self._unguarded = guarded, unguarded
@@ -110,7 +110,7 @@ class Coordinator:
         self.elsewhere, self.outranks, self.readers = elsewhere, outranks, readers
         self.abroad = abroad
         self.unfinished = unfinished
-        self._waiting: dict[tuple[str, int], tuple[int, Plan, int]] = {}
+        self._waiting: dict[tuple[str, int], tuple[int, PlacementPlan, int]] = {}
         """Who asked for a query that is elsewhere, or for a new version of a definition, and its request ->
         until when we wait for news, or until the old one is removed; what."""
         self._look_at_us = 0
@@ -118,11 +118,11 @@ class Coordinator:
         self._install = install
         self._way = way
         self._remove = remove
-        self._attempts: dict[str, Attempt] = {}
-        self._questions: dict[int, Question] = {}
+        self._attempts: dict[str, DeploymentAttempt] = {}
+        self._questions: dict[int, DeploymentQuestion] = {}
         self._answered: dict[tuple[str, int], int] = {}
         """Who asked for a removal that is done, and its request -> the token that holds it; of this life."""
-        self._answers = Answers(lambda: saver.durable)
+        self._answers = PendingAnswers(lambda: saver.durable)
         self._request = incarnation * REQUESTS_PER_LIFE
         self._forgetful: set[str] = set()
 
@@ -158,7 +158,7 @@ class Coordinator:
 
     # --- what clients ask -----------------------------------------------------------------------
 
-    def redefine(self, now_us: int, client: str, request: int, plan: Plan, defined: int) -> None:
+    def redefine(self, now_us: int, client: str, request: int, plan: PlacementPlan, defined: int) -> None:
         """Remove a running definition, and spread this one once every node that had it has forgotten it."""
         self._begin_removal(now_us, self._catalog.deployments[plan.query], _E.REMOVE)
         if plan.query in self._catalog.deployments:
@@ -167,7 +167,9 @@ class Coordinator:
         else:
             self.deploy(now_us, client, request, plan, defined=defined)
 
-    def deploy(self, now_us: int, client: str, request: int, plan: Plan, *, defined: int = 0) -> None:
+    def deploy(
+        self, now_us: int, client: str, request: int, plan: PlacementPlan, *, defined: int = 0
+    ) -> None:
         """Spread a plan over its nodes; the client hears once, when it is done or undone.
 
         Args:
@@ -180,7 +182,8 @@ class Coordinator:
                 self.runs(client, request)
             elif same and self.unfinished is not None and self.unfinished.waits(plan.query):
                 self._attempts.setdefault(
-                    plan.query, Attempt(client=client, request=request, deadline_us=now_us + self._timeout_us)
+                    plan.query,
+                    DeploymentAttempt(client=client, request=request, deadline_us=now_us + self._timeout_us),
                 )
             elif not (same and known.state == DEPLOYING):
                 # The same question while it is undone: this node died in between, or its answer was lost.
@@ -233,7 +236,7 @@ class Coordinator:
             else:
                 self.deploy(now_us, client, request, plan, defined=defined)
 
-    def _spread(self, now_us: int, client: str, request: int, plan: Plan, defined: int) -> None:
+    def _spread(self, now_us: int, client: str, request: int, plan: PlacementPlan, defined: int) -> None:
         streams = tuple(
             (name, fragment.node)
             for fragment in plan.fragments
@@ -258,7 +261,7 @@ class Coordinator:
         )
         self._guarded(now_us, plan, self._request + 1)
         token = self._saver.save()
-        attempt = Attempt(
+        attempt = DeploymentAttempt(
             client=client,
             request=request,
             deadline_us=now_us + self._timeout_us,
@@ -268,7 +271,7 @@ class Coordinator:
         for fragment in plan.fragments:
             self._request += 1
             message, payload = self._way(self._request, fragment)
-            question = Question(
+            question = DeploymentQuestion(
                 query=plan.query,
                 node=fragment.node,
                 message=message,
@@ -282,7 +285,7 @@ class Coordinator:
                 self._ask(question)
         self._install_own(now_us, attempt)
 
-    def _install_own(self, now_us: int, attempt: Attempt) -> None:
+    def _install_own(self, now_us: int, attempt: DeploymentAttempt) -> None:
         """Our own part comes last, when the streams it reads are there."""
         me = self._catalog.node
         if any(question.node != me for question in attempt.installs.values()):
@@ -291,7 +294,7 @@ class Coordinator:
             if number in self._questions:
                 self._install_here(now_us, number, question)
 
-    def _install_here(self, now_us: int, number: int, question: Question) -> None:
+    def _install_here(self, now_us: int, number: int, question: DeploymentQuestion) -> None:
         assert question.fragment is not None
         reply = self._install(number, question.fragment, self._catalog.node)
         if reply is not None:  # Else it comes by itself.
@@ -311,7 +314,9 @@ class Coordinator:
             self._answer(client, Reply(request=request, code="E_DEPLOYED", text=text, hint=hint))
             return
         before = self._attempts.get(query)
-        self._attempts[query] = Attempt(client=client, request=request, deadline_us=now_us + self._timeout_us)
+        self._attempts[query] = DeploymentAttempt(
+            client=client, request=request, deadline_us=now_us + self._timeout_us
+        )
         if deployment.state == RUNNING or judged or deployment.began:
             self._begin_removal(now_us, deployment, _E.REMOVE)
         if judged and before is not None:
@@ -387,7 +392,7 @@ class Coordinator:
 
     def _install_again(self, now_us: int, query: str, node: str, fragment: str, payload: bytes) -> None:
         self._request += 1
-        question = Question(
+        question = DeploymentQuestion(
             query=query,
             node=node,
             message=Install(request=self._request, query=query, fragment=fragment),
@@ -398,7 +403,7 @@ class Coordinator:
         self._questions[self._request] = question
         self._ask(question)
 
-    def _undo(self, now_us: int, deployment: Deployment, attempt: Attempt, why: Reply) -> None:
+    def _undo(self, now_us: int, deployment: Deployment, attempt: DeploymentAttempt, why: Reply) -> None:
         """All or nothing: what this attempt installed goes, nothing older; the client hears why."""
         code = "E_DEPLOYED" if why.code == CONTENDED else why.code
         reply = Reply(request=attempt.request, code=code, text=why.text, hint=why.hint)
@@ -416,7 +421,7 @@ class Coordinator:
         for node in deployment.nodes:
             self._request += 1
             message = Remove(request=self._request, query=query, since=deployment.began)
-            question = Question(
+            question = DeploymentQuestion(
                 query=query, node=node, message=message, payload=None, after=token, asked_at_us=now_us
             )
             self._questions[self._request] = question
@@ -486,7 +491,7 @@ class Coordinator:
         with self._outbox.caused_by(deployment.client, deployment.request):
             self._outbox.report(level, what, **about)
 
-    def _ask(self, question: Question) -> None:
+    def _ask(self, question: DeploymentQuestion) -> None:
         self._saver.send(question.node, question.message, question.payload, after=question.after)
 
     def _answer(self, client: str, reply: Reply, after: int | None = None) -> None:

@@ -13,28 +13,28 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from medusa.errors import LinkError, QueryError
-from medusa.nodes.catalog.catalog import Catalog, Reading
-from medusa.nodes.catalog.persistence import Saver
+from medusa.nodes.catalog.catalog import Catalog, CrossQueryRead
+from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.security.registry import Caller
-from medusa.nodes.spec.fragment_spec import Feed, Fragment, guest_name, sink_of
+from medusa.nodes.spec.fragment_spec import Feed, FragmentSpec, guest_name, sink_of
 from medusa.query.boxes import Graph, Source
 from medusa.query.published_stream import reads_of
 from medusa.wire.messages.links_and_commands import Reply
 from medusa.wire.messages.rerouting import Read, Release
 from medusa.wire.outbox import Outbox
 
-__all__ = ["Pending", "Readings", "feeds_from"]
+__all__ = ["CrossQueryReads", "PendingInstall", "feeds_from"]
 
 ASK_AGAIN_US = 1_000_000
 """What wasn't answered, or was busy, is asked again after this."""
 
 
 @dataclass(slots=True, kw_only=True)
-class Pending:
+class PendingInstall:
     """A fragment that waits to be installed."""
 
-    fragment: Fragment
+    fragment: FragmentSpec
     owner: str
     request: int
     open: dict[int, tuple[str, Read]] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class Pending:
     asked_us: int = 0
 
 
-class Readings:
+class CrossQueryReads:
     """At the node where the readers stand.
 
     Args:
@@ -57,10 +57,10 @@ class Readings:
         catalog: Catalog,
         *,
         outbox: Outbox,
-        saver: Saver,
+        saver: CatalogWriter,
         number: Callable[[], int],
         whose: Callable[[str], str | None],
-        install: Callable[[int, Pending, Reply | None], None],
+        install: Callable[[int, PendingInstall, Reply | None], None],
     ) -> None:
         self._me = settings.name
         self._settings = settings
@@ -70,13 +70,13 @@ class Readings:
         self._number = number
         self._whose = whose
         self._install = install
-        self._pending: dict[str, Pending] = {}
+        self._pending: dict[str, PendingInstall] = {}
         self._giving: dict[int, tuple[str, str]] = {}
         """Releases without an answer: node and stream."""
         self._now_us = 0
         self._look_at_us: int | None = 0
 
-    def ready(self, request: int, fragment: Fragment, owner: str) -> bool:
+    def ready(self, request: int, fragment: FragmentSpec, owner: str) -> bool:
         """Whether all that a fragment reads of other queries is there for it; if not, ``install`` is called
         when it is.
 
@@ -96,9 +96,9 @@ class Readings:
         sources = reads_of(fragment.graph)
         for id, feed in feeds.items():
             self._check(sources[id], feed)
-        pending = Pending(fragment=fragment, owner=owner, request=request)
+        pending = PendingInstall(fragment=fragment, owner=owner, request=request)
         for id, feed in feeds.items():
-            self._catalog.reading[feed.stream] = Reading(node=feed.node, query=fragment.query)
+            self._catalog.reading[feed.stream] = CrossQueryRead(node=feed.node, query=fragment.query)
             message = Read(
                 request=self._number(),
                 query=fragment.query,
@@ -129,7 +129,7 @@ class Readings:
                 code="E_SENDER",
             )
 
-    def _ask(self, pending: Pending, *, after: int) -> None:
+    def _ask(self, pending: PendingInstall, *, after: int) -> None:
         pending.asked_us = self._now_us
         self._look_at_us = min(self._look_at_us or self._now_us, self._now_us + ASK_AGAIN_US)
         for node, message in pending.open.values():
@@ -166,12 +166,12 @@ class Readings:
             return True
         return False
 
-    def removed(self, query: str, fragments: Iterable[Fragment]) -> None:
+    def removed(self, query: str, fragments: Iterable[FragmentSpec]) -> None:
         """A query is no more; those of its fragments were here."""
         self._pending = {n: each for n, each in self._pending.items() if each.fragment.query != query}
         for fragment in fragments:
             for feed in fragment.reads().values():
-                self._catalog.reading[feed.stream] = Reading(node=feed.node, query=query)
+                self._catalog.reading[feed.stream] = CrossQueryRead(node=feed.node, query=query)
         self._look_at_us = self._now_us
 
     # --- time ---------------------------------------------------------------------------------------

@@ -18,22 +18,22 @@ from medusa.errors import LinkError
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.config.settings_offers import OfferRules
-from medusa.nodes.fragment.host import Hosted
+from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.security.registry import matches
-from medusa.nodes.spec.fragment_spec import Guest, guest_name
+from medusa.nodes.spec.fragment_spec import ForeignReader, guest_name
 from medusa.query.boxes import Source
 from medusa.query.published_stream import same_columns
 from medusa.query.suggest import did_you_mean
 from medusa.wire.messages.rerouting import Read
 from medusa.wire.outbox import Outbox
 
-__all__ = ["GUESTS_MAX", "Guests"]
+__all__ = ["ForeignReaders", "GUESTS_MAX"]
 
 GUESTS_MAX = 100
 """Queries that read one sink: what comes out is kept for each of them."""
 
 
-class Guests:
+class ForeignReaders:
     """At the node that has the sinks.
 
     Args:
@@ -46,7 +46,7 @@ class Guests:
         self,
         settings: Settings,
         catalog: Catalog,
-        fragments: Mapping[str, Hosted],
+        fragments: Mapping[str, FragmentHost],
         outbox: Outbox,
         *,
         moving: Callable[[str], bool],
@@ -65,7 +65,7 @@ class Guests:
         own = participant == self._settings.participant
         return f"{query}.{guest_name(sink, '' if own else participant or '', message.query, message.source)}"
 
-    def of(self, stream: str) -> Guest | None:
+    def of(self, stream: str) -> ForeignReader | None:
         """Who reads, where this is the stream of a guest."""
         for spec in self._catalog.fragments.values():
             for id, guest in spec.guests.items():
@@ -99,7 +99,7 @@ class Guests:
                 code="E_LIMIT",
             )
         output = hosted.outputs[sink]
-        guest = Guest(
+        guest = ForeignReader(
             sink=sink, query=message.query, first=output.rows, asked=message.request, foreign=foreign
         )
         stream = f"{hosted.spec.query}.{id}"
@@ -107,7 +107,7 @@ class Guests:
         self._put(hosted, id, stream, guest, peer)
         return True
 
-    def _put(self, hosted: Hosted, id: str, stream: str, guest: Guest, peer: str) -> None:
+    def _put(self, hosted: FragmentHost, id: str, stream: str, guest: ForeignReader, peer: str) -> None:
         spec = hosted.spec
         hosted.spec = self._catalog.fragments[spec.name] = msgspec.structs.replace(
             spec,
@@ -117,7 +117,7 @@ class Guests:
         )
         self._catalog.expects_only(stream)
 
-    def left(self, hosted: Hosted, id: str) -> None:
+    def left(self, hosted: FragmentHost, id: str) -> None:
         """Nobody may read this any more, if it was the stream of a guest."""
         spec = hosted.spec
         if id not in spec.guests or spec.readers.get(id):
@@ -141,7 +141,7 @@ class Guests:
                 code="E_NO_CONTRACT",
             )
 
-    def _check_sink(self, hosted: Hosted, sink: str, message: Read) -> None:
+    def _check_sink(self, hosted: FragmentHost, sink: str, message: Read) -> None:
         spec, stream = hosted.spec, message.stream
         if sink in spec.guests or stream != f"{spec.query}.{sink}":
             own = [name for id, name in spec.streams.items() if name == f"{spec.query}.{id}"]

@@ -5,12 +5,12 @@ from __future__ import annotations
 from medusa.errors import LinkError
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.config.settings import Settings
-from medusa.nodes.spec.fragment_spec import Fragment
+from medusa.nodes.spec.fragment_spec import FragmentSpec
 
 __all__ = ["check_place"]
 
 
-def check_place(fragment: Fragment, settings: Settings, catalog: Catalog) -> None:
+def check_place(fragment: FragmentSpec, settings: Settings, catalog: Catalog) -> None:
     """Look at what doesn't depend on how much else runs here.
 
     Raises:

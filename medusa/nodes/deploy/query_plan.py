@@ -10,7 +10,7 @@ import msgspec
 from medusa.errors import QueryError
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.deploy.cross_query_reads import feeds_from
-from medusa.nodes.placement.placement import Plan, cut
+from medusa.nodes.placement.placement import PlacementPlan, cut
 from medusa.nodes.placement.standby_plan import (
     StandbyNode,
     StandbyWish,
@@ -24,11 +24,11 @@ from medusa.nodes.spec.spec_limits import check_limits
 from medusa.query.codec import graph_from_msgpack, graph_to_msgpack
 from medusa.wire.messages.standby import PlannedStandby
 
-__all__ = ["Asked", "check_name", "name_of", "plan_of", "planned_standby"]
+__all__ = ["DeployRequest", "check_name", "name_of", "plan_of", "planned_standby"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class DeployRequest:
     """What a client asked.
 
     Attributes:
@@ -77,7 +77,7 @@ def check_name(graph: bytes, caller: Caller | None) -> str:
     return name
 
 
-def plan_of(asked: Asked, settings: Settings) -> Plan:
+def plan_of(asked: DeployRequest, settings: Settings) -> PlacementPlan:
     """Read a query and a placement that a client sent.
 
     Raises:
@@ -106,7 +106,9 @@ def plan_of(asked: Asked, settings: Settings) -> Plan:
     return plan
 
 
-def planned_standby(plan: Plan, wish: StandbyWish, here: str, nodes: Mapping[str, StandbyNode]) -> bytes:
+def planned_standby(
+    plan: PlacementPlan, wish: StandbyWish, here: str, nodes: Mapping[str, StandbyNode]
+) -> bytes:
     """What a client hears of who would stand by, as JSON; arguments as for ``with_standby``."""
     said = PlannedStandby(
         standby={fragment.name: fragment.standby for fragment in plan.guarded()},

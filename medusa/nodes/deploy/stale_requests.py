@@ -8,13 +8,13 @@ what was under way to an earlier life of a node never reaches a later one.
 
 from __future__ import annotations
 
-__all__ = ["Late"]
+__all__ = ["StaleRequests"]
 
 REMEMBERED = 1000
 """Queries of which the last word is remembered; a word is late by seconds at most, not by so many."""
 
 
-class Late:
+class StaleRequests:
     """The last word of each coordinator about each query."""
 
     def __init__(self) -> None:

@@ -8,10 +8,10 @@ from medusa.nodes.catalog.directory import Directory
 from medusa.nodes.catalog.entry_bodies import NodeBody, body_from
 from medusa.nodes.config.endpoint import is_loopback
 from medusa.nodes.config.settings import Settings
-from medusa.nodes.load.loads import Loads
+from medusa.nodes.load.loads import NodeLoads
 from medusa.nodes.placement.standby_plan import StandbyNode
 from medusa.wire import limits
-from medusa.wire.link.session import PeerState, Session
+from medusa.wire.link.session import PeerSession, PeerState
 from medusa.wire.messages.load import WHOLE
 
 __all__ = ["host_of", "standby_nodes"]
@@ -22,8 +22,8 @@ HERE = "localhost"
 def standby_nodes(
     settings: Settings,
     directory: Directory,
-    loads: Loads,
-    sessions: Mapping[str, Session],
+    loads: NodeLoads,
+    sessions: Mapping[str, PeerSession],
     abroad: Callable[[str], str],
 ) -> dict[str, StandbyNode]:
     """By name: the peers, this node, and then others of the participant that are no peers.
@@ -52,8 +52,8 @@ def _peer(
     peer: str,
     settings: Settings,
     directory: Directory,
-    loads: Loads,
-    session: Session,
+    loads: NodeLoads,
+    session: PeerSession,
     abroad: Callable[[str], str],
 ) -> StandbyNode:
     entry = directory.find("node", peer)

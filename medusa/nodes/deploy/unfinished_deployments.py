@@ -9,14 +9,14 @@ undone until somebody removes the query.
 from __future__ import annotations
 
 from medusa.nodes.catalog.catalog import DEPLOYING, Catalog, Deployment
-from medusa.nodes.names.names import Naming
+from medusa.nodes.names.names import NodeNames
 
-__all__ = ["Unfinished"]
+__all__ = ["UnfinishedDeployments"]
 
 LOOK_US = 50_000
 
 
-class Unfinished:
+class UnfinishedDeployments:
     """What is known of the parts of deployments that aren't finished.
 
     Args:
@@ -24,7 +24,7 @@ class Unfinished:
         naming: what other nodes say that they have.
     """
 
-    def __init__(self, catalog: Catalog, naming: Naming) -> None:
+    def __init__(self, catalog: Catalog, naming: NodeNames) -> None:
         self._catalog = catalog
         self._naming = naming
         self._queries: dict[str, int] = {}

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from medusa.nodes.catalog.catalog import DEPLOYING, REMOVING
-from medusa.nodes.spec.fragment_spec import Fragment
+from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.wire.messages.links_and_commands import Install, Remove, Reply
 from medusa.wire.messages.remote import Instantiate
 
@@ -15,8 +15,8 @@ __all__ = [
     "CONTENDED",
     "CONTENDED_AGAIN_US",
     "CONTENDED_US",
-    "Attempt",
-    "Question",
+    "DeploymentAttempt",
+    "DeploymentQuestion",
     "from_node",
     "put_abroad",
     "silent",
@@ -43,7 +43,7 @@ BEGINS = Install | Instantiate
 
 
 @dataclass(slots=True, kw_only=True)
-class Question:
+class DeploymentQuestion:
     """A message to a node that needs an answer.
 
     Attributes:
@@ -56,22 +56,22 @@ class Question:
     payload: bytes | None
     after: int
     asked_at_us: int
-    fragment: Fragment | None = None
+    fragment: FragmentSpec | None = None
 
 
 @dataclass(slots=True, kw_only=True)
-class Attempt:
+class DeploymentAttempt:
     """A deployment or removal whose outcome a client waits for."""
 
     client: str
     request: int
     deadline_us: int
     contended_until_us: int = 0
-    installs: dict[int, Question] = field(default_factory=dict)
+    installs: dict[int, DeploymentQuestion] = field(default_factory=dict)
 
 
 def put_abroad(
-    fragments: Iterable[Fragment], whose: Callable[[str], str]
+    fragments: Iterable[FragmentSpec], whose: Callable[[str], str]
 ) -> tuple[tuple[str, str, str, tuple[str, ...]], ...]:
     """(fragment, node, participant, boxes) of those that stand at nodes of other participants.
 

@@ -19,18 +19,18 @@ from functools import partial
 from hashlib import blake2b
 
 from medusa.errors import LinkError, RemoteProtocolError
-from medusa.nodes.dht.put import Own, Put, Putting
-from medusa.nodes.dht.replication import Keeper
-from medusa.nodes.dht.requests import Answer, Requests
-from medusa.nodes.dht.routing_table import BUCKET, Table, place_of
-from medusa.nodes.dht.search import REPLICAS, Ended, Found, Search
-from medusa.nodes.dht.storage import Shelf
+from medusa.nodes.dht.put import EntryPut, OwnEntry, PutOutcome
+from medusa.nodes.dht.replication import DhtReplication
+from medusa.nodes.dht.requests import Answer, DhtRequests
+from medusa.nodes.dht.routing_table import BUCKET, RoutingTable, place_of
+from medusa.nodes.dht.search import REPLICAS, DhtSearch, Ended, SearchOutcome
+from medusa.nodes.dht.storage import DhtStorage
 from medusa.wire import limits
 from medusa.wire.dht_entry import Age, age_of, opened_entry
 from medusa.wire.messages.dht import DhtFind, DhtFound, DhtLeave, DhtMessage, DhtStore, DhtStored
 from medusa.wire.outbox import Outbox
 
-__all__ = ["DhtSettings", "Member"]
+__all__ = ["DhtMember", "DhtSettings"]
 
 SEARCHES_MAX = 256
 DEAD_MAX = 256
@@ -67,7 +67,7 @@ class DhtSettings:
     """Names whose last age is remembered, so that nothing older is given again."""
 
 
-class Member:
+class DhtMember:
     """One member.
 
     Args:
@@ -87,7 +87,7 @@ class Member:
         name: str,
         *,
         outbox: Outbox,
-        shelf: Shelf,
+        shelf: DhtStorage,
         where: Callable[[str], int | None],
         wall: Callable[[int], int | None],
         count: Callable[[str], None],
@@ -100,24 +100,24 @@ class Member:
         self.name, self.place = name, place
         self.settings = settings or DhtSettings()
         self.shelf = shelf
-        self.table = Table(place)
+        self.table = RoutingTable(place)
         self.joined = False
         self._outbox = outbox
         self._where = where
         self._wall = wall
         self._count = count
         self._owns = owns
-        self._requests = Requests(
+        self._requests = DhtRequests(
             outbox, timeout_us=self.settings.timeout_us, tries=self.settings.tries, gone=self.lost
         )
-        self._keeper = Keeper(name, place, self.table, shelf)
-        self._searches: dict[int, Search] = {}
+        self._keeper = DhtReplication(name, place, self.table, shelf)
+        self._searches: dict[int, DhtSearch] = {}
         self._number = self._rounds = self._probes = 0
         self._via: tuple[str, ...] = ()
         self._round_at_us: int | None = None
         self._dead: dict[str, int] = {}
         self._floors: dict[str, Age] = {}
-        self._mine: dict[str, Own] = {}
+        self._mine: dict[str, OwnEntry] = {}
         """What I publish, by name."""
 
     # --- life -----------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ class Member:
                 search.add(name, place ^ self.place, 1)
         self._go(now_us, search)
 
-    def _has_joined(self, now_us: int, found: Found) -> None:
+    def _has_joined(self, now_us: int, found: SearchOutcome) -> None:
         self.joined = True
         self._say_mine(now_us)
 
@@ -167,7 +167,7 @@ class Member:
         self._check_room()
         self._go(now_us, self._search(now_us, place_of(name), name, partial(self._looked_up, then)))
 
-    def _looked_up(self, then: Ended, now_us: int, found: Found) -> None:
+    def _looked_up(self, then: Ended, now_us: int, found: SearchOutcome) -> None:
         if found.age is not None and found.age < self._floors.get(found.name, found.age):
             found = replace(found, entry=None, data=b"", age=None, stale=(), whole=False)
         elif found.age is not None:
@@ -177,7 +177,7 @@ class Member:
                     self._requests.store(now_us, peer, found.data, _ignored)
         then(now_us, found)
 
-    def publish(self, now_us: int, data: bytes, then: Callable[[int, Put], None]) -> None:
+    def publish(self, now_us: int, data: bytes, then: Callable[[int, PutOutcome], None]) -> None:
         """Store an own entry at those nearest to its name, and again and again until ``withdraw``.
 
         Args:
@@ -187,7 +187,7 @@ class Member:
             RemoteProtocolError: it doesn't count here.
         """
         entry = self.shelf.read(data, self._time(now_us))
-        self._mine[entry.name] = Own(data, now_us, then)
+        self._mine[entry.name] = OwnEntry(data, now_us, then)
         if self.joined:
             self._say_mine(now_us)
 
@@ -202,17 +202,19 @@ class Member:
                 own.due_us = now_us + self.settings.republish_us
                 self._put(now_us, own.data, partial(self._said, own))
 
-    def _said(self, own: Own, now_us: int, put: Put) -> None:
+    def _said(self, own: OwnEntry, now_us: int, put: PutOutcome) -> None:
         if not put.enough:
             own.due_us = now_us  # In the next round.
         own.then(now_us, put)
 
-    def _put(self, now_us: int, data: bytes, then: Callable[[int, Put], None]) -> None:
+    def _put(self, now_us: int, data: bytes, then: Callable[[int, PutOutcome], None]) -> None:
         name = opened_entry(data)[1].name
         self._go(now_us, self._search(now_us, place_of(name), "", partial(self._place_found, data, then)))
 
-    def _place_found(self, data: bytes, then: Callable[[int, Put], None], now_us: int, found: Found) -> None:
-        putting = Putting(len(found.nearest), then)
+    def _place_found(
+        self, data: bytes, then: Callable[[int, PutOutcome], None], now_us: int, found: SearchOutcome
+    ) -> None:
+        putting = EntryPut(len(found.nearest), then)
         for peer in found.nearest:
             if peer == self.name:
                 code, newer = self._keep(now_us, data, of=self.name)
@@ -222,7 +224,7 @@ class Member:
         if not found.nearest:
             putting.end(now_us)
 
-    def _stored(self, putting: Putting, data: bytes, now_us: int, answer: Answer | None) -> None:
+    def _stored(self, putting: EntryPut, data: bytes, now_us: int, answer: Answer | None) -> None:
         stored = answer if isinstance(answer, DhtStored) else None
         if stored is not None and stored.entry:
             code, _ = self._keep(now_us, stored.entry)
@@ -245,8 +247,8 @@ class Member:
         if len(self._searches) >= SEARCHES_MAX:
             raise LinkError(f"{SEARCHES_MAX} searches are under way", hint="ask again later", code="E_LIMIT")
 
-    def _search(self, now_us: int, target: int, name: str, then: Ended) -> Search:
-        search = Search(target, name, deadline_us=now_us + self.settings.deadline_us, then=then)
+    def _search(self, now_us: int, target: int, name: str, then: Ended) -> DhtSearch:
+        search = DhtSearch(target, name, deadline_us=now_us + self.settings.deadline_us, then=then)
         for distance, member in self.table.closest(target, BUCKET):
             search.add(member, distance, 1)
         if self.joined:
@@ -258,7 +260,7 @@ class Member:
         self._searches[search.number] = search
         return search
 
-    def _go(self, now_us: int, search: Search) -> None:
+    def _go(self, now_us: int, search: DhtSearch) -> None:
         for member in search.next():
             then = partial(self._found, search, member)
             late = partial(self._late, search, member)
@@ -266,12 +268,12 @@ class Member:
         if search.done:
             self._end(now_us, search)
 
-    def _late(self, search: Search, member: str, now_us: int) -> None:
+    def _late(self, search: DhtSearch, member: str, now_us: int) -> None:
         if search.number in self._searches:
             search.slow(member)
             self._go(now_us, search)
 
-    def _found(self, search: Search, member: str, now_us: int, answer: Answer | None) -> None:
+    def _found(self, search: DhtSearch, member: str, now_us: int, answer: Answer | None) -> None:
         if search.number not in self._searches:
             return
         if not isinstance(answer, DhtFound):
@@ -291,7 +293,7 @@ class Member:
                     self._count(error.code)
         self._go(now_us, search)
 
-    def _end(self, now_us: int, search: Search) -> None:
+    def _end(self, now_us: int, search: DhtSearch) -> None:
         if self._searches.pop(search.number, None) is not None:
             search.then(now_us, search.found())
 
@@ -410,7 +412,7 @@ class Member:
                 held.since_us = now_us
                 self._put(now_us, held.data, partial(self._said_again, held.entry.name))
 
-    def _said_again(self, name: str, now_us: int, put: Put) -> None:
+    def _said_again(self, name: str, now_us: int, put: PutOutcome) -> None:
         """Others hold it; where they are nearer, I needn't."""
         if put.enough and not self._keeper.should_hold(name):
             self.shelf.drop(name)
@@ -446,5 +448,5 @@ def _ignored(now_us: int, answer: Answer | None) -> None:
     """Nobody waits for the answer."""
 
 
-def _found_ignored(now_us: int, found: Found) -> None:
+def _found_ignored(now_us: int, found: SearchOutcome) -> None:
     """The answers on the way were what was wanted."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from medusa.wire.messages.dht import DhtStored
 
-__all__ = ["Own", "Put", "Putting"]
+__all__ = ["EntryPut", "OwnEntry", "PutOutcome"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Put:
+class PutOutcome:
     """How an entry was stored.
 
     Attributes:
@@ -26,18 +26,18 @@ class Put:
 
 
 @dataclass(slots=True)
-class Own:
+class OwnEntry:
     """An entry that I publish, and when to say it again; ``then`` hears how it went."""
 
     data: bytes
     due_us: int
-    then: Callable[[int, Put], None]
+    then: Callable[[int, PutOutcome], None]
 
 
-class Putting:
+class EntryPut:
     """An entry on its way to those that should hold it."""
 
-    def __init__(self, wanted: int, then: Callable[[int, Put], None]) -> None:
+    def __init__(self, wanted: int, then: Callable[[int, PutOutcome], None]) -> None:
         self._wanted = self._left = wanted
         self._then = then
         self._stored = 0
@@ -59,4 +59,4 @@ class Putting:
         return self._stored > self._wanted // 2
 
     def end(self, now_us: int) -> None:
-        self._then(now_us, Put(stored=self._stored, enough=self._enough, newer=self._newer))
+        self._then(now_us, PutOutcome(stored=self._stored, enough=self._enough, newer=self._newer))

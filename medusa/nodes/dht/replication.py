@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from medusa.nodes.dht.routing_table import Table
+from medusa.nodes.dht.routing_table import RoutingTable
 from medusa.nodes.dht.search import REPLICAS
-from medusa.nodes.dht.storage import Held, Shelf
+from medusa.nodes.dht.storage import DhtStorage, StoredEntry
 
-__all__ = ["Keeper"]
+__all__ = ["DhtReplication"]
 
 HANDERS = 2
 """Of those that hold an entry, so many hand it on at once: one may not know yet, or be gone too."""
@@ -15,19 +15,19 @@ DUE_MAX = 50
 """Entries said again in one round."""
 
 
-class Keeper:
+class DhtReplication:
     """Looks at the shelf by who is near each entry, as far as the table knows.
 
     Args:
         name, place: of this member.
     """
 
-    def __init__(self, name: str, place: int, table: Table, shelf: Shelf) -> None:
+    def __init__(self, name: str, place: int, table: RoutingTable, shelf: DhtStorage) -> None:
         self._name, self._place = name, place
         self._table = table
         self._shelf = shelf
 
-    def _nearest(self, held: Held) -> list[str]:
+    def _nearest(self, held: StoredEntry) -> list[str]:
         """Those that should hold an entry, the nearest first."""
         found = [*self._table.closest(held.place, REPLICAS), (self._place ^ held.place, self._name)]
         found.sort()
@@ -75,7 +75,7 @@ class Keeper:
                 found.append((near[-1][1], held.data))
         return found
 
-    def due(self, now_us: int, every_us: int) -> list[Held]:
+    def due(self, now_us: int, every_us: int) -> list[StoredEntry]:
         """Entries that nobody has brought for so long; the nearest holder comes first, so that the others
         have been told by then."""
         found = []

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from medusa.wire.messages.dht import DhtFind, DhtFound, DhtStore, DhtStored
 from medusa.wire.outbox import Outbox
 
-__all__ = ["Answer", "Requests", "Then"]
+__all__ = ["Answer", "DhtRequests", "Then"]
 
 Answer = DhtFound | DhtStored
 Then = Callable[[int, Answer | None], None]
@@ -25,7 +25,7 @@ class _Request:
     late: Callable[[int], None] | None
 
 
-class Requests:
+class DhtRequests:
     """Each is said again when it isn't answered in time, and given up after some tries.
 
     Args:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
-__all__ = ["BUCKET", "Table", "place_of"]
+__all__ = ["BUCKET", "RoutingTable", "place_of"]
 
 BUCKET = 8
 """Members kept of one bucket. Too small: a bucket whose members all went at once leads nowhere; too large:
@@ -29,7 +29,7 @@ def place_of(text: str) -> int:
     return int.from_bytes(blake2b(text.encode(), digest_size=20).digest(), "big")
 
 
-class Table:
+class RoutingTable:
     """Whom a member knows: at most ``BUCKET`` at each of 160 distances.
 
     Args:

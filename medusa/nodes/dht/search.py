@@ -11,9 +11,9 @@ from bisect import insort
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from medusa.wire.dht_entry import Age, Entry, age_of
+from medusa.wire.dht_entry import Age, DhtEntry, age_of
 
-__all__ = ["ALPHA", "REPLICAS", "Ended", "Found", "Search"]
+__all__ = ["ALPHA", "REPLICAS", "DhtSearch", "Ended", "SearchOutcome"]
 
 REPLICAS = 3
 """Members that hold an entry, the nearest to its name. All of them are asked: two that hold the youngest
@@ -32,7 +32,7 @@ NEW, ASKED, SLOW, ANSWERED, FAILED = range(5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
+class SearchOutcome:
     """How a search ended.
 
     Attributes:
@@ -46,7 +46,7 @@ class Found:
     """
 
     name: str
-    entry: Entry | None
+    entry: DhtEntry | None
     data: bytes
     age: Age | None
     nearest: tuple[str, ...]
@@ -56,11 +56,11 @@ class Found:
     whole: bool
 
 
-Ended = Callable[[int, Found], None]
+Ended = Callable[[int, SearchOutcome], None]
 """Told when, and what was found."""
 
 
-class Search:
+class DhtSearch:
     """A search that goes on.
 
     Args:
@@ -84,7 +84,7 @@ class Search:
         self._depths: dict[str, int] = {}
         self._said: dict[str, Age] = {}
         """Member -> age of the entry that it holds, where it counts."""
-        self._data: tuple[Age, bytes, Entry] | None = None
+        self._data: tuple[Age, bytes, DhtEntry] | None = None
 
     def add(self, member: str, distance: int, depth: int, *, answered: bool = False) -> None:
         """Somebody was named."""
@@ -98,7 +98,7 @@ class Search:
         """Whether it was named already."""
         return member in self._states
 
-    def holds(self, member: str, entry: Entry, data: bytes) -> None:
+    def holds(self, member: str, entry: DhtEntry, data: bytes) -> None:
         """A member showed an entry, which counts."""
         age = age_of(entry)
         self._said[member] = age
@@ -154,11 +154,11 @@ class Search:
             return False
         return len(wanted) == self._width or SLOW not in self._states.values()
 
-    def found(self) -> Found:
+    def found(self) -> SearchOutcome:
         """What there is now."""
         nearest = [member for _, member in self._order if self._states[member] == ANSWERED][:REPLICAS]
         age, data, entry = self._data or (None, b"", None)
-        return Found(
+        return SearchOutcome(
             name=self.name,
             entry=None if entry is None or entry.gone else entry,
             data=data,

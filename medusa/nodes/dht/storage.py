@@ -12,16 +12,16 @@ from dataclasses import dataclass
 from medusa.errors import RemoteProtocolError
 from medusa.nodes.dht.routing_table import place_of
 from medusa.ports import Verify
-from medusa.wire.dht_entry import Entry, SignedEntry, age_of, check_entry, opened_entry
+from medusa.wire.dht_entry import DhtEntry, SignedEntry, age_of, check_entry, opened_entry
 
-__all__ = ["Held", "Quota", "Shelf"]
+__all__ = ["DhtStorage", "StorageQuota", "StoredEntry"]
 
 ENTRY_COST = 200
 """Bytes that an entry takes beside its own, so that many small ones are bounded too."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Quota:
+class StorageQuota:
     """Bounds of what a member holds.
 
     Attributes:
@@ -37,7 +37,7 @@ class Quota:
 
 
 @dataclass(slots=True)
-class Held:
+class StoredEntry:
     """An entry as it came.
 
     Attributes:
@@ -47,7 +47,7 @@ class Held:
         radius: no farther from it than this are those that should hold it.
     """
 
-    entry: Entry
+    entry: DhtEntry
     data: bytes
     key: str
     place: int
@@ -55,7 +55,7 @@ class Held:
     radius: int = 1 << 160
 
 
-class Shelf:
+class DhtStorage:
     """Entries by name.
 
     Args:
@@ -65,13 +65,13 @@ class Shelf:
     """
 
     def __init__(
-        self, *, federation: str, key_of: Callable[[str], str | None], verify: Verify, quota: Quota
+        self, *, federation: str, key_of: Callable[[str], str | None], verify: Verify, quota: StorageQuota
     ) -> None:
         self.quota = quota
         self._federation = federation
         self._key_of = key_of
         self._verify = verify
-        self._held: dict[str, Held] = {}
+        self._held: dict[str, StoredEntry] = {}
         self._counts: dict[str, int] = {}
         self._bytes: dict[str, int] = {}
         self._all_bytes = 0
@@ -79,10 +79,10 @@ class Shelf:
     def __len__(self) -> int:
         return len(self._held)
 
-    def __iter__(self) -> Iterator[Held]:
+    def __iter__(self) -> Iterator[StoredEntry]:
         return iter(list(self._held.values()))
 
-    def read(self, data: bytes, wall_us: int) -> Entry:
+    def read(self, data: bytes, wall_us: int) -> DhtEntry:
         """What signed bytes say, if that counts here and now.
 
         Raises:
@@ -90,7 +90,7 @@ class Shelf:
         """
         return self._read(data, wall_us)[1]
 
-    def _read(self, data: bytes, wall_us: int) -> tuple[SignedEntry, Entry]:
+    def _read(self, data: bytes, wall_us: int) -> tuple[SignedEntry, DhtEntry]:
         signed, entry = opened_entry(data)
         held = self._held.get(entry.name)
         key = self._key_of(entry.participant)
@@ -107,7 +107,7 @@ class Shelf:
         )
         return signed, entry
 
-    def put(self, data: bytes, now_us: int, wall_us: int) -> Entry:
+    def put(self, data: bytes, now_us: int, wall_us: int) -> DhtEntry:
         """Keep it, unless a younger one is here.
 
         Raises:
@@ -125,14 +125,14 @@ class Shelf:
         if held is not None:
             self._forget(held)
         place = place_of(entry.name) if held is None else held.place
-        self._held[entry.name] = Held(entry, data, signed.key, place, now_us)
+        self._held[entry.name] = StoredEntry(entry, data, signed.key, place, now_us)
         who, cost = entry.participant, len(data) + ENTRY_COST
         self._counts[who] = self._counts.get(who, 0) + 1
         self._bytes[who] = self._bytes.get(who, 0) + cost
         self._all_bytes += cost
         return entry
 
-    def _check_room(self, who: str, data: bytes, held: Held | None) -> None:
+    def _check_room(self, who: str, data: bytes, held: StoredEntry | None) -> None:
         more = len(data) + ENTRY_COST - (0 if held is None else len(held.data) + ENTRY_COST)
         entries = self._counts.get(who, 0) + (held is None)
         nbytes = self._bytes.get(who, 0) + more
@@ -145,7 +145,7 @@ class Shelf:
         if self._all_bytes + more > self.quota.all_bytes:
             raise RemoteProtocolError("no room for more entries", code="E_LIMIT")
 
-    def _forget(self, held: Held) -> None:
+    def _forget(self, held: StoredEntry) -> None:
         who = held.entry.participant
         del self._held[held.entry.name]
         self._counts[who] -= 1
@@ -159,7 +159,7 @@ class Shelf:
         if name in self._held:
             self._forget(self._held[name])
 
-    def held(self, name: str) -> Held | None:
+    def held(self, name: str) -> StoredEntry | None:
         """What is held of a name, whether or not it counts."""
         return self._held.get(name)
 

@@ -18,14 +18,14 @@ from collections import deque
 from typing import Any
 
 from medusa.elements import END_US, START_US, Boundary, Element, Train
-from medusa.engine.held_rows_count import NOTHING, Held, row_by_row, uncounted
+from medusa.engine.held_rows_count import NOTHING, RowsAtRisk, row_by_row, uncounted
 from medusa.errors import LinkError
-from medusa.nodes.diskless.sealed_cuts import Cut, Seal
+from medusa.nodes.diskless.sealed_cuts import CutSealer, SealedCut
 from medusa.nodes.fragment.automaton import TurnEvent, TurnState
 from medusa.nodes.fragment.checkpoint_record import InputRecord
-from medusa.nodes.fragment.host import Hosted
-from medusa.nodes.fragment.inputs import Input, Work
-from medusa.nodes.spec.fragment_spec import Fragment
+from medusa.nodes.fragment.host import FragmentHost
+from medusa.nodes.fragment.inputs import FragmentInput, Work
+from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
 from medusa.query.boxes import Schema
 from medusa.wire.link.attach_claims import check_attach
@@ -33,7 +33,7 @@ from medusa.wire.link.automaton import LinkEvent, SenderState
 from medusa.wire.link.receiver import ReceiverMessage
 from medusa.wire.messages.links_and_commands import Ack, Attach, Detach, Refuse
 
-__all__ = ["VolatileHosted"]
+__all__ = ["DisklessFragmentHost"]
 
 CUTS_MAX = 256
 """Cuts that wait until their output was received; the last one gives way to a later one."""
@@ -45,7 +45,7 @@ CUT_US = 2_000
 """Runs without output leave a cut only so often."""
 
 
-class VolatileHosted(Hosted):
+class DisklessFragmentHost(FragmentHost):
     """One installed fragment of a node with ``store = "memory"``.
 
     Args:
@@ -56,12 +56,14 @@ class VolatileHosted(Hosted):
         known_lost: rows that died with earlier lives of the node; ``lost_unknown``: and more may have.
     """
 
-    def __init__(self, spec: Fragment, *, seal: Seal, now_us: int, born_us: int, **rest: Any) -> None:
+    def __init__(
+        self, spec: FragmentSpec, *, seal: CutSealer, now_us: int, born_us: int, **rest: Any
+    ) -> None:
         self._seal = seal
         self.known_lost = 0
         self.lost_unknown = False
-        self._base: Cut | None = None
-        self._told: dict[tuple[str, str], Cut | None] = {}
+        self._base: SealedCut | None = None
+        self._told: dict[tuple[str, str], SealedCut | None] = {}
         """Input -> the cut that its sender had of us."""
         self._asked: dict[tuple[str, str], tuple[Attach, str, int]] = {}
         """(sink, reader) -> how it wants to attach, once we know what we have."""
@@ -70,7 +72,7 @@ class VolatileHosted(Hosted):
         self._fed_any = False
         self._ran_seq: dict[tuple[str, str], int] = {}
         self._number = 0
-        self._cuts: deque[Cut] = deque()
+        self._cuts: deque[SealedCut] = deque()
         self._cut_at_us = self._looked_at_us = now_us
         self._ticked_us = now_us
         self._waited = False
@@ -86,7 +88,9 @@ class VolatileHosted(Hosted):
         clients = bool(spec.entries) or any(not spec.readers.get(sink) for sink in spec.streams)
         self._clients_until_us = born_us + CLIENTS_US if clients else now_us
 
-    def _add_input(self, source: str, stream: str, peer: str, record: InputRecord | None = None) -> Input:
+    def _add_input(
+        self, source: str, stream: str, peer: str, record: InputRecord | None = None
+    ) -> FragmentInput:
         made = super()._add_input(source, stream, peer, record)
         made.receiver.asking = True
         return made
@@ -97,7 +101,9 @@ class VolatileHosted(Hosted):
 
     # --- what the neighbours say ----------------------------------------------------------------
 
-    def receive(self, now_us: int, input: Input, message: ReceiverMessage, payload: Buffer | None) -> None:
+    def receive(
+        self, now_us: int, input: FragmentInput, message: ReceiverMessage, payload: Buffer | None
+    ) -> None:
         super().receive(now_us, input, message, payload)
         key = input.source, input.peer
         if input.receiver.told is not None and key not in self._told:
@@ -144,7 +150,7 @@ class VolatileHosted(Hosted):
         super().offer(now_us, peer, source, schema)
         self.mixed = False
 
-    def _learnt(self, now_us: int, cut: Cut | None) -> None:
+    def _learnt(self, now_us: int, cut: SealedCut | None) -> None:
         if cut is None or (self._base is not None and cut.order <= self._base.order):
             return
         if cut.life == self._incarnation:
@@ -172,7 +178,7 @@ class VolatileHosted(Hosted):
             if input.silent_since_us is None:
                 input.receiver.peer_event(now_us, LinkEvent.PEER_RESTARTED)
 
-    def _late(self, now_us: int, input: Input) -> None:
+    def _late(self, now_us: int, input: FragmentInput) -> None:
         """Somebody has come who wasn't waited for."""
         assert input.receiver.told is not None
         durable, _ = input.receiver.told
@@ -185,7 +191,7 @@ class VolatileHosted(Hosted):
             self._tell_unknown("a publisher's rows were taken in a life that nobody knows of")
         self._begin_at(now_us, input, durable if seq is None else seq)
 
-    def _begin_at(self, now_us: int, input: Input, seq: int) -> None:
+    def _begin_at(self, now_us: int, input: FragmentInput, seq: int) -> None:
         key = input.source, input.peer
         input.fed_seq = self._ran_seq[key] = seq
         input.receiver.begin_at(now_us, seq)
@@ -293,7 +299,7 @@ class VolatileHosted(Hosted):
             super()._pump(now_us)
             self._fed_any = self._fed_any or bool(self._running)
 
-    def _noted(self, now_us: int, work: Work, outputs: list[tuple[str, Element]], dying: Held) -> bytes:
+    def _noted(self, now_us: int, work: Work, outputs: list[tuple[str, Element]], dying: RowsAtRisk) -> bytes:
         """The cut after this run of the engine, for the frames that it made."""
         self._ran_seq[work.input.source, work.input.peer] = work.next_seq
         if not outputs and now_us - self._cut_at_us < CUT_US and self._cuts:
@@ -305,7 +311,7 @@ class VolatileHosted(Hosted):
             if isinstance(element, Train):
                 rows[sink] += len(element)
         running = {(each.input.source, each.input.peer) for each in self._running}
-        cut = Cut(
+        cut = SealedCut(
             fragment=self.spec.name,
             life=self._incarnation,
             number=self._number,
@@ -358,7 +364,7 @@ class VolatileHosted(Hosted):
         now_us: int,
         outputs: list[tuple[str, Element]],
         refused: str = "",
-        dying: Held = NOTHING,
+        dying: RowsAtRisk = NOTHING,
     ) -> None:
         super().ran(now_us, outputs, refused, dying)
         self._settle(now_us)

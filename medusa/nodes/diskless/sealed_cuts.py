@@ -15,13 +15,13 @@ import msgspec
 
 from medusa.wire import limits
 
-__all__ = ["Cut", "Seal"]
+__all__ = ["CutSealer", "SealedCut"]
 
 TAG_BYTES = 16
 VERSION = 1
 
 
-class Cut(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class SealedCut(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """One moment of one fragment.
 
     Attributes:
@@ -60,7 +60,7 @@ class Cut(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=Tr
         return next((seq for name, seq in self.outputs if name == sink), 0)
 
 
-class Seal:
+class CutSealer:
     """Makes notes of cuts, and cuts of one's own notes only.
 
     Args:
@@ -73,20 +73,20 @@ class Seal:
     def _tag(self, data: bytes) -> bytes:
         return blake2b(data, key=self._key, digest_size=TAG_BYTES, person=b"medusa note").digest()
 
-    def note(self, cut: Cut) -> bytes:
+    def note(self, cut: SealedCut) -> bytes:
         """Sealed; empty where it would be longer than a note may be."""
         data = msgspec.msgpack.encode(cut)
         if len(data) + TAG_BYTES > limits.NOTE_BYTES_MAX:
             return b""
         return self._tag(data) + data
 
-    def cut(self, note: bytes, fragment: str) -> Cut | None:
+    def cut(self, note: bytes, fragment: str) -> SealedCut | None:
         """What it says; None: it isn't ours, not of this fragment, or damaged."""
         tag, data = note[:TAG_BYTES], note[TAG_BYTES:]
         if not data or self._tag(data) != tag:
             return None
         try:
-            cut = msgspec.msgpack.decode(data, type=Cut)
+            cut = msgspec.msgpack.decode(data, type=SealedCut)
         except msgspec.MsgspecError:
             return None
         return cut if cut.fragment == fragment and cut.version == VERSION else None

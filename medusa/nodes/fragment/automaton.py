@@ -1,7 +1,7 @@
 """The automata of a fragment at its node, as two tables.
 
-``Hosted`` (host.py) looks every event up here, the tests walk over these tables, and docs/nodes.md draws
-them.
+``FragmentHost`` (host.py) looks every event up here, the tests walk over these tables, and docs/nodes.md
+draws them.
 
 The *life* says whether it goes on at all. The *turn* says whether it is its turn to feed and emit: while it
 is moved, split or merged, another fragment may be the one that does. Each changes whatever the other is.

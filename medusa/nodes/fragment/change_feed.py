@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from medusa.elements import Boundary, Silent, Train
 from medusa.nodes.fragment.input_log_records import JOINED, LOST, PROMISE, ROWS
-from medusa.nodes.fragment.inputs import Input, Work
+from medusa.nodes.fragment.inputs import FragmentInput, Work
 
-__all__ = ["PASSED", "CheckpointMark", "StandbyTap", "Tap", "Tapped"]
+__all__ = ["PASSED", "ChangeFeed", "CheckpointMark", "FedElement", "StandbyChangeFeed"]
 
 PASSED = 4
 """Beside the kinds of decisions: only the position of an input moves."""
@@ -32,12 +32,12 @@ small: the stream is slow before."""
 
 
 @dataclass(slots=True)
-class Tapped:
+class FedElement:
     """One element that was fed, and where its input stands after it."""
 
     kind: int
     number: int
-    input: Input
+    input: FragmentInput
     element: Train | Boundary | None
     next_seq: int
     boundary_us: int
@@ -52,7 +52,7 @@ class CheckpointMark:
     token: int
 
 
-class Tap:
+class ChangeFeed:
     """Keeps what is fed after a checkpoint until it was sent on.
 
     Attributes:
@@ -72,7 +72,7 @@ class Tap:
         self.token = self.decided = 0
         self.durable = self.closed = self.held = False
         self.broken = ""
-        self.queue: deque[Tapped | CheckpointMark] = deque()
+        self.queue: deque[FedElement | CheckpointMark] = deque()
         self.nbytes = self.items = 0
         self.bound = BACKLOG_MAX
         self.items_bound: int | None = None
@@ -149,7 +149,7 @@ class Tap:
                 kind = LOST if work.number >= 0 else PASSED
         self._put(kind, work.number, work.input, work.element, work.next_seq, work.boundary_us, work.note)
 
-    def joined(self, input: Input, number: int) -> None:
+    def joined(self, input: FragmentInput, number: int) -> None:
         """A publisher came, which is a decision of its own; or (-1) one that has a name, or another client
         has that, which the note says."""
         if self.begun:
@@ -160,19 +160,19 @@ class Tap:
         self,
         kind: int,
         number: int,
-        input: Input,
+        input: FragmentInput,
         element: Train | Boundary | None,
         next_seq: int,
         boundary_us: int,
         note: bytes,
     ) -> None:
         cost = ITEM_BYTES + len(note) + (element.batch.nbytes if isinstance(element, Train) else 0)
-        self.queue.append(Tapped(kind, number, input, element, next_seq, boundary_us, note, cost))
+        self.queue.append(FedElement(kind, number, input, element, next_seq, boundary_us, note, cost))
         self.nbytes += cost
         self.items += 1
 
 
-class StandbyTap(Tap):
+class StandbyChangeFeed(ChangeFeed):
     """For a secondary, which follows for as long as it can: its owner waits for it with nothing that it
     feeds.
 

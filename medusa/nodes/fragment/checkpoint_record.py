@@ -14,7 +14,7 @@ import msgspec
 from medusa.errors import StateError
 from medusa.ports import Buffer
 from medusa.wire import limits
-from medusa.wire.link.output_log import Entry
+from medusa.wire.link.output_log import OutputEntry
 
 __all__ = ["LOG", "RECORD", "EntryRecord", "FragmentRecord", "InputRecord", "OutputRecord", "read_record"]
 
@@ -134,13 +134,13 @@ def read_record(data: Buffer, *, where: str) -> FragmentRecord:
     return record
 
 
-def entries_from(output: OutputRecord, logs: Mapping[int, Buffer], *, where: str) -> list[Entry]:
+def entries_from(output: OutputRecord, logs: Mapping[int, Buffer], *, where: str) -> list[OutputEntry]:
     """The entries of one stream, with the payloads from the logs; without those that are in segments.
 
     Raises:
         StateError: a log is missing or too short.
     """
-    made: list[Entry] = []
+    made: list[OutputEntry] = []
     for entry in output.entries:
         payload: Buffer | None = None
         spilled = entry.time_us is None and entry.token in output.segments and entry.nbytes > 0
@@ -152,7 +152,7 @@ def entries_from(output: OutputRecord, logs: Mapping[int, Buffer], *, where: str
                     f"{where}: output of checkpoint {entry.token} is missing", code="state.record"
                 )
         made.append(
-            Entry(
+            OutputEntry(
                 seq=entry.seq,
                 end=entry.end,
                 promise_us=0,

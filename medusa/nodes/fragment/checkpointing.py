@@ -7,20 +7,20 @@ from dataclasses import dataclass
 
 from medusa.nodes.fragment.checkpoint_record import LOG, RECORD, FragmentRecord
 from medusa.nodes.fragment.input_log_records import Decision
-from medusa.nodes.fragment.inputs import Input
-from medusa.nodes.fragment.outputs import Output
-from medusa.nodes.spec.fragment_spec import Fragment, fragment_to
+from medusa.nodes.fragment.inputs import FragmentInput
+from medusa.nodes.fragment.outputs import FragmentOutput
+from medusa.nodes.spec.fragment_spec import FragmentSpec, fragment_to
 from medusa.ports import Buffer
 from medusa.wire.outbox import Persist
 
-__all__ = ["Saved", "Writing", "taken"]
+__all__ = ["PendingCheckpoint", "SavedCheckpoint", "taken"]
 
 LOGS_MAX = 8
 """Checkpoints in which kept output may lie before it is written together again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Saved:
+class SavedCheckpoint:
     """What was found on disk.
 
     Attributes:
@@ -35,28 +35,28 @@ class Saved:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Writing:
+class PendingCheckpoint:
     """A checkpoint under way: what becomes true once it is durable."""
 
     token: int
-    positions: list[tuple[Input, int, int]]
+    positions: list[tuple[FragmentInput, int, int]]
     decided: int
-    places: list[tuple[Output, dict[int, tuple[int, int]]]]
+    places: list[tuple[FragmentOutput, dict[int, tuple[int, int]]]]
     mixed: bool
 
 
 def taken(
-    spec: Fragment,
+    spec: FragmentSpec,
     token: int,
     *,
-    inputs: Collection[Input],
-    outputs: Collection[Output],
+    inputs: Collection[FragmentInput],
+    outputs: Collection[FragmentOutput],
     fed_us: Mapping[str, int],
     mixed: bool,
     decided: int,
     held: tuple[str, int] = ("", 0),
     alone: bool = False,
-) -> tuple[Writing, Persist]:
+) -> tuple[PendingCheckpoint, Persist]:
     """The checkpoint of a fragment at rest, and how it gets to disk.
 
     Args:
@@ -87,7 +87,7 @@ def taken(
         coordinator=held[0],
         epoch=held[1],
     )
-    writing = Writing(
+    writing = PendingCheckpoint(
         token=token,
         positions=[(input, input.fed_seq, input.fed_us) for input in inputs],
         decided=decided,

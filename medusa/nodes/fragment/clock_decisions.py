@@ -18,15 +18,15 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from medusa.elements import END_US, START_US, Boundary, Element, Silent, Train
-from medusa.nodes.clock.wall_clock import Wall
-from medusa.nodes.fragment.inputs import Input, Work
-from medusa.nodes.spec.fragment_spec import Fragment
+from medusa.nodes.clock.wall_clock import WallClock
+from medusa.nodes.fragment.inputs import FragmentInput, Work
+from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.boxes import Graph, Source
 from medusa.query.graph import interleaves
 from medusa.wire.link.automaton import LinkSettings
 from medusa.wire.outbox import Outbox
 
-__all__ = ["Clocked", "decides"]
+__all__ = ["ClockDecisions", "decides"]
 
 
 def decides(graph: Graph) -> bool:
@@ -44,7 +44,7 @@ def _may_rest(source: Source) -> bool:
     return source.idle_us is not None and not source.judged
 
 
-class Clocked:
+class ClockDecisions:
     """Says of rows when they arrived, and of sources that they are silent, where sources ask for it.
 
     Args:
@@ -58,9 +58,9 @@ class Clocked:
 
     def __init__(
         self,
-        spec: Fragment,
+        spec: FragmentSpec,
         sources: Mapping[str, Source],
-        wall: Wall,
+        wall: WallClock,
         *,
         incarnation: int,
         outbox: Outbox,
@@ -70,7 +70,7 @@ class Clocked:
         self._wall = wall
         self._idle_us = {id: each.idle_us or 0 for id, each in sources.items() if _may_rest(each)}
         self.own = {
-            (id, spec.node): Input(
+            (id, spec.node): FragmentInput(
                 sources[id],
                 spec.entries[id],
                 spec.node,

@@ -16,9 +16,9 @@ from collections import deque
 from collections.abc import Callable, Collection, Mapping
 
 from medusa.elements import Element, Silent, Train
-from medusa.engine.held_rows_count import NOTHING, Held
+from medusa.engine.held_rows_count import NOTHING, RowsAtRisk
 from medusa.nodes.automaton import next_state
-from medusa.nodes.clock.wall_clock import Wall
+from medusa.nodes.clock.wall_clock import WallClock
 from medusa.nodes.fragment.automaton import (
     LIFE,
     QUIET,
@@ -28,22 +28,22 @@ from medusa.nodes.fragment.automaton import (
     TurnEvent,
     TurnState,
 )
-from medusa.nodes.fragment.change_feed import StandbyTap, Tap
+from medusa.nodes.fragment.change_feed import ChangeFeed, StandbyChangeFeed
 from medusa.nodes.fragment.checkpoint_record import InputRecord
-from medusa.nodes.fragment.checkpointing import Saved, Writing, taken
-from medusa.nodes.fragment.clock_decisions import Clocked, decides
+from medusa.nodes.fragment.checkpointing import PendingCheckpoint, SavedCheckpoint, taken
+from medusa.nodes.fragment.clock_decisions import ClockDecisions, decides
 from medusa.nodes.fragment.durability import Durability
-from medusa.nodes.fragment.input_log import Decided
-from medusa.nodes.fragment.input_queue import Feeding
-from medusa.nodes.fragment.inputs import Input, Work
+from medusa.nodes.fragment.input_log import InputLog
+from medusa.nodes.fragment.input_queue import InputQueue
+from medusa.nodes.fragment.inputs import FragmentInput, Work
 from medusa.nodes.fragment.link_teardown import RESTING, close_links
 from medusa.nodes.fragment.new_life import RETRY_US, attach_again
-from medusa.nodes.fragment.outputs import Output, all_full, leaving, outputs_of
-from medusa.nodes.fragment.published_sources import Entries
+from medusa.nodes.fragment.outputs import FragmentOutput, all_full, leaving, outputs_of
+from medusa.nodes.fragment.published_sources import PublishedSources
 from medusa.nodes.fragment.publishers import Publishers
 from medusa.nodes.fragment.subscribers import Subscribers
 from medusa.nodes.fragment.upstreams import at_feeds, known_inputs
-from medusa.nodes.spec.fragment_spec import Fragment
+from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
 from medusa.query.boxes import Schema, Source
 from medusa.wire.link.automaton import LinkEvent, LinkSettings, ReceiverState
@@ -51,13 +51,13 @@ from medusa.wire.link.receiver import ReceiverMessage
 from medusa.wire.messages.links_and_commands import Ack, Attach, Detach, Offer, Refuse
 from medusa.wire.outbox import Outbox, RunFragment
 
-__all__ = ["Hosted"]
+__all__ = ["FragmentHost"]
 
 RUNNING_MAX = 64
 """Elements under way to the engine. Too few: it waits for us; too many: a checkpoint waits for it."""
 
 
-class Hosted:
+class FragmentHost:
     """One installed fragment.
 
     Attributes:
@@ -78,13 +78,13 @@ class Hosted:
 
     known_lost = 0
     uncounted: tuple[str, ...] = ()
-    tap: Tap | None = None
-    standby_taps: tuple[StandbyTap, ...] = ()
+    tap: ChangeFeed | None = None
+    standby_taps: tuple[StandbyChangeFeed, ...] = ()
     lost_unknown = False
 
     def __init__(
         self,
-        spec: Fragment,
+        spec: FragmentSpec,
         *,
         incarnation: int,
         outbox: Outbox,
@@ -92,9 +92,9 @@ class Hosted:
         link_of: Callable[[str], LinkSettings] | None = None,
         checkpoint_every_us: int,
         next_token: Callable[[], int],
-        wall: Wall,
+        wall: WallClock,
         clean: bool = False,
-        saved: Saved | None = None,
+        saved: SavedCheckpoint | None = None,
     ) -> None:
         checked = spec.taken()
         saved = at_feeds(spec, saved)
@@ -119,9 +119,9 @@ class Hosted:
         self.mixed = decides(spec.graph) or guarded or bool(record and record.mixed)
         self._mixed_durable = self.mixed
         decisions = saved.decisions if saved else ()
-        self.inputs: dict[tuple[str, str], Input] = {}
+        self.inputs: dict[tuple[str, str], FragmentInput] = {}
         fed_us = record.fed_us if record else {}
-        self._entries = Entries(
+        self._entries = PublishedSources(
             self._sources, spec.entries, self.inputs, fed_us=fed_us, grace_us=link.idle_us
         )
         for known in known_inputs(spec, record.inputs if record else (), decisions):
@@ -146,25 +146,27 @@ class Hosted:
             has_name=self._has_name,
         )
         at = record.decided if record else 0
-        self.decided = Decided(spec.name, outbox=outbox, next_token=next_token, at=at, usable=self.mixed)
-        clocked = Clocked(spec, self._sources, wall, incarnation=incarnation, outbox=outbox, settings=link)
-        self._feeding = Feeding(
+        self.decided = InputLog(spec.name, outbox=outbox, next_token=next_token, at=at, usable=self.mixed)
+        clocked = ClockDecisions(
+            spec, self._sources, wall, incarnation=incarnation, outbox=outbox, settings=link
+        )
+        self._feeding = InputQueue(
             spec.name, decisions, self.inputs, self._entries, self.decided, outbox, clocked
         )
         self._running: deque[Work] = deque()
-        self._made: deque[tuple[int, Output, int]] = deque()
+        self._made: deque[tuple[int, FragmentOutput, int]] = deque()
         """Output that waits for the log: the decision that made it, and how many pieces."""
         # Of what a checkpoint says was held back nobody knows any more which decision made it: the last one,
         # at most.
         self._made += [(at - 1, output, output.held) for output in self.outputs.values() if output.held]
         self._running_bytes = 0
-        self._writing: Writing | None = None
+        self._writing: PendingCheckpoint | None = None
         self.durability = Durability()
-        self._uncovered: deque[Writing] = deque()
+        self._uncovered: deque[PendingCheckpoint] = deque()
         """Checkpoints that are on our disk, and that not every secondary holds."""
         if spec.standby and record is not None:
             self._uncovered.append(
-                Writing(
+                PendingCheckpoint(
                     token=record.token,
                     positions=[(input, input.fed_seq, input.fed_us) for input in self.inputs.values()],
                     decided=record.decided,
@@ -182,9 +184,11 @@ class Hosted:
         self._retry: dict[tuple[str, str], int] = {}
         self.rows_in = 0
 
-    def _add_input(self, source: str, stream: str, peer: str, record: InputRecord | None = None) -> Input:
+    def _add_input(
+        self, source: str, stream: str, peer: str, record: InputRecord | None = None
+    ) -> FragmentInput:
         life, about = self._incarnation, (self._sources[source], stream, peer)
-        self.inputs[source, peer] = made = Input(
+        self.inputs[source, peer] = made = FragmentInput(
             *about,
             incarnation=life,
             outbox=self._outbox,
@@ -269,11 +273,11 @@ class Hosted:
         self._unmute(now_us)
         self._pump(now_us)
 
-    def tapped(self, tap: Tap | None) -> None:
+    def tapped(self, tap: ChangeFeed | None) -> None:
         """From now on this takes what the fragment is fed; None: nothing does."""
         self.tap = tap
 
-    def tapped_for_standbys(self, taps: tuple[StandbyTap, ...]) -> None:
+    def tapped_for_standbys(self, taps: tuple[StandbyChangeFeed, ...]) -> None:
         """From now on these take what the fragment is fed, for its secondaries."""
         self.standby_taps = taps
 
@@ -308,7 +312,7 @@ class Hosted:
         running = next((work.number for work in self._running if work.number >= 0), self.decided.at)
         return min(running, self._made[0][0]) if self._made else running
 
-    def _taps(self) -> tuple[Tap, ...]:
+    def _taps(self) -> tuple[ChangeFeed, ...]:
         return self.standby_taps if self.tap is None else (self.tap, *self.standby_taps)
 
     def fail(self, why: str) -> None:
@@ -364,11 +368,13 @@ class Hosted:
 
     # --- messages ---------------------------------------------------------------------------
 
-    def input_of(self, stream: str, peer: str) -> Input | None:
+    def input_of(self, stream: str, peer: str) -> FragmentInput | None:
         """The input that reads this stream of this peer."""
         return next((i for i in self.inputs.values() if i.by == peer and i.stream == stream), None)
 
-    def receive(self, now_us: int, input: Input, message: ReceiverMessage, payload: Buffer | None) -> None:
+    def receive(
+        self, now_us: int, input: FragmentInput, message: ReceiverMessage, payload: Buffer | None
+    ) -> None:
         """Take a message for one of our inputs."""
         works = input.receive(now_us, message, payload)
         if isinstance(message, Refuse) and input.receiver.state is ReceiverState.REFUSED and input.judged:
@@ -408,12 +414,12 @@ class Hosted:
         if not (self._stopping or self.frozen):
             self.publishers.offer(now_us, peer, source, message, owner=owner, others=others)
 
-    def _has_name(self, input: Input) -> None:
+    def _has_name(self, input: FragmentInput) -> None:
         """A secondary has to know whose a name is before that one goes on there."""
         for tap in self.standby_taps:
             tap.joined(input, -1)
 
-    def _publisher(self, peer: str, source: str, schema: Schema, key: str) -> Input:
+    def _publisher(self, peer: str, source: str, schema: Schema, key: str) -> FragmentInput:
         others = self._entries.check_offer(peer, source, schema, self._feeding.awaited)
         made = self._add_input(source, self.spec.entries[source], key)
         if others and not self._mixed_durable:
@@ -496,12 +502,12 @@ class Hosted:
             return  # It asks again, and then somebody knows who the owner is.
         self.subscribers.receive(now_us, sink, peer, message, owner=owner, others=others)
 
-    def _noted(self, now_us: int, work: Work, outputs: list[tuple[str, Element]], dying: Held) -> bytes:
+    def _noted(self, now_us: int, work: Work, outputs: list[tuple[str, Element]], dying: RowsAtRisk) -> bytes:
         """What goes with the frames of this output, for receivers to keep for us."""
         return b""
 
     def ran(
-        self, now_us: int, outputs: list[tuple[str, Element]], refused: str = "", dying: Held = NOTHING
+        self, now_us: int, outputs: list[tuple[str, Element]], refused: str = "", dying: RowsAtRisk = NOTHING
     ) -> None:
         """The oldest element under way was fed; this came out.
 

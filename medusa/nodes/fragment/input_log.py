@@ -15,7 +15,7 @@ from collections.abc import Callable
 from medusa.nodes.fragment.input_log_records import Decision, pack
 from medusa.wire.outbox import Log, Outbox
 
-__all__ = ["Decided"]
+__all__ = ["InputLog"]
 
 RETRY_US = 200_000
 """A write that failed is tried again after this. A checkpoint helps as well."""
@@ -27,7 +27,7 @@ NOTED_MAX = 1_000_000
 """Decisions that wait for a disk that fails; then nothing is fed until it doesn't."""
 
 
-class Decided:
+class InputLog:
     """Notes what is fed, and knows how much of it is on disk.
 
     Args:

@@ -21,10 +21,10 @@ from msgspec import Meta
 
 from medusa.elements import END_US, START_US, Boundary, Train
 from medusa.engine.recovery.decisions import framed, frames
-from medusa.nodes.fragment.inputs import Input, Work
+from medusa.nodes.fragment.inputs import FragmentInput, Work
 from medusa.ports import Buffer
 
-__all__ = ["JOINED", "LOST", "PROMISE", "ROWS", "Decision", "Record", "Script", "pack", "unpack"]
+__all__ = ["JOINED", "LOST", "PROMISE", "ROWS", "Decision", "InputLogRecord", "InputReplay", "pack", "unpack"]
 
 ROWS, LOST, PROMISE, JOINED = range(4)
 """A train was fed; rows that nobody has any more were passed over; a boundary was fed; a publisher came."""
@@ -54,7 +54,7 @@ class Decision:
 _Name = Annotated[str, Meta(min_length=1, max_length=255)]
 
 
-class Record(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class InputLogRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """A record of a log.
 
     Attributes:
@@ -86,7 +86,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields
         ]
 
 
-_decoder = msgspec.msgpack.Decoder(Record)
+_decoder = msgspec.msgpack.Decoder(InputLogRecord)
 
 
 def pack(fragment: str, first: int, decisions: Iterable[Decision]) -> bytes:
@@ -98,12 +98,14 @@ def pack(fragment: str, first: int, decisions: Iterable[Decision]) -> bytes:
         fed += each.kind, places.setdefault((each.source, each.peer), len(places)), each.to
         if each.arrival_us is not None:
             arrivals += place, each.arrival_us
-    return framed(msgspec.msgpack.encode(Record(fragment, first, tuple(places), tuple(fed), tuple(arrivals))))
+    return framed(
+        msgspec.msgpack.encode(InputLogRecord(fragment, first, tuple(places), tuple(fed), tuple(arrivals)))
+    )
 
 
-def unpack(data: Buffer) -> tuple[list[Record], int]:
+def unpack(data: Buffer) -> tuple[list[InputLogRecord], int]:
     """The whole records of a log, and the bytes that they take: what is beyond is no record."""
-    found: list[Record] = []
+    found: list[InputLogRecord] = []
     length = 0
     for payload, end in frames(data):
         try:
@@ -117,7 +119,7 @@ def unpack(data: Buffer) -> tuple[list[Record], int]:
     return found, length
 
 
-def _possible(record: Record) -> bool:
+def _possible(record: InputLogRecord) -> bool:
     fed = record.fed
     return (
         len(fed) > 0
@@ -128,7 +130,7 @@ def _possible(record: Record) -> bool:
     )
 
 
-def _came(record: Record) -> bool:
+def _came(record: InputLogRecord) -> bool:
     places = record.arrivals[::2]
     return (
         len(record.arrivals) % 2 == 0
@@ -148,7 +150,7 @@ def _fits(kind: int, to: int) -> bool:
 # --- doing it again -------------------------------------------------------------------------
 
 
-class Script:
+class InputReplay:
     """What has to be fed again, as it was, before anything else.
 
     What comes meanwhile waits here, by input. Boundaries that come are not fed: those of the script
@@ -161,7 +163,9 @@ class Script:
         named: those inputs that decisions name; they have to stay until it is over.
     """
 
-    def __init__(self, decisions: Sequence[Decision], inputs: Mapping[tuple[str, str], Input]) -> None:
+    def __init__(
+        self, decisions: Sequence[Decision], inputs: Mapping[tuple[str, str], FragmentInput]
+    ) -> None:
         self._left = deque(decisions)
         self.named = frozenset((each.source, each.peer) for each in decisions)
         self._inputs = inputs
@@ -272,7 +276,7 @@ class Script:
         element = _joined(trains, decision.arrival_us) if trains else None
         return Work(input, element, next_seq=at, boundary_us=input.fed_us, cost=cost)
 
-    def missing(self) -> list[tuple[Input, int, int]]:
+    def missing(self) -> list[tuple[FragmentInput, int, int]]:
         """Rows that were fed and haven't come again: input, the first, how many."""
         ends: dict[tuple[str, str], int] = {}
         for each in self._left:

@@ -6,17 +6,17 @@ from collections import ChainMap, deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from medusa.elements import Boundary, Element, Train
-from medusa.nodes.fragment.clock_decisions import Clocked
-from medusa.nodes.fragment.input_log import Decided
-from medusa.nodes.fragment.input_log_records import JOINED, LOST, PROMISE, ROWS, Decision, Script
-from medusa.nodes.fragment.inputs import Input, Work
-from medusa.nodes.fragment.published_sources import Entries
+from medusa.nodes.fragment.clock_decisions import ClockDecisions
+from medusa.nodes.fragment.input_log import InputLog
+from medusa.nodes.fragment.input_log_records import JOINED, LOST, PROMISE, ROWS, Decision, InputReplay
+from medusa.nodes.fragment.inputs import FragmentInput, Work
+from medusa.nodes.fragment.published_sources import PublishedSources
 from medusa.wire.outbox import Outbox
 
-__all__ = ["Feeding"]
+__all__ = ["InputQueue"]
 
 
-class Feeding:
+class InputQueue:
     """What waits for one fragment, and the order in which it gets it.
 
     Args:
@@ -28,20 +28,20 @@ class Feeding:
         self,
         fragment: str,
         again: Sequence[Decision],
-        inputs: dict[tuple[str, str], Input],
-        entries: Entries,
-        decided: Decided,
+        inputs: dict[tuple[str, str], FragmentInput],
+        entries: PublishedSources,
+        decided: InputLog,
         outbox: Outbox,
-        clocked: Clocked,
+        clocked: ClockDecisions,
     ) -> None:
         self._fragment = fragment
         self._entries = entries
         self._decided = decided
         self._outbox = outbox
         self._clocked = clocked
-        self._script = Script(again, ChainMap(inputs, clocked.own)) if again else None
+        self._script = InputReplay(again, ChainMap(inputs, clocked.own)) if again else None
         self._waiting: deque[Work] = deque()
-        self._joining: dict[Input, int] = {}
+        self._joining: dict[FragmentInput, int] = {}
         """Publishers that the disk doesn't know -> the number of that decision; -1: to be noted."""
         decided.begin_again(len(again))
 
@@ -77,7 +77,7 @@ class Feeding:
         """Take over what has come for another fragment."""
         self._waiting.extend(works)
 
-    def joins(self, input: Input) -> None:
+    def joins(self, input: FragmentInput) -> None:
         """A publisher comes: its source doesn't end without it, also after a restart."""
         if self._script is None:
             self._joining[input] = self._note(JOINED, input, 0, True)
@@ -85,11 +85,11 @@ class Feeding:
             self._joining[input] = -1
 
     @property
-    def own(self) -> Mapping[tuple[str, str], Input]:
+    def own(self) -> Mapping[tuple[str, str], FragmentInput]:
         """(source, this node) -> the input by which a silent source takes boundaries."""
         return self._clocked.own
 
-    def joined_as(self, input: Input) -> int:
+    def joined_as(self, input: FragmentInput) -> int:
         """The number of the decision that it comes."""
         return self._joining.get(input, -1)
 
@@ -98,14 +98,14 @@ class Feeding:
         if self._script is not None:
             self._script.renamed(old, new)
 
-    def joined(self) -> list[Input]:
+    def joined(self) -> list[FragmentInput]:
         """Publishers of which the disk has learnt since the last call."""
         known = [each for each, number in self._joining.items() if 0 <= number < self._decided.durable]
         for each in known:
             del self._joining[each]
         return known
 
-    def is_joining(self, input: Input) -> bool:
+    def is_joining(self, input: FragmentInput) -> bool:
         """The disk hasn't learnt of this publisher yet."""
         return input in self._joining
 
@@ -162,12 +162,14 @@ class Feeding:
         self._clocked.fed(work)
         return work
 
-    def _note(self, kind: int, input: Input, to: int, noting: bool, came_us: int | None = None) -> int:
+    def _note(
+        self, kind: int, input: FragmentInput, to: int, noting: bool, came_us: int | None = None
+    ) -> int:
         return self._decided.note(Decision(kind, input.source, input.peer, to, came_us) if noting else None)
 
     # --- after a restart ------------------------------------------------------------------------
 
-    def _repeated(self, script: Script) -> Work | None:
+    def _repeated(self, script: InputReplay) -> Work | None:
         work = script.next()
         if work is not None:
             work.input.issued(work)
@@ -176,7 +178,7 @@ class Feeding:
                 self._entries.fed_us[work.input.source] = work.element.time_us
         return work
 
-    def _go_on(self, now_us: int, script: Script) -> None:
+    def _go_on(self, now_us: int, script: InputReplay) -> None:
         """All has been fed again, or the rest never can be: what came meanwhile is fed as it came."""
         self._script = None
         if not script.done:

@@ -11,11 +11,18 @@ from medusa.wire import limits
 from medusa.wire.codec import TrainCodec, late_below
 from medusa.wire.link.automaton import LinkEvent, LinkSettings
 from medusa.wire.link.named_subscriptions import is_key
-from medusa.wire.link.receiver import Delivery, Lost, Promise, Receiver, ReceiverMessage, Rows
+from medusa.wire.link.receiver import (
+    Delivery,
+    LostRows,
+    ReceivedPromise,
+    ReceivedRows,
+    Receiver,
+    ReceiverMessage,
+)
 from medusa.wire.messages.links_and_commands import Attached, Refuse
 from medusa.wire.outbox import Outbox
 
-__all__ = ["Input", "Work"]
+__all__ = ["FragmentInput", "Work"]
 
 
 LOST_MAX = 1 << 32
@@ -40,7 +47,7 @@ class Work:
 
     def __init__(
         self,
-        input: Input,
+        input: FragmentInput,
         element: Train | Boundary | Silent | None,
         *,
         next_seq: int,
@@ -56,7 +63,7 @@ class Work:
         self.number = -1
 
 
-class Input:
+class FragmentInput:
     """A receiver and how far what it brought was fed.
 
     Attributes:
@@ -163,7 +170,7 @@ class Input:
             try:
                 works.append(self._work(delivery, before_us))
             except RemoteProtocolError as error:
-                assert isinstance(delivery, Rows)
+                assert isinstance(delivery, ReceivedRows)
                 self.refused_rows += delivery.message.rows
                 self.receiver.refuse(error)
                 self.receiver.consumed(now_us, delivery.cost)
@@ -172,11 +179,11 @@ class Input:
 
     def _work(self, delivery: Delivery, boundary_us: int) -> Work:
         match delivery:
-            case Rows():
+            case ReceivedRows():
                 train = self._decode(delivery, boundary_us)
                 end = delivery.message.seq + delivery.message.rows
                 return Work(self, train, next_seq=end, boundary_us=boundary_us, cost=delivery.cost)
-            case Promise():
+            case ReceivedPromise():
                 return Work(
                     self,
                     Boundary(delivery.time_us),
@@ -184,10 +191,10 @@ class Input:
                     boundary_us=delivery.time_us,
                     cost=delivery.cost,
                 )
-            case Lost():
+            case LostRows():
                 return Work(self, None, next_seq=delivery.to_seq, boundary_us=boundary_us, cost=0)
 
-    def _decode(self, rows: Rows, boundary_us: int) -> Train:
+    def _decode(self, rows: ReceivedRows, boundary_us: int) -> Train:
         train = self.codec.decode(
             rows.message,
             rows.payload,

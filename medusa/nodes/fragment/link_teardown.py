@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 
 from medusa.errors import RemoteProtocolError
-from medusa.nodes.fragment.inputs import Input
-from medusa.nodes.fragment.outputs import Output
+from medusa.nodes.fragment.inputs import FragmentInput
+from medusa.nodes.fragment.outputs import FragmentOutput
 from medusa.wire.link.automaton import ReceiverState, SenderState
 from medusa.wire.messages.links_and_commands import Refuse
 from medusa.wire.outbox import Outbox
@@ -18,7 +18,7 @@ RESTING = (ReceiverState.IDLE, ReceiverState.REFUSED)
 
 
 def close_links(
-    inputs: Iterable[Input], outputs: Iterable[Output], outbox: Outbox, why: str, code: str
+    inputs: Iterable[FragmentInput], outputs: Iterable[FragmentOutput], outbox: Outbox, why: str, code: str
 ) -> None:
     """End them all: upstream keeps nothing more for us, readers and publishers hear why."""
     for input in inputs:
@@ -34,7 +34,11 @@ def close_links(
 
 
 def tell_clients(
-    inputs: Iterable[Input], outputs: Iterable[Output], nodes: Container[str], outbox: Outbox, node: str
+    inputs: Iterable[FragmentInput],
+    outputs: Iterable[FragmentOutput],
+    nodes: Container[str],
+    outbox: Outbox,
+    node: str,
 ) -> None:
     """Readers and publishers that are clients hear where to go.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, MutableMapping
 
-from medusa.nodes.fragment.inputs import Input
+from medusa.nodes.fragment.inputs import FragmentInput
 from medusa.wire.link.attach_claims import ANEW
 from medusa.wire.link.automaton import LinkEvent
 
@@ -24,7 +24,7 @@ Key = tuple[str, str]
 def attach_again(
     now_us: int,
     retry: MutableMapping[Key, int],
-    inputs: Mapping[Key, Input],
+    inputs: Mapping[Key, FragmentInput],
     *,
     rests: bool,
     checkpoints: int,
@@ -55,6 +55,6 @@ def attach_again(
     return changed
 
 
-def _begins(input: Input) -> bool:
+def _begins(input: FragmentInput) -> bool:
     refusal = input.receiver.refusal
     return refusal is not None and refusal.code == ANEW

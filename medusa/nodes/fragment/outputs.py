@@ -10,24 +10,24 @@ import msgspec
 
 from medusa.elements import START_US, Boundary, Element, Kind, Train
 from medusa.nodes.fragment.checkpoint_record import EntryRecord, OutputRecord, entries_from
-from medusa.nodes.fragment.spilling import Spilling
-from medusa.nodes.spec.fragment_spec import Fragment, Guest
+from medusa.nodes.fragment.spilling import OutputSpilling
+from medusa.nodes.spec.fragment_spec import ForeignReader, FragmentSpec
 from medusa.ports import Buffer
 from medusa.query.boxes import Input as Arc
 from medusa.query.boxes import Sink
-from medusa.query.shape import Shape
+from medusa.query.shape import StreamShape
 from medusa.wire import limits
 from medusa.wire.codec import TrainCodec
 from medusa.wire.link.automaton import LinkSettings, SenderState
 from medusa.wire.link.named_subscriptions import is_key
-from medusa.wire.link.output_log import Entry
+from medusa.wire.link.output_log import OutputEntry
 from medusa.wire.link.sender import Sender
 from medusa.wire.outbox import Outbox
 
-__all__ = ["Leaving", "Output", "all_full", "leaving", "outputs_of"]
+__all__ = ["FragmentOutput", "OutgoingElement", "all_full", "leaving", "outputs_of"]
 
 
-def all_full(outputs: Collection[Output], coming: int, most: int) -> bool:
+def all_full(outputs: Collection[FragmentOutput], coming: int, most: int) -> bool:
     """Whether the fragment has to wait with what it is fed.
 
     Args:
@@ -43,7 +43,7 @@ def all_full(outputs: Collection[Output], coming: int, most: int) -> bool:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Leaving:
+class OutgoingElement:
     """A train, encoded, or a boundary; where it is held back it leaves once a checkpoint covers it."""
 
     payload: Buffer | None
@@ -54,11 +54,11 @@ class Leaving:
     note: bytes = b""
 
 
-def _cost(held: Leaving) -> int:
+def _cost(held: OutgoingElement) -> int:
     return memoryview(held.payload or b"").nbytes + limits.ENTRY_BYTES
 
 
-class Output:
+class FragmentOutput:
     """A sink of the fragment and the stream it feeds.
 
     Attributes:
@@ -79,7 +79,7 @@ class Output:
         self,
         sink: str,
         stream: str,
-        shape: Shape,
+        shape: StreamShape,
         *,
         readers: Iterable[str],
         outbox: Outbox,
@@ -89,7 +89,7 @@ class Output:
         clean: bool = False,
         record: OutputRecord | None = None,
         logs: Mapping[int, Buffer] | None = None,
-        guest: Guest | None = None,
+        guest: ForeignReader | None = None,
         guarded: bool = False,
     ) -> None:
         self.sink = sink
@@ -103,7 +103,7 @@ class Output:
         self.sender = Sender(
             stream, shape.schema, timed=shape.timed, outbox=outbox, settings=settings, **start
         )
-        self._held: list[Leaving] = []
+        self._held: list[OutgoingElement] = []
         self.held_bytes = 0
         self._stored: dict[int, tuple[int, int]] = {}
         """Index in the log -> (token, offset) of its payload on disk."""
@@ -122,7 +122,7 @@ class Output:
             log = self.sender.log
             trains = [i for i, e in enumerate(log.entries(), start=log.base) if e.time_us is None]
             self._stored = dict(zip(trains, places, strict=True))
-        self.spilling = Spilling(
+        self.spilling = OutputSpilling(
             self.sender,
             self._stored,
             fragment=fragment,
@@ -173,7 +173,9 @@ class Output:
         there = (v.acked for v in views if not v.plain or v.state is not SenderState.DETACHED)
         return min(there, default=None)
 
-    def take(self, now_us: int, element: Element, *, hold: bool, note: bytes = b"") -> Sequence[Leaving]:
+    def take(
+        self, now_us: int, element: Element, *, hold: bool, note: bytes = b""
+    ) -> Sequence[OutgoingElement]:
         """Append what came out of the fragment, but what is there already; the pieces in which it leaves.
 
         Args:
@@ -188,7 +190,7 @@ class Output:
             if element.time_us <= self._again_us:
                 return ()
             self.boundary_us = max(self.boundary_us, element.time_us)
-            pieces = [Leaving(payload=None, time_us=element.time_us, note=note)]
+            pieces = [OutgoingElement(payload=None, time_us=element.time_us, note=note)]
         else:
             assert isinstance(element, Train), "only trains and boundaries leave a fragment"
             first_seq = element.first_seq + self._engine_seq
@@ -201,7 +203,9 @@ class Output:
             self.rows = self.given
             tentative = element.kind is Kind.TENTATIVE
             pieces = [
-                Leaving(payload=memoryview(payload), rows=rows, late=late, tentative=tentative, note=note)
+                OutgoingElement(
+                    payload=memoryview(payload), rows=rows, late=late, tentative=tentative, note=note
+                )
                 for payload, rows, late in self._codec.encode(element)
             ]
         if hold:
@@ -211,7 +215,7 @@ class Output:
             self._send(now_us, pieces)
         return pieces
 
-    def _send(self, now_us: int, pieces: Iterable[Leaving]) -> None:
+    def _send(self, now_us: int, pieces: Iterable[OutgoingElement]) -> None:
         for piece in pieces:
             if piece.payload is None:
                 self.sender.boundary(now_us, piece.time_us, piece.note)
@@ -226,19 +230,21 @@ class Output:
                 )
         self.spilling.settle(now_us)
 
-    def for_fragment(self, fragment: str, outbox: Outbox, next_token: Callable[[], int]) -> Output:
+    def for_fragment(self, fragment: str, outbox: Outbox, next_token: Callable[[], int]) -> FragmentOutput:
         """The same stream as the output of another fragment of this node: its readers notice nothing. Only
         where nothing is held back or on disk only."""
         made = copy(self)
         made._held = []
         made._again_us = self.boundary_us
         made._stored = {}
-        made.spilling = Spilling(
+        made.spilling = OutputSpilling(
             self.sender, made._stored, fragment=fragment, outbox=outbox, next_token=next_token
         )
         return made
 
-    def for_guest(self, id: str, stream: str, guest: Guest, reader: str, outbox: Outbox) -> Output:
+    def for_guest(
+        self, id: str, stream: str, guest: ForeignReader, reader: str, outbox: Outbox
+    ) -> FragmentOutput:
         """What another query reads of this sink: what comes out from now on, as a stream of its own."""
         made = copy(self)
         made.sink, made.stream = id, stream
@@ -398,13 +404,13 @@ class Output:
         self._forget_trimmed()
 
 
-def _held_again(entry: Entry) -> Leaving:
+def _held_again(entry: OutputEntry) -> OutgoingElement:
     """An entry of a checkpoint as what waits to leave."""
     if entry.time_us is not None:
-        return Leaving(payload=None, time_us=entry.time_us)
+        return OutgoingElement(payload=None, time_us=entry.time_us)
     assert entry.payload is not None, "what is held back is in memory"
     rows = entry.end - entry.seq
-    return Leaving(payload=entry.payload, rows=rows, late=entry.late, tentative=entry.tentative)
+    return OutgoingElement(payload=entry.payload, rows=rows, late=entry.late, tentative=entry.tentative)
 
 
 def _without(train: Train, rows: int) -> Train:
@@ -420,8 +426,10 @@ def _without(train: Train, rows: int) -> Train:
 
 
 def leaving(
-    outputs: Mapping[str, Output], guests: Mapping[str, Guest], elements: Iterable[tuple[str, Element]]
-) -> Iterator[tuple[Output, Element]]:
+    outputs: Mapping[str, FragmentOutput],
+    guests: Mapping[str, ForeignReader],
+    elements: Iterable[tuple[str, Element]],
+) -> Iterator[tuple[FragmentOutput, Element]]:
     """What came out of sinks, for each output that it is for: those of guests take what their sink does."""
     for sink, element in elements:
         if sink in outputs:
@@ -431,19 +439,19 @@ def leaving(
                 yield outputs[id], element
 
 
-def recorded_as(id: str, guest: Guest | None) -> str:
+def recorded_as(id: str, guest: ForeignReader | None) -> str:
     """What a checkpoint calls it: never as one that read under this name before."""
     return id if guest is None else f"{id}#{guest.asked}"
 
 
-def guest_link(guest: Guest, link: LinkSettings) -> LinkSettings:
+def guest_link(guest: ForeignReader, link: LinkSettings) -> LinkSettings:
     """What holds for a guest's stream, where this holds for the sink's: another owner never holds us up."""
     return replace(link, at_limit="shed") if guest.foreign else link
 
 
 def outputs_of(
-    spec: Fragment,
-    shapes: Mapping[Arc, Shape],
+    spec: FragmentSpec,
+    shapes: Mapping[Arc, StreamShape],
     *,
     outbox: Outbox,
     link_of: Callable[[str], LinkSettings],
@@ -451,7 +459,7 @@ def outputs_of(
     clean: bool,
     records: Iterable[OutputRecord],
     logs: Mapping[int, Buffer] | None,
-) -> dict[str, Output]:
+) -> dict[str, FragmentOutput]:
     """The outputs of a fragment by sink, as a checkpoint has them.
 
     Args:
@@ -460,12 +468,12 @@ def outputs_of(
         records, logs: of the checkpoint; empty: there is none.
     """
     known = {each.sink: each for each in records}
-    found: dict[str, Output] = {}
+    found: dict[str, FragmentOutput] = {}
     for id in [*(box.id for box in spec.graph.boxes if isinstance(box, Sink)), *spec.guests]:
         guest = spec.guests.get(id)
         of = id if guest is None else guest.sink
         link = link_of(spec.streams[of])
-        found[id] = Output(
+        found[id] = FragmentOutput(
             id,
             spec.streams[id],
             shapes[Arc(of)],

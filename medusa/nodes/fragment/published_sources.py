@@ -6,16 +6,16 @@ from collections.abc import Container, Iterable, Iterator, Mapping
 
 from medusa.elements import END_US, START_US, Boundary
 from medusa.errors import RemoteProtocolError
-from medusa.nodes.fragment.inputs import Input, Work
+from medusa.nodes.fragment.inputs import FragmentInput, Work
 from medusa.query.boxes import Schema, Source
 
-__all__ = ["Entries"]
+__all__ = ["PublishedSources"]
 
 PUBLISHERS_MAX = 1000
 """Publishers of one source whose positions are remembered."""
 
 
-class Entries:
+class PublishedSources:
     """The open sources of one fragment.
 
     The promise of a source is the least of those of its publishers. One that went without finishing
@@ -31,7 +31,7 @@ class Entries:
         self,
         sources: Mapping[str, Source],
         names: Mapping[str, str],
-        inputs: dict[tuple[str, str], Input],
+        inputs: dict[tuple[str, str], FragmentInput],
         *,
         fed_us: Mapping[str, int],
         grace_us: int,
@@ -48,7 +48,7 @@ class Entries:
         for input in self._publishers():
             input.silent_since_us = now_us
 
-    def _publishers(self, source: str = "") -> Iterator[Input]:
+    def _publishers(self, source: str = "") -> Iterator[FragmentInput]:
         return (
             each
             for each in self._inputs.values()
@@ -57,7 +57,7 @@ class Entries:
 
     def check_offer(
         self, peer: str, source: str, schema: Schema, awaited: Container[tuple[str, str]] = ()
-    ) -> list[Input]:
+    ) -> list[FragmentInput]:
         """Whether a new publisher may feed a source; the others that do or did.
 
         Args:
@@ -84,7 +84,7 @@ class Entries:
             self._forget_one(peer, name, [each for each in others if (source, each.peer) not in awaited])
         return others
 
-    def _forget_one(self, peer: str, name: str, others: Iterable[Input]) -> None:
+    def _forget_one(self, peer: str, name: str, others: Iterable[FragmentInput]) -> None:
         """Make room: forget who went first and left nothing undurable.
 
         Raises:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from medusa.elements import END_US
 from medusa.errors import LinkError, RemoteProtocolError
-from medusa.nodes.fragment.inputs import Input
+from medusa.nodes.fragment.inputs import FragmentInput
 from medusa.nodes.fragment.link_teardown import RESTING
 from medusa.nodes.fragment.subscribers import ANSWERS_KEPT, NAMED_PER_OWNER, NAMED_PER_STREAM
 from medusa.query.boxes import Schema
@@ -41,7 +41,7 @@ class _Waiting:
         ended: the input is gone, and that is what has to be durable.
     """
 
-    input: Input
+    input: FragmentInput
     peer: str
     message: Offer | Forget
     token: int = 0
@@ -61,13 +61,13 @@ class Publishers:
 
     def __init__(
         self,
-        inputs: dict[tuple[str, str], Input],
-        make: Callable[[str, str, Schema, str], Input],
+        inputs: dict[tuple[str, str], FragmentInput],
+        make: Callable[[str, str, Schema, str], FragmentInput],
         changed: Callable[[int, bool], None],
         repeats: Callable[[], bool],
         *,
         outbox: Outbox,
-        has_name: Callable[[Input], None] = lambda input: None,
+        has_name: Callable[[FragmentInput], None] = lambda input: None,
     ) -> None:
         self._inputs = inputs
         self._make = make
@@ -85,7 +85,7 @@ class Publishers:
         named = (each for each in self._inputs.values() if each.named)
         return sum(owner_and_name(each.peer)[0] == owner for each in named)
 
-    def rests(self, input: Input) -> bool:
+    def rests(self, input: FragmentInput) -> bool:
         """It takes nothing until what came is durable."""
         return any(each.input is input for each in self._waiting)
 
@@ -143,17 +143,18 @@ class Publishers:
         else:
             self._wait(now_us, input, peer, message)
 
-    def _take(self, input: Input, by: str) -> None:
+    def _take(self, input: FragmentInput, by: str) -> None:
         input.taken(by)
         self._has_name(input)
 
-    def _wait(self, now_us: int, input: Input, peer: str, message: Offer | Forget) -> None:
+    def _wait(self, now_us: int, input: FragmentInput, peer: str, message: Offer | Forget) -> None:
         self._waiting.append(_Waiting(input, peer, message))
         self._changed(now_us, input.fed)
 
-    def _oust(self, input: Input, code: str, text: str) -> None:
+    def _oust(self, input: FragmentInput, code: str, text: str) -> None:
         """Whoever has the name has it no more, and hears so at once. If that word is lost, or was never said,
-        it hears so when it sends or asks again: nothing takes its rows (``Streams.unwanted``), and ``offer``
+        it hears so when it sends or asks again: nothing takes its rows (``StreamRouter.unwanted``), and
+            ``offer``
         refuses who goes on with a name that another client has."""
         self._ousted.append((input.peer, input.by))
         for each in self._waiting:

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from medusa.ports import Buffer
 from medusa.wire.link.automaton import SenderState
 from medusa.wire.link.sender import Sender
-from medusa.wire.outbox import Fetch, Outbox, Spill
+from medusa.wire.outbox import Fetch, Outbox, WriteSegment
 
-__all__ = ["Spilling"]
+__all__ = ["OutputSpilling"]
 
 SEGMENT_BYTES = 8 << 20
 """A segment is about so large, or a quarter of the bound; from where it is wanted on it is read at once.
@@ -45,7 +45,7 @@ class _Segment:
     trains: list[tuple[int, int]]
 
 
-class Spilling:
+class OutputSpilling:
     """Moves payloads of one output between memory and disk.
 
     Args:
@@ -106,9 +106,9 @@ class Spilling:
         self._failures = 0
         sender.missing = self._missing
 
-    def like(self, sender: Sender, stored: dict[int, tuple[int, int]]) -> Spilling:
+    def like(self, sender: Sender, stored: dict[int, tuple[int, int]]) -> OutputSpilling:
         """The same for another output of the same fragment."""
-        return Spilling(
+        return OutputSpilling(
             sender, stored, fragment=self._fragment, outbox=self._outbox, next_token=self._next_token
         )
 
@@ -216,7 +216,9 @@ class Spilling:
             offset += nbytes
         self._fresh_bytes -= offset
         self._writing = segment
-        self._outbox.append(Spill(token=segment.token, fragment=self._fragment, payloads=tuple(payloads)))
+        self._outbox.append(
+            WriteSegment(token=segment.token, fragment=self._fragment, payloads=tuple(payloads))
+        )
 
     def written(self, now_us: int, token: int, ok: bool, why: str) -> bool:
         """A segment is durable, or not; whether it was ours."""

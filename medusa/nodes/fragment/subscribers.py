@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from medusa.errors import LinkError
-from medusa.nodes.fragment.outputs import Output
+from medusa.nodes.fragment.outputs import FragmentOutput
 from medusa.query.suggest import did_you_mean
 from medusa.wire.link.automaton import SenderState
 from medusa.wire.link.named_subscriptions import TAKEN, is_key, key_of, owner_and_name
@@ -63,7 +63,7 @@ class Subscribers:
     """
 
     def __init__(
-        self, outputs: Mapping[str, Output], *, outbox: Outbox, changed: Callable[[int, bool], None]
+        self, outputs: Mapping[str, FragmentOutput], *, outbox: Outbox, changed: Callable[[int, bool], None]
     ) -> None:
         self._outputs = outputs
         self._outbox = outbox

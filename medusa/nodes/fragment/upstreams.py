@@ -11,14 +11,14 @@ from dataclasses import replace
 import msgspec
 
 from medusa.nodes.fragment.checkpoint_record import InputRecord
-from medusa.nodes.fragment.checkpointing import Saved
+from medusa.nodes.fragment.checkpointing import SavedCheckpoint
 from medusa.nodes.fragment.input_log_records import Decision
-from medusa.nodes.spec.fragment_spec import Fragment
+from medusa.nodes.spec.fragment_spec import FragmentSpec
 
 __all__ = ["at_feeds", "known_inputs"]
 
 
-def at_feeds(spec: Fragment, saved: Saved | None) -> Saved | None:
+def at_feeds(spec: FragmentSpec, saved: SavedCheckpoint | None) -> SavedCheckpoint | None:
     """A checkpoint and the decisions after it, with each judged source read from where the spec says.
 
     Such a source has exactly one feed, and its rows the same numbers wherever they come from.
@@ -40,7 +40,7 @@ def at_feeds(spec: Fragment, saved: Saved | None) -> Saved | None:
 
 
 def known_inputs(
-    spec: Fragment, records: Sequence[InputRecord], decisions: Sequence[Decision]
+    spec: FragmentSpec, records: Sequence[InputRecord], decisions: Sequence[Decision]
 ) -> Iterator[tuple[str, str, str, InputRecord | None]]:
     """(source, stream, peer, position) of those of the plan, of a checkpoint and of what was fed after it."""
     positions = {(each.source, each.peer): each for each in records}

@@ -12,9 +12,9 @@ from msgspec.structs import replace
 
 from medusa.elements import END_US, START_US
 from medusa.engine.qos.rates import Smoothed
-from medusa.nodes.fragment.host import Hosted
-from medusa.nodes.fragment.inputs import Input
-from medusa.nodes.fragment.outputs import Output
+from medusa.nodes.fragment.host import FragmentHost
+from medusa.nodes.fragment.inputs import FragmentInput
+from medusa.nodes.fragment.outputs import FragmentOutput
 from medusa.wire.link.receiver_views import ReceiverView
 from medusa.wire.status import LinkStatus
 
@@ -82,7 +82,7 @@ class LinkLoads:
         self._peers = _Counts(half_life_us, 2)
         self._streams = _Counts(half_life_us, 1)
 
-    def look(self, now_us: int, fragments: Iterable[Hosted]) -> None:
+    def look(self, now_us: int, fragments: Iterable[FragmentHost]) -> None:
         """Take note of what has gone over the links so far."""
         sent, self._sent, came, self._came = self._sent, {}, self._came, {}
         peers: dict[str, list[int]] = {}
@@ -114,12 +114,14 @@ class LinkLoads:
         rates, most = self.of(peer), bandwidth.get(peer)
         return None if rates is None or most is None else max(rates) / most
 
-    def out_of(self, hosted: Hosted) -> float:
+    def out_of(self, hosted: FragmentHost) -> float:
         """Bytes per second of all outputs of a fragment, to all readers."""
         known = (self._streams.rates(output.stream) for output in hosted.outputs.values())
         return sum(rates[0] for rates in known if rates is not None)
 
-    def status(self, fragments: Iterable[Hosted], bandwidth: Mapping[str, int]) -> dict[str, LinkStatus]:
+    def status(
+        self, fragments: Iterable[FragmentHost], bandwidth: Mapping[str, int]
+    ) -> dict[str, LinkStatus]:
         """Of each node and client with streams: see docs/brain.md."""
         found: dict[str, LinkStatus] = {}
         for hosted in fragments:
@@ -151,19 +153,19 @@ class LinkLoads:
         )
 
 
-def _lag_us(input: Input, newest_us: int) -> int:
+def _lag_us(input: FragmentInput, newest_us: int) -> int:
     """How far what this peer has promised is behind what another input of the fragment has."""
     if input.gone or not START_US < input.fed_us <= newest_us < END_US:
         return 0
     return newest_us - input.fed_us
 
 
-def _lag_rows(output: Output, view: ReceiverView) -> int:
+def _lag_rows(output: FragmentOutput, view: ReceiverView) -> int:
     log = output.sender.log
     return max(log.next_seq - max(view.acked, log.start_seq), 0)
 
 
-def _waiting_bytes(output: Output, view: ReceiverView) -> int:
+def _waiting_bytes(output: FragmentOutput, view: ReceiverView) -> int:
     """What is kept and wasn't sent to this reader, told by rows: all rows that are kept count the same."""
     log = output.sender.log
     kept = log.next_seq - log.start_seq

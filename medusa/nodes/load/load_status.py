@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from medusa.nodes.load.loads import Loads
+from medusa.nodes.load.loads import NodeLoads
 from medusa.wire.messages.load import WHOLE, FragmentLoad, Load
 from medusa.wire.status import LoadStatus, PeerFragmentStatus, PeerStatus
 
 __all__ = ["node_load"]
 
 
-def node_load(loads: Loads, now_us: int) -> LoadStatus:
+def node_load(loads: NodeLoads, now_us: int) -> LoadStatus:
     """``status()["load"]``."""
     usage = loads.usage
     return LoadStatus(

@@ -3,7 +3,7 @@
 What the engine tells of its boxes, the driver of its process and the links of their streams becomes rates,
 smoothed; ``overload`` says when it is too much, and here stands which boxes and queues make it so. Once a
 second each node tells the others of its participant (``Load``), so all know all, a second late. Nothing is
-decided here: a policy reads ``Loads`` and asks the commands to move or split.
+decided here: a policy reads ``NodeLoads`` and asks the commands to move or split.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 
 from medusa.engine.qos.rates import Smoothed, ratio
 from medusa.nodes.config.settings import Settings
-from medusa.nodes.fragment.host import Hosted
+from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.load.link_loads import LinkLoads
 from medusa.nodes.load.overload import Overload
 from medusa.wire import limits
@@ -22,7 +22,7 @@ from medusa.wire.messages.load import FRAGMENTS_MAX, WHOLE, FragmentLoad, Load
 from medusa.wire.outbox import Outbox
 from medusa.wire.status import CauseStatus, EngineHeld, LinkStatus, SmoothedLoad
 
-__all__ = ["LOOK_US", "Loads", "Usage"]
+__all__ = ["LOOK_US", "NodeLoads", "Usage"]
 
 Figures = Mapping[str, Mapping[str, Any]]
 """Box -> what the engine last told of it."""
@@ -97,7 +97,7 @@ def _load(came: float, left: float, busy_us: float) -> SmoothedLoad:
     )
 
 
-class Loads:
+class NodeLoads:
     """Of a node: its boxes, fragments, links and process, and what its peers say of theirs.
 
     Args:
@@ -109,7 +109,7 @@ class Loads:
         usage: what the driver said last; None: nothing.
     """
 
-    def __init__(self, settings: Settings, outbox: Outbox, fragments: Mapping[str, Hosted]) -> None:
+    def __init__(self, settings: Settings, outbox: Outbox, fragments: Mapping[str, FragmentHost]) -> None:
         self._rules = settings.load
         self._outbox = outbox
         self._hosted = fragments

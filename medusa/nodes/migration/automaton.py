@@ -1,7 +1,7 @@
 """The automaton of a move: a fragment goes from its owner to a target, as two tables.
 
-``Order`` (order.py) and ``Taking`` (state_receiver.py) look every event up here, the tests walk over these
-tables, and docs/moving.md draws them. Nothing else decides what is legal when.
+``OutgoingMove`` (order.py) and ``StateReceiver`` (state_receiver.py) look every event up here, the tests walk
+over these tables, and docs/moving.md draws them. Nothing else decides what is legal when.
 
     owner                                        target
       |  Receive(attempt, spec)                    |

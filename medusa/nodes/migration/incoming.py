@@ -16,17 +16,17 @@ import msgspec
 
 from medusa.errors import LinkError, QueryError, RemoteProtocolError
 from medusa.nodes.catalog.catalog import Catalog
-from medusa.nodes.catalog.persistence import Saver
+from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.config.settings import Settings
-from medusa.nodes.deploy.background_parsing import Parsing
-from medusa.nodes.fragment.checkpointing import Saved
-from medusa.nodes.fragment.host import Hosted
+from medusa.nodes.deploy.background_parsing import BackgroundParsing
+from medusa.nodes.fragment.checkpointing import SavedCheckpoint
+from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.migration.automaton import MoveEvent, TargetState
-from medusa.nodes.migration.rerouting import Diverting
-from medusa.nodes.migration.standby import Shadow
-from medusa.nodes.migration.state_receiver import Carried, Taking
+from medusa.nodes.migration.rerouting import Rerouting
+from medusa.nodes.migration.standby import StandbyFragment
+from medusa.nodes.migration.state_receiver import Carried, StateReceiver
 from medusa.nodes.security.registry import Caller
-from medusa.nodes.spec.fragment_spec import Fragment, fragment_from
+from medusa.nodes.spec.fragment_spec import FragmentSpec, fragment_from
 from medusa.ports import Buffer
 from medusa.units import size_text
 from medusa.wire import limits
@@ -37,7 +37,7 @@ from medusa.wire.messages.rerouting import Placed
 from medusa.wire.outbox import Outbox
 from medusa.wire.status import ComingStatus
 
-__all__ = ["Arrivals"]
+__all__ = ["IncomingMoves"]
 
 ASK_AGAIN_US = 500_000
 """A coordinator that hasn't said that it knows is told again after this."""
@@ -66,7 +66,7 @@ class _Place:
     numbers: deque[int]
 
 
-class Arrivals:
+class IncomingMoves:
     """The target's side, for all fragments that come to a node.
 
     Args:
@@ -83,15 +83,15 @@ class Arrivals:
         self,
         settings: Settings,
         catalog: Catalog,
-        fragments: MutableMapping[str, Hosted],
+        fragments: MutableMapping[str, FragmentHost],
         *,
         outbox: Outbox,
-        saver: Saver,
-        diverting: Diverting,
-        parsing: Parsing,
-        make: Callable[[Fragment, Saved, str], Shadow],
-        check: Callable[[Fragment], None],
-        owned: Callable[[int, Shadow], None],
+        saver: CatalogWriter,
+        diverting: Rerouting,
+        parsing: BackgroundParsing,
+        make: Callable[[FragmentSpec, SavedCheckpoint, str], StandbyFragment],
+        check: Callable[[FragmentSpec], None],
+        owned: Callable[[int, StandbyFragment], None],
         orphaned: Callable[[str], None],
         next_token: Callable[[], int],
     ) -> None:
@@ -108,7 +108,7 @@ class Arrivals:
         self._owned = owned
         self._orphaned = orphaned
         self._next_token = next_token
-        self._takings: dict[str, Taking] = {}
+        self._takings: dict[str, StateReceiver] = {}
         self._over: dict[tuple[str, str], int] = {}
         """Owner and fragment -> the last attempt that was called off."""
         self._places: dict[str, _Place] = {}
@@ -120,7 +120,7 @@ class Arrivals:
             if (spec := self._catalog.fragments.get(name)) is not None:
                 self._say_placed(now_us, spec, coordinator)
 
-    def shadow(self, fragment: str) -> Hosted | None:
+    def shadow(self, fragment: str) -> FragmentHost | None:
         """What follows the owner of this fragment."""
         taking = self._takings.get(fragment)
         return None if taking is None else taking.shadow
@@ -174,7 +174,7 @@ class Arrivals:
     def _refuse(self, peer: str, message: Receive, code: str, error: LinkError | QueryError) -> None:
         self._say_over(peer, message.fragment, message.attempt, code, error.message, error.hint)
 
-    def _begin(self, now_us: int, peer: str, message: Receive, spec: Fragment) -> None:
+    def _begin(self, now_us: int, peer: str, message: Receive, spec: FragmentSpec) -> None:
         if self._is_settled(peer, message):
             return
         try:
@@ -184,7 +184,7 @@ class Arrivals:
         except LinkError as error:
             self._refuse(peer, message, error.code, error)
             return
-        made = Taking(
+        made = StateReceiver(
             spec,
             owner=peer,
             attempt=message.attempt,
@@ -198,7 +198,7 @@ class Arrivals:
         self._takings[spec.name] = made
         made.ready()
 
-    def _may_replace(self, peer: str, message: Receive, taking: Taking) -> None:
+    def _may_replace(self, peer: str, message: Receive, taking: StateReceiver) -> None:
         if taking.owner != peer or taking.state is TargetState.TAKING or message.attempt < taking.attempt:
             raise LinkError(
                 f"fragment {message.fragment!r} is just coming from {taking.owner!r}", code="E_BUSY"
@@ -220,7 +220,7 @@ class Arrivals:
         if coming is None and len(self._takings) >= TAKINGS_MAX:
             raise LinkError(f"{TAKINGS_MAX} fragments are coming already", code="E_BUSY")
 
-    def _check_spec(self, message: Receive, spec: Fragment) -> None:
+    def _check_spec(self, message: Receive, spec: FragmentSpec) -> None:
         me, name = self._settings.name, message.fragment
         if (spec.name, spec.node) != (name, me):
             raise LinkError(f"the spec is of {spec.name!r} at {spec.node!r}", code="E_SPEC")
@@ -254,7 +254,7 @@ class Arrivals:
             self._call_off(taking, MoveEvent.REFUSED, error.code, error.message)
         self._look(now_us, taking)
 
-    def _check_room(self, taking: Taking) -> None:
+    def _check_room(self, taking: StateReceiver) -> None:
         """All checkpoints that come at once are in memory. Raises RemoteProtocolError if they don't fit."""
         node, most = self._settings.name, self._settings.limits.memory_bytes
         others = sum(each.held_bytes for each in self._takings.values() if each is not taking)
@@ -369,7 +369,7 @@ class Arrivals:
 
     # --- steps ----------------------------------------------------------------------------------------
 
-    def _look(self, now_us: int, taking: Taking) -> None:
+    def _look(self, now_us: int, taking: StateReceiver) -> None:
         """Whether it can be ours now, or is."""
         if self._takings.get(taking.spec.name) is not taking:
             return
@@ -391,7 +391,7 @@ class Arrivals:
         if taking.state is TargetState.TAKING and self._saver.durable >= taking.token:
             self._take(now_us, taking)
 
-    def _take(self, now_us: int, taking: Taking) -> None:
+    def _take(self, now_us: int, taking: StateReceiver) -> None:
         taking.move(MoveEvent.DURABLE)
         name, shadow = taking.spec.name, taking.shadow
         del self._takings[name]
@@ -403,7 +403,7 @@ class Arrivals:
             self._outbox.report("info", "fragment taken", **about)
         self._say_placed(now_us, shadow.spec, taking.coordinator)
 
-    def _say_placed(self, now_us: int, spec: Fragment, coordinator: str) -> None:
+    def _say_placed(self, now_us: int, spec: FragmentSpec, coordinator: str) -> None:
         place = Placed(
             request=self._diverting.number(),
             query=spec.query,
@@ -414,13 +414,13 @@ class Arrivals:
         self._places[spec.name] = _Place(coordinator, place, now_us, deque([place.request], NUMBERS_KEPT))
         self._outbox.send(coordinator, place)
 
-    def _call_off(self, taking: Taking, event: MoveEvent, code: str, text: str) -> None:
+    def _call_off(self, taking: StateReceiver, event: MoveEvent, code: str, text: str) -> None:
         """This attempt is over, unless the disk decides."""
         if taking.move(event) and taking.state is TargetState.ABSENT:
             self._drop(taking)
             self._say_over(taking.owner, taking.spec.name, taking.attempt, code, text)
 
-    def _drop(self, taking: Taking) -> None:
+    def _drop(self, taking: StateReceiver) -> None:
         taking.drop()
         self._takings.pop(taking.spec.name, None)
         self._note_over((taking.owner, taking.spec.name), taking.attempt)

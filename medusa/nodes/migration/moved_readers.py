@@ -6,15 +6,15 @@ has none any more, and one that it doesn't name has one, that fragment moved.
 
 from __future__ import annotations
 
-from medusa.nodes.catalog.directory import Directory, Entry
+from medusa.nodes.catalog.directory import CatalogEntry, Directory
 from medusa.nodes.catalog.entry_bodies import FragmentBody, body_from
-from medusa.nodes.spec.fragment_spec import Fragment
+from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.wire.messages.rerouting import Expect
 
 __all__ = ["followers"]
 
 
-def followers(spec: Fragment, directory: Directory) -> dict[str, Expect]:
+def followers(spec: FragmentSpec, directory: Directory) -> dict[str, Expect]:
     """By sink what the node that read it would have said before it moved; where two did, nothing: nobody
     knows which follows which."""
     found: dict[str, Expect] = {}
@@ -22,7 +22,7 @@ def followers(spec: Fragment, directory: Directory) -> dict[str, Expect]:
         stream = spec.streams[sink]
         if sink in spec.guests:
             continue  # Of another query: its coordinator tells.
-        reading: dict[str, Entry] = {}
+        reading: dict[str, CatalogEntry] = {}
         for entry in directory.standing("fragment"):
             body = body_from(entry.body, FragmentBody)
             if body is None or body.query != spec.query or body.guest_of:

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from medusa.nodes.migration.automaton import OWNER, MoveEvent, OwnerState
-from medusa.nodes.migration.state_sender import Handing
+from medusa.nodes.migration.state_sender import StateSender
 from medusa.nodes.security.registry import Refusal
 from medusa.wire.status import GoingStatus
 
-__all__ = ["Order", "no"]
+__all__ = ["OutgoingMove", "no"]
 
 
 def no(code: str, text: str, hint: str) -> Refusal:
@@ -19,7 +19,7 @@ def no(code: str, text: str, hint: str) -> Refusal:
 
 
 @dataclass(slots=True, kw_only=True)
-class Order:
+class OutgoingMove:
     """One fragment that is being moved, through all attempts.
 
     Attributes:
@@ -42,7 +42,7 @@ class Order:
     again_us: int | None = None
     answers: list[tuple[str, int]] = field(default_factory=list)
     questions: dict[int, tuple[str, Any]] = field(default_factory=dict)
-    handing: Handing | None = None
+    handing: StateSender | None = None
     token: int = 0
     stopped_us: int = 0
     nbytes: int = 0

@@ -11,15 +11,15 @@ from typing import Any
 import msgspec
 
 from medusa.nodes.catalog.catalog import Catalog
-from medusa.nodes.catalog.kept_moves import Moving
-from medusa.nodes.catalog.persistence import Saver
+from medusa.nodes.catalog.kept_moves import KeptMove
+from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.config.settings import Settings
-from medusa.nodes.fragment.host import Hosted
+from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.migration.automaton import MoveEvent, OwnerState
-from medusa.nodes.migration.order import Order, no
-from medusa.nodes.migration.rerouting import Diverting
-from medusa.nodes.migration.state_sender import Handing
-from medusa.nodes.names.unreachable_peers import Away
+from medusa.nodes.migration.order import OutgoingMove, no
+from medusa.nodes.migration.rerouting import Rerouting
+from medusa.nodes.migration.state_sender import StateSender
+from medusa.nodes.names.unreachable_peers import UnreachablePeers
 from medusa.nodes.security.registry import Refusal
 from medusa.nodes.spec.fragment_spec import fragment_to
 from medusa.ports import Buffer
@@ -31,7 +31,7 @@ from medusa.wire.messages.rerouting import Expect, Follow, Placed, Unexpect
 from medusa.wire.outbox import CloseFragment, Outbox
 from medusa.wire.status import GoingStatus
 
-__all__ = ["Moves"]
+__all__ = ["OutgoingMoves"]
 
 ASK_AGAIN_US = 500_000
 """An unanswered question is asked again after this."""
@@ -54,7 +54,7 @@ FINAL = (
 _O, _E = OwnerState, MoveEvent
 
 
-class Moves:
+class OutgoingMoves:
     """The owner's side, for all fragments of a node.
 
     Args:
@@ -70,11 +70,11 @@ class Moves:
         self,
         settings: Settings,
         catalog: Catalog,
-        fragments: MutableMapping[str, Hosted],
+        fragments: MutableMapping[str, FragmentHost],
         *,
         outbox: Outbox,
-        saver: Saver,
-        diverting: Diverting,
+        saver: CatalogWriter,
+        diverting: Rerouting,
         next_token: Callable[[], int],
     ) -> None:
         self._me = settings.name
@@ -86,8 +86,8 @@ class Moves:
         self._saver = saver
         self._diverting = diverting
         self._next_token = next_token
-        self.away = Away(settings.peers)
-        self._orders: dict[str, Order] = {}
+        self.away = UnreachablePeers(settings.peers)
+        self._orders: dict[str, OutgoingMove] = {}
         self._closing: list[tuple[int, str]] = []
         """Token of the catalog without it, and the fragment: then its files go."""
 
@@ -96,7 +96,7 @@ class Moves:
         for name, kept in list(self._kept.moves.items()):
             if name in self._orders or name not in self._fragments:
                 continue  # One that lost its state is in doubt, and its move waits with it.
-            order = Order(
+            order = OutgoingMove(
                 fragment=name,
                 to=kept.to,
                 until_us=now_us,
@@ -144,11 +144,13 @@ class Moves:
             # That it is ours may be on its way to disk.
             self._saver.send(peer, Reply(request=request), _figures(to, 0, 0, 0), after=self._saver.save())
         else:
-            order = Order(fragment=fragment, to=to, until_us=now_us + timeout_us, answers=[(peer, request)])
+            order = OutgoingMove(
+                fragment=fragment, to=to, until_us=now_us + timeout_us, answers=[(peer, request)]
+            )
             self._orders[fragment] = order
             self._go(now_us, order)
 
-    def _go(self, now_us: int, order: Order) -> None:
+    def _go(self, now_us: int, order: OutgoingMove) -> None:
         """Begin, unless a reader of it is just moving: then when that is over."""
         if why := self._diverting.busy(self._fragments[order.fragment].spec):
             order.why = no("E_BUSY", why, "try again in a moment")
@@ -180,7 +182,7 @@ class Moves:
         text, hint = why.text[:most], why.hint[:most]
         self._outbox.send(peer, Reply(request=request, code=why.code, text=text, hint=hint))
 
-    def _begin(self, now_us: int, order: Order) -> None:
+    def _begin(self, now_us: int, order: OutgoingMove) -> None:
         """A new attempt; on disk before anybody hears of it."""
         spec = self._fragments[order.fragment].spec
         order.move(_E.MOVE)
@@ -188,7 +190,7 @@ class Moves:
         order.tries += 1
         order.begun_us = order.asked_us = now_us
         order.again_us = None
-        self._kept.moves[order.fragment] = Moving(attempt=order.attempt, to=order.to, epoch=order.epoch)
+        self._kept.moves[order.fragment] = KeptMove(attempt=order.attempt, to=order.to, epoch=order.epoch)
         about: dict[str, Any] = {"query": spec.query}
         ask = self._question
         for feed in spec.feeds:
@@ -209,14 +211,14 @@ class Moves:
         order.token = self._saver.save()
         self._ask(order)
 
-    def _question(self, order: Order, node: str, message: Any) -> None:
+    def _question(self, order: OutgoingMove, node: str, message: Any) -> None:
         order.questions[message.request] = node, message
 
-    def _ask(self, order: Order) -> None:
+    def _ask(self, order: OutgoingMove) -> None:
         for node, message in order.questions.values():
             self._saver.send(node, message, after=order.token)
 
-    def _target_asked(self, order: Order) -> None:
+    def _target_asked(self, order: OutgoingMove) -> None:
         """The neighbours are ready: is the target?"""
         spec = self._fragments[order.fragment].spec
         message = Receive(
@@ -244,7 +246,7 @@ class Moves:
             return True
         return False
 
-    def _asked_all(self, now_us: int, order: Order) -> None:
+    def _asked_all(self, now_us: int, order: OutgoingMove) -> None:
         if order.questions:
             return
         if order.state is _O.PREPARING:
@@ -264,7 +266,7 @@ class Moves:
             case Ready():
                 if order.state is _O.PREPARING and not order.questions and order.move(_E.READY):
                     hosted = self._fragments[order.fragment]
-                    order.handing = Handing(
+                    order.handing = StateSender(
                         now_us, hosted, message, node=self._me, target=peer, outbox=self._outbox
                     )
             case Got():
@@ -311,7 +313,7 @@ class Moves:
 
     # --- ends -------------------------------------------------------------------------------------
 
-    def _end(self, now_us: int, order: Order, event: MoveEvent, why: Refusal) -> None:
+    def _end(self, now_us: int, order: OutgoingMove, event: MoveEvent, why: Refusal) -> None:
         """This attempt is over, unless it was handed over."""
         if order.state is _O.HANDING and not self._said(order):
             self._never(now_us, order, why)  # Nobody can have it: nobody was told.
@@ -322,11 +324,11 @@ class Moves:
         self._outbox.send(order.to, GiveUp(fragment=order.fragment, attempt=order.attempt))
         self._undo(now_us, order)
 
-    def _said(self, order: Order) -> bool:
+    def _said(self, order: OutgoingMove) -> bool:
         """Whether the target may have been told that the fragment is its own."""
         return order.handing is None or order.handing.handed
 
-    def _undo(self, now_us: int, order: Order) -> None:
+    def _undo(self, now_us: int, order: OutgoingMove) -> None:
         """The neighbours forget the target."""
         if order.handing is not None:
             order.nbytes += order.handing.nbytes
@@ -343,7 +345,7 @@ class Moves:
         if (hosted := self._fragments.get(order.fragment)) is not None and not hosted.frozen:
             hosted.changed(now_us, False)
 
-    def _undone(self, now_us: int, order: Order) -> None:
+    def _undone(self, now_us: int, order: OutgoingMove) -> None:
         if self._fragments[order.fragment].frozen:
             return  # Not before the disk says that it is ours again.
         order.move(_E.TOLD)
@@ -355,13 +357,13 @@ class Moves:
             return
         self._give_up(order)
 
-    def _give_up(self, order: Order) -> None:
+    def _give_up(self, order: OutgoingMove) -> None:
         del self._orders[order.fragment]
         for peer, request in order.answers:
             self._answer(peer, request, order.why)
 
     def _never(
-        self, now_us: int, order: Order, why: Refusal | None = None, event: MoveEvent = _E.NEVER
+        self, now_us: int, order: OutgoingMove, why: Refusal | None = None, event: MoveEvent = _E.NEVER
     ) -> None:
         """The target doesn't have it, and won't: it is ours again, in an epoch that nobody had."""
         if not order.move(event):
@@ -372,7 +374,7 @@ class Moves:
         self._kept.moves[order.fragment] = msgspec.structs.replace(kept, handing=False)
         self._undo(now_us, order)
 
-    def _taken(self, now_us: int, order: Order) -> None:
+    def _taken(self, now_us: int, order: OutgoingMove) -> None:
         """It is the target's: who asks is told so, and nothing is left here."""
         if not order.move(_E.TAKEN):
             return
@@ -407,7 +409,7 @@ class Moves:
 
     # --- time -------------------------------------------------------------------------------------
 
-    def _coordinates(self, order: Order) -> dict[str, str]:
+    def _coordinates(self, order: OutgoingMove) -> dict[str, str]:
         query = self._fragments[order.fragment].spec.query
         return {self._catalog.owners.get(query, self._me): query}
 
@@ -420,7 +422,7 @@ class Moves:
         for order in list(self._orders.values()):
             self._tick(now_us, order)
 
-    def _tick(self, now_us: int, order: Order) -> None:
+    def _tick(self, now_us: int, order: OutgoingMove) -> None:
         due = now_us - order.asked_us >= ASK_AGAIN_US
         if due:
             order.asked_us = now_us
@@ -454,7 +456,7 @@ class Moves:
                 elif due:
                     self._ask(order)
 
-    def _copying(self, now_us: int, order: Order) -> None:
+    def _copying(self, now_us: int, order: OutgoingMove) -> None:
         assert order.handing is not None
         order.handing.tick(now_us)
         if order.handing.broken:
@@ -464,7 +466,7 @@ class Moves:
             self._kept.moves[order.fragment] = msgspec.structs.replace(kept, handing=True)
             order.token = self._saver.save()
 
-    def _handing(self, now_us: int, order: Order, due: bool) -> None:
+    def _handing(self, now_us: int, order: OutgoingMove, due: bool) -> None:
         if order.handing is not None and not order.handing.handed:
             order.handing.tick(now_us)
             if order.handing.broken:

@@ -21,18 +21,18 @@ from typing import Any
 import msgspec
 
 from medusa.errors import LinkError
-from medusa.nodes.catalog.catalog import RUNNING, Catalog, Left
-from medusa.nodes.catalog.persistence import Saver
+from medusa.nodes.catalog.catalog import RUNNING, Catalog, ForwardingAddress
+from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.config.settings_offers import OfferRules
-from medusa.nodes.deploy.foreign_readers import Guests
-from medusa.nodes.fragment.host import Hosted
+from medusa.nodes.deploy.foreign_readers import ForeignReaders
+from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.fragment.link_teardown import tell_clients
-from medusa.nodes.migration.upstream_search import Seeking
-from medusa.nodes.names.names import Naming
+from medusa.nodes.migration.upstream_search import UpstreamSearch
+from medusa.nodes.names.names import NodeNames
 from medusa.nodes.security.registry import Refusal
 from medusa.nodes.security.sessions import say_no
-from medusa.nodes.spec.fragment_spec import Feed, Fragment
+from medusa.nodes.spec.fragment_spec import Feed, FragmentSpec
 from medusa.wire.messages.links_and_commands import Reply
 from medusa.wire.messages.rerouting import (
     DivertMessage,
@@ -46,7 +46,7 @@ from medusa.wire.messages.rerouting import (
 )
 from medusa.wire.outbox import Outbox
 
-__all__ = ["Diverting"]
+__all__ = ["Rerouting"]
 
 ASK_AGAIN_US = 1_000_000
 """A reader that hasn't said that it knows is asked again after this."""
@@ -69,7 +69,7 @@ class _Question:
     asked_at_us: int
 
 
-class Diverting:
+class Rerouting:
     """The neighbours' side of moves, at one node.
 
     Args:
@@ -93,18 +93,18 @@ class Diverting:
         self,
         settings: Settings,
         catalog: Catalog,
-        fragments: Mapping[str, Hosted],
+        fragments: Mapping[str, FragmentHost],
         *,
         incarnation: int,
         outbox: Outbox,
-        saver: Saver,
+        saver: CatalogWriter,
         is_up: Callable[[str], bool],
         count: Callable[[str], None],
         moving: Callable[[str], bool],
         gives_way: Callable[[str], bool],
         whose: Callable[[str], str | None],
         offers: Callable[[str], OfferRules | None],
-        naming: Naming,
+        naming: NodeNames,
     ) -> None:
         self.moving, self.gives_way, self.whose = moving, gives_way, whose
         self._settings = settings
@@ -114,8 +114,8 @@ class Diverting:
         self._saver = saver
         self._is_up = is_up
         self._count = count
-        self.guests = Guests(settings, catalog, fragments, outbox, moving=moving, offers=offers)
-        self.seeking = Seeking(
+        self.guests = ForeignReaders(settings, catalog, fragments, outbox, moving=moving, offers=offers)
+        self.seeking = UpstreamSearch(
             fragments,
             is_up=is_up,
             follow=self._follow,
@@ -136,14 +136,14 @@ class Diverting:
 
     # --- for who moves fragments ------------------------------------------------------------------
 
-    def busy(self, fragment: Fragment) -> str:
+    def busy(self, fragment: FragmentSpec) -> str:
         """Why a fragment of ours can't be moved just now: a reader of it is moving; empty: it can."""
         for stream in fragment.streams.values():
             for reader, like in self._catalog.expected.get(stream, {}).items():
                 return f"what reads stream {stream!r} is being moved from {like!r} to {reader!r}"
         return ""
 
-    def left(self, now_us: int, hosted: Hosted, node: str, epoch: int) -> int:
+    def left(self, now_us: int, hosted: FragmentHost, node: str, epoch: int) -> int:
         """A fragment that was here runs at another node: tell who reads it and who publishes into it.
 
         The catalog forgets it and keeps where it is; the rest of the node is the caller's to clear. Nodes are
@@ -158,7 +158,7 @@ class Diverting:
             (spec.streams[sink], reader): None for sink, readers in spec.readers.items() for reader in readers
         }
         names = (*spec.streams.values(), *spec.entries.values())
-        self._catalog.left[spec.name] = Left(
+        self._catalog.left[spec.name] = ForwardingAddress(
             query=spec.query, node=node, epoch=epoch, names=names, untold=tuple(untold)
         )
         for stream in spec.streams.values():
@@ -175,7 +175,7 @@ class Diverting:
         self._catalog.left.pop(fragment, None)
         self._questions = {n: q for n, q in self._questions.items() if q.fragment != fragment}
 
-    def succeeded(self, now_us: int, hosted: Hosted, sink: str, old: str, new: str) -> None:
+    def succeeded(self, now_us: int, hosted: FragmentHost, sink: str, old: str, new: str) -> None:
         """What read a stream of ours at one node does so at another now, from the row that the first one held
         durably; a save follows."""
         sender = hosted.outputs[sink].sender
@@ -186,7 +186,7 @@ class Diverting:
         self._drop(now_us, hosted, sink, old)
         hosted.changed(now_us, False)
 
-    def switched(self, now_us: int, hosted: Hosted, feed: Feed, node: str, epoch: int) -> None:
+    def switched(self, now_us: int, hosted: FragmentHost, feed: Feed, node: str, epoch: int) -> None:
         """A stream that a fragment of ours reads comes from another node now; a save follows."""
         new = msgspec.structs.replace(feed, node=node, epoch=epoch)
         feeds = tuple(new if each == feed else each for each in hosted.spec.feeds)
@@ -282,7 +282,7 @@ class Diverting:
 
     # --- upstream -----------------------------------------------------------------------------------
 
-    def _sink(self, message: Expect | Unexpect | Release) -> tuple[Hosted, str]:
+    def _sink(self, message: Expect | Unexpect | Release) -> tuple[FragmentHost, str]:
         name, sink = self._catalog.sink(message.stream)
         hosted = self._fragments[name]
         if hosted.spec.reader_query(sink) != message.query:
@@ -353,7 +353,7 @@ class Diverting:
             self._drop(now_us, hosted, sink, like)
             self._saver.save()
 
-    def _drop(self, now_us: int, hosted: Hosted, sink: str, reader: str) -> None:
+    def _drop(self, now_us: int, hosted: FragmentHost, sink: str, reader: str) -> None:
         """Keep nothing more for a reader; whoever was to follow it reads in its place."""
         stream = hosted.spec.streams[sink]
         follows = self._catalog.expected.get(stream, {})
@@ -363,16 +363,16 @@ class Diverting:
         hosted.outputs[sink].sender.forget(now_us, reader)
         self.guests.left(hosted, sink)
 
-    def _read_by(self, hosted: Hosted, sink: str, readers: tuple[str, ...]) -> None:
+    def _read_by(self, hosted: FragmentHost, sink: str, readers: tuple[str, ...]) -> None:
         self._replace(hosted, readers={**hosted.spec.readers, sink: readers})
 
-    def _replace(self, hosted: Hosted, **changes: Any) -> None:
+    def _replace(self, hosted: FragmentHost, **changes: Any) -> None:
         hosted.spec = msgspec.structs.replace(hosted.spec, **changes)
         self._catalog.fragments[hosted.spec.name] = hosted.spec
 
     # --- downstream -----------------------------------------------------------------------------------
 
-    def _readers_of(self, stream: str, peer: str) -> list[tuple[Hosted, Feed]]:
+    def _readers_of(self, stream: str, peer: str) -> list[tuple[FragmentHost, Feed]]:
         """Fragments here that read this stream of this node."""
         return [
             (hosted, feed)

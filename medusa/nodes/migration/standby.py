@@ -11,21 +11,21 @@ from medusa.elements import Boundary, Train
 from medusa.errors import RemoteProtocolError
 from medusa.nodes.fragment.change_feed import PASSED
 from medusa.nodes.fragment.checkpoint_record import FragmentRecord
-from medusa.nodes.fragment.checkpointing import Saved
-from medusa.nodes.fragment.host import Hosted
+from medusa.nodes.fragment.checkpointing import SavedCheckpoint
+from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.fragment.input_log_records import JOINED, LOST, PROMISE, ROWS, Decision
-from medusa.nodes.fragment.inputs import Input, Work
-from medusa.nodes.spec.fragment_spec import Fragment
+from medusa.nodes.fragment.inputs import FragmentInput, Work
+from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.base import Count, Note
 from medusa.wire.messages.links_and_commands import Data
 from medusa.wire.messages.move import Fed
 
-__all__ = ["Clients", "Reader", "Shadow", "saved_from"]
+__all__ = ["Clients", "ReaderPosition", "StandbyFragment", "saved_from"]
 
 
-class Reader(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class ReaderPosition(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """How far a reader of a stream is.
 
     Attributes:
@@ -47,17 +47,17 @@ class Clients(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
         holders: source, key of a named publisher, and the client that has the name; empty: nobody has it.
     """
 
-    readers: dict[str, dict[str, Reader]]
+    readers: dict[str, dict[str, ReaderPosition]]
     holders: tuple[tuple[str, str, str], ...] = ()
 
 
-def saved_from(record: FragmentRecord, logs: Mapping[int, Buffer]) -> Saved:
+def saved_from(record: FragmentRecord, logs: Mapping[int, Buffer]) -> SavedCheckpoint:
     """A checkpoint of another node as what to begin with: all of its output is in memory."""
     outputs = tuple(msgspec.structs.replace(output, segments=()) for output in record.outputs)
-    return Saved(record=msgspec.structs.replace(record, outputs=outputs), logs=logs)
+    return SavedCheckpoint(record=msgspec.structs.replace(record, outputs=outputs), logs=logs)
 
 
-class Shadow(Hosted):
+class StandbyFragment(FragmentHost):
     """A fragment as its target has it: first it follows, then it is one like others.
 
     Args:
@@ -131,11 +131,11 @@ class Shadow(Hosted):
         self._pump(now_us)
         return True
 
-    def _decision(self, message: Fed, input: Input) -> Decision:
+    def _decision(self, message: Fed, input: FragmentInput) -> Decision:
         to = {JOINED: 0, PROMISE: message.time_us}.get(message.kind, message.next_seq)
         return Decision(message.kind, input.source, input.peer, to, message.arrival_us)
 
-    def _input_for(self, message: Fed) -> Input:
+    def _input_for(self, message: Fed) -> FragmentInput:
         source, peer = message.source, message.peer
         if (known := self.inputs.get((source, peer))) is not None:
             return known
@@ -148,7 +148,7 @@ class Shadow(Hosted):
             raise self._unfit(message, "is of an input that it hasn't")
         return self._add_input(source, self.spec.entries[source], peer)
 
-    def _element(self, message: Fed, input: Input, payload: Buffer | None) -> Train | Boundary | None:
+    def _element(self, message: Fed, input: FragmentInput, payload: Buffer | None) -> Train | Boundary | None:
         if message.rows and payload is not None:
             data = Data(
                 stream=input.stream,
@@ -171,7 +171,7 @@ class Shadow(Hosted):
         text = f"decision {message.number} of fragment {self.spec.name!r} {why}"
         return RemoteProtocolError(text, peer=self._owner, code="E_STATE")
 
-    def standing(self, now_us: int, readers: Mapping[str, Mapping[str, Reader]]) -> None:
+    def standing(self, now_us: int, readers: Mapping[str, Mapping[str, ReaderPosition]]) -> None:
         """How far readers are, by sink: what all have is forgotten, as the owner forgot it."""
         for sink, known in readers.items():
             if (output := self.outputs.get(sink)) is None:
@@ -202,7 +202,7 @@ class Shadow(Hosted):
         self.durability.heard(self._owner, decided=decided, covered=0)
         self._release(now_us)
 
-    def rewired(self, now_us: int, spec: Fragment) -> None:
+    def rewired(self, now_us: int, spec: FragmentSpec) -> None:
         """What it reads comes from other nodes now, or other nodes read it."""
         before = {feed.source: feed.node for feed in self.spec.feeds}
         self.spec = spec

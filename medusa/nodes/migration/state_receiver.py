@@ -14,15 +14,15 @@ import msgspec
 from medusa.engine.state.checkpoint import crc32c
 from medusa.errors import RemoteProtocolError, StateError
 from medusa.nodes.fragment.checkpoint_record import LOG, RECORD, read_record
-from medusa.nodes.fragment.checkpointing import Saved
+from medusa.nodes.fragment.checkpointing import SavedCheckpoint
 from medusa.nodes.migration.automaton import TARGET, MoveEvent, TargetState
-from medusa.nodes.migration.standby import Clients, Shadow, saved_from
-from medusa.nodes.spec.fragment_spec import Fragment
+from medusa.nodes.migration.standby import Clients, StandbyFragment, saved_from
+from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
 from medusa.wire.messages.move import Fed, Got, Handover, Piece, Ready, Standing, Whole
 from medusa.wire.outbox import CloseFragment, OpenFragment, Outbox
 
-__all__ = ["WINDOW_BYTES", "Taking"]
+__all__ = ["WINDOW_BYTES", "StateReceiver"]
 
 WINDOW_BYTES = 4 << 20
 """So much may be under way to us in one attempt."""
@@ -40,7 +40,7 @@ _CLIENTS = msgspec.msgpack.Decoder(Clients)
 Carried = Piece | Whole | Fed | Standing | Handover
 
 
-class Taking:
+class StateReceiver:
     """One attempt.
 
     Args:
@@ -58,14 +58,14 @@ class Taking:
 
     def __init__(
         self,
-        spec: Fragment,
+        spec: FragmentSpec,
         *,
         owner: str,
         attempt: int,
         epoch: int,
         coordinator: str,
         ticket: int,
-        make: Callable[[Fragment, Saved, str], Shadow],
+        make: Callable[[FragmentSpec, SavedCheckpoint, str], StandbyFragment],
         outbox: Outbox,
         secondary: bool = False,
     ) -> None:
@@ -80,7 +80,7 @@ class Taking:
         self.coordinator = coordinator
         self.ticket = ticket
         self.state = TargetState.ABSENT
-        self.shadow: Shadow | None = None
+        self.shadow: StandbyFragment | None = None
         self.broken: tuple[str, str] | None = None
         self.heard_us = 0
         """When the owner last sent something of it."""
@@ -151,7 +151,7 @@ class Taking:
     def _broken_rule(self, text: str, code: str = "E_STATE") -> RemoteProtocolError:
         return RemoteProtocolError(f"fragment {self.spec.name!r}: {text}", peer=self.owner, code=code)
 
-    def _following(self) -> Shadow:
+    def _following(self) -> StandbyFragment:
         if self.state is not TargetState.FOLLOWING or self.shadow is None or self._decided is not None:
             raise self._broken_rule("that comes at the wrong time")
         return self.shadow

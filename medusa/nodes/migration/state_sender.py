@@ -1,6 +1,6 @@
 """The owner's side of one attempt: a checkpoint and all that is fed after it, sent until the target has it.
 
-A secondary is sent the same for as long as it follows (``StandbyTap``).
+A secondary is sent the same for as long as it follows (``StandbyChangeFeed``).
 
     files of the checkpoint ─┐
     what is fed after it ────┴─> frames, numbered ──> at most a window under way ──> Got ──> forgotten
@@ -19,15 +19,15 @@ import msgspec
 
 from medusa.elements import Boundary, Kind, Train
 from medusa.engine.state.checkpoint import crc32c
-from medusa.nodes.fragment.change_feed import CheckpointMark, StandbyTap, Tap, Tapped
-from medusa.nodes.fragment.host import Hosted
-from medusa.nodes.migration.standby import Clients, Reader
+from medusa.nodes.fragment.change_feed import ChangeFeed, CheckpointMark, FedElement, StandbyChangeFeed
+from medusa.nodes.fragment.host import FragmentHost
+from medusa.nodes.migration.standby import Clients, ReaderPosition
 from medusa.ports import Buffer
 from medusa.wire.messages.links_and_commands import Message
 from medusa.wire.messages.move import Fed, Got, Handover, Piece, Ready, Standing, Whole
 from medusa.wire.outbox import Copy, Outbox
 
-__all__ = ["Handing"]
+__all__ = ["StateSender"]
 
 PIECE_BYTES = 256 << 10
 """A file goes in pieces of this. Too small: the cost per frame; too large: other streams wait behind one."""
@@ -42,7 +42,7 @@ STUCK_US = 10_000_000
 """An attempt in which nothing moves for so long is over."""
 
 
-class Handing:
+class StateSender:
     """Sends one fragment to one target.
 
     Args:
@@ -62,13 +62,13 @@ class Handing:
     def __init__(
         self,
         now_us: int,
-        hosted: Hosted,
+        hosted: FragmentHost,
         ready: Ready,
         *,
         node: str,
         target: str,
         outbox: Outbox,
-        tap: StandbyTap | None = None,
+        tap: StandbyChangeFeed | None = None,
     ) -> None:
         self._hosted = hosted
         self._about: dict[str, Any] = {
@@ -80,7 +80,7 @@ class Handing:
         self._target = target
         self._outbox = outbox
         self._window = ready.window
-        self._tap: Tap = Tap() if tap is None else tap
+        self._tap: ChangeFeed = ChangeFeed() if tap is None else tap
         self._standby_tap = tap
         if tap is None:
             hosted.tapped(self._tap)
@@ -254,7 +254,7 @@ class Handing:
                 )
         yield Whole(frame=self._frame, files=len(files), **self._about), None
 
-    def _fed(self, tapped: Tapped) -> Iterator[tuple[Message, Buffer | None, int]]:
+    def _fed(self, tapped: FedElement) -> Iterator[tuple[Message, Buffer | None, int]]:
         """The messages of one element; the last one bears its cost."""
         input, element = tapped.input, tapped.element
         fed = Fed(
@@ -303,7 +303,7 @@ class Handing:
         hosted = self._hosted
         readers = {
             sink: {
-                key: Reader(view.durable, view.plain, view.note)
+                key: ReaderPosition(view.durable, view.plain, view.note)
                 for key, view in output.sender.receivers.items()
             }
             for sink, output in hosted.outputs.items()

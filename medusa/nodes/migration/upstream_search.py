@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from medusa.nodes.catalog.directory import Directory
-from medusa.nodes.fragment.host import Hosted
+from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.names.participant_catalog import Sought
 from medusa.nodes.spec.fragment_spec import Feed, sink_of
 
-__all__ = ["SILENT_US", "Seeking"]
+__all__ = ["SILENT_US", "UpstreamSearch"]
 
 LOOK_EVERY_US = 1_000_000
 ASK_EVERY_US = 5_000_000
@@ -27,7 +27,7 @@ SILENT_US = 5_000_000
 """So long a sender is away, or knows nothing of the stream, before its reader looks elsewhere."""
 
 
-class Seeking:
+class UpstreamSearch:
     """At one node.
 
     Args:
@@ -41,7 +41,7 @@ class Seeking:
 
     def __init__(
         self,
-        fragments: Mapping[str, Hosted],
+        fragments: Mapping[str, FragmentHost],
         *,
         is_up: Callable[[str], bool],
         follow: Callable[[int, Feed, str, int], None],
@@ -76,7 +76,7 @@ class Seeking:
                     self._seek(now_us, feed, self.directory)
         self._asked_us = {key: at_us for key, at_us in self._asked_us.items() if key in self._silent}
 
-    def _is_silent(self, hosted: Hosted, feed: Feed) -> bool:
+    def _is_silent(self, hosted: FragmentHost, feed: Feed) -> bool:
         if not self._is_up(feed.node):
             return True
         input = hosted.inputs.get((feed.source, feed.node))

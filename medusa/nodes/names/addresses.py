@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from medusa.wire.messages.links_and_commands import Hello
 from medusa.wire.outbox import CallAt, Outbox
 
-__all__ = ["Calling", "reachable"]
+__all__ = ["PeerAddresses", "reachable"]
 
 IN_VAIN = 5
 """So often in a row a peer asks who we are, before we call it elsewhere: it has heard none of our answers."""
@@ -25,7 +25,7 @@ class _Asking:
     last_us: int
 
 
-class Calling:
+class PeerAddresses:
     """Watches which peers ask in vain.
 
     Args:

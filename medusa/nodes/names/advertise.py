@@ -18,17 +18,17 @@ from medusa.nodes.catalog.entry_bodies import (
     StreamBody,
     body_to,
 )
-from medusa.nodes.catalog.persistence import Saver
+from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.clock.expiry import period
 from medusa.nodes.config.settings import Settings
-from medusa.nodes.deploy.admission import Accepting
-from medusa.nodes.fragment.host import Hosted
-from medusa.nodes.spec.fragment_spec import Fragment
+from medusa.nodes.deploy.admission import Admission
+from medusa.nodes.fragment.host import FragmentHost
+from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.boxes import Graph, Schema, Sink, Source
 from medusa.query.codec import graph_from_msgpack
 from medusa.wire import limits
 
-__all__ = ["Listing", "columns_of", "source_body"]
+__all__ = ["AdvertisedEntries", "columns_of", "source_body"]
 
 LOOK_EVERY_US = 1_000_000
 SAVE_EVERY_US = 10_000_000
@@ -38,7 +38,7 @@ Wanted = dict[tuple[str, str], tuple[int, bytes]]
 """(kind, name) -> epoch and body."""
 
 
-class Listing:
+class AdvertisedEntries:
     """Keeps the entries of one node as they should be.
 
     Args:
@@ -54,12 +54,12 @@ class Listing:
         settings: Settings,
         catalog: Catalog,
         directory: Directory,
-        fragments: Mapping[str, Hosted],
-        saver: Saver,
+        fragments: Mapping[str, FragmentHost],
+        saver: CatalogWriter,
         *,
         wall: Callable[[int], int | None],
         abroad: Callable[[str], str],
-        accepting: Accepting,
+        accepting: Admission,
         decided: Callable[[], Mapping[str, ConfigurationBody]] = dict,
     ) -> None:
         self._settings = settings
@@ -73,7 +73,7 @@ class Listing:
         self._decided = decided
         self._look_at_us = 0
         self._save_at_us = SAVE_EVERY_US
-        self._made: dict[str, tuple[Fragment, Wanted]] = {}
+        self._made: dict[str, tuple[FragmentSpec, Wanted]] = {}
         self._versions: dict[str, int] = {}
         """Of the streams here, as readers are told: what isn't on disk yet is told nobody."""
         self._defined: dict[str, tuple[int, bytes, bytes]] = {}
@@ -163,7 +163,7 @@ def columns_of(schema: Schema) -> tuple[tuple[str, str], ...]:
     return tuple((field.name, field.type) for field in schema)
 
 
-def _of_fragment(spec: Fragment, hosted: Hosted, guest_of: str) -> Wanted:
+def _of_fragment(spec: FragmentSpec, hosted: FragmentHost, guest_of: str) -> Wanted:
     boxes = {box.id: box for box in spec.graph.boxes}
     body = FragmentBody(
         query=spec.query,
@@ -191,7 +191,7 @@ def _of_fragment(spec: Fragment, hosted: Hosted, guest_of: str) -> Wanted:
     return found
 
 
-def source_body(spec: Fragment, box: Source) -> SourceBody:
+def source_body(spec: FragmentSpec, box: Source) -> SourceBody:
     """What is told of a source of a fragment; without its partitions where those are too many."""
     body = SourceBody(
         query=spec.query,

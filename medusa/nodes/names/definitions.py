@@ -14,10 +14,10 @@ from medusa.errors import QueryError
 from medusa.nodes.catalog.catalog import RUNNING, Catalog, Deployment
 from medusa.nodes.catalog.directory import Directory
 from medusa.nodes.config.settings import Settings
-from medusa.nodes.deploy.background_parsing import Parsing
-from medusa.nodes.deploy.coordinator import LOOK_US, WAITING_MAX, Coordinator
+from medusa.nodes.deploy.background_parsing import BackgroundParsing
+from medusa.nodes.deploy.coordinator import LOOK_US, WAITING_MAX, DeploymentCoordinator
 from medusa.nodes.deploy.query_plan import check_name
-from medusa.nodes.fragment.host import Hosted
+from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.placement.placement import cut
 from medusa.nodes.security.registry import Caller
 from medusa.nodes.spec.spec_limits import check_limits
@@ -64,10 +64,10 @@ class Definitions:
         settings: Settings,
         catalog: Catalog,
         directory: Directory,
-        coordinator: Coordinator,
-        fragments: Mapping[str, Hosted],
+        coordinator: DeploymentCoordinator,
+        fragments: Mapping[str, FragmentHost],
         *,
-        parsing: Parsing,
+        parsing: BackgroundParsing,
         outbox: Outbox,
     ) -> None:
         self._catalog = catalog

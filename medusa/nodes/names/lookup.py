@@ -9,7 +9,7 @@ import msgspec
 
 from medusa.errors import LinkError
 from medusa.nodes.catalog.catalog import DEPLOYING, ENDED, REMOVING, RUNNING
-from medusa.nodes.catalog.directory import Directory, Entry
+from medusa.nodes.catalog.directory import CatalogEntry, Directory
 from medusa.nodes.catalog.entry_bodies import (
     KINDS,
     ConfigurationBody,
@@ -27,7 +27,7 @@ from medusa.nodes.spec.part_locations import having, parted
 from medusa.query.suggest import did_you_mean
 from medusa.wire import limits
 
-__all__ = ["Names"]
+__all__ = ["NameLookup"]
 
 ORDER = ("definition", "stream", "source", "query", "fragment", "node")
 """Where a name is that of several things, the first of these is meant."""
@@ -38,7 +38,7 @@ ROLES = {"stream": ("subscribe", "out"), "source": ("publish", "in")}
 """What a client must be allowed to, and the box of a definition by which it is allowed that."""
 
 
-class Names:
+class NameLookup:
     """Answers by the directory.
 
     Args:
@@ -93,7 +93,7 @@ class Names:
             code="E_STREAM",
         )
 
-    def _standing(self, holders: list[Entry]) -> list[Entry]:
+    def _standing(self, holders: list[CatalogEntry]) -> list[CatalogEntry]:
         """Without peers that are away and in a lower epoch than another: that one has taken over from them,
         and they may never come back to say that they have it no more."""
         newest = max((entry.epoch for entry in holders), default=0)
@@ -175,11 +175,11 @@ class Names:
         """Of a full name of our own participant, what comes after it."""
         return name.removeprefix(f"{self._participant}/")
 
-    def _known(self, kind: str, caller: Caller | None) -> list[Entry]:
+    def _known(self, kind: str, caller: Caller | None) -> list[CatalogEntry]:
         entries = [each for each in self._directory.entries(kind or None) if each.kind in KINDS]
         return [each for each in entries if _may(each, caller)]
 
-    def _told(self, entry: Entry) -> dict[str, Any] | None:
+    def _told(self, entry: CatalogEntry) -> dict[str, Any] | None:
         body = body_from(entry.body, KINDS[entry.kind])
         if body is None:
             return None
@@ -263,7 +263,7 @@ class Names:
         return {"node": node, "address": address, "server_key": body.server_key}
 
 
-def _may(entry: Entry, caller: Caller | None) -> bool:
+def _may(entry: CatalogEntry, caller: Caller | None) -> bool:
     """Whether a client may know of it: it may use it."""
     if caller is None or caller.rules is None or caller.rules.status:
         return True

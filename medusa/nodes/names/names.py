@@ -9,18 +9,18 @@ from medusa.errors import LinkError
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.catalog.directory import Directory
 from medusa.nodes.catalog.entry_bodies import ConfigurationBody
-from medusa.nodes.catalog.persistence import Saver
-from medusa.nodes.clock.wall_clock import Wall
+from medusa.nodes.catalog.persistence import CatalogWriter
+from medusa.nodes.clock.wall_clock import WallClock
 from medusa.nodes.config.settings import Settings
-from medusa.nodes.deploy.admission import Accepting
-from medusa.nodes.fragment.host import Hosted
+from medusa.nodes.deploy.admission import Admission
+from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.messages import Heard
-from medusa.nodes.names.addresses import Calling
-from medusa.nodes.names.advertise import Listing
-from medusa.nodes.names.lookup import Names
-from medusa.nodes.names.participant_catalog import Between, Sought
-from medusa.nodes.names.startup_grace import Early
-from medusa.nodes.names.stream_versions import Versions
+from medusa.nodes.names.addresses import PeerAddresses
+from medusa.nodes.names.advertise import AdvertisedEntries
+from medusa.nodes.names.lookup import NameLookup
+from medusa.nodes.names.participant_catalog import ParticipantCatalog, Sought
+from medusa.nodes.names.startup_grace import StartupGrace
+from medusa.nodes.names.stream_versions import StreamVersions
 from medusa.nodes.security.registry import Caller
 from medusa.nodes.security.sessions import refusal_of
 from medusa.wire.link.automaton import LinkEvent
@@ -29,10 +29,10 @@ from medusa.wire.messages.directory import seen_from
 from medusa.wire.messages.links_and_commands import Digest, Entries, Hello, Lookup, Reply
 from medusa.wire.outbox import Outbox
 
-__all__ = ["Naming"]
+__all__ = ["NodeNames"]
 
 
-class Naming:
+class NodeNames:
     """The part of a brain that knows where things are.
 
     Args:
@@ -60,14 +60,14 @@ class Naming:
         *,
         incarnation: int,
         outbox: Outbox,
-        fragments: Mapping[str, Hosted],
-        saver: Saver,
+        fragments: Mapping[str, FragmentHost],
+        saver: CatalogWriter,
         count: Callable[[str], None],
-        wall: Wall,
+        wall: WallClock,
         moving: Callable[[str], bool],
-        accepting: Accepting,
+        accepting: Admission,
         decided: Callable[[], Mapping[str, ConfigurationBody]] = dict,
-        between: Callable[[Names], Between] | None = None,
+        between: Callable[[NameLookup], ParticipantCatalog] | None = None,
     ) -> None:
         self._settings = settings
         self._outbox = outbox
@@ -77,7 +77,7 @@ class Naming:
         )
         self.directory.load(0, catalog.runs)
         catalog.learned = self.directory.runs
-        self.listing = Listing(
+        self.listing = AdvertisedEntries(
             settings,
             catalog,
             self.directory,
@@ -88,13 +88,13 @@ class Naming:
             accepting=accepting,
             decided=decided,
         )
-        self.calling = Calling(settings.peers, outbox)
-        self.versions = Versions(
+        self.calling = PeerAddresses(settings.peers, outbox)
+        self.versions = StreamVersions(
             catalog, self.directory, fragments, outbox=outbox, saver=saver, moving=moving
         )
-        self.names = Names(self.directory, participant=settings.participant, peers=settings.peers)
+        self.names = NameLookup(self.directory, participant=settings.participant, peers=settings.peers)
         self.between = None if between is None else between(self.names)
-        self.early = Early(filter(self.is_ours, settings.peers))
+        self.early = StartupGrace(filter(self.is_ours, settings.peers))
 
     def listens_at(self, address: str, server_key: str) -> None:
         """Where others reach this node."""

@@ -16,25 +16,25 @@ from typing import Any
 import msgspec
 
 from medusa.errors import LinkError
-from medusa.nodes.clock.wall_clock import Wall
+from medusa.nodes.clock.wall_clock import WallClock
 from medusa.nodes.config.settings import Settings
-from medusa.nodes.dht.member import Member
-from medusa.nodes.dht.put import Put
+from medusa.nodes.dht.member import DhtMember
+from medusa.nodes.dht.put import PutOutcome
 from medusa.nodes.dht.routing_table import place_of
-from medusa.nodes.dht.search import Found
-from medusa.nodes.dht.storage import Quota, Shelf
-from medusa.nodes.names.lookup import Names
+from medusa.nodes.dht.search import SearchOutcome
+from medusa.nodes.dht.storage import DhtStorage, StorageQuota
+from medusa.nodes.names.lookup import NameLookup
 from medusa.nodes.security.registry import Caller, Registry, matches
 from medusa.ports import Signer, Verify
 from medusa.query.boxes import Field
 from medusa.wire import limits
-from medusa.wire.dht_entry import Entry, Whereabouts, age_of, opened_entry, sign_entry
+from medusa.wire.dht_entry import DhtEntry, Whereabouts, age_of, opened_entry, sign_entry
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.dht import DhtMessage
 from medusa.wire.messages.links_and_commands import Lookup, Reply
 from medusa.wire.outbox import Outbox
 
-__all__ = ["Between", "Sought"]
+__all__ = ["ParticipantCatalog", "Sought"]
 
 LIFETIME_US = 1_800_000_000
 """What is signed counts for so long; it is signed anew after half of it. Too small: a node away for so long
@@ -56,7 +56,7 @@ _Shape = tuple[tuple[Field, ...], bool, tuple[int, int] | None]
 NOTHING: _Shape = ((), True, None)
 
 
-def _shape(entry: Entry) -> _Shape:
+def _shape(entry: DhtEntry) -> _Shape:
     return entry.schema, entry.timed, entry.window_us
 
 
@@ -64,7 +64,7 @@ def _shape(entry: Entry) -> _Shape:
 class _Said:
     """What was published of a name: the entry, signed, and when to sign it anew."""
 
-    entry: Entry
+    entry: DhtEntry
     again_us: int
 
 
@@ -72,7 +72,7 @@ DEFINED = "out"
 """The sink of a stream defined by name."""
 
 
-class Between:
+class ParticipantCatalog:
     """Takes part for one node.
 
     Args:
@@ -89,10 +89,10 @@ class Between:
         self,
         settings: Settings,
         registry: Registry,
-        names: Names,
+        names: NameLookup,
         *,
         outbox: Outbox,
-        wall: Wall,
+        wall: WallClock,
         verify: Verify,
         signer: Signer | None,
         count: Callable[[str], None],
@@ -108,8 +108,10 @@ class Between:
         self._wall = wall
         self._signer = signer
         self._count = count
-        shelf = Shelf(federation=self._federation, key_of=registry.signing_key, verify=verify, quota=Quota())
-        self.member = Member(
+        shelf = DhtStorage(
+            federation=self._federation, key_of=registry.signing_key, verify=verify, quota=StorageQuota()
+        )
+        self.member = DhtMember(
             settings.name,
             outbox=outbox,
             shelf=shelf,
@@ -223,7 +225,7 @@ class Between:
         assert wall_us is not None
         assert self._signer is not None
         before = self._said.get(name)
-        entry = Entry(
+        entry = DhtEntry(
             federation=self._federation,
             participant=self._settings.participant,
             epoch=epoch,
@@ -245,7 +247,7 @@ class Between:
             data = sign_entry(msgspec.structs.replace(entry, schema=()), self._signer)
         self.member.publish(now_us, data, partial(self._stored, name))
 
-    def _stored(self, name: str, now_us: int, put: Put) -> None:
+    def _stored(self, name: str, now_us: int, put: PutOutcome) -> None:
         """Where somebody holds a younger one, it is an earlier life's, or of another node of ours."""
         said = self._said.get(name)
         if said is None or not put.newer:
@@ -294,14 +296,14 @@ class Between:
     def seek(self, now_us: int, participant: str, stream: str, then: Sought) -> None:
         """Tell where another participant's stream is; nobody is told where nothing is found."""
 
-        def found(now_us: int, found: Found) -> None:
+        def found(now_us: int, found: SearchOutcome) -> None:
             if found.entry is not None and found.entry.nodes:
                 then(now_us, found.entry.nodes[0].node, found.entry.epoch)
 
         with contextlib.suppress(LinkError):
             self.member.find(now_us, f"{participant}/{stream}", found)
 
-    def _answer(self, client: str, message: Lookup, now_us: int, found: Found) -> None:
+    def _answer(self, client: str, message: Lookup, now_us: int, found: SearchOutcome) -> None:
         entry = found.entry
         self._look_ups["not_found" if entry is None else "found"] += 1
         self._look_ups["not_all_answered"] += not found.whole
@@ -329,7 +331,7 @@ def _stream_of(name: str) -> str:
     return f"{participant}/{rest}.{DEFINED}" if rest and not {".", "/"} & set(rest) else name
 
 
-def _told(entry: Entry) -> dict[str, Any]:
+def _told(entry: DhtEntry) -> dict[str, Any]:
     """As clients hear of names of the own participant: the stream's name is that at the node that has it."""
     versions = [
         {

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-__all__ = ["NEWS_US", "Early"]
+__all__ = ["NEWS_US", "StartupGrace"]
 
 NEWS_US = 3_000_000
 """From the start on; a peer that dials anew does so within a second, and has told us soon after. Too small: a
@@ -24,7 +24,7 @@ class _Waiting:
     again: Callable[[int], None]
 
 
-class Early:
+class StartupGrace:
     """Questions and orders of clients by a name that isn't known here: they wait until all peers have told
     what they wrote, for ``NEWS_US`` at most.
 

@@ -15,20 +15,20 @@ import msgspec
 
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.catalog.directory import Directory
-from medusa.nodes.catalog.persistence import Saver
-from medusa.nodes.fragment.host import Hosted
-from medusa.nodes.spec.fragment_spec import Fragment
+from medusa.nodes.catalog.persistence import CatalogWriter
+from medusa.nodes.fragment.host import FragmentHost
+from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.wire import limits
 from medusa.wire.outbox import Outbox
 
-__all__ = ["Versions"]
+__all__ = ["StreamVersions"]
 
 RAISED_EVERY_US = 1_000_000
 """The version of a fragment is raised no more often: each costs a write of the catalog, and all its readers
 attach anew. Too large: who reads it hears of a change so much later."""
 
 
-class Versions:
+class StreamVersions:
     """At one node.
 
     Args:
@@ -40,10 +40,10 @@ class Versions:
         self,
         catalog: Catalog,
         directory: Directory,
-        fragments: Mapping[str, Hosted],
+        fragments: Mapping[str, FragmentHost],
         *,
         outbox: Outbox,
-        saver: Saver,
+        saver: CatalogWriter,
         moving: Callable[[str], bool],
     ) -> None:
         self._moving = moving
@@ -69,7 +69,7 @@ class Versions:
         known = self._raised.get(name)
         return known is not None and (now_us - known[0] < RAISED_EVERY_US or known[1] > self._saver.durable)
 
-    def _raise(self, now_us: int, hosted: Hosted, found: Mapping[str, int]) -> None:
+    def _raise(self, now_us: int, hosted: FragmentHost, found: Mapping[str, int]) -> None:
         spec = hosted.spec
         known = {**spec.read_versions, **found}
         hosted.spec = self._catalog.fragments[spec.name] = msgspec.structs.replace(
@@ -88,7 +88,7 @@ class Versions:
                 version=hosted.spec.stream_version,
             )
 
-    def _next(self, spec: Fragment) -> int:
+    def _next(self, spec: FragmentSpec) -> int:
         """Higher than that of any replica which the catalog knows."""
         entries = (e for each in spec.streams.values() for e in self._directory.versions("stream", each))
         others = [each.stream_version for each in entries if each.stream_version < limits.SEQ_MAX]
@@ -106,7 +106,7 @@ class Versions:
                     output.sender.settle(now_us)
 
 
-def _found(hosted: Hosted) -> dict[str, int]:
+def _found(hosted: FragmentHost) -> dict[str, int]:
     """Source -> version that was found there and isn't the one that the spec says."""
     found = {}
     for feed in hosted.spec.feeds:

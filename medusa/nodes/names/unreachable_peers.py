@@ -7,13 +7,13 @@ from collections.abc import Iterable, Mapping
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.status import AwayStatus
 
-__all__ = ["Away"]
+__all__ = ["UnreachablePeers"]
 
 REFUSED_US = 10_000_000
 """Who refuses us says so each time that we call, at least once a second; after so long it is just away."""
 
 
-class Away:
+class UnreachablePeers:
     """What a node tells of those that it waits for.
 
     Args:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-__all__ = ["Arc", "Host", "Piece", "host_loads", "place"]
+__all__ = ["Arc", "NodeCapacity", "PlacedPiece", "host_loads", "place"]
 
 BYTE_S = 1.5e-9
 """Processor time to send or to receive a byte, in seconds: some 700 MB/s (docs/nodes.md)."""
@@ -29,7 +29,7 @@ LEAST = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Piece:
+class PlacedPiece:
     """What can only be moved as a whole.
 
     Attributes:
@@ -52,7 +52,7 @@ class Arc:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Host:
+class NodeCapacity:
     """A node.
 
     Attributes:
@@ -68,7 +68,7 @@ class Host:
 
 
 def host_loads(
-    pieces: Sequence[Piece], arcs: Sequence[Arc], hosts: Sequence[Host], at: Mapping[str, str]
+    pieces: Sequence[PlacedPiece], arcs: Sequence[Arc], hosts: Sequence[NodeCapacity], at: Mapping[str, str]
 ) -> dict[str, float]:
     """The load of each node under a placement: 1.0 is all that it can do."""
     busy = {host.name: host.load for host in hosts}
@@ -83,12 +83,14 @@ def host_loads(
     return {host.name: _load(host, busy[host.name], crossing[host.name]) for host in hosts}
 
 
-def _load(host: Host, busy: float, crossing: float) -> float:
+def _load(host: NodeCapacity, busy: float, crossing: float) -> float:
     cpu = (busy + BYTE_S * crossing) / host.capacity
     return max(cpu, crossing / host.bandwidth) if host.bandwidth else cpu
 
 
-def place(pieces: Sequence[Piece], arcs: Sequence[Arc], hosts: Sequence[Host]) -> dict[str, str]:
+def place(
+    pieces: Sequence[PlacedPiece], arcs: Sequence[Arc], hosts: Sequence[NodeCapacity]
+) -> dict[str, str]:
     """Piece -> node. The same input gives the same placement."""
     search = _Search(pieces, arcs, hosts)
     found = [search.settled(start) for start in search.starts()]
@@ -153,7 +155,9 @@ class _Layout:
 
 
 class _Search:
-    def __init__(self, pieces: Sequence[Piece], arcs: Sequence[Arc], hosts: Sequence[Host]) -> None:
+    def __init__(
+        self, pieces: Sequence[PlacedPiece], arcs: Sequence[Arc], hosts: Sequence[NodeCapacity]
+    ) -> None:
         self.hosts = hosts
         self.costs = {piece.name: piece.cost for piece in pieces}
         self.joined: dict[str, list[tuple[str, float]]] = {piece.name: [] for piece in pieces}

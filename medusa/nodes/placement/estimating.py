@@ -11,13 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from medusa.errors import QueryError
-from medusa.nodes.placement.balance import Arc, Piece
+from medusa.nodes.placement.balance import Arc, PlacedPiece
 from medusa.query.boxes import Graph, Input, Schema, Sink, Source, Table
 from medusa.query.graph import UNTIMED_PORTS, check_graph
 from medusa.query.ids import kind_of
 from medusa.query.suggest import did_you_mean
 
-__all__ = ["Estimate", "Measured", "BoxTraffic", "estimate", "traffic_of"]
+__all__ = ["Estimate", "MeasuredBox", "BoxTraffic", "estimate", "traffic_of"]
 
 ROWS_PER_S = 10_000.0
 """Of a source of which nothing is known."""
@@ -45,7 +45,7 @@ BYTES = {"bool": 1, "int8": 1, "uint8": 1, "int16": 2, "uint16": 2, "int32": 4, 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
+class MeasuredBox:
     """A box as it ran: the share of a core that it took, and rows per second."""
 
     share: float
@@ -57,7 +57,7 @@ class Measured:
 class Estimate:
     """Pieces that stand together, what goes between them, and which boxes each is."""
 
-    pieces: tuple[Piece, ...]
+    pieces: tuple[PlacedPiece, ...]
     arcs: tuple[Arc, ...]
     boxes: Mapping[str, tuple[str, ...]]
     measured: int
@@ -77,7 +77,7 @@ def estimate(
     *,
     here: str,
     rates: Mapping[str, float] | None = None,
-    measured: Mapping[str, Measured] | None = None,
+    measured: Mapping[str, MeasuredBox] | None = None,
 ) -> Estimate:
     """Cut a query into what can be placed.
 
@@ -107,7 +107,7 @@ def estimate(
         boxes.setdefault(group[box.id], []).append(box.id)
     at = {group[box]: node for box, node in homes.items()}
     return Estimate(
-        pieces=tuple(Piece(name=name, cost=cost, at=at.get(name, "")) for name, cost in costs.items()),
+        pieces=tuple(PlacedPiece(name=name, cost=cost, at=at.get(name, "")) for name, cost in costs.items()),
         arcs=tuple(Arc(source=a, target=b, bytes_per_s=nbytes) for (a, b), nbytes in arcs.items()),
         boxes={name: tuple(each) for name, each in boxes.items()},
         measured=sum(box.id in known for box in graph.boxes),
@@ -118,7 +118,7 @@ def traffic_of(
     graph: Graph,
     *,
     rates: Mapping[str, float] | None = None,
-    measured: Mapping[str, Measured] | None = None,
+    measured: Mapping[str, MeasuredBox] | None = None,
 ) -> BoxTraffic:
     """What the boxes of a query will cost, and what will come out of them; arguments as for ``estimate``."""
     shapes, rows, costs = check_graph(graph).schemas, dict[str, float](), dict[str, float]()

@@ -26,7 +26,7 @@ from medusa.errors import QueryError
 from medusa.nodes.placement.idle_sources import check_idle
 from medusa.nodes.placement.stream_reads import feeds_of, with_feeds
 from medusa.nodes.spec.connected import connected
-from medusa.nodes.spec.fragment_spec import Feed, Fragment, refuse_undecided
+from medusa.nodes.spec.fragment_spec import Feed, FragmentSpec, refuse_undecided
 from medusa.nodes.spec.user_objects import check_users
 from medusa.query.boxes import (
     Aggregate,
@@ -41,16 +41,16 @@ from medusa.query.boxes import (
 from medusa.query.boxes.base import shape_of
 from medusa.query.graph import check_graph
 from medusa.query.ids import kind_of
-from medusa.query.shape import Shape
+from medusa.query.shape import StreamShape
 from medusa.query.suggest import did_you_mean
 
-__all__ = ["Plan", "cut", "grouped"]
+__all__ = ["PlacementPlan", "cut", "grouped"]
 
 NAME_CHARS_MAX = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Plan:
+class PlacementPlan:
     """All fragments of a query, by node in the order of ``at``.
 
     Attributes:
@@ -58,14 +58,14 @@ class Plan:
     """
 
     query: str
-    fragments: tuple[Fragment, ...]
+    fragments: tuple[FragmentSpec, ...]
     witnesses: tuple[str, ...] = ()
 
     def nodes(self) -> tuple[str, ...]:
         """The nodes that run something, each once."""
         return tuple(dict.fromkeys(fragment.node for fragment in self.fragments))
 
-    def guarded(self) -> tuple[Fragment, ...]:
+    def guarded(self) -> tuple[FragmentSpec, ...]:
         """The fragments that others stand by for."""
         return tuple(fragment for fragment in self.fragments if fragment.standby)
 
@@ -75,7 +75,7 @@ class Plan:
         busy = self.nodes()
         return tuple(dict.fromkeys(node for node in (*standby, *self.witnesses) if node not in busy))
 
-    def at(self, node: str) -> tuple[Fragment, ...]:
+    def at(self, node: str) -> tuple[FragmentSpec, ...]:
         """The fragments of one node."""
         return tuple(fragment for fragment in self.fragments if fragment.node == node)
 
@@ -97,7 +97,7 @@ def cut(
     *,
     nodes: Iterable[str] | None = None,
     reads: Mapping[str, Feed] | None = None,
-) -> Plan:
+) -> PlacementPlan:
     """Cut ``graph`` as ``at`` says: node to the ids of the boxes there.
 
     A box that ``at`` leaves out stands where its input is. ``nodes`` are the nodes there are
@@ -119,17 +119,17 @@ def cut(
     feeds = feeds_of(graph, homes, reads)
     expander = _Expander(graph, homes)
     instances = expander.run()
-    fragments: list[Fragment] = []
+    fragments: list[FragmentSpec] = []
     read = _read_elsewhere(instances)
     shapes = _Shapes(instances)
     for node in dict.fromkeys([*at, *(i.node for i in instances)]):
         mine = [i for i in instances if i.node == node]
         fragments += [_fragment(graph, node, part, read, shapes, expander.names) for part in _connected(mine)]
     fragments = [with_feeds(fragment, feeds) for fragment in fragments]
-    return Plan(query=graph.name, fragments=tuple(fragments))
+    return PlacementPlan(query=graph.name, fragments=tuple(fragments))
 
 
-def grouped(graph: Graph, groups: Mapping[str, Sequence[str]]) -> dict[str, Fragment]:
+def grouped(graph: Graph, groups: Mapping[str, Sequence[str]]) -> dict[str, FragmentSpec]:
     """One fragment for each group of boxes, be they connected or not; each box is in one group."""
     expander = _Expander(graph, {id: (group,) for group, ids in groups.items() for id in ids})
     instances = expander.run()
@@ -439,9 +439,9 @@ class _Shapes:
 
     def __init__(self, instances: Iterable[_Instance]) -> None:
         self._instances = {instance.box.id: instance for instance in instances}
-        self._known: dict[Input, Shape] = {}
+        self._known: dict[Input, StreamShape] = {}
 
-    def of(self, arc: Input) -> Shape:
+    def of(self, arc: Input) -> StreamShape:
         wanted = [arc]  # A stack: a query may be a thousand boxes deep.
         while wanted:
             of = wanted[-1]
@@ -460,7 +460,7 @@ class _Shapes:
 
 def _fragment(
     graph: Graph, node: str, part: list[_Instance], read: Read, shapes: _Shapes, names: _Names
-) -> Fragment:
+) -> FragmentSpec:
     """The boxes of one part, with sources for what comes in and sinks for what others read."""
     boxes: list[Box] = []
     feeds: dict[str, Feed] = {}
@@ -489,7 +489,7 @@ def _fragment(
             readers[sink_id] = nodes
             boxes.append(Sink(id=sink_id, inputs=(arc,)))
             streams[sink_id] = _stream(graph, arc)
-    return Fragment(
+    return FragmentSpec(
         node=node,
         name=f"{graph.name}/{part[0].box.id}",
         graph=Graph(name=graph.name, boxes=tuple(boxes)),

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from medusa.nodes.fragment.clock_decisions import decides
 from medusa.nodes.placement.estimating import BoxTraffic
-from medusa.nodes.placement.placement import Plan
+from medusa.nodes.placement.placement import PlacementPlan
 from medusa.nodes.placement.standby_plan import VOTERS_LEAST, boxes_of, way_to
-from medusa.nodes.spec.fragment_spec import Fragment
+from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.boxes import Graph, Input, Sink
 from medusa.query.recovery import METHODS
 
@@ -58,7 +58,7 @@ def guarantee_of(alone: Sequence[str], voters: int) -> str:
     return "exactly once, and goes on when a node is lost for good"
 
 
-def ways_of(plan: Plan) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
+def ways_of(plan: PlacementPlan) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
     """(stream, method, fragments by which its rows come) of the outputs that somebody stands by for."""
     return tuple(
         (stream, method, tuple(each.name for each in way)) for stream, method, way in _outputs(plan) if method
@@ -66,7 +66,7 @@ def ways_of(plan: Plan) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
 
 
 def recovered_outputs(
-    plan: Plan, graph: Graph, traffic: BoxTraffic, *, voters: int
+    plan: PlacementPlan, graph: Graph, traffic: BoxTraffic, *, voters: int
 ) -> tuple[RecoveredOutput, ...]:
     """All outputs of a plan, in the order in which its fragments have them.
 
@@ -87,7 +87,7 @@ def recovered_outputs(
     )
 
 
-def _outputs(plan: Plan) -> list[tuple[str, str, tuple[Fragment, ...]]]:
+def _outputs(plan: PlacementPlan) -> list[tuple[str, str, tuple[FragmentSpec, ...]]]:
     """Stream, method and way of each output of the query itself."""
     found = []
     for fragment in plan.fragments:
@@ -100,7 +100,7 @@ def _outputs(plan: Plan) -> list[tuple[str, str, tuple[Fragment, ...]]]:
     return found
 
 
-def _came(fragment: Fragment, graph: Graph, traffic: BoxTraffic) -> float:
+def _came(fragment: FragmentSpec, graph: Graph, traffic: BoxTraffic) -> float:
     """Bytes per second that a fragment is fed; of a window that is split, as many as come to all parts."""
     own = boxes_of(fragment)
     arcs = [arc for box in graph.boxes if box.id in own for arc in box.inputs if arc.box not in own]
@@ -108,7 +108,7 @@ def _came(fragment: Fragment, graph: Graph, traffic: BoxTraffic) -> float:
     return sum(traffic.bytes_per_s.get(arc, 0.0) for arc in dict.fromkeys([*arcs, *sources]))
 
 
-def _overhead(way: Sequence[Fragment], nbytes: float) -> str:
+def _overhead(way: Sequence[FragmentSpec], nbytes: float) -> str:
     guarded = [each for each in way if each.standby]
     if not guarded:
         return ""

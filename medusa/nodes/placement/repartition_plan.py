@@ -15,7 +15,7 @@ import msgspec
 
 from medusa.errors import QueryError
 from medusa.nodes.placement.placement import grouped
-from medusa.nodes.spec.fragment_spec import Feed, Fragment, check_fragment
+from medusa.nodes.spec.fragment_spec import Feed, FragmentSpec, check_fragment
 from medusa.nodes.spec.spec_limits import check_limits
 from medusa.query.boxes import Box, ConnectionPoint, Graph, Input, Sink, Source
 from medusa.query.rewrite.split import find_split, in_order, merge, split
@@ -44,7 +44,7 @@ class Replan:
     box: str
     merges: bool
     gone: tuple[str, ...]
-    made: tuple[Fragment, ...]
+    made: tuple[FragmentSpec, ...]
     whole: Graph
     arcs: Arcs
 
@@ -55,7 +55,7 @@ class Replan:
 
 
 def replan_split(
-    spec: Fragment,
+    spec: FragmentSpec,
     box: str,
     parts: int,
     *,
@@ -106,7 +106,7 @@ def replan_split(
     return Replan(box=box, merges=False, gone=(spec.name,), made=tuple(fragments), whole=whole, arcs=arcs)
 
 
-def replan_merge(specs: Sequence[Fragment], box: str, *, node: str, taken: Collection[str]) -> Replan:
+def replan_merge(specs: Sequence[FragmentSpec], box: str, *, node: str, taken: Collection[str]) -> Replan:
     """Merge a box that was split; ``specs`` are the fragments with its routers, parts and merges.
 
     Raises:
@@ -131,7 +131,7 @@ def replan_merge(specs: Sequence[Fragment], box: str, *, node: str, taken: Colle
     kept = ids | guests.keys()
     readers = {sink: nodes for spec in specs for sink, nodes in spec.readers.items() if sink in kept}
     read = {source: version for spec in specs for source, version in spec.read_versions.items()}
-    fragment = Fragment(
+    fragment = FragmentSpec(
         node=node,
         name=_name(
             specs[0].query, [*opened, *(each.id for each in graph.boxes if isinstance(each, Sink))], used
@@ -151,7 +151,7 @@ def replan_merge(specs: Sequence[Fragment], box: str, *, node: str, taken: Colle
     return Replan(box=box, merges=True, gone=gone, made=(fragment,), whole=whole, arcs=arcs)
 
 
-def set_of(specs: Iterable[Fragment], first: Fragment, box: str, node: str) -> list[Fragment]:
+def set_of(specs: Iterable[FragmentSpec], first: FragmentSpec, box: str, node: str) -> list[FragmentSpec]:
     """The fragments of this node that have routers, parts and merges of a box: from that with the router on.
 
     Raises:
@@ -195,9 +195,9 @@ def _is_merge(box: Box, id: str) -> bool:
     return box.id == id and not isinstance(box, Source)
 
 
-def _by_links(specs: list[Fragment]) -> list[Fragment]:
+def _by_links(specs: list[FragmentSpec]) -> list[FragmentSpec]:
     """In an order in which who is read comes first."""
-    made: list[Fragment] = []
+    made: list[FragmentSpec] = []
     while specs:
         sent = {name for spec in specs for name in spec.streams.values()}
         ready = next((s for s in specs if not any(feed.stream in sent for feed in s.feeds)), None)
@@ -227,7 +227,7 @@ def _name(query: str, boxes: Iterable[str], used: Collection[str]) -> str:
     return name
 
 
-def _inner_streams(raw: Iterable[Fragment], spec: Fragment) -> dict[str, str]:
+def _inner_streams(raw: Iterable[FragmentSpec], spec: FragmentSpec) -> dict[str, str]:
     """Streams between the new fragments that another node reads under that name already -> their own name."""
     theirs = set(spec.streams.values())
     inner = [stream for each in raw for sink, stream in each.streams.items() if sink not in spec.streams]
@@ -235,8 +235,8 @@ def _inner_streams(raw: Iterable[Fragment], spec: Fragment) -> dict[str, str]:
 
 
 def _as_of(
-    raw: Fragment, spec: Fragment, *, name: str, node: str, epoch: int, renamed: Mapping[str, str]
-) -> Fragment:
+    raw: FragmentSpec, spec: FragmentSpec, *, name: str, node: str, epoch: int, renamed: Mapping[str, str]
+) -> FragmentSpec:
     """As ``grouped`` gives it, with the ends that the fragment had."""
     sources = {each.id for each in raw.graph.boxes if isinstance(each, Source)}
     ours = {feed.source: feed for feed in spec.feeds if feed.source in sources}
@@ -256,7 +256,7 @@ def _as_of(
     guests = {id: guest for id, guest in spec.guests.items() if guest.sink in kept}
     streams |= {id: spec.streams[id] for id in guests}
     readers |= {sink: nodes for sink, nodes in spec.readers.items() if sink in kept or sink in guests}
-    return Fragment(
+    return FragmentSpec(
         node=node,
         name=name,
         graph=raw.graph,
@@ -270,7 +270,7 @@ def _as_of(
     )
 
 
-def _arcs_of(raw: Fragment, all_: Collection[Fragment], spec: Fragment) -> dict[str, Input]:
+def _arcs_of(raw: FragmentSpec, all_: Collection[FragmentSpec], spec: FragmentSpec) -> dict[str, Input]:
     """Of a new fragment, its ends between the new ones."""
     by_stream = {
         stream: _arc_into(each, sink)
@@ -282,14 +282,14 @@ def _arcs_of(raw: Fragment, all_: Collection[Fragment], spec: Fragment) -> dict[
     return found | {sink: _arc_into(raw, sink) for sink in raw.streams if sink not in spec.streams}
 
 
-def _arc_into(spec: Fragment, sink: str) -> Input:
+def _arc_into(spec: FragmentSpec, sink: str) -> Input:
     return next(each for each in spec.graph.boxes if each.id == sink).inputs[0]
 
 
 # --- merging ------------------------------------------------------------------------------------
 
 
-def _links(specs: Iterable[Fragment], node: str) -> dict[str, Input]:
+def _links(specs: Iterable[FragmentSpec], node: str) -> dict[str, Input]:
     """Streams that these fragments read of each other -> the arc."""
     specs = list(specs)
     read = {feed.stream for spec in specs for feed in spec.feeds if feed.node == node}
@@ -301,7 +301,7 @@ def _links(specs: Iterable[Fragment], node: str) -> dict[str, Input]:
     }
 
 
-def _own_arcs(spec: Fragment, inner: Mapping[str, Input]) -> dict[str, Input]:
+def _own_arcs(spec: FragmentSpec, inner: Mapping[str, Input]) -> dict[str, Input]:
     found = {feed.source: inner[feed.stream] for feed in spec.feeds if feed.stream in inner}
     for sink, stream in spec.streams.items():
         if stream in inner:

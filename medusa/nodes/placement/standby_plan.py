@@ -16,8 +16,8 @@ import msgspec
 
 from medusa.errors import QueryError
 from medusa.nodes.placement.estimating import BoxTraffic, traffic_of
-from medusa.nodes.placement.placement import Plan
-from medusa.nodes.spec.fragment_spec import Fragment
+from medusa.nodes.placement.placement import PlacementPlan
+from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.boxes import Graph, Sink
 from medusa.query.published_stream import reads_of
 from medusa.query.suggest import did_you_mean
@@ -83,8 +83,8 @@ class StandbyWish:
 
 
 def with_standby(
-    plan: Plan, graph: Graph, wish: StandbyWish, *, here: str, nodes: Mapping[str, StandbyNode]
-) -> Plan:
+    plan: PlacementPlan, graph: Graph, wish: StandbyWish, *, here: str, nodes: Mapping[str, StandbyNode]
+) -> PlacementPlan:
     """The plan with who stands by for each fragment, and with witnesses.
 
     Args:
@@ -98,7 +98,7 @@ def with_standby(
     return _Planning(plan, graph, wish, here, nodes).planned()
 
 
-def voters(plan: Plan, here: str) -> tuple[str, ...]:
+def voters(plan: PlacementPlan, here: str) -> tuple[str, ...]:
     """Who decides together on who takes over: who has a guarded fragment or stands by for one, who
     coordinates the query, and witnesses."""
     guarded = plan.guarded()
@@ -109,7 +109,7 @@ def voters(plan: Plan, here: str) -> tuple[str, ...]:
 
 
 def standby_warnings(
-    plan: Plan, wish: StandbyWish, *, here: str, nodes: Mapping[str, StandbyNode]
+    plan: PlacementPlan, wish: StandbyWish, *, here: str, nodes: Mapping[str, StandbyNode]
 ) -> tuple[str, ...]:
     """What is less than one might think, of a plan that holds; arguments as for ``with_standby``."""
     found: list[str] = []
@@ -130,10 +130,10 @@ def standby_warnings(
     return tuple(found)
 
 
-def way_to(plan: Plan, sink: Fragment) -> tuple[Fragment, ...]:
+def way_to(plan: PlacementPlan, sink: FragmentSpec) -> tuple[FragmentSpec, ...]:
     """The fragments of the plan through which the output of one comes, itself last."""
     of = {(each.node, stream): each for each in plan.fragments for stream in each.streams.values()}
-    found: dict[tuple[str, str], Fragment] = {}
+    found: dict[tuple[str, str], FragmentSpec] = {}
     stack = [sink]
     while stack:
         each = stack.pop()
@@ -149,7 +149,7 @@ class _Planning:
 
     def __init__(
         self,
-        plan: Plan,
+        plan: PlacementPlan,
         graph: Graph,
         wish: StandbyWish,
         here: str,
@@ -162,7 +162,7 @@ class _Planning:
         self._wanted = _wanted(plan)
         """Places in the plan of the fragments by which rows come that are to be recovered."""
 
-    def planned(self) -> Plan:
+    def planned(self) -> PlacementPlan:
         found = self._wished()
         for place, names in found.items():
             self._check_owner(self._plan.fragments[place])
@@ -241,11 +241,11 @@ class _Planning:
 
     # --- what stands against it -----------------------------------------------------------------------
 
-    def _abroad(self, fragment: Fragment) -> str:
+    def _abroad(self, fragment: FragmentSpec) -> str:
         known = self._nodes.get(fragment.node)
         return "" if known is None else known.abroad
 
-    def _why_not(self, fragment: Fragment) -> str:
+    def _why_not(self, fragment: FragmentSpec) -> str:
         """Why nobody can stand by for a fragment, whoever it be; empty: somebody can."""
         if whose := self._abroad(fragment):
             return f"it runs at {fragment.node!r} of participant {whose!r}"
@@ -259,7 +259,7 @@ class _Planning:
         each = [f"{f.name!r}: {why}" for f in self._plan.fragments if (why := self._why_not(f))]
         return "; ".join(each)[:500]
 
-    def _check_owner(self, fragment: Fragment) -> None:
+    def _check_owner(self, fragment: FragmentSpec) -> None:
         why = self._why_not(fragment)
         if not why:
             return
@@ -272,7 +272,7 @@ class _Planning:
         hint = f'put it at a node with a disk, or give {fragment.node!r} store = "disk"'
         raise _refused(text, hint=hint, code="E_STORE")
 
-    def _check_named(self, fragment: Fragment, names: Sequence[str]) -> None:
+    def _check_named(self, fragment: FragmentSpec, names: Sequence[str]) -> None:
         label = f"fragment {fragment.name!r} at {fragment.node!r}"
         for name in names:
             if name == fragment.node:
@@ -318,7 +318,7 @@ class _Planning:
                 hint=f'standby="auto", or standby={{"{fragment.node}": ["NODE"]}}',
             )
 
-    def _check_voters(self, plan: Plan) -> None:
+    def _check_voters(self, plan: PlacementPlan) -> None:
         """Whether all vote who have to, and nobody twice."""
         names = self._wish.witnesses
         voting = voters(replace(plan, witnesses=()), self._here)
@@ -372,7 +372,7 @@ class _Planning:
             made[place] = (best,)
         return made
 
-    def _unfit(self, node: StandbyNode, fragment: Fragment) -> str:
+    def _unfit(self, node: StandbyNode, fragment: FragmentSpec) -> str:
         """Why it isn't chosen; empty: it may be."""
         if node.name == fragment.node:
             return "it has the fragment"
@@ -389,7 +389,7 @@ class _Planning:
             return "it runs a fragment of that name"
         return ""
 
-    def _reads_the_same(self, node: str, fragment: Fragment) -> str:
+    def _reads_the_same(self, node: str, fragment: FragmentSpec) -> str:
         """The fragment at a node that reads a stream which this one reads too; empty: none does."""
         read = {(feed.node, feed.stream) for feed in fragment.feeds}
         here = (each for each in self._plan.fragments if each.node == node)
@@ -401,13 +401,13 @@ class _Planning:
 class _Busy:
     """How much nodes would have to do: with what they do now, with the query, and with standing by for it."""
 
-    def __init__(self, plan: Plan, graph: Graph, nodes: Mapping[str, StandbyNode]) -> None:
+    def __init__(self, plan: PlacementPlan, graph: Graph, nodes: Mapping[str, StandbyNode]) -> None:
         self._traffic = traffic_of(graph)
         self._loads = {name: node.load for name, node in nodes.items()}
         for fragment in plan.fragments:
             self.add(fragment.node, fragment)
 
-    def add(self, node: str, fragment: Fragment) -> None:
+    def add(self, node: str, fragment: FragmentSpec) -> None:
         """It runs the fragment too; who stands by feeds what the owner feeds."""
         self._loads[node] = self._loads.get(node, 0.0) + cost_of(fragment, self._traffic)
 
@@ -418,13 +418,13 @@ class _Busy:
 # --- helpers ----------------------------------------------------------------------------------------
 
 
-def _on_one_machine(fragment: Fragment, nodes: Mapping[str, StandbyNode]) -> bool:
+def _on_one_machine(fragment: FragmentSpec, nodes: Mapping[str, StandbyNode]) -> bool:
     """Whether all who could have it are, as far as their addresses tell."""
     hosts = {nodes[name].host for name in (fragment.node, *fragment.standby)}
     return len(hosts) == 1 and "" not in hosts
 
 
-def guarded_as(plan: Plan, standby: Mapping[str, tuple[str, ...]]) -> Plan:
+def guarded_as(plan: PlacementPlan, standby: Mapping[str, tuple[str, ...]]) -> PlacementPlan:
     """With who stands by, by the names of fragments."""
     fragments = tuple(
         msgspec.structs.replace(each, standby=standby[each.name]) if each.name in standby else each
@@ -433,18 +433,18 @@ def guarded_as(plan: Plan, standby: Mapping[str, tuple[str, ...]]) -> Plan:
     return replace(plan, fragments=fragments)
 
 
-def cost_of(fragment: Fragment, traffic: BoxTraffic) -> float:
+def cost_of(fragment: FragmentSpec, traffic: BoxTraffic) -> float:
     """The share of a core that it takes, of its owner and of each who stands by."""
     return sum(traffic.costs.get(id, 0.0) for id in boxes_of(fragment))
 
 
-def boxes_of(fragment: Fragment) -> tuple[str, ...]:
+def boxes_of(fragment: FragmentSpec) -> tuple[str, ...]:
     """The boxes of the query in it, and not those that only read what another fragment sends."""
     stand_in = {feed.source for feed in fragment.feeds} - set(reads_of(fragment.graph))
     return tuple(box.id for box in fragment.graph.boxes if box.id not in stand_in)
 
 
-def _wanted(plan: Plan) -> dict[int, str]:
+def _wanted(plan: PlacementPlan) -> dict[int, str]:
     """Places of the fragments by which rows come that are to be recovered -> a sink that asks for it."""
     places = {(each.node, each.name): place for place, each in enumerate(plan.fragments)}
     found: dict[int, str] = {}

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from medusa.errors import QueryError
-from medusa.nodes.spec.fragment_spec import Feed, Fragment
+from medusa.nodes.spec.fragment_spec import Feed, FragmentSpec
 from medusa.query.boxes import Graph
 from medusa.query.published_stream import reads_of
 
@@ -45,7 +45,7 @@ def feeds_of(
     return found
 
 
-def with_feeds(fragment: Fragment, feeds: Mapping[str, Feed]) -> Fragment:
+def with_feeds(fragment: FragmentSpec, feeds: Mapping[str, Feed]) -> FragmentSpec:
     """With the feeds of its sources that read streams of other queries."""
     own = tuple(feeds[box.id] for box in fragment.graph.boxes if box.id in feeds)
     return msgspec.structs.replace(fragment, feeds=(*fragment.feeds, *own)) if own else fragment

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection
 
 from medusa.errors import LocalProtocolError
 from medusa.nodes.catalog.catalog import Catalog
-from medusa.nodes.catalog.persistence import Saver
+from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.messages import Heard
 from medusa.nodes.recovery.agreement_automaton import AgreementEvent, ProposerState
@@ -61,7 +61,7 @@ class Agreement:
         catalog: Catalog,
         *,
         outbox: Outbox,
-        saver: Saver,
+        saver: CatalogWriter,
         number: Callable[[], int],
         is_up: Callable[[str], bool],
         decided: Callable[[int, Configuration | None, Configuration], None],

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from medusa.nodes.catalog.catalog import Catalog
-from medusa.nodes.spec.fragment_spec import Fragment
+from medusa.nodes.spec.fragment_spec import FragmentSpec
 
 __all__ = ["audience"]
 
 
-def audience(catalog: Catalog, query: str, followed: Iterable[Fragment] = ()) -> tuple[str, ...]:
+def audience(catalog: Catalog, query: str, followed: Iterable[FragmentSpec] = ()) -> tuple[str, ...]:
     """The nodes that this node knows to have a part of a query, or to read or feed one of its own parts.
 
     Args:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from medusa.nodes.catalog.kept_moves import FIRST_EPOCH
-from medusa.nodes.placement.placement import Plan
-from medusa.nodes.spec.fragment_spec import Fragment
+from medusa.nodes.placement.placement import PlacementPlan
+from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.wire.messages.configuration import Configuration, Replicas
 
 __all__ = ["first_configuration"]
 
 
-def first_configuration(plan: Plan, coordinator: str, life: int) -> Configuration | None:
+def first_configuration(plan: PlacementPlan, coordinator: str, life: int) -> Configuration | None:
     """Owners as planned, and nobody follows yet; None: no fragment has standbys.
 
     Args:
@@ -30,7 +30,7 @@ def first_configuration(plan: Plan, coordinator: str, life: int) -> Configuratio
     )
 
 
-def _replicas(fragment: Fragment) -> Replicas:
+def _replicas(fragment: FragmentSpec) -> Replicas:
     return Replicas(
         fragment=fragment.name,
         owner=fragment.node,

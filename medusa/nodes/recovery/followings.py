@@ -16,15 +16,15 @@ from typing import TypeAlias
 from medusa.errors import LinkError, QueryError, RemoteProtocolError
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.config.settings import Settings
-from medusa.nodes.deploy.background_parsing import Parsing
-from medusa.nodes.fragment.checkpointing import Saved
-from medusa.nodes.fragment.host import Hosted
+from medusa.nodes.deploy.background_parsing import BackgroundParsing
+from medusa.nodes.fragment.checkpointing import SavedCheckpoint
+from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.migration.automaton import TargetState
-from medusa.nodes.migration.standby import Shadow
-from medusa.nodes.migration.state_receiver import Carried, Taking
+from medusa.nodes.migration.standby import StandbyFragment
+from medusa.nodes.migration.state_receiver import Carried, StateReceiver
 from medusa.nodes.recovery.rewiring import replicas_of
 from medusa.nodes.security.registry import Caller
-from medusa.nodes.spec.fragment_spec import Fragment, fragment_from
+from medusa.nodes.spec.fragment_spec import FragmentSpec, fragment_from
 from medusa.ports import Buffer
 from medusa.units import size_text
 from medusa.wire import limits
@@ -57,13 +57,13 @@ class Followings:
         self,
         settings: Settings,
         catalog: Catalog,
-        running: dict[str, Hosted],
+        running: dict[str, FragmentHost],
         *,
         outbox: Outbox,
-        parsing: Parsing,
+        parsing: BackgroundParsing,
         configuration: Callable[[str], Configuration | None],
-        make: Callable[[Fragment, Saved, str], Shadow],
-        check: Callable[[Fragment], None],
+        make: Callable[[FragmentSpec, SavedCheckpoint, str], StandbyFragment],
+        check: Callable[[FragmentSpec], None],
         next_token: Callable[[], int],
     ) -> None:
         self._settings = settings
@@ -75,17 +75,17 @@ class Followings:
         self._make = make
         self._check = check
         self._next_token = next_token
-        self._followed: dict[str, Taking] = {}
+        self._followed: dict[str, StateReceiver] = {}
         """What could take over, by fragment."""
-        self._coming: dict[str, Taking] = {}
+        self._coming: dict[str, StateReceiver] = {}
         """What isn't whole yet."""
 
-    def shadow(self, fragment: str) -> Shadow | None:
+    def shadow(self, fragment: str) -> StandbyFragment | None:
         """What follows this fragment here."""
         taking = self._followed.get(fragment)
         return None if taking is None else taking.shadow
 
-    def followed(self) -> Iterator[tuple[str, str, Shadow]]:
+    def followed(self) -> Iterator[tuple[str, str, StandbyFragment]]:
         """Fragment, its owner and what follows it, of all that could take over."""
         for name, taking in self._followed.items():
             if (
@@ -163,7 +163,7 @@ class Followings:
         if name not in self._followed and len(self._followed) + len(self._coming) >= FOLLOWED_MAX:
             raise LinkError(f"node {me!r} follows {FOLLOWED_MAX} fragments already", code="E_LIMIT")
 
-    def _begin(self, now_us: int, peer: str, message: Seed, spec: Fragment) -> None:
+    def _begin(self, now_us: int, peer: str, message: Seed, spec: FragmentSpec) -> None:
         me, name = self._settings.name, message.fragment
         try:
             self._check_free(peer, message)
@@ -180,7 +180,7 @@ class Followings:
             return
         if (before := self._coming.pop(name, None)) is not None:
             before.drop()
-        made = self._coming[name] = Taking(
+        made = self._coming[name] = StateReceiver(
             spec,
             owner=peer,
             attempt=message.attempt,
@@ -194,7 +194,7 @@ class Followings:
         made.heard(now_us)
         made.ready()
 
-    def _taking(self, peer: str, fragment: str, attempt: int) -> Taking | None:
+    def _taking(self, peer: str, fragment: str, attempt: int) -> StateReceiver | None:
         for known in (self._coming, self._followed):
             taking = known.get(fragment)
             if taking is not None and (taking.owner, taking.attempt) == (peer, attempt):
@@ -223,7 +223,7 @@ class Followings:
         if taking.state is TargetState.FOLLOWING and name in self._coming:
             self._followed[name] = self._coming.pop(name)
 
-    def _check_room(self, taking: Taking) -> None:
+    def _check_room(self, taking: StateReceiver) -> None:
         """Checkpoints that come at once are in memory. Raises RemoteProtocolError if they don't fit."""
         node, most = self._settings.name, self._settings.limits.memory_bytes
         if sum(each.held_bytes for each in self._coming.values()) <= most:
@@ -238,7 +238,7 @@ class Followings:
         if taking is not None and (taking.owner, taking.attempt) == (peer, message.attempt):
             self._coming.pop(message.fragment).drop()
 
-    def _give_up(self, taking: Taking, code: str, text: str) -> None:
+    def _give_up(self, taking: StateReceiver, code: str, text: str) -> None:
         self.drop(taking.spec.name, only=taking)
         most = limits.TEXT_CHARS_MAX
         over = GiveUp(fragment=taking.spec.name, attempt=taking.attempt, code=code, text=text[:most])
@@ -246,13 +246,13 @@ class Followings:
 
     # --- ends ---------------------------------------------------------------------------------------
 
-    def take(self, fragment: str) -> Taking:
+    def take(self, fragment: str) -> StateReceiver:
         """It is taken over: it is followed no more, and nothing of it is dropped."""
         if (coming := self._coming.pop(fragment, None)) is not None:
             coming.drop()
         return self._followed.pop(fragment)
 
-    def drop(self, fragment: str, *, only: Taking | None = None) -> None:
+    def drop(self, fragment: str, *, only: StateReceiver | None = None) -> None:
         """Follow a fragment no more; ``only``: if this is what follows it."""
         for known in (self._coming, self._followed):
             if fragment in known and only in (None, known[fragment]):

@@ -8,23 +8,23 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 
 from medusa.nodes.catalog.catalog import Catalog
-from medusa.nodes.catalog.persistence import Saver
+from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.config.settings import Settings
-from medusa.nodes.deploy.background_parsing import Parsing
-from medusa.nodes.fragment.checkpointing import Saved
-from medusa.nodes.fragment.host import Hosted
+from medusa.nodes.deploy.background_parsing import BackgroundParsing
+from medusa.nodes.fragment.checkpointing import SavedCheckpoint
+from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.messages import Heard
-from medusa.nodes.migration.rerouting import Diverting
-from medusa.nodes.migration.standby import Shadow
+from medusa.nodes.migration.rerouting import Rerouting
+from medusa.nodes.migration.standby import StandbyFragment
 from medusa.nodes.migration.state_receiver import Carried
-from medusa.nodes.placement.placement import Plan
+from medusa.nodes.placement.placement import PlacementPlan
 from medusa.nodes.recovery.agreement import Agreement
 from medusa.nodes.recovery.audience import audience
 from medusa.nodes.recovery.first_configuration import first_configuration
 from medusa.nodes.recovery.followings import Followings
 from medusa.nodes.recovery.replication import FOLLOWING, MISSING, Replication
 from medusa.nodes.recovery.succession import Succession
-from medusa.nodes.spec.fragment_spec import Fragment
+from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.configuration import RecoveryMessage, Replicas
@@ -59,16 +59,16 @@ class Recovery:
         self,
         settings: Settings,
         catalog: Catalog,
-        fragments: dict[str, Hosted],
+        fragments: dict[str, FragmentHost],
         *,
         outbox: Outbox,
-        saver: Saver,
-        parsing: Parsing,
-        diverting: Diverting,
+        saver: CatalogWriter,
+        parsing: BackgroundParsing,
+        diverting: Rerouting,
         is_up: Callable[[str], bool],
-        make: Callable[[Fragment, Saved, str], Shadow],
-        check: Callable[[Fragment], None],
-        owned: Callable[[int, Shadow, Collection[str]], None],
+        make: Callable[[FragmentSpec, SavedCheckpoint, str], StandbyFragment],
+        check: Callable[[FragmentSpec], None],
+        owned: Callable[[int, StandbyFragment, Collection[str]], None],
         next_token: Callable[[], int],
     ) -> None:
         me = settings.name
@@ -177,7 +177,7 @@ class Recovery:
 
     # --- what the engine and the disk have done ----------------------------------------------------
 
-    def shadow(self, fragment: str) -> Hosted | None:
+    def shadow(self, fragment: str) -> FragmentHost | None:
         """What follows a fragment of this name here."""
         return self.followings.shadow(fragment)
 
@@ -219,7 +219,7 @@ class Recovery:
         self.succession.peer_event(now_us, peer, event)
         self.tick(now_us)
 
-    def deployed(self, now_us: int, plan: Plan, life: int) -> None:
+    def deployed(self, now_us: int, plan: PlacementPlan, life: int) -> None:
         """This node deploys a query: where it has standbys, its first configuration goes out."""
         configuration = first_configuration(plan, self._me, life)
         if configuration is not None:
@@ -233,8 +233,9 @@ class Recovery:
             return ()
         self.removed(query)
         names = [each.fragment for each in current.fragments]
+        left = self._catalog.left
         for name in names:
-            self._catalog.left.pop(name, None)
+            left.pop(name, None)
         return names
 
     def removed(self, query: str) -> None:

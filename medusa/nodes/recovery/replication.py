@@ -16,12 +16,12 @@ import msgspec
 
 from medusa.nodes.automaton import next_state
 from medusa.nodes.catalog.catalog import Catalog
-from medusa.nodes.fragment.change_feed import StandbyTap
-from medusa.nodes.fragment.host import Hosted
-from medusa.nodes.migration.state_sender import Handing
+from medusa.nodes.fragment.change_feed import StandbyChangeFeed
+from medusa.nodes.fragment.host import FragmentHost
+from medusa.nodes.migration.state_sender import StateSender
 from medusa.nodes.recovery.replication_automaton import REPLICATION, ReplicationEvent, ReplicationState
 from medusa.nodes.recovery.rewiring import replicas_of, rewired
-from medusa.nodes.spec.fragment_spec import Fragment, fragment_to
+from medusa.nodes.spec.fragment_spec import FragmentSpec, fragment_to
 from medusa.ports import Buffer
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.configuration import Configuration, Replicas
@@ -68,9 +68,9 @@ class _Link:
     node: str
     state: ReplicationState = _S.RESTING
     attempt: int = 0
-    spec: Fragment | None = None
-    tap: StandbyTap = field(default_factory=StandbyTap)
-    sender: Handing | None = None
+    spec: FragmentSpec | None = None
+    tap: StandbyChangeFeed = field(default_factory=StandbyChangeFeed)
+    sender: StateSender | None = None
     since_us: int = 0
     asked_us: int = 0
     again_us: int = 0
@@ -97,7 +97,7 @@ class Replication:
         self,
         me: str,
         catalog: Catalog,
-        fragments: Mapping[str, Hosted],
+        fragments: Mapping[str, FragmentHost],
         *,
         outbox: Outbox,
         configuration: Callable[[str], Configuration | None],
@@ -115,7 +115,7 @@ class Replication:
 
     # --- what is asked --------------------------------------------------------------------------
 
-    def owned(self) -> Iterator[tuple[Hosted, Configuration, Replicas]]:
+    def owned(self) -> Iterator[tuple[FragmentHost, Configuration, Replicas]]:
         """Guarded fragments that are this node's."""
         for name, hosted in self._fragments.items():
             configuration = self._configuration(hosted.spec.query) if hosted.spec.standby else None
@@ -152,7 +152,7 @@ class Replication:
             case Ready():
                 if link.state is _S.ASKING:
                     link.move(now_us, _E.READY)
-                    link.sender = Handing(
+                    link.sender = StateSender(
                         now_us,
                         hosted,
                         message,
@@ -168,7 +168,7 @@ class Replication:
             case GiveUp():
                 self._broken(now_us, link, message.text or "it gave up")
 
-    def _heard(self, now_us: int, hosted: Hosted, link: _Link) -> None:
+    def _heard(self, now_us: int, hosted: FragmentHost, link: _Link) -> None:
         sender = link.sender
         if sender is None:
             return
@@ -260,7 +260,7 @@ class Replication:
             self.drop(fragment)
 
     def _tick(
-        self, now_us: int, hosted: Hosted, configuration: Configuration, replicas: Replicas, link: _Link
+        self, now_us: int, hosted: FragmentHost, configuration: Configuration, replicas: Replicas, link: _Link
     ) -> None:
         if link.state is not _S.RESTING and self._changed(hosted.spec, configuration, link):
             self._broken(now_us, link, "what it reads, or who reads it, has changed")
@@ -282,17 +282,17 @@ class Replication:
                     self._outbox.send(link.node, GiveUp(fragment=link.fragment, attempt=link.attempt))
                     self._broken(now_us, link, link.sender.broken)
 
-    def _changed(self, spec: Fragment, configuration: Configuration, link: _Link) -> bool:
+    def _changed(self, spec: FragmentSpec, configuration: Configuration, link: _Link) -> bool:
         """A secondary has what was sent: a new reader, say, is none that it would keep rows for."""
         assert link.spec is not None
         link.spec = rewired(link.spec, configuration)
         return _for_node(spec, link.node) != link.spec
 
-    def _ask(self, now_us: int, hosted: Hosted, replicas: Replicas, link: _Link) -> None:
+    def _ask(self, now_us: int, hosted: FragmentHost, replicas: Replicas, link: _Link) -> None:
         link.move(now_us, _E.DUE)
         link.attempt = self._next_token()
         link.spec = _for_node(hosted.spec, link.node)
-        link.tap = StandbyTap()
+        link.tap = StandbyChangeFeed()
         self._tap(link.fragment)
         self._say(now_us, replicas, link)
 
@@ -322,7 +322,7 @@ class Replication:
         return min(times, default=None)
 
 
-def _for_node(spec: Fragment, node: str) -> Fragment:
+def _for_node(spec: FragmentSpec, node: str) -> FragmentSpec:
     """As that node is to have it: the others stand by for it then."""
     others = (each for each in (spec.node, *spec.standby) if each != node)
     return msgspec.structs.replace(spec, node=node, standby=tuple(others))

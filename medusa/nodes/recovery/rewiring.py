@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from medusa.nodes.spec.fragment_spec import Feed, Fragment
+from medusa.nodes.spec.fragment_spec import Feed, FragmentSpec
 from medusa.wire.messages.configuration import Configuration, Replicas
 
 __all__ = ["Switch", "reader_switches", "replicas_of", "rewired", "switched_feeds"]
@@ -29,7 +29,7 @@ def replicas_of(configuration: Configuration, fragment: str) -> Replicas | None:
     return next((each for each in configuration.fragments if each.fragment == fragment), None)
 
 
-def switched_feeds(spec: Fragment, configuration: Configuration) -> Iterator[tuple[Feed, str, int]]:
+def switched_feeds(spec: FragmentSpec, configuration: Configuration) -> Iterator[tuple[Feed, str, int]]:
     """Feeds whose stream comes from another node now: with that node, and the epoch of the fragment there."""
     for feed in spec.feeds:
         for replicas in configuration.fragments:
@@ -38,7 +38,7 @@ def switched_feeds(spec: Fragment, configuration: Configuration) -> Iterator[tup
                 yield feed, replicas.owner, replicas.epoch
 
 
-def reader_switches(spec: Fragment, configuration: Configuration) -> Iterator[Switch]:
+def reader_switches(spec: FragmentSpec, configuration: Configuration) -> Iterator[Switch]:
     """Nodes that read a stream of this fragment, and are not the owner of what reads it any more."""
     for sink, readers in spec.readers.items():
         stream = spec.streams[sink]
@@ -53,7 +53,7 @@ def reader_switches(spec: Fragment, configuration: Configuration) -> Iterator[Sw
                     yield Switch(sink, old, replicas.owner)
 
 
-def rewired(spec: Fragment, configuration: Configuration) -> Fragment:
+def rewired(spec: FragmentSpec, configuration: Configuration) -> FragmentSpec:
     """The spec with both."""
     feeds = {feed: (node, epoch) for feed, node, epoch in switched_feeds(spec, configuration)}
     readers = dict(spec.readers)

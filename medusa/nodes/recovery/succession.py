@@ -18,10 +18,10 @@ import msgspec
 
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.catalog.kept_moves import FIRST_EPOCH
-from medusa.nodes.catalog.persistence import Saver
-from medusa.nodes.fragment.host import Hosted
-from medusa.nodes.migration.rerouting import Diverting
-from medusa.nodes.migration.standby import Shadow
+from medusa.nodes.catalog.persistence import CatalogWriter
+from medusa.nodes.fragment.host import FragmentHost
+from medusa.nodes.migration.rerouting import Rerouting
+from medusa.nodes.migration.standby import StandbyFragment
 from medusa.nodes.recovery.agreement import Agreement
 from medusa.nodes.recovery.followings import Followings
 from medusa.nodes.recovery.replication import Replication
@@ -48,7 +48,7 @@ class _Takeover:
         token: of that write.
     """
 
-    shadow: Shadow
+    shadow: StandbyFragment
     token: int
     epoch: int
 
@@ -65,15 +65,15 @@ class Succession:
         self,
         me: str,
         catalog: Catalog,
-        fragments: MutableMapping[str, Hosted],
+        fragments: MutableMapping[str, FragmentHost],
         *,
         outbox: Outbox,
-        saver: Saver,
+        saver: CatalogWriter,
         agreement: Agreement,
         replication: Replication,
         followings: Followings,
-        diverting: Diverting,
-        owned: Callable[[int, Shadow, Collection[str]], None],
+        diverting: Rerouting,
+        owned: Callable[[int, StandbyFragment, Collection[str]], None],
     ) -> None:
         self._me = me
         self._catalog = catalog
@@ -146,7 +146,7 @@ class Succession:
         self._place(new)
         self._saver.save()
 
-    def _require(self, now_us: int, hosted: Hosted, replicas: Replicas) -> None:
+    def _require(self, now_us: int, hosted: FragmentHost, replicas: Replicas) -> None:
         """The words of these count, and of those that an earlier life may have proposed."""
         hosted.count_on(now_us, dict.fromkeys((*replicas.secondaries, *self._undecided(replicas))))
         if replicas.secondaries:
@@ -154,7 +154,7 @@ class Succession:
         else:
             self._alone_since_us.setdefault(replicas.fragment, now_us)
 
-    def _rewire(self, now_us: int, hosted: Hosted, configuration: Configuration) -> None:
+    def _rewire(self, now_us: int, hosted: FragmentHost, configuration: Configuration) -> None:
         for feed, node, epoch in list(switched_feeds(hosted.spec, configuration)):
             self._diverting.switched(now_us, hosted, feed, node, epoch)
         for switch in list(reader_switches(hosted.spec, configuration)):
@@ -215,7 +215,7 @@ class Succession:
             self._owned(now_us, each.shadow, replicas.secondaries)
             self._outbox.report("warning", "fragment taken over", fragment=name, epoch=each.epoch)
 
-    def _step_down(self, now_us: int, hosted: Hosted, replicas: Replicas) -> None:
+    def _step_down(self, now_us: int, hosted: FragmentHost, replicas: Replicas) -> None:
         """Another node has it: who asks is told where."""
         name = hosted.spec.name
         self._takeovers.pop(name, None)
@@ -362,7 +362,7 @@ class Succession:
             if node not in self._silent_since_us and self._replication.follows(replicas.fragment, node)
         ]
 
-    def _joining(self, hosted: Hosted, replicas: Replicas) -> list[str]:
+    def _joining(self, hosted: FragmentHost, replicas: Replicas) -> list[str]:
         """Of those, who has all that has left and all that was acknowledged: from then on it may succeed."""
         return [node for node in self._coming(replicas) if hosted.stands_in(node)]
 

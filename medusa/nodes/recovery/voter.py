@@ -13,7 +13,7 @@ import msgspec
 from medusa.nodes.automaton import next_state
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.catalog.kept_configurations import KeptConfiguration
-from medusa.nodes.catalog.persistence import Saver
+from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.recovery.agreement_automaton import VOTER, AgreementEvent, VoterState
 from medusa.wire import limits
 from medusa.wire.messages.configuration import Accept, Ballot, Configuration, Prepare, Proposal, Vote
@@ -48,7 +48,7 @@ class Voter:
         is_up: whether a node is heard here; this node always is.
     """
 
-    def __init__(self, catalog: Catalog, *, saver: Saver, is_up: Callable[[str], bool]) -> None:
+    def __init__(self, catalog: Catalog, *, saver: CatalogWriter, is_up: Callable[[str], bool]) -> None:
         self._catalog = catalog
         self._kept = catalog.configurations
         self._saver = saver

@@ -25,20 +25,20 @@ from medusa.nodes.catalog.kept_definitions import (
     said_of,
     template_of,
 )
-from medusa.nodes.catalog.persistence import Saver
-from medusa.nodes.clock.wall_clock import Wall
+from medusa.nodes.catalog.persistence import CatalogWriter
+from medusa.nodes.clock.wall_clock import WallClock
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.config.settings_offers import OfferRules
-from medusa.nodes.deploy.background_parsing import Parsing
-from medusa.nodes.deploy.query_plan import Asked, check_name, plan_of
+from medusa.nodes.deploy.background_parsing import BackgroundParsing
+from medusa.nodes.deploy.query_plan import DeployRequest, check_name, plan_of
 from medusa.nodes.messages import Heard
-from medusa.nodes.placement.placement import Plan
-from medusa.nodes.remote.keeper import OWN_MAX, Keeper
-from medusa.nodes.remote.revocation import Revoking
-from medusa.nodes.remote.stopping import Stopping
+from medusa.nodes.placement.placement import PlacementPlan
+from medusa.nodes.remote.keeper import OWN_MAX, RemoteKeeper
+from medusa.nodes.remote.revocation import RemoteRevocations
+from medusa.nodes.remote.stopping import StoppedParts
 from medusa.nodes.security.registry import Caller, no_deploy
 from medusa.nodes.security.sessions import refusal_of
-from medusa.nodes.spec.fragment_spec import Fragment, fragment_to
+from medusa.nodes.spec.fragment_spec import FragmentSpec, fragment_to
 from medusa.ports import Buffer
 from medusa.query.suggest import did_you_mean
 from medusa.wire.messages.links_and_commands import Install, Reply
@@ -54,7 +54,7 @@ from medusa.wire.messages.remote import (
 from medusa.wire.outbox import Outbox
 from medusa.wire.statement import SKEW_US
 
-__all__ = ["Remotes"]
+__all__ = ["RemoteDefinitions"]
 
 ASK_AGAIN_US = 1_000_000
 LOOK_EVERY_US = 1_000_000
@@ -84,14 +84,14 @@ class _Asked:
     deadline_us: int
 
 
-class Remotes:
+class RemoteDefinitions:
     """Remote definitions of a node: those it keeps, and those that it has elsewhere.
 
     Args:
         number: gives numbers for questions to nodes; they grow over all lives.
         parsing: reads graphs that others send.
         install: runs a checked fragment here, for a node.
-        drop: forgets fragments of a query here: see ``Stopping``.
+        drop: forgets fragments of a query here: see ``StoppedParts``.
         count: told the code of what a node may not do here.
         wall: the time of the node, for definitions that expire.
         peers: what the links are, ``up`` or not.
@@ -109,13 +109,13 @@ class Remotes:
         catalog: Catalog,
         *,
         outbox: Outbox,
-        saver: Saver,
+        saver: CatalogWriter,
         number: Callable[[], int],
-        parsing: Parsing,
-        install: Callable[[int, Fragment, str], Reply | None],
+        parsing: BackgroundParsing,
+        install: Callable[[int, FragmentSpec, str], Reply | None],
         drop: Callable[[str, list[str], str, str], None],
         count: Callable[[str], None],
-        wall: Wall,
+        wall: WallClock,
         peers: Mapping[str, str],
         whose: Callable[[str], str | None],
     ) -> None:
@@ -131,8 +131,8 @@ class Remotes:
         self._parsing = parsing
         self._count = count
         self._asked: dict[int, _Asked] = {}
-        self.revoking = Revoking(self._kept, outbox=outbox, number=number, peers=peers)
-        self.stopping = Stopping(
+        self.revoking = RemoteRevocations(self._kept, outbox=outbox, number=number, peers=peers)
+        self.stopping = StoppedParts(
             catalog,
             outbox=outbox,
             saver=saver,
@@ -142,7 +142,7 @@ class Remotes:
             peers=peers,
             whose=whose,
         )
-        self._keeper = Keeper(
+        self._keeper = RemoteKeeper(
             settings,
             catalog,
             self.stopping,
@@ -197,9 +197,9 @@ class Remotes:
         check_name(graph, caller)
         if not any((each.client, each.request) == (client, message.request) for each in self._asked.values()):
             self._check_room()
-        asked = Asked(graph=graph, at=message.at, caller=caller)
+        asked = DeployRequest(graph=graph, at=message.at, caller=caller)
 
-        def take(now_us: int, plan: Plan) -> None:
+        def take(now_us: int, plan: PlacementPlan) -> None:
             try:
                 self._take(now_us, client, message, plan)
             except QueryError as error:
@@ -216,7 +216,7 @@ class Remotes:
             refuse=partial(self._refuse, client, message.request),
         )
 
-    def _take(self, now_us: int, client: str, message: DefineRemote, plan: Plan) -> None:
+    def _take(self, now_us: int, client: str, message: DefineRemote, plan: PlacementPlan) -> None:
         found = plan.at(message.node)
         if len(found) != 1 or message.node == self._settings.name:
             others = [node for node, _ in message.at if node != self._settings.name]
@@ -373,7 +373,7 @@ class Remotes:
 
     # --- what deployments ask ---------------------------------------------------------------------
 
-    def way(self, number: int, fragment: Fragment) -> tuple[Install | Instantiate, bytes | None]:
+    def way(self, number: int, fragment: FragmentSpec) -> tuple[Install | Instantiate, bytes | None]:
         """How a node is told to run a fragment: by a name where it keeps the spec, else by the spec."""
         if fragment.node != self._settings.name and self._kept.mapped:
             template = template_of(fragment)

@@ -17,21 +17,21 @@ from medusa.nodes.catalog.kept_definitions import (
     refuse_unoffered,
     template_of,
 )
-from medusa.nodes.catalog.persistence import Saver
+from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.config.settings_offers import OfferRules
-from medusa.nodes.deploy.background_parsing import Parsing
-from medusa.nodes.deploy.stale_requests import Late
-from medusa.nodes.remote.stopping import Stopping
+from medusa.nodes.deploy.background_parsing import BackgroundParsing
+from medusa.nodes.deploy.stale_requests import StaleRequests
+from medusa.nodes.remote.stopping import StoppedParts
 from medusa.nodes.security.registry import Caller
-from medusa.nodes.spec.fragment_spec import Feed, Fragment, fragment_from
+from medusa.nodes.spec.fragment_spec import Feed, FragmentSpec, fragment_from
 from medusa.ports import Buffer
 from medusa.wire.messages.links_and_commands import Reply
 from medusa.wire.messages.remote import DropRemote, Instantiate, KeepRemote
 from medusa.wire.outbox import Outbox
 from medusa.wire.statement import SKEW_US
 
-__all__ = ["OWN_MAX", "Keeper"]
+__all__ = ["OWN_MAX", "RemoteKeeper"]
 
 OWN_MAX = 1_000
 """Definitions kept for nodes of our own participant, and by others for us."""
@@ -44,7 +44,7 @@ OWN_BYTES_MAX = 64 << 20
 """For nodes of our own participant."""
 
 
-class Keeper:
+class RemoteKeeper:
     """What this node keeps for others.
 
     Args:
@@ -58,14 +58,14 @@ class Keeper:
         self,
         settings: Settings,
         catalog: Catalog,
-        stopping: Stopping,
-        parsing: Parsing,
+        stopping: StoppedParts,
+        parsing: BackgroundParsing,
         *,
         outbox: Outbox,
-        saver: Saver,
+        saver: CatalogWriter,
         offers: Callable[[], Mapping[str, OfferRules]],
         time: Callable[[int], int],
-        install: Callable[[int, Fragment, str], Reply | None],
+        install: Callable[[int, FragmentSpec, str], Reply | None],
         refuse: Callable[[str, int, QueryError], None],
     ) -> None:
         self._settings = settings
@@ -78,7 +78,7 @@ class Keeper:
         self._time = time
         self._install = install
         self._refuse = refuse
-        self._late = Late()
+        self._late = StaleRequests()
 
     def _check_time(self, now_us: int, name: str, expires_us: int) -> None:
         if expires_us and self._time(now_us) > expires_us + SKEW_US:
@@ -106,7 +106,7 @@ class Keeper:
             code = error.code if error.code == "E_BUSY" else "E_SPEC"
             self._refuse(peer, message.request, QueryError(error.message, hint=error.hint, code=code))
 
-        def take(now_us: int, fragment: Fragment) -> None:
+        def take(now_us: int, fragment: FragmentSpec) -> None:
             try:
                 self._check(now_us, peer, participant, message)
                 self._take(peer, participant, message, fragment)
@@ -142,7 +142,7 @@ class Keeper:
         if full not in held and sum(each.participant == participant for each in held.values()) >= most:
             raise QueryError(f"{most:,} definitions are kept for {participant!r} already", code="E_LIMIT")
 
-    def _take(self, peer: str, participant: str, message: KeepRemote, fragment: Fragment) -> None:
+    def _take(self, peer: str, participant: str, message: KeepRemote, fragment: FragmentSpec) -> None:
         full = f"{participant}/{message.name}"
         if fragment.node != self._settings.name:
             raise QueryError(f"the fragment is for node {fragment.node!r}", code="E_IDENTITY")
@@ -230,7 +230,7 @@ class Keeper:
             refuse=lambda error: self._refuse(peer, message.request, error),
         )
 
-    def _run(self, peer: str, full: str, message: Instantiate, fragment: Fragment) -> None:
+    def _run(self, peer: str, full: str, message: Instantiate, fragment: FragmentSpec) -> None:
         held = self._kept.held.get(full)
         if held is None or held.node != peer or held.fragment.name != message.fragment:
             text = f"{full!r} was revoked meanwhile"

@@ -15,12 +15,12 @@ from medusa.wire.messages.remote import DropRemote
 from medusa.wire.outbox import Outbox
 from medusa.wire.statement import SKEW_US
 
-__all__ = ["Revoking"]
+__all__ = ["RemoteRevocations"]
 
 AGAIN_US = 1_000_000
 
 
-class Revoking:
+class RemoteRevocations:
     """What a node has still to take back elsewhere.
 
     Args:

@@ -15,14 +15,14 @@ import msgspec
 from medusa.errors import LinkError
 from medusa.nodes.catalog.catalog import REMOVING, Catalog
 from medusa.nodes.catalog.kept_definitions import StoppedPart
-from medusa.nodes.catalog.persistence import Saver
-from medusa.nodes.spec.fragment_spec import Fragment
+from medusa.nodes.catalog.persistence import CatalogWriter
+from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.wire import limits
 from medusa.wire.messages.links_and_commands import Remove, Reply
 from medusa.wire.messages.remote import StoppedRemote
 from medusa.wire.outbox import Outbox
 
-__all__ = ["Stopping"]
+__all__ = ["StoppedParts"]
 
 AGAIN_US = 1_000_000
 
@@ -33,7 +33,7 @@ KEPT_MAX = 1_000
 """Stopped parts that are remembered; of those whose queries were never undeployed the oldest go."""
 
 
-class Stopping:
+class StoppedParts:
     """What this node's owner has stopped here, and what others have stopped of our queries.
 
     Args:
@@ -50,7 +50,7 @@ class Stopping:
         catalog: Catalog,
         *,
         outbox: Outbox,
-        saver: Saver,
+        saver: CatalogWriter,
         number: Callable[[], int],
         drop: Callable[[str, list[str], str, str], None],
         count: Callable[[str], None],
@@ -135,7 +135,7 @@ class Stopping:
         for name in [name for name, each in kept if (each.node, each.query) == (self._catalog.node, query)]:
             self._forget(name)
 
-    def refuse_ended(self, fragment: Fragment) -> None:
+    def refuse_ended(self, fragment: FragmentSpec) -> None:
         """Raises LinkError: it ended here, and its query is still deployed: it would end again."""
         each = self._kept.stopped.get(fragment.name)
         if (

@@ -21,11 +21,11 @@ from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.catalog.in_doubt import Decision, FragmentInDoubt, InDoubt, shared_box
 from medusa.query.suggest import did_you_mean
 
-__all__ = ["Decisions", "decided"]
+__all__ = ["OperatorDecisions", "decided"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decisions:
+class OperatorDecisions:
     """Names of fragments; in ``delete`` also owners of groups that nobody can read."""
 
     take_up: tuple[str, ...] = ()
@@ -38,7 +38,7 @@ class Decisions:
 
 
 def decided(
-    catalog: Catalog, decisions: Decisions, unnamed: Mapping[str, FragmentInDoubt] | None = None
+    catalog: Catalog, decisions: OperatorDecisions, unnamed: Mapping[str, FragmentInDoubt] | None = None
 ) -> InDoubt:
     """What is in doubt after these decisions; the catalog stays as it is.
 
@@ -73,7 +73,7 @@ def decided(
     )
 
 
-def _decision(name: str, each: FragmentInDoubt, decisions: Decisions) -> Decision:
+def _decision(name: str, each: FragmentInDoubt, decisions: OperatorDecisions) -> Decision:
     if name in decisions.delete:
         return "forget"
     if name in decisions.take_up and each.state == "lost":

@@ -18,8 +18,8 @@ from collections.abc import Callable, Mapping, MutableMapping
 import msgspec
 
 from medusa.errors import LinkError
-from medusa.nodes.catalog.catalog import ENDED, REMOVING, RUNNING, Catalog, Deployment, Left
-from medusa.nodes.catalog.directory import Entry
+from medusa.nodes.catalog.catalog import ENDED, REMOVING, RUNNING, Catalog, Deployment, ForwardingAddress
+from medusa.nodes.catalog.directory import CatalogEntry
 from medusa.nodes.catalog.entry_bodies import (
     KINDS,
     FragmentBody,
@@ -30,16 +30,16 @@ from medusa.nodes.catalog.entry_bodies import (
 )
 from medusa.nodes.catalog.in_doubt import FragmentInDoubt, shared_box
 from medusa.nodes.catalog.kept_moves import FIRST_EPOCH
-from medusa.nodes.catalog.persistence import Saver
+from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.config.settings import Settings
-from medusa.nodes.deploy.coordinator import REQUESTS_PER_LIFE, Coordinator
-from medusa.nodes.fragment.checkpointing import Saved
-from medusa.nodes.fragment.host import Hosted
+from medusa.nodes.deploy.coordinator import REQUESTS_PER_LIFE, DeploymentCoordinator
+from medusa.nodes.fragment.checkpointing import SavedCheckpoint
+from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.messages import Heard
 from medusa.nodes.migration.moved_readers import followers
-from medusa.nodes.migration.outgoing import Moves
-from medusa.nodes.migration.rerouting import Diverting
-from medusa.nodes.names.names import Naming
+from medusa.nodes.migration.outgoing import OutgoingMoves
+from medusa.nodes.migration.rerouting import Rerouting
+from medusa.nodes.names.names import NodeNames
 from medusa.nodes.security.guard import Guard
 from medusa.nodes.security.registry import Refusal
 from medusa.nodes.security.sessions import say_no
@@ -55,14 +55,14 @@ from medusa.wire.messages.standby import DeployGuarded
 from medusa.wire.outbox import CloseFragment, OpenFragment, Outbox
 from medusa.wire.status import DoubtfulStatus, DoubtStatus
 
-__all__ = ["Resolving"]
+__all__ = ["DoubtResolution"]
 
 LOOK_US = 1_000_000
 """So often it is looked whether peers know more. It is also the least time between the word of the last peer
 and a judgement: what that peer says of keys comes just behind it."""
 
 
-class Resolving:
+class DoubtResolution:
     """Ends the doubt of one node.
 
     Args:
@@ -78,16 +78,16 @@ class Resolving:
         self,
         settings: Settings,
         catalog: Catalog,
-        fragments: MutableMapping[str, Hosted],
+        fragments: MutableMapping[str, FragmentHost],
         *,
         incarnation: int,
         outbox: Outbox,
-        saver: Saver,
-        host: Callable[..., Hosted],
-        naming: Naming,
-        moves: Moves,
-        coordinator: Coordinator,
-        diverting: Diverting,
+        saver: CatalogWriter,
+        host: Callable[..., FragmentHost],
+        naming: NodeNames,
+        moves: OutgoingMoves,
+        coordinator: DeploymentCoordinator,
+        diverting: Rerouting,
     ) -> None:
         self._me = settings.name
         self._new_life = incarnation * REQUESTS_PER_LIFE
@@ -110,7 +110,7 @@ class Resolving:
         self._guard: Guard | None = None
         self._holds_back = False
         """Clients and other participants aren't let in yet."""
-        self._saved: Mapping[str, Saved] = {}
+        self._saved: Mapping[str, SavedCheckpoint] = {}
         self._old = Catalog(settings.name)
         self._look_at_us: int | None = None
         self._heard = False
@@ -119,7 +119,7 @@ class Resolving:
 
     # --- life -----------------------------------------------------------------------------------------
 
-    def begin(self, saved: Mapping[str, Saved], guard: Guard | None) -> None:
+    def begin(self, saved: Mapping[str, SavedCheckpoint], guard: Guard | None) -> None:
         """Take what was found on disk, before the node starts: fragments that aren't in doubt are made."""
         self._saved, self._guard = saved, guard
         for spec in self._catalog.fragments.values():
@@ -407,10 +407,10 @@ class Resolving:
         state = each.state if each.state == "checkpoint" else "its decision log" if log else "nothing"
         self._outbox.report("warning", "fragment in doubt is here", fragment=name, begins=state, why=why)
 
-    def _gone(self, name: str, each: FragmentInDoubt, claim: Entry) -> None:
+    def _gone(self, name: str, each: FragmentInDoubt, claim: CatalogEntry) -> None:
         """Another node has it in a later epoch: who still asks here is told so."""
         names = (*each.spec.streams.values(), *each.spec.entries.values())
-        left = Left(query=each.spec.query, node=claim.writer, epoch=claim.epoch, names=names)
+        left = ForwardingAddress(query=each.spec.query, node=claim.writer, epoch=claim.epoch, names=names)
         self._catalog.left[name] = left
         self._forget(name, f"node {claim.writer!r} has it, in epoch {claim.epoch}")
 
@@ -446,13 +446,13 @@ class Resolving:
         if found.state == REMOVING:
             self._coordinator.resume(now_us)
 
-    def _parts(self, query: str) -> list[Entry]:
+    def _parts(self, query: str) -> list[CatalogEntry]:
         """What peers have of a query."""
         directory = self._naming.directory
         bodies = ((e, body_from(e.body, FragmentBody)) for e in directory.entries("fragment"))
         return [e for e, body in bodies if body is not None and (body.query, body.guest_of) == (query, "")]
 
-    def _deployment(self, query: str, parts: list[Entry]) -> Deployment:
+    def _deployment(self, query: str, parts: list[CatalogEntry]) -> Deployment:
         specs = [spec for spec in self._catalog.fragments.values() if spec.query == query]
         names = [n for spec in specs for n in (*spec.streams.values(), *spec.entries.values())]
         streams = [(name, self._me) for name in names]

@@ -1,6 +1,7 @@
 """The automaton of a split or merge, as a table.
 
-``Job`` (job.py) looks every event up here, the tests walk over the table, and docs/splitting.md draws it.
+``RepartitionJob`` (job.py) looks every event up here, the tests walk over the table, and docs/splitting.md
+draws it.
 Nothing else decides what is legal when.
 
 Until the catalog that names the new fragments is on disk, the old ones are what there is: whatever goes

@@ -12,19 +12,19 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Collection, Mapping
 
-from medusa.nodes.fragment.change_feed import Tap, Tapped
-from medusa.nodes.fragment.host import RUNNING_MAX, Hosted
-from medusa.nodes.fragment.inputs import Input
-from medusa.nodes.repartition.successor import Regrouped
+from medusa.nodes.fragment.change_feed import ChangeFeed, FedElement
+from medusa.nodes.fragment.host import RUNNING_MAX, FragmentHost
+from medusa.nodes.fragment.inputs import FragmentInput
+from medusa.nodes.repartition.successor import SuccessorFragment
 
-__all__ = ["Following"]
+__all__ = ["CatchUp"]
 
 KEPT_MAX = 256 << 20
 """Of what the new ones gave each other, which is in memory until they take over. With as much the old ones
 are fed nothing more until then. Too small: they rest long where a disk is slow; too large: memory."""
 
 
-class Following:
+class CatchUp:
     """Feeds a set of new fragments what the old ones were fed since they were copied.
 
     Args:
@@ -35,14 +35,16 @@ class Following:
         held_us: since when the old ones are fed nothing, as too much is kept; None: they are fed.
     """
 
-    def __init__(self, first: Hosted, olds: Collection[Hosted], news: Mapping[str, Regrouped]) -> None:
+    def __init__(
+        self, first: FragmentHost, olds: Collection[FragmentHost], news: Mapping[str, SuccessorFragment]
+    ) -> None:
         assert first.tap is not None
         self._first = first
-        self._tap: Tap = first.tap
+        self._tap: ChangeFeed = first.tap
         self._olds = olds
         self._news = news
         [self._outer] = [hosted for hosted in news.values() if hosted.outer]
-        self._reads: dict[str, list[tuple[Regrouped, Input]]] = {}
+        self._reads: dict[str, list[tuple[SuccessorFragment, FragmentInput]]] = {}
         """Stream between them -> who reads it."""
         for hosted in news.values():
             for input in hosted.inputs.values():
@@ -94,7 +96,7 @@ class Following:
         if not self._tap.queue or behind >= RUNNING_MAX:
             return False
         tapped = self._tap.queue.popleft()
-        assert isinstance(tapped, Tapped), "no secondary is fed by this"
+        assert isinstance(tapped, FedElement), "no secondary is fed by this"
         if self._outer.follow(tapped):
             self._costs.append(tapped.cost)
         else:

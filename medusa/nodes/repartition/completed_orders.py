@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from medusa.errors import LinkError
-from medusa.nodes.catalog.persistence import Saver
-from medusa.nodes.spec.fragment_spec import Fragment
+from medusa.nodes.catalog.persistence import CatalogWriter
+from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.boxes import Graph, KeyRouter
 from medusa.query.rewrite.key_ranges import even_cuts
 from medusa.wire import limits
@@ -24,7 +24,7 @@ ANSWERS_KEPT = 100
 class CompletedOrders:
     """Answers to the latest orders that were done, in this life of the node."""
 
-    def __init__(self, saver: Saver) -> None:
+    def __init__(self, saver: CatalogWriter) -> None:
         self._saver = saver
         self._answers: dict[tuple[str, int], tuple[int, bytes]] = {}
         """Client and number of its request -> the token of the write that holds it, and the answer."""
@@ -52,7 +52,7 @@ def refuse(outbox: Outbox, client: str, request: int, code: str, text: str, hint
 
 
 def already(
-    order: Split | Merge, fragments: Mapping[str, Fragment], replaced: Mapping[str, str], node: str
+    order: Split | Merge, fragments: Mapping[str, FragmentSpec], replaced: Mapping[str, str], node: str
 ) -> dict[str, Any] | None:
     """The answer to an order that was done; None: it wasn't.
 

@@ -1,8 +1,8 @@
 """Boxes of this node's fragments that are split, or merged again, while rows flow. No IO.
 
-Orders are checked and answered here; ``Job`` takes each through the steps of ``automaton``. The streams of
-the new fragments to and from others are those of the old ones, at the same rows, so no neighbour notices
-(docs/splitting.md).
+Orders are checked and answered here; ``RepartitionJob`` takes each through the steps of ``automaton``. The
+streams of the new fragments to and from others are those of the old ones, at the same rows, so no neighbour
+notices (docs/splitting.md).
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ import msgspec
 from medusa.elements import Element
 from medusa.errors import LinkError, QueryError
 from medusa.nodes.catalog.catalog import Catalog
-from medusa.nodes.catalog.persistence import Saver
+from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.config.settings import Settings
-from medusa.nodes.fragment.host import Hosted
-from medusa.nodes.migration.rerouting import Diverting
-from medusa.nodes.names.unreachable_peers import Away
+from medusa.nodes.fragment.host import FragmentHost
+from medusa.nodes.migration.rerouting import Rerouting
+from medusa.nodes.names.unreachable_peers import UnreachablePeers
 from medusa.nodes.placement.repartition_plan import Replan, replan_merge, replan_split, set_of
 from medusa.nodes.repartition.completed_orders import CompletedOrders, already, cuts_ordered, refuse
-from medusa.nodes.repartition.job import Job, NodeServices
-from medusa.nodes.spec.fragment_spec import Fragment
+from medusa.nodes.repartition.job import NodeServices, RepartitionJob
+from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.wire.messages.links_and_commands import Reply
 from medusa.wire.messages.split import Merge, Split
 from medusa.wire.outbox import Outbox
 from medusa.wire.status import SplitStatus
 
-__all__ = ["Splits"]
+__all__ = ["RepartitionCoordinator"]
 
 
-class Splits:
+class RepartitionCoordinator:
     """What a node does when boxes of its fragments are split or merged.
 
     Args:
@@ -46,16 +46,16 @@ class Splits:
         self,
         settings: Settings,
         catalog: Catalog,
-        fragments: MutableMapping[str, Hosted],
+        fragments: MutableMapping[str, FragmentHost],
         *,
         outbox: Outbox,
-        saver: Saver,
-        diverting: Diverting,
+        saver: CatalogWriter,
+        diverting: Rerouting,
         next_token: Callable[[], int],
         make: Callable[..., Any],
         room: Callable[..., None],
         moving: Callable[[str], bool],
-        away: Away,
+        away: UnreachablePeers,
     ) -> None:
         self._me = settings.name
         self._settings = settings
@@ -66,7 +66,7 @@ class Splits:
         self._diverting = diverting
         self._room = room
         self._moving = moving
-        self._jobs: list[Job] = []
+        self._jobs: list[RepartitionJob] = []
         self._completed = CompletedOrders(saver)
         self._node = NodeServices(
             settings=settings,
@@ -117,7 +117,7 @@ class Splits:
             return
         query = self._fragments[order.fragment].spec.query
         coordinator = self._catalog.owners.get(query, self._me)
-        job = Job(
+        job = RepartitionJob(
             self._node,
             self,
             order,
@@ -183,7 +183,7 @@ class Splits:
         specs = set_of((each.spec for each in self._fragments.values()), spec, order.box, self._me)
         return replan_merge(specs, order.box, node=self._me, taken=taken)
 
-    def _check_ours(self, spec: Fragment, box: str) -> None:
+    def _check_ours(self, spec: FragmentSpec, box: str) -> None:
         """What bears the name of the box here may only read what that sends, from another participant's node.
 
         Raises:
@@ -200,7 +200,7 @@ class Splits:
 
     # --- what jobs wait for -----------------------------------------------------------------------
 
-    def _each(self) -> Iterator[Job]:
+    def _each(self) -> Iterator[RepartitionJob]:
         """What is under way; what comes of it while the caller looks at a job is caused by its order."""
         for job in list(self._jobs):
             with self._outbox.caused_by(job.client, job.order.request):
@@ -229,7 +229,7 @@ class Splits:
         for job in self._each():
             job.remade(now_us, token, reached_us, outputs, rows, why)
 
-    def shadow(self, fragment: str) -> Hosted | None:
+    def shadow(self, fragment: str) -> FragmentHost | None:
         """What follows under this name."""
         return next((found for job in self._jobs if (found := job.shadow(fragment)) is not None), None)
 

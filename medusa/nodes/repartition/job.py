@@ -14,21 +14,21 @@ import msgspec
 from medusa.elements import Element
 from medusa.errors import LinkError, QueryError, RemoteProtocolError, StateError
 from medusa.nodes.automaton import next_state
-from medusa.nodes.catalog.catalog import Becoming, Catalog
-from medusa.nodes.catalog.persistence import Saver
+from medusa.nodes.catalog.catalog import Catalog, PendingReplacement
+from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.config.settings import Settings, stream_link
-from medusa.nodes.fragment.change_feed import Tap
-from medusa.nodes.fragment.checkpointing import Saved
+from medusa.nodes.fragment.change_feed import ChangeFeed
+from medusa.nodes.fragment.checkpointing import SavedCheckpoint
 from medusa.nodes.fragment.clock_decisions import decides
-from medusa.nodes.fragment.host import Hosted
-from medusa.nodes.migration.rerouting import Diverting
-from medusa.nodes.names.unreachable_peers import Away
+from medusa.nodes.fragment.host import FragmentHost
+from medusa.nodes.migration.rerouting import Rerouting
+from medusa.nodes.names.unreachable_peers import UnreachablePeers
 from medusa.nodes.placement.repartition_plan import Replan
 from medusa.nodes.repartition.automaton import SPLIT, SplitEvent, SplitState
-from medusa.nodes.repartition.catch_up import Following
+from medusa.nodes.repartition.catch_up import CatchUp
 from medusa.nodes.repartition.completed_orders import CompletedOrders, cuts_ordered, refuse
-from medusa.nodes.repartition.successor import Regrouped, begins_with, stands
-from medusa.nodes.spec.fragment_spec import Fragment
+from medusa.nodes.repartition.successor import SuccessorFragment, begins_with, stands
+from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.boxes import Aggregate
 from medusa.query.rewrite.split import cuts_of, find_split
 from medusa.wire.messages.links_and_commands import Reply
@@ -37,7 +37,7 @@ from medusa.wire.messages.split import Merge, Split
 from medusa.wire.outbox import CloseFragment, Outbox, Regroup, Weigh
 from medusa.wire.status import SplitStatus
 
-__all__ = ["Job", "Planner", "NodeServices", "has_all"]
+__all__ = ["RepartitionJob", "RepartitionPlanner", "NodeServices", "has_all"]
 
 ASK_AGAIN_US = 500_000
 """An unanswered question is asked again after this."""
@@ -64,13 +64,13 @@ class NodeServices:
 
     settings: Settings
     catalog: Catalog
-    fragments: MutableMapping[str, Hosted]
+    fragments: MutableMapping[str, FragmentHost]
     outbox: Outbox
-    saver: Saver
-    diverting: Diverting
+    saver: CatalogWriter
+    diverting: Rerouting
     next_token: Callable[[], int]
     make: Callable[..., Any]
-    away: Away
+    away: UnreachablePeers
     completed: CompletedOrders
 
     @property
@@ -79,7 +79,7 @@ class NodeServices:
         return self.settings.name
 
 
-class Planner(Protocol):
+class RepartitionPlanner(Protocol):
     """Says what takes the place of what, and whether there is room for it."""
 
     def plan(self, order: Split | Merge, cuts: Sequence[int] | None) -> Replan:
@@ -89,7 +89,7 @@ class Planner(Protocol):
         """Raises: LinkError: there is no room, beside what other jobs make."""
 
 
-class Job:
+class RepartitionJob:
     """One split or merge.
 
     Args:
@@ -108,14 +108,14 @@ class Job:
     def __init__(
         self,
         node: NodeServices,
-        planner: Planner,
+        planner: RepartitionPlanner,
         order: Split | Merge,
         *,
         client: str,
         gone: tuple[str, ...],
         coordinator: str,
         now_us: int,
-        ended: Callable[[Job], None],
+        ended: Callable[[RepartitionJob], None],
     ) -> None:
         self.order = order
         self.client = client
@@ -123,9 +123,9 @@ class Job:
         self.state = _S.ASKING
         self.plan: Replan | None = None
         self.follows = False
-        self.olds: list[Hosted] = []
-        self.news: dict[str, Regrouped] = {}
-        self.following: Following | None = None
+        self.olds: list[FragmentHost] = []
+        self.news: dict[str, SuccessorFragment] = {}
+        self.following: CatchUp | None = None
         self._node = node
         self._outbox = node.outbox
         self._saver = node.saver
@@ -146,8 +146,8 @@ class Job:
         self._shares: list[float] = []
         """Of what the box held, by part."""
         self._writing: set[int] = set()
-        self._becoming: Becoming | None = None
-        self._stands: list[tuple[Fragment, Saved]] = []
+        self._becoming: PendingReplacement | None = None
+        self._stands: list[tuple[FragmentSpec, SavedCheckpoint]] = []
         """The old ones, and where they stood when they were copied."""
 
     @property
@@ -155,7 +155,7 @@ class Job:
         return self._first.spec.query
 
     @property
-    def _first(self) -> Hosted:
+    def _first(self) -> FragmentHost:
         """The old one that gets what comes from outside."""
         return self._node.fragments[self.order.fragment]
 
@@ -317,7 +317,7 @@ class Job:
         )
         self._outbox.append(effect)
         if self.follows:
-            tap = Tap()
+            tap = ChangeFeed()
             self._first.tapped(tap)
             tap.begins(self._token, self._first.decided.at)
             self._paused_us = max(self._paused_us, now_us - self._stopped_us)
@@ -344,8 +344,8 @@ class Job:
             for spec in self.plan.made:
                 inner = reached_us.get(spec.name, {})
                 saved = begins_with(spec, self._stands, self.plan.gone_ends, inner, self._node.name)
-                hosted = self._node.make(spec, saved, make=Regrouped)
-                assert isinstance(hosted, Regrouped)
+                hosted = self._node.make(spec, saved, make=SuccessorFragment)
+                assert isinstance(hosted, SuccessorFragment)
                 if self.follows:
                     hosted.follow_on(inner, outputs)
                 else:
@@ -358,10 +358,10 @@ class Job:
         self._step(_E.MADE)
         self._stands = []
         if self.follows:
-            self.following = Following(self._first, self.olds, self.news)
+            self.following = CatchUp(self._first, self.olds, self.news)
             self._look(now_us)
 
-    def shadow(self, fragment: str) -> Hosted | None:
+    def shadow(self, fragment: str) -> FragmentHost | None:
         """What follows under this name."""
         return self.news.get(fragment) if self.follows else None
 
@@ -381,7 +381,7 @@ class Job:
 
     # --- following --------------------------------------------------------------------------------
 
-    def _goes_on(self, now_us: int, following: Following) -> bool:
+    def _goes_on(self, now_us: int, following: CatchUp) -> bool:
         """Feed the new ones; whether nothing is in the way."""
         first = self._first
         try:
@@ -411,7 +411,7 @@ class Job:
             self._unwritable(now_us)
             return
         self._step(_E.NEAR)
-        self._becoming = Becoming(
+        self._becoming = PendingReplacement(
             gone=self.gone,
             made=tuple(hosted.spec for hosted in self.news.values()),
             epoch=max(node.catalog.ownership.epoch(name) for name in self.gone) + 1,
@@ -533,7 +533,7 @@ class Job:
         return self._begun_us + DRAIN_US if self.state is _S.DRAINING else None
 
 
-def has_all(node: str, hosted: Hosted, olds: Sequence[Hosted]) -> bool:
+def has_all(node: str, hosted: FragmentHost, olds: Sequence[FragmentHost]) -> bool:
     """Whether a fragment was fed all that these fragments of its node have sent."""
     sent = {output.stream: output.sender.log for old in olds for output in old.outputs.values()}
     reads = [each for each in hosted.inputs.values() if each.peer == node and each.stream in sent]

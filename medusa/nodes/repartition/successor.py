@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from medusa.elements import Boundary, Element, Train
-from medusa.engine.held_rows_count import NOTHING, Held
+from medusa.engine.held_rows_count import NOTHING, RowsAtRisk
 from medusa.nodes.fragment.automaton import TurnState
-from medusa.nodes.fragment.change_feed import Tapped
+from medusa.nodes.fragment.change_feed import FedElement
 from medusa.nodes.fragment.checkpoint_record import (
     LOG,
     RECORD,
@@ -23,21 +23,21 @@ from medusa.nodes.fragment.checkpoint_record import (
     OutputRecord,
     read_record,
 )
-from medusa.nodes.fragment.checkpointing import Saved, taken
-from medusa.nodes.fragment.host import Hosted
-from medusa.nodes.fragment.inputs import Input, Work
-from medusa.nodes.fragment.outputs import Leaving, Output, leaving
+from medusa.nodes.fragment.checkpointing import SavedCheckpoint, taken
+from medusa.nodes.fragment.host import FragmentHost
+from medusa.nodes.fragment.inputs import FragmentInput, Work
+from medusa.nodes.fragment.outputs import FragmentOutput, OutgoingElement, leaving
 from medusa.nodes.placement.repartition_plan import Arcs
-from medusa.nodes.spec.fragment_spec import Fragment
+from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
 from medusa.query.boxes import Source
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.links_and_commands import Data
 
-__all__ = ["Regrouped", "begins_with", "stands"]
+__all__ = ["SuccessorFragment", "begins_with", "stands"]
 
 
-class Regrouped(Hosted):
+class SuccessorFragment(FragmentHost):
     """It rests until all of it, and that it is there, is on disk; then it goes on where the others stand."""
 
     def __init__(self, *args: Any, **more: Any) -> None:
@@ -52,7 +52,10 @@ class Regrouped(Hosted):
         self.hold()
 
     def adopt(
-        self, olds: Iterable[Hosted], inner: Collection[str], outputs: Sequence[tuple[str, Element]] = ()
+        self,
+        olds: Iterable[FragmentHost],
+        inner: Collection[str],
+        outputs: Sequence[tuple[str, Element]] = (),
     ) -> None:
         """Take the links of those that were, which rest; they keep them too, until ``take_over``.
 
@@ -71,7 +74,7 @@ class Regrouped(Hosted):
             output.take(0, element, hold=True)
         self._flushed = {sink: output.held for sink, output in self.outputs.items() if output.held}
 
-    def _adopt_inputs(self, old: Hosted, gone: Collection[str]) -> None:
+    def _adopt_inputs(self, old: FragmentHost, gone: Collection[str]) -> None:
         for key, input in old.inputs.items():
             if key[0] in self._sources and key[0] not in gone and key[0] not in self._inner:
                 self.inputs[key] = input
@@ -109,7 +112,7 @@ class Regrouped(Hosted):
             output.sender.log.memory_bytes for sink, output in self.outputs.items() if sink in self._inner
         )
 
-    def follow(self, tapped: Tapped) -> bool:
+    def follow(self, tapped: FedElement) -> bool:
         """Feed what one of the others was fed; whether the engine has something to do."""
         key = tapped.input.source, tapped.input.peer
         input = self.inputs.get(key) or self._add_input(key[0], tapped.input.stream, key[1])
@@ -118,7 +121,7 @@ class Regrouped(Hosted):
         at: dict[str, int] = {"next_seq": tapped.next_seq, "boundary_us": tapped.boundary_us}
         return self._feed(input, tapped.element, tapped.note, **at)
 
-    def follow_link(self, input: Input, piece: Leaving) -> None:
+    def follow_link(self, input: FragmentInput, piece: OutgoingElement) -> None:
         """Feed what another one of the set gave."""
         seq = input.fed_seq
         if piece.payload is None:
@@ -138,7 +141,13 @@ class Regrouped(Hosted):
         self._feed(input, train, b"", next_seq=seq + piece.rows, boundary_us=input.fed_us)
 
     def _feed(
-        self, input: Input, element: Train | Boundary | None, note: bytes, *, next_seq: int, boundary_us: int
+        self,
+        input: FragmentInput,
+        element: Train | Boundary | None,
+        note: bytes,
+        *,
+        next_seq: int,
+        boundary_us: int,
     ) -> bool:
         work = Work(input, element, next_seq=next_seq, boundary_us=boundary_us, cost=0)
         work.note = note
@@ -150,7 +159,7 @@ class Regrouped(Hosted):
         return True
 
     def ran(
-        self, now_us: int, outputs: list[tuple[str, Element]], refused: str = "", dying: Held = NOTHING
+        self, now_us: int, outputs: list[tuple[str, Element]], refused: str = "", dying: RowsAtRisk = NOTHING
     ) -> None:
         if not self.follows:
             super().ran(now_us, outputs, refused, dying)
@@ -158,10 +167,10 @@ class Regrouped(Hosted):
         self._running.popleft()  # What was refused has been told by who was fed it first.
         self._out += outputs
 
-    def came_out(self, now_us: int) -> list[tuple[str, Sequence[Leaving]]]:
+    def came_out(self, now_us: int) -> list[tuple[str, Sequence[OutgoingElement]]]:
         """What came out since the last call: to others of the set by stream, as it leaves; the rest stays."""
         outputs, self._out = self._out, []
-        found: list[tuple[str, Sequence[Leaving]]] = []
+        found: list[tuple[str, Sequence[OutgoingElement]]] = []
         for sink, element in outputs:
             output = self.outputs[sink]
             if sink in self._inner:
@@ -173,7 +182,7 @@ class Regrouped(Hosted):
             self._later[sink].append(element)
         return found
 
-    def sent(self, outputs: Mapping[str, Output]) -> None:
+    def sent(self, outputs: Mapping[str, FragmentOutput]) -> None:
         """These, of the others, have sent so much: that much needn't be kept."""
         for sink, later in self._later.items():
             log = outputs[sink].sender.log
@@ -182,7 +191,7 @@ class Regrouped(Hosted):
 
     # --- taking over ------------------------------------------------------------------------------
 
-    def take_over(self, now_us: int, olds: Iterable[Hosted], gone: Arcs) -> None:
+    def take_over(self, now_us: int, olds: Iterable[FragmentHost], gone: Arcs) -> None:
         """From now on what comes for the others is for this one.
 
         Args:
@@ -196,7 +205,7 @@ class Regrouped(Hosted):
         for input in self.inputs.values():
             input.receiver.fragment_epoch = lambda: self.epoch()
 
-    def _relieve(self, old: Hosted, gone: Collection[str]) -> None:
+    def _relieve(self, old: FragmentHost, gone: Collection[str]) -> None:
         """Take the links of one that rests now, after all that it was fed."""
         for key, input in old.inputs.items():
             own = self.inputs.get(key)
@@ -210,7 +219,7 @@ class Regrouped(Hosted):
                 made.given = self.outputs[sink].given - rows
                 self.outputs[sink] = made
 
-    def _take_waiting(self, old: Hosted) -> None:
+    def _take_waiting(self, old: FragmentHost) -> None:
         """What has come for it and wasn't fed."""
         mine = [input for (source, _), input in self.inputs.items() if source not in self._inner]
         self._feeding.waits(work for work in old.waiting() if work.input in mine)
@@ -261,7 +270,7 @@ def _is_in(element: Element, next_seq: int, boundary_us: int) -> bool:
     return isinstance(element, Boundary) and element.time_us <= boundary_us
 
 
-def stands(hosted: Hosted, token: int, *, whole: bool) -> Saved:
+def stands(hosted: FragmentHost, token: int, *, whole: bool) -> SavedCheckpoint:
     """Where a fragment stands of which nothing runs.
 
     Args:
@@ -281,16 +290,16 @@ def stands(hosted: Hosted, token: int, *, whole: bool) -> Saved:
     record, log = persist.files[RECORD], persist.files[LOG]
     assert isinstance(record, bytes)
     assert isinstance(log, tuple)
-    return Saved(record=read_record(record, where=hosted.spec.name), logs={token: b"".join(log)})
+    return SavedCheckpoint(record=read_record(record, where=hosted.spec.name), logs={token: b"".join(log)})
 
 
 def begins_with(
-    spec: Fragment,
-    olds: Sequence[tuple[Fragment, Saved]],
+    spec: FragmentSpec,
+    olds: Sequence[tuple[FragmentSpec, SavedCheckpoint]],
     arcs: Arcs,
     reached_us: Mapping[str, int],
     node: str,
-) -> Saved:
+) -> SavedCheckpoint:
     """What a new fragment has instead of a checkpoint, beside the state of its boxes.
 
     Args:
@@ -329,4 +338,4 @@ def begins_with(
         outputs=tuple(outputs),
         fed_us=fed_us,
     )
-    return Saved(record=record, logs=logs)
+    return SavedCheckpoint(record=record, logs=logs)

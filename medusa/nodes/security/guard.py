@@ -8,8 +8,8 @@ from dataclasses import replace
 from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.catalog.kept_definitions import kept_for
-from medusa.nodes.catalog.persistence import Saver
-from medusa.nodes.clock.wall_clock import Wall
+from medusa.nodes.catalog.persistence import CatalogWriter
+from medusa.nodes.clock.wall_clock import WallClock
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.config.settings_security import Security
 from medusa.nodes.messages import refusal
@@ -17,7 +17,7 @@ from medusa.nodes.security.registry import Caller, Refusal, Registry
 from medusa.nodes.security.sessions import CLIENTS_PER_KEY, say_no
 from medusa.ports import Verify
 from medusa.wire.messages.links_and_commands import Declare, Install, Message, Refuse, Reply
-from medusa.wire.outbox import Cut, Outbox, Trust
+from medusa.wire.outbox import CutPeer, Outbox, Trust
 from medusa.wire.statement import Certificate, Statement
 
 __all__ = ["Guard", "may_say"]
@@ -60,10 +60,10 @@ class Guard:
         catalog: Catalog,
         *,
         outbox: Outbox,
-        saver: Saver,
+        saver: CatalogWriter,
         verify: Verify | None,
         certificate: bytes = b"",
-        wall: Wall,
+        wall: WallClock,
         count: Callable[[str], None],
     ) -> None:
         if settings.security is None or verify is None:
@@ -245,7 +245,7 @@ class Guard:
                 )
                 self._count(code)
             self._outbox.send(peer, Refuse(code=code, text=text, hint=hint))
-            self._outbox.append(Cut(peer=peer, shun=True))
+            self._outbox.append(CutPeer(peer=peer, shun=True))
             why = {"participant": denied} if denied else {}
             self._outbox.report("warning", "cut off" if denied else "key counts no more", peer=peer, **why)
         return list(gone)

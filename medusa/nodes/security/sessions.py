@@ -9,9 +9,9 @@ from collections.abc import Collection, Mapping
 
 from medusa.errors import LinkError, RemoteProtocolError
 from medusa.nodes.config.settings import NAME, Settings
-from medusa.nodes.fragment.host import Hosted
+from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.security.registry import Caller, Refusal
-from medusa.nodes.spec.fragment_spec import Fragment
+from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.units import size_text
 from medusa.wire import limits
 from medusa.wire.messages.links_and_commands import Attach, Hello, Message, Refuse, Reply
@@ -80,7 +80,7 @@ def makes_room(now_us: int, name: str, clients: Mapping[str, int], same: Collect
 
 
 def check_reader(
-    attach: Attach, peer: str, spec: Fragment, sink: str, *, client: bool, awaited: int = 0
+    attach: Attach, peer: str, spec: FragmentSpec, sink: str, *, client: bool, awaited: int = 0
 ) -> None:
     """Whether rows may be kept back for who wants to read.
 
@@ -113,7 +113,7 @@ def check_reader(
 
 
 def check_memory(
-    settings: Settings, fragments: Collection[Hosted], streams: int, caller: Caller | None
+    settings: Settings, fragments: Collection[FragmentHost], streams: int, caller: Caller | None
 ) -> None:
     """Whether so many more incoming streams may be given credit.
 

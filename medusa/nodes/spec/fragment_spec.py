@@ -21,8 +21,8 @@ from medusa.wire import limits
 
 __all__ = [
     "Feed",
-    "Fragment",
-    "Guest",
+    "ForeignReader",
+    "FragmentSpec",
     "check_fragment",
     "fragment_from",
     "fragment_to",
@@ -51,7 +51,7 @@ class Feed(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     epoch: Annotated[int, Meta(ge=1, le=1 << 62)] = 1
 
 
-class Guest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ForeignReader(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Another query that reads a sink of this fragment: it gets a stream of its own, numbered from 0.
 
     Attributes:
@@ -69,7 +69,7 @@ class Guest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     foreign: bool = False
 
 
-class Fragment(
+class FragmentSpec(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, dict=True
 ):
     """What one node runs as one unit.
@@ -95,7 +95,7 @@ class Fragment(
     entries: dict[str, str]
     streams: dict[str, str]
     readers: dict[str, tuple[str, ...]]
-    guests: dict[str, Guest] = {}
+    guests: dict[str, ForeignReader] = {}
     stream_version: Version = 1
     read_versions: dict[Name, Version] = {}
     standby: tuple[Name, ...] = ()
@@ -110,7 +110,7 @@ class Fragment(
         return self.query if guest is None else guest.query
 
     @property
-    def as_deployed(self) -> Fragment:
+    def as_deployed(self) -> FragmentSpec:
         """Without what it has learned of versions since."""
         return msgspec.structs.replace(self, stream_version=1, read_versions={})
 
@@ -118,7 +118,7 @@ class Fragment(
     def _checked(self) -> CheckedGraph:
         return check_fragment(self)
 
-    def check(self) -> Fragment:
+    def check(self) -> FragmentSpec:
         """Itself, checked; what follows from its graph is kept until ``taken``.
 
         Raises:
@@ -167,12 +167,12 @@ def sink_of(stream: str) -> str:
     return ".".join(stream.split(".")[:2])
 
 
-def fragment_to(fragment: Fragment) -> bytes:
+def fragment_to(fragment: FragmentSpec) -> bytes:
     """As msgpack."""
     return fragment.packed
 
 
-def fragment_from(data: Buffer) -> Fragment:
+def fragment_from(data: Buffer) -> FragmentSpec:
     """Read and check a spec in full, before anything of it is used.
 
     Raises:
@@ -182,7 +182,7 @@ def fragment_from(data: Buffer) -> Fragment:
     if memoryview(data).nbytes > SPEC_BYTES_MAX:
         raise QueryError(f"a fragment of more than {SPEC_BYTES_MAX:,} bytes", code="query.limit")
     try:
-        fragment = msgspec.msgpack.decode(data, type=Fragment)
+        fragment = msgspec.msgpack.decode(data, type=FragmentSpec)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise QueryError(f"no spec of a fragment: {error}"[:500], code="query.codec") from None
     fragment.check()
@@ -192,7 +192,7 @@ def fragment_from(data: Buffer) -> Fragment:
     return fragment
 
 
-def check_fragment(fragment: Fragment) -> CheckedGraph:
+def check_fragment(fragment: FragmentSpec) -> CheckedGraph:
     """Whether the graph holds and each of its ends is spoken for, once.
 
     Raises:

@@ -10,13 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["Parted", "having", "parted"]
+__all__ = ["PartLocations", "having", "parted"]
 
 Told = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class Parted:
+class PartLocations:
     """A box that is split.
 
     Attributes:
@@ -38,7 +38,7 @@ def having(query: str, box: str, fragments: Sequence[Told]) -> list[Told]:
     return sends or [each for each in found if box not in each.get("feeds", ())]
 
 
-def parted(query: str, box: str, fragments: Sequence[Told]) -> Parted | None:
+def parted(query: str, box: str, fragments: Sequence[Told]) -> PartLocations | None:
     """Where the parts of a box are, as far as is known; None: it isn't split."""
     of = re.compile(re.escape(f"{query}.{box}-") + r"(router(?:-left)?|[1-9][0-9]*)(?:\.[^.]+)?")
     streams, found = {}, [each for each in fragments if each["query"] == query]
@@ -59,4 +59,4 @@ def parted(query: str, box: str, fragments: Sequence[Told]) -> Parted | None:
     if router is None or not merges or not numbers or numbers != [*range(1, numbers[-1] + 1)]:
         return None
     parts = {streams[str(number)]["name"]: streams[str(number)]["node"] for number in numbers}
-    return Parted(router, parts, merges)
+    return PartLocations(router, parts, merges)

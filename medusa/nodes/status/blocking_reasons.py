@@ -12,10 +12,10 @@ from typing import Any
 from medusa.elements import END_US, START_US
 from medusa.engine.blocked_boxes import arc_name
 from medusa.engine.core.box import show_time
-from medusa.nodes.fragment.host import Hosted
-from medusa.nodes.fragment.inputs import Input
-from medusa.nodes.fragment.outputs import Output
-from medusa.nodes.names.unreachable_peers import Away
+from medusa.nodes.fragment.host import FragmentHost
+from medusa.nodes.fragment.inputs import FragmentInput
+from medusa.nodes.fragment.outputs import FragmentOutput
+from medusa.nodes.names.unreachable_peers import UnreachablePeers
 from medusa.query.boxes import Box, Sink, Source
 from medusa.query.boxes import Input as Arc
 from medusa.query.graph import UNTIMED_PORTS
@@ -25,7 +25,7 @@ from medusa.wire.link.automaton import ReceiverState, SenderState
 from medusa.wire.link.named_subscriptions import owner_and_name
 from medusa.wire.link.receiver_views import ReceiverView
 
-__all__ = ["Unmoved", "explained"]
+__all__ = ["UnmovedBoundaries", "explained"]
 
 _NOT_THERE = "isn't there"
 
@@ -36,7 +36,7 @@ Figures = Mapping[str, Mapping[str, Any]]
 """Box -> what the engine last told of it."""
 
 
-class Unmoved:
+class UnmovedBoundaries:
     """Since when the boundaries of boxes stand where they stand, as far as anybody looked."""
 
     def __init__(self) -> None:
@@ -71,7 +71,11 @@ class Unmoved:
 
 
 def explained(
-    hosted: Hosted, figures: Figures, unmoved: Unmoved, now_us: int, away: Away | None = None
+    hosted: FragmentHost,
+    figures: Figures,
+    unmoved: UnmovedBoundaries,
+    now_us: int,
+    away: UnreachablePeers | None = None,
 ) -> dict[str, dict[str, Any]]:
     """Of each box that the engine told of, in the order of the fragment: what it waits for.
 
@@ -83,7 +87,7 @@ def explained(
         it) and ``unmoved_us`` (for how long its boundary stands where it stands; null: unknown, or at the
         end).
     """
-    told = _Told(hosted, figures, now_us, away or Away(()))
+    told = _Told(hosted, figures, now_us, away or UnreachablePeers(()))
     found = {}
     for spec in hosted.spec.graph.boxes:
         if (figure := figures.get(spec.id)) is None:
@@ -102,7 +106,7 @@ def explained(
 class _Told:
     """What is told of the boxes of one fragment at one moment."""
 
-    def __init__(self, hosted: Hosted, figures: Figures, now_us: int, away: Away) -> None:
+    def __init__(self, hosted: FragmentHost, figures: Figures, now_us: int, away: UnreachablePeers) -> None:
         self._hosted = hosted
         self._figures = figures
         self._now_us = now_us
@@ -176,7 +180,7 @@ class _Told:
         slowest = min(open_, key=lambda each: each.fed_us)
         return self._of_input(slowest)
 
-    def _of_input(self, input: Input) -> str:
+    def _of_input(self, input: FragmentInput) -> str:
         receiver = input.receiver
         name = owner_and_name(input.peer)[1] if input.named else input.peer
         who = f"node {name!r}" if input.judged else f"publisher {name!r}"
@@ -218,7 +222,7 @@ class _Told:
         yield from self._of_box(spec)
 
 
-def _reader(output: Output, key: str, view: ReceiverView, refuses: str) -> str:
+def _reader(output: FragmentOutput, key: str, view: ReceiverView, refuses: str) -> str:
     """Why this reader doesn't have all that is there; empty: it has.
 
     Args:
@@ -236,7 +240,7 @@ def _reader(output: Output, key: str, view: ReceiverView, refuses: str) -> str:
     return ""
 
 
-def _rests(hosted: Hosted) -> str:
+def _rests(hosted: FragmentHost) -> str:
     """Why the fragment takes no input at all; empty: it does."""
     for output in hosted.outputs.values():
         if output.full(0):

@@ -12,13 +12,13 @@ from msgspec.structs import replace
 from medusa.elements import END_US, START_US
 from medusa.engine.qos.rates import Meter
 from medusa.nodes.catalog.catalog import Deployment
-from medusa.nodes.fragment.host import Hosted
-from medusa.nodes.fragment.inputs import Input
-from medusa.nodes.fragment.outputs import Output
-from medusa.nodes.load.loads import Loads
+from medusa.nodes.fragment.host import FragmentHost
+from medusa.nodes.fragment.inputs import FragmentInput
+from medusa.nodes.fragment.outputs import FragmentOutput
+from medusa.nodes.load.loads import NodeLoads
 from medusa.nodes.names.advertise import source_body
 from medusa.nodes.placement.recovered_outputs import guarantee_of
-from medusa.nodes.spec.fragment_spec import Fragment
+from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.boxes import Source
 from medusa.wire import limits
 from medusa.wire.link.automaton import ReceiverState, SenderState
@@ -43,7 +43,7 @@ from medusa.wire.status import (
     VisibleStatus,
 )
 
-__all__ = ["Rates", "encoded", "fragment_status", "queries_of", "sources_of", "totals"]
+__all__ = ["FragmentRates", "encoded", "fragment_status", "queries_of", "sources_of", "totals"]
 
 FOLLOWING = "following"
 """The state of a secondary that could take over now."""
@@ -52,14 +52,16 @@ RATE_OVER_US = 2_000_000
 SAMPLE_US = 100_000
 
 
-class Rates:
+class FragmentRates:
     """Rows per second of each fragment, over the last two seconds; of each box over the last five."""
 
     def __init__(self) -> None:
         self._fragments: dict[str, Meter] = {}
         self._boxes: dict[str, tuple[list[str], Meter]] = {}
 
-    def tick(self, now_us: int, fragments: Iterable[Hosted], engine: Mapping[str, Mapping[str, Any]]) -> None:
+    def tick(
+        self, now_us: int, fragments: Iterable[FragmentHost], engine: Mapping[str, Mapping[str, Any]]
+    ) -> None:
         """Note where the counts stand.
 
         Args:
@@ -93,7 +95,7 @@ class Rates:
                 figures |= {"rows_in_per_s": came, "rows_out_per_s": left, "load": busy / 1e6}
         return found
 
-    def of(self, now_us: int, hosted: Hosted) -> tuple[int, int]:
+    def of(self, now_us: int, hosted: FragmentHost) -> tuple[int, int]:
         """Rows in and out per second."""
         meter = self._fragments.get(hosted.spec.name)
         rates = meter and meter.rates(now_us, (hosted.rows_in, rows_out(hosted)))
@@ -104,17 +106,17 @@ def _counts(boxes: Mapping[str, Mapping[str, Any]]) -> list[int]:
     return [each[name] for each in boxes.values() for name in ("rows_in", "rows_out", "busy_us")]
 
 
-def rows_out(hosted: Hosted) -> int:
+def rows_out(hosted: FragmentHost) -> int:
     guests = hosted.spec.guests  # They get what was counted at their sink.
     return sum(output.rows for id, output in hosted.outputs.items() if id not in guests)
 
 
 def fragment_status(
-    hosted: Hosted,
-    rates: Rates,
+    hosted: FragmentHost,
+    rates: FragmentRates,
     now_us: int,
     engine: Mapping[str, Any],
-    loads: Loads,
+    loads: NodeLoads,
     why: Mapping[str, Mapping[str, Any]],
 ) -> FragmentStatus:
     """One fragment.
@@ -216,14 +218,14 @@ def totals(fragments: Sequence[FragmentStatus]) -> dict[str, Any]:
     }
 
 
-def _gone(hosted: Hosted, now_us: int) -> GonePublishers:
+def _gone(hosted: FragmentHost, now_us: int) -> GonePublishers:
     """Publishers that went: their positions are kept, since what they resend is told by them alone."""
     publishers = [each for each in hosted.inputs.values() if not each.judged]
     ages = [now_us - each.silent_since_us for each in publishers if each.silent_since_us is not None]
     return GonePublishers(count=len(ages), last_us=min(ages, default=None))
 
 
-def _input_status(input: Input) -> InputStatus:
+def _input_status(input: FragmentInput) -> InputStatus:
     receiver = input.receiver
     refusal = receiver.refusal
     return InputStatus(
@@ -247,7 +249,7 @@ def _input_status(input: Input) -> InputStatus:
     )
 
 
-def _publisher_status(input: Input) -> PublisherStatus:
+def _publisher_status(input: FragmentInput) -> PublisherStatus:
     """A named publisher: how far it is, and who publishes under the name."""
     owner, name = owner_and_name(input.peer)
     return PublisherStatus(
@@ -264,7 +266,7 @@ def _publisher_status(input: Input) -> PublisherStatus:
     )
 
 
-def _output_status(output: Output, of: str) -> OutputStatus:
+def _output_status(output: FragmentOutput, of: str) -> OutputStatus:
     log, receivers = output.sender.log, output.sender.receivers
     return OutputStatus(
         sink=output.sink,
@@ -294,7 +296,7 @@ def _receiver_status(view: ReceiverView) -> ReceiverStatus:
     )
 
 
-def _spill_error(hosted: Hosted) -> str:
+def _spill_error(hosted: FragmentHost) -> str:
     return next((each.spilling.error for each in hosted.outputs.values() if each.spilling.error), "")
 
 
@@ -359,7 +361,7 @@ def _recovered(deployment: Deployment, decided: ConfigurationStatus) -> dict[str
     }
 
 
-def sources_of(fragments: Iterable[Fragment]) -> dict[str, SourceStatus]:
+def sources_of(fragments: Iterable[FragmentSpec]) -> dict[str, SourceStatus]:
     """What clients can publish into."""
     found: dict[str, SourceStatus] = {}
     for fragment in fragments:

@@ -22,7 +22,7 @@ from medusa.query.boxes.tables import Lookup, Table, Update
 from medusa.query.boxes.user import Apply, Process
 from medusa.query.boxes.window_kinds import RowWindow, Session, Top, ValueWindow
 from medusa.query.boxes.windows import Aggregate
-from medusa.query.structs import AggregateCall, Data, Field, Function, Input, Schema
+from medusa.query.structs import AggregateCall, Field, Function, Input, Schema, StrictData
 
 __all__ = [
     "FORMAT_VERSION",
@@ -34,7 +34,7 @@ __all__ = [
     "Box",
     "BoxData",
     "ConnectionPoint",
-    "Data",
+    "StrictData",
     "Distinct",
     "Field",
     "Filter",
@@ -111,7 +111,7 @@ KINDS: tuple[type[BoxData], ...] = get_args(Box)
 """The classes of all kinds of boxes."""
 
 
-class Graph(Data, frozen=True, kw_only=True):
+class Graph(StrictData, frozen=True, kw_only=True):
     """A whole query, or a fragment of one: boxes in an order in which inputs come first."""
 
     name: str

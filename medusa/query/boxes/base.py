@@ -16,7 +16,7 @@ import msgspec
 
 from medusa.errors import QueryError
 from medusa.query.expressions.expression import Named
-from medusa.query.shape import Shape
+from medusa.query.shape import StreamShape
 from medusa.query.structs import Field, Function, Schema
 from medusa.query.text_growth import TextGrowth, grown_by
 from medusa.query.types import COLUMNS_MAX
@@ -108,7 +108,7 @@ class BoxData(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False,
         return ()
 
     @abstractmethod
-    def shape(self, inputs: Sequence[Shape], label: str, port: str) -> Shape:
+    def shape(self, inputs: Sequence[StreamShape], label: str, port: str) -> StreamShape:
         """Check the box against its inputs, of which there are enough, and say what comes out of a port.
 
         Raises:
@@ -213,7 +213,7 @@ class BoxData(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False,
         return grown_by(self, came)
 
 
-def shape_of(box: BoxData, inputs: Sequence[Shape], *, label: str, port: str = "") -> Shape:
+def shape_of(box: BoxData, inputs: Sequence[StreamShape], *, label: str, port: str = "") -> StreamShape:
     """Check a box against its inputs and say what comes out of ``port``.
 
     The builder asks box by box, ``medusa.query.graph`` for a whole graph: both refuse the same things
@@ -228,7 +228,7 @@ def shape_of(box: BoxData, inputs: Sequence[Shape], *, label: str, port: str = "
         raise QueryError(f"{label}: expected {expected} inputs, got {len(inputs)}", code="query.arity")
     if port == "dead" and port not in box.ports:
         box.shape(inputs, label, "")
-        return Shape(f"box {box.id + '.dead'!r}", DEAD_SCHEMA, timed=False)
+        return StreamShape(f"box {box.id + '.dead'!r}", DEAD_SCHEMA, timed=False)
     made = box.shape(inputs, label, port)
     if port not in box.ports:
         raise QueryError(

@@ -11,7 +11,7 @@ from medusa.errors import QueryError
 from medusa.query.boxes.base import BoxData
 from medusa.query.expressions.aggregate_kinds import result_type
 from medusa.query.expressions.expression import Column
-from medusa.query.shape import Shape, expression_type
+from medusa.query.shape import StreamShape, expression_type
 from medusa.query.structs import AggregateCall, Field
 from medusa.query.types import check_column_name
 
@@ -26,7 +26,7 @@ _Windows = TypeVar("_Windows", bound=BoxData)
 LAG_MAX = 10_000
 
 
-def result_fields(calls: Sequence[AggregateCall], row: Shape, label: str, *, lags: bool) -> list[Field]:
+def result_fields(calls: Sequence[AggregateCall], row: StreamShape, label: str, *, lags: bool) -> list[Field]:
     if not calls:
         raise QueryError(f"{label}: needs at least one aggregate", hint="n=md.count()", code="query.window")
     made = []

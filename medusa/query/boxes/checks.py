@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from medusa.errors import QueryError
 from medusa.query.expressions.expression import Named
-from medusa.query.shape import WINDOW_COLUMNS, Shape, column_type, refuse_twice
+from medusa.query.shape import WINDOW_COLUMNS, StreamShape, column_type, refuse_twice
 from medusa.query.structs import Field, Schema
 from medusa.query.types import COLUMNS_MAX, TIMESTAMP, check_column_name, is_decimal, is_type
 from medusa.units import DURATION_MAX_US, duration_text
@@ -54,7 +54,7 @@ def check_duration(value_us: int, label: str, what: str, *, minimum_us: int) -> 
         raise QueryError(f"{label}: {what} is out of range: {value_us} us", code="query.duration")
 
 
-def need_time(row: Shape, label: str, what: str) -> None:
+def need_time(row: StreamShape, label: str, what: str) -> None:
     """Raises QueryError for a stream without time."""
     if not row.timed:
         late = row.box.endswith((".late'", ".ahead'"))
@@ -67,7 +67,7 @@ def need_time(row: Shape, label: str, what: str) -> None:
         )
 
 
-def key_type(key: Named, row: Shape, label: str) -> str:
+def key_type(key: Named, row: StreamShape, label: str) -> str:
     """The type of a key column; QueryError for one that can't be a key."""
     type = column_type(key, row, label=label, what="key")
     if is_decimal(type):
@@ -79,7 +79,7 @@ def key_type(key: Named, row: Shape, label: str) -> str:
     return type
 
 
-def key_fields(keys: Sequence[Named], row: Shape, label: str) -> list[Field]:
+def key_fields(keys: Sequence[Named], row: StreamShape, label: str) -> list[Field]:
     """The columns that keys give; QueryError as ``key_type``."""
     return [Field(key.name, key_type(key, row, label)) for key in keys]
 

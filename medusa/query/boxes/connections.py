@@ -9,7 +9,7 @@ from typing import ClassVar
 from medusa.errors import QueryError
 from medusa.query.boxes.base import BoxData
 from medusa.query.boxes.checks import check_duration
-from medusa.query.shape import Shape
+from medusa.query.shape import StreamShape
 from medusa.query.structs import Input
 from medusa.units import duration_text, size_text
 
@@ -36,7 +36,7 @@ class ConnectionPoint(BoxData, frozen=True, tag_field="kind", tag="connection_po
     keep_us: int | None = None
     keep_bytes: int | None = None
 
-    def shape(self, inputs: Sequence[Shape], label: str, port: str) -> Shape:
+    def shape(self, inputs: Sequence[StreamShape], label: str, port: str) -> StreamShape:
         row = inputs[0]
         if self.keep_us is None and self.keep_bytes is None:
             raise QueryError(

@@ -14,7 +14,7 @@ from medusa.query.boxes.text import by_text, listed, named_text
 from medusa.query.expressions.expression import Expression, Named
 from medusa.query.expressions.show import show
 from medusa.query.expressions.tree import reads_time
-from medusa.query.shape import Shape, expression_type
+from medusa.query.shape import StreamShape, expression_type
 from medusa.query.structs import Input
 from medusa.units import duration_text
 
@@ -46,7 +46,7 @@ class Route(BoxData, frozen=True, tag_field="kind", tag="route", kw_only=True):
         more = tuple(str(index) for index in range(1, len(self.predicates)))
         return ("", *more, "otherwise") if self.otherwise else ("", *more)
 
-    def shape(self, inputs: Sequence[Shape], label: str, port: str) -> Shape:
+    def shape(self, inputs: Sequence[StreamShape], label: str, port: str) -> StreamShape:
         row = inputs[0]
         if not self.predicates:
             raise QueryError(
@@ -92,7 +92,7 @@ class RandomDrop(BoxData, frozen=True, tag_field="kind", tag="random_drop", kw_o
     def ports(self) -> tuple[str, ...]:
         return ("", "dropped")
 
-    def shape(self, inputs: Sequence[Shape], label: str, port: str) -> Shape:
+    def shape(self, inputs: Sequence[StreamShape], label: str, port: str) -> StreamShape:
         row = inputs[0]
         _check_chance(self.rate, self.seed, label)
         return replace(row, box=f"{label}, {port}" if port else label)
@@ -121,7 +121,7 @@ class SemanticDrop(BoxData, frozen=True, tag_field="kind", tag="semantic_drop", 
     def ports(self) -> tuple[str, ...]:
         return ("", "dropped")
 
-    def shape(self, inputs: Sequence[Shape], label: str, port: str) -> Shape:
+    def shape(self, inputs: Sequence[StreamShape], label: str, port: str) -> StreamShape:
         row = inputs[0]
         _need_bool(self.predicate, row, f"{label}: where")
         return replace(row, box=f"{label}, {port}" if port else label)
@@ -161,7 +161,7 @@ class WindowDrop(BoxData, frozen=True, tag_field="kind", tag="window_drop", kw_o
     def ports(self) -> tuple[str, ...]:
         return ("", "dropped")
 
-    def shape(self, inputs: Sequence[Shape], label: str, port: str) -> Shape:
+    def shape(self, inputs: Sequence[StreamShape], label: str, port: str) -> StreamShape:
         row = inputs[0]
         _check_chance(self.rate, self.seed, label)
         need_time(row, label, "a drop of whole windows")
@@ -190,7 +190,7 @@ class Distinct(BoxData, frozen=True, tag_field="kind", tag="distinct", kw_only=T
     keys: tuple[Named, ...]
     within_us: int
 
-    def shape(self, inputs: Sequence[Shape], label: str, port: str) -> Shape:
+    def shape(self, inputs: Sequence[StreamShape], label: str, port: str) -> StreamShape:
         row = inputs[0]
         need_time(row, label, "distinct")
         if not self.keys:
@@ -205,7 +205,7 @@ class Distinct(BoxData, frozen=True, tag_field="kind", tag="distinct", kw_only=T
         return f"{named_text(self.keys)} within {duration_text(self.within_us)}"
 
 
-def _need_bool(predicate: Expression, row: Shape, label: str) -> None:
+def _need_bool(predicate: Expression, row: StreamShape, label: str) -> None:
     came = expression_type(predicate, row, box=label)
     if came != "bool":
         raise QueryError(f"{label} must be bool, got {came}", hint="compare it: x > 0", code="query.type")

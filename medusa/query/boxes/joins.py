@@ -13,7 +13,7 @@ from medusa.query.checker import infer
 from medusa.query.expressions.expression import Column, Expression, Named
 from medusa.query.expressions.show import show
 from medusa.query.expressions.tree import columns_of, reads_time
-from medusa.query.shape import WINDOW_COLUMNS, Shape, refuse_twice, types_of
+from medusa.query.shape import WINDOW_COLUMNS, StreamShape, refuse_twice, types_of
 from medusa.query.structs import Field, Input, Schema
 from medusa.query.suggest import did_you_mean, join_called
 from medusa.query.types import check_column_name, common_type
@@ -51,7 +51,7 @@ class Join(BoxData, frozen=True, tag_field="kind", tag="join", kw_only=True):
     how: str = "inner"
     suffixes: tuple[str, str] = ("", "_right")
 
-    def shape(self, inputs: Sequence[Shape], label: str, port: str) -> Shape:
+    def shape(self, inputs: Sequence[StreamShape], label: str, port: str) -> StreamShape:
         left, right = inputs
         """The join within a length of time."""
         need_time(left, label, "a join")
@@ -61,7 +61,7 @@ class Join(BoxData, frozen=True, tag_field="kind", tag="join", kw_only=True):
         keys = _some_keys(self, left, right, label)
         _check_where(self.where, left, right, label)
         schema = _columns(self, keys, left, right, (), label)
-        return Shape(label, schema, timed=True, no_window=f"{label} joins over time")
+        return StreamShape(label, schema, timed=True, no_window=f"{label} joins over time")
 
     def describe(self) -> str:
         return f"{_how(self.how)}{_on(self)} within {duration_text(self.within_us)}{where_text(self.where)}"
@@ -107,7 +107,7 @@ class WindowJoin(BoxData, frozen=True, tag_field="kind", tag="window_join", kw_o
     how: str = "inner"
     suffixes: tuple[str, str] = ("", "_right")
 
-    def shape(self, inputs: Sequence[Shape], label: str, port: str) -> Shape:
+    def shape(self, inputs: Sequence[StreamShape], label: str, port: str) -> StreamShape:
         left, right = inputs
         """The join of results of equal windows."""
         _check_how(self.how, JOIN_HOWS, label)
@@ -124,7 +124,7 @@ class WindowJoin(BoxData, frozen=True, tag_field="kind", tag="window_join", kw_o
         keys = _keys(self, left, right, label)
         _check_where(self.where, left, right, label)
         schema = _columns(self, (*WINDOW_FIELDS, *keys), left, right, WINDOW_COLUMNS, label)
-        return Shape(label, schema, timed=True, window=left.window)
+        return StreamShape(label, schema, timed=True, window=left.window)
 
     def describe(self) -> str:
         keys = f", {_on(self)}" if self.left_keys else ""
@@ -160,7 +160,7 @@ class AsofJoin(BoxData, frozen=True, tag_field="kind", tag="asof_join", kw_only=
     how: str = "left"
     suffixes: tuple[str, str] = ("", "_right")
 
-    def shape(self, inputs: Sequence[Shape], label: str, port: str) -> Shape:
+    def shape(self, inputs: Sequence[StreamShape], label: str, port: str) -> StreamShape:
         left, right = inputs
         """Every left row with the latest right one."""
         need_time(left, label, "an as-of join")
@@ -177,7 +177,7 @@ class AsofJoin(BoxData, frozen=True, tag_field="kind", tag="asof_join", kw_only=
                 code="query.join",
             )
         schema = _columns(self, keys, left, right, (), label)
-        return Shape(label, schema, timed=True, no_window=f"{label} joins over time")
+        return StreamShape(label, schema, timed=True, no_window=f"{label} joins over time")
 
     def describe(self) -> str:
         within = "" if self.within_us is None else f" within {duration_text(self.within_us)}"
@@ -194,7 +194,7 @@ class AsofJoin(BoxData, frozen=True, tag_field="kind", tag="asof_join", kw_only=
 _AnyJoin: TypeAlias = Join | WindowJoin | AsofJoin
 
 
-def _origin(side: Shape) -> str:
+def _origin(side: StreamShape) -> str:
     if side.window is not None:
         return f"{side.box} comes from {side.window}"
     return f"{side.box} doesn't" + (f" ({side.no_window})" if side.no_window else "")
@@ -219,13 +219,13 @@ def _check_within(within_us: int, label: str) -> None:
         raise QueryError(f"{label}: within is out of range", code="query.duration")
 
 
-def _some_keys(box: Join | AsofJoin, left: Shape, right: Shape, label: str) -> tuple[Field, ...]:
+def _some_keys(box: Join | AsofJoin, left: StreamShape, right: StreamShape, label: str) -> tuple[Field, ...]:
     if not box.left_keys:
         raise QueryError(f"{label}: needs at least one key", hint='on="vid"', code="query.join")
     return _keys(box, left, right, label)
 
 
-def _keys(box: _AnyJoin, left: Shape, right: Shape, label: str) -> tuple[Field, ...]:
+def _keys(box: _AnyJoin, left: StreamShape, right: StreamShape, label: str) -> tuple[Field, ...]:
     if len(box.left_keys) != len(box.right_keys):
         raise QueryError(f"{label}: left and right have different numbers of keys", code="query.join")
     keys = []
@@ -244,7 +244,7 @@ def _keys(box: _AnyJoin, left: Shape, right: Shape, label: str) -> tuple[Field, 
     return tuple(keys)
 
 
-def _check_where(where: Expression | None, left: Shape, right: Shape, label: str) -> None:
+def _check_where(where: Expression | None, left: StreamShape, right: StreamShape, label: str) -> None:
     if where is None:
         return
     what = f"{label}: where"
@@ -264,8 +264,8 @@ def _check_where(where: Expression | None, left: Shape, right: Shape, label: str
 def _columns(
     box: _AnyJoin,
     head: tuple[Field, ...],
-    left: Shape,
-    right: Shape,
+    left: StreamShape,
+    right: StreamShape,
     dropped: Sequence[str],
     label: str,
 ) -> Schema:
@@ -290,7 +290,7 @@ def _columns(
     return tuple(columns)
 
 
-def _others(side: Shape, keys: Sequence[Named], dropped: Sequence[str]) -> list[Field]:
+def _others(side: StreamShape, keys: Sequence[Named], dropped: Sequence[str]) -> list[Field]:
     gone = {key.expression.name for key in keys if isinstance(key.expression, Column)} | {*dropped}
     return [field for field in side.schema if field.name not in gone]
 

@@ -12,7 +12,7 @@ from medusa.query.boxes.checks import check_duration, key_fields, need_time
 from medusa.query.boxes.rows import union_shape
 from medusa.query.boxes.text import by_text
 from medusa.query.expressions.expression import Column, Named
-from medusa.query.shape import Shape, refuse_twice, types_of
+from medusa.query.shape import StreamShape, refuse_twice, types_of
 from medusa.query.structs import Field, Input
 from medusa.query.suggest import did_you_mean
 from medusa.query.types import TIMESTAMP, check_column_name, is_decimal, is_float, is_integer
@@ -44,7 +44,7 @@ class SUnion(BoxData, frozen=True, tag_field="kind", tag="sunion", kw_only=True)
     inputs: tuple[Input, ...]
     bucket_us: int
 
-    def shape(self, inputs: Sequence[Shape], label: str, port: str) -> Shape:
+    def shape(self, inputs: Sequence[StreamShape], label: str, port: str) -> StreamShape:
         check_duration(self.bucket_us, label, "bucket", minimum_us=1)
         for row in inputs:
             need_time(row, label, "a sunion")
@@ -73,7 +73,7 @@ class BSort(BoxData, frozen=True, tag_field="kind", tag="bsort", kw_only=True):
     slack: int
     keys: tuple[Named, ...] = ()
 
-    def shape(self, inputs: Sequence[Shape], label: str, port: str) -> Shape:
+    def shape(self, inputs: Sequence[StreamShape], label: str, port: str) -> StreamShape:
         row = inputs[0]
         need_time(row, label, "a sort")
         _check_column(self.column, row, label)
@@ -111,7 +111,7 @@ class WSort(BoxData, frozen=True, tag_field="kind", tag="wsort", kw_only=True):
     def ports(self) -> tuple[str, ...]:
         return ("", "dropped")
 
-    def shape(self, inputs: Sequence[Shape], label: str, port: str) -> Shape:
+    def shape(self, inputs: Sequence[StreamShape], label: str, port: str) -> StreamShape:
         row = inputs[0]
         need_time(row, label, "a sort")
         _check_column(self.column, row, label)
@@ -144,7 +144,7 @@ class Resample(BoxData, frozen=True, tag_field="kind", tag="resample", kw_only=T
     time: str = "ts"
     keys: tuple[Named, ...] = ()
 
-    def shape(self, inputs: Sequence[Shape], label: str, port: str) -> Shape:
+    def shape(self, inputs: Sequence[StreamShape], label: str, port: str) -> StreamShape:
         row = inputs[0]
         """The time of the grid, the keys, the other columns, and ``gap``."""
         need_time(row, label, "a resample")
@@ -185,7 +185,7 @@ class Resample(BoxData, frozen=True, tag_field="kind", tag="resample", kw_only=T
             label=label,
             hint="a resample gives its time, the keys, the other columns and gap: rename with select",
         )
-        return Shape(label, schema, timed=True, no_window=f"{label} makes rows of its own")
+        return StreamShape(label, schema, timed=True, no_window=f"{label} makes rows of its own")
 
     def describe(self) -> str:
         gap = f"no further than {duration_text(self.gap_us)}"
@@ -196,7 +196,7 @@ class Resample(BoxData, frozen=True, tag_field="kind", tag="resample", kw_only=T
         return max(self.gap_us / self.every_us, 1.0)
 
 
-def _check_column(name: str, row: Shape, label: str) -> None:
+def _check_column(name: str, row: StreamShape, label: str) -> None:
     types = types_of(row.schema)
     if name not in types:
         raise QueryError(

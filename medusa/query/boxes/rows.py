@@ -16,7 +16,7 @@ from medusa.query.expressions.show import show
 from medusa.query.expressions.tree import reads_time
 from medusa.query.shape import (
     WINDOW_COLUMNS,
-    Shape,
+    StreamShape,
     column_type,
     expression_type,
     refuse_twice,
@@ -39,7 +39,7 @@ class Filter(BoxData, frozen=True, tag_field="kind", tag="filter", kw_only=True)
     inputs: tuple[Input, ...]
     predicate: Expression
 
-    def shape(self, inputs: Sequence[Shape], label: str, port: str) -> Shape:
+    def shape(self, inputs: Sequence[StreamShape], label: str, port: str) -> StreamShape:
         row = inputs[0]
         came = expression_type(self.predicate, row, box=label)
         if came != "bool":
@@ -74,7 +74,7 @@ class Select(BoxData, frozen=True, tag_field="kind", tag="select", kw_only=True)
     inputs: tuple[Input, ...]
     columns: tuple[Named, ...]
 
-    def shape(self, inputs: Sequence[Shape], label: str, port: str) -> Shape:
+    def shape(self, inputs: Sequence[StreamShape], label: str, port: str) -> StreamShape:
         row = inputs[0]
         if not self.columns:
             raise QueryError(f"{label}: needs at least one column", code="query.schema")
@@ -119,7 +119,7 @@ class WithColumns(BoxData, frozen=True, tag_field="kind", tag="with_columns", kw
     inputs: tuple[Input, ...]
     columns: tuple[Named, ...]
 
-    def shape(self, inputs: Sequence[Shape], label: str, port: str) -> Shape:
+    def shape(self, inputs: Sequence[StreamShape], label: str, port: str) -> StreamShape:
         row = inputs[0]
         if not self.columns:
             raise QueryError(f"{label}: needs at least one column", code="query.schema")
@@ -160,7 +160,7 @@ class Union(BoxData, frozen=True, tag_field="kind", tag="union", kw_only=True):
 
     inputs: tuple[Input, ...]
 
-    def shape(self, inputs: Sequence[Shape], label: str, port: str) -> Shape:
+    def shape(self, inputs: Sequence[StreamShape], label: str, port: str) -> StreamShape:
         return union_shape(inputs, label)
 
     def describe(self) -> str:
@@ -170,7 +170,7 @@ class Union(BoxData, frozen=True, tag_field="kind", tag="union", kw_only=True):
         return below
 
 
-def _after_columns(row: Shape, fields: Schema, kept: set[str], label: str) -> Shape:
+def _after_columns(row: StreamShape, fields: Schema, kept: set[str], label: str) -> StreamShape:
     """Window results stay so while both window columns pass unchanged."""
     lost = [name for name in WINDOW_COLUMNS if name not in kept]
     if row.window is None or not lost:
@@ -178,7 +178,7 @@ def _after_columns(row: Shape, fields: Schema, kept: set[str], label: str) -> Sh
     return replace(row, box=label, schema=fields, window=None, no_window=f"{label} doesn't keep {lost[0]}")
 
 
-def union_shape(inputs: Sequence[Shape], label: str) -> Shape:
+def union_shape(inputs: Sequence[StreamShape], label: str) -> StreamShape:
     first = inputs[0]
     for other in inputs[1:]:
         if other.timed != first.timed:
@@ -201,7 +201,7 @@ def union_shape(inputs: Sequence[Shape], label: str) -> Shape:
     return replace(first, box=label, window=None, no_window=lost or f"{label} joins different windows")
 
 
-def _difference(left: Shape, right: Shape) -> str:
+def _difference(left: StreamShape, right: StreamShape) -> str:
     ours, theirs = types_of(left.schema), types_of(right.schema)
     for a, b in ((left, right), (right, left)):
         for field in a.schema:

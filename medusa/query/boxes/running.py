@@ -11,7 +11,7 @@ from medusa.query.boxes.calls import LAG, result_fields
 from medusa.query.boxes.checks import key_type, need_time
 from medusa.query.boxes.text import by_text, calls_text
 from medusa.query.expressions.expression import Named
-from medusa.query.shape import Shape, refuse_twice
+from medusa.query.shape import StreamShape, refuse_twice
 from medusa.query.structs import AggregateCall, Input
 from medusa.units import DURATION_MAX_US, duration_text
 
@@ -41,7 +41,7 @@ class Running(BoxData, frozen=True, tag_field="kind", tag="running", kw_only=Tru
         """Only with ``expire_us``: else late rows pass like all others."""
         return self.expire_us is not None
 
-    def shape(self, inputs: Sequence[Shape], label: str, port: str) -> Shape:
+    def shape(self, inputs: Sequence[StreamShape], label: str, port: str) -> StreamShape:
         row = inputs[0]
         if self.expire_us is not None:
             need_time(row, label, "expire")
@@ -51,7 +51,7 @@ class Running(BoxData, frozen=True, tag_field="kind", tag="running", kw_only=Tru
             key_type(key, row, label)
         columns = [*row.schema, *result_fields(self.aggregates, row, label, lags=True)]
         refuse_twice(columns, label=label, hint="choose another name for the running aggregate")
-        return Shape(label, tuple(columns), timed=row.timed, window=row.window, no_window=row.no_window)
+        return StreamShape(label, tuple(columns), timed=row.timed, window=row.window, no_window=row.no_window)
 
     def describe(self) -> str:
         expire = "" if self.expire_us is None else f", expires after {duration_text(self.expire_us)}"

@@ -9,7 +9,7 @@ from medusa.errors import QueryError
 from medusa.query.boxes.base import BoxData
 from medusa.query.qos import EXAMPLES, QoS, qos_lines
 from medusa.query.recovery import check_recovery, recovery_line
-from medusa.query.shape import Shape, types_of
+from medusa.query.shape import StreamShape, types_of
 from medusa.query.structs import Input
 from medusa.query.suggest import did_you_mean
 from medusa.query.types import is_numeric
@@ -37,7 +37,7 @@ class Sink(BoxData, frozen=True, tag_field="kind", tag="sink", kw_only=True, omi
     recovery: str | None = None
     method: str | None = None
 
-    def shape(self, inputs: Sequence[Shape], label: str, port: str) -> Shape:
+    def shape(self, inputs: Sequence[StreamShape], label: str, port: str) -> StreamShape:
         row = inputs[0]
         qos: object = self.qos  # which may be anything where a program made the box
         if qos is not None and not isinstance(qos, QoS):

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from medusa.errors import QueryError
 from medusa.query.boxes.base import BoxData
-from medusa.query.shape import WINDOW_COLUMNS, Shape, WindowKind, types_of
+from medusa.query.shape import WINDOW_COLUMNS, StreamShape, WindowKind, types_of
 from medusa.query.structs import Input, Schema
 from medusa.query.suggest import did_you_mean
 from medusa.query.types import TIMESTAMP, check_column_name, is_decimal, is_integer, is_type
@@ -71,7 +71,7 @@ class Source(BoxData, frozen=True, tag_field="kind", tag="source", kw_only=True)
             return ("",)
         return ("", "late") if self.ahead_us is None else ("", "late", "ahead")
 
-    def shape(self, inputs: Sequence[Shape], label: str, port: str) -> Shape:
+    def shape(self, inputs: Sequence[StreamShape], label: str, port: str) -> StreamShape:
         types = types_of(self.schema)
         _check_schema(self.schema, label)
         _check_judged(self, label)
@@ -95,8 +95,8 @@ class Source(BoxData, frozen=True, tag_field="kind", tag="source", kw_only=True)
                 code="query.port",
             )
         if port:
-            return Shape(f"source {f'{self.id}.{port}'!r}", self.schema, timed=False)
-        return Shape(label, self.schema, timed=self.timed, window=_window_of(self, types, label))
+            return StreamShape(f"source {f'{self.id}.{port}'!r}", self.schema, timed=False)
+        return StreamShape(label, self.schema, timed=self.timed, window=_window_of(self, types, label))
 
     def describe(self) -> str:
         if self.judged:

@@ -14,7 +14,7 @@ from medusa.query.boxes.checks import key_type, need_time
 from medusa.query.boxes.text import by_text
 from medusa.query.expressions.expression import Named
 from medusa.query.expressions.tree import reads_time
-from medusa.query.shape import Shape, refuse_twice, types_of
+from medusa.query.shape import StreamShape, refuse_twice, types_of
 from medusa.query.structs import Field, Input
 from medusa.query.types import TIMESTAMP, check_column_name
 from medusa.units import DURATION_MAX_US
@@ -57,7 +57,7 @@ class KeyRouter(BoxData, frozen=True, tag_field="kind", tag="key_router", kw_onl
     def ports(self) -> tuple[str, ...]:
         return ("", *(str(part) for part in range(1, self.parts)))
 
-    def shape(self, inputs: Sequence[Shape], label: str, port: str) -> Shape:
+    def shape(self, inputs: Sequence[StreamShape], label: str, port: str) -> StreamShape:
         row = inputs[0]
         if not 2 <= self.parts <= PARTS_MAX:
             raise QueryError(f"{label}: from 2 to {PARTS_MAX} parts, got {self.parts}", code="query.split")
@@ -111,7 +111,7 @@ class OrderedMerge(BoxData, frozen=True, tag_field="kind", tag="ordered_merge", 
     arrival: bool = False
     within_us: int = 0
 
-    def shape(self, inputs: Sequence[Shape], label: str, port: str) -> Shape:
+    def shape(self, inputs: Sequence[StreamShape], label: str, port: str) -> StreamShape:
         first = inputs[0]
         for other in inputs:
             need_time(other, label, "a merge in order")

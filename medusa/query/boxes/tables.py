@@ -10,8 +10,8 @@ from medusa.query.boxes.base import MANY, BoxData
 from medusa.query.boxes.checks import check_declared, key_type, need_time
 from medusa.query.boxes.text import listed, named_text
 from medusa.query.expressions.expression import Named
-from medusa.query.shape import Shape, column_type, refuse_twice, types_of
-from medusa.query.structs import Data, Field, Input, Schema
+from medusa.query.shape import StreamShape, column_type, refuse_twice, types_of
+from medusa.query.structs import Field, Input, Schema, StrictData
 from medusa.query.suggest import did_you_mean
 from medusa.query.text_growth import TextGrowth
 from medusa.query.types import schema_to_arrow
@@ -32,7 +32,7 @@ ROWS_BYTES_MAX = 4 << 20
 """Of the rows that a table holds before all time: they are part of the query, wherever it goes."""
 
 
-class Update(Data, frozen=True, kw_only=True):
+class Update(StrictData, frozen=True, kw_only=True):
     """What the rows of one input do to a table.
 
     Expressions read columns of the row by name, and of the stored row as ``table.x``.
@@ -83,11 +83,11 @@ class Table(BoxData, frozen=True, tag_field="kind", tag="table", kw_only=True):
     def ports(self) -> tuple[str, ...]:
         return ("", *(f"u{number}" for number in range(len(self.updates))))
 
-    def shape(self, inputs: Sequence[Shape], label: str, port: str) -> Shape:
+    def shape(self, inputs: Sequence[StreamShape], label: str, port: str) -> StreamShape:
         if port == "":
             _check_table(self, label)
             changes = (*self.schema, Field(DELETED, "bool"))
-            return Shape(label, changes, timed=bool(inputs))
+            return StreamShape(label, changes, timed=bool(inputs))
         if len(self.updates) != len(inputs):
             raise QueryError(
                 f"{label}: {len(self.updates)} updates for {len(inputs)} inputs", code="query.arity"
@@ -96,7 +96,7 @@ class Table(BoxData, frozen=True, tag_field="kind", tag="table", kw_only=True):
         if number < 0:
             raise QueryError(f"{label}: has no port {port[:60]!r}", code="query.port")
         _check_update(self, self.updates[number], inputs[number], label)
-        return Shape(f"{label}.{port}", self.schema, timed=True)
+        return StreamShape(f"{label}.{port}", self.schema, timed=True)
 
     def describe(self) -> str:
         expire = "" if self.expire_us is None else f", expires after {duration_text(self.expire_us)}"
@@ -134,7 +134,7 @@ class Lookup(BoxData, frozen=True, tag_field="kind", tag="lookup", kw_only=True)
     how: str = "left"
     suffix: str = "_right"
 
-    def shape(self, inputs: Sequence[Shape], label: str, port: str) -> Shape:
+    def shape(self, inputs: Sequence[StreamShape], label: str, port: str) -> StreamShape:
         row, table = inputs
         need_time(row, label, "lookup")
         *fields, last = table.schema
@@ -162,7 +162,7 @@ class Lookup(BoxData, frozen=True, tag_field="kind", tag="lookup", kw_only=True)
         ]
         schema = (*row.schema, *found)
         refuse_twice(schema, label=label, hint="choose another suffix=")
-        return Shape(label, schema, timed=True, window=row.window, no_window=row.no_window)
+        return StreamShape(label, schema, timed=True, window=row.window, no_window=row.no_window)
 
     def describe(self) -> str:
         return f"{self.how}, by {named_text(self.keys)}"
@@ -191,7 +191,7 @@ def _check_table(box: Table, label: str) -> None:
         read_rows(box, label)
 
 
-def _check_update(box: Table, update: Update, row: Shape, label: str) -> None:
+def _check_update(box: Table, update: Update, row: StreamShape, label: str) -> None:
     need_time(row, label, "update")
     types = types_of(box.schema)
     _check_keys(update.keys, [types[key] for key in box.keys], box.keys, row, label)
@@ -219,7 +219,7 @@ def _check_update(box: Table, update: Update, row: Shape, label: str) -> None:
                 )
 
 
-def row_and_table(row: Shape, schema: Schema, keys: Sequence[str], label: str) -> Shape:
+def row_and_table(row: StreamShape, schema: Schema, keys: Sequence[str], label: str) -> StreamShape:
     """What the expressions of an update may read: the row, and ``table.x`` of what is stored."""
     taken = [field.name for field in row.schema if field.name.startswith(PREFIX)]
     if taken:
@@ -229,11 +229,11 @@ def row_and_table(row: Shape, schema: Schema, keys: Sequence[str], label: str) -
             code="query.name",
         )
     stored = tuple(Field(PREFIX + field.name, field.type) for field in schema)
-    return Shape(row.box, (*row.schema, *stored), timed=row.timed)
+    return StreamShape(row.box, (*row.schema, *stored), timed=row.timed)
 
 
 def _check_keys(
-    keys: Sequence[Named], types: Sequence[str], names: Sequence[str], row: Shape, label: str
+    keys: Sequence[Named], types: Sequence[str], names: Sequence[str], row: StreamShape, label: str
 ) -> None:
     if [key.name for key in keys] != list(names):
         raise QueryError(

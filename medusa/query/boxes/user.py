@@ -10,7 +10,7 @@ from medusa.query.boxes.base import MANY, BoxData, Thinned
 from medusa.query.boxes.checks import check_declared, key_type, need_time
 from medusa.query.boxes.text import by_text
 from medusa.query.expressions.expression import Named
-from medusa.query.shape import Shape, refuse_twice
+from medusa.query.shape import StreamShape, refuse_twice
 from medusa.query.structs import Function, Input, Schema
 from medusa.query.types import check_column_name
 from medusa.query.user_registry import check_reference
@@ -63,7 +63,7 @@ class Apply(BoxData, frozen=True, tag_field="kind", tag="apply", kw_only=True):
     def functions(self) -> tuple[Function, ...]:
         return (self.function,)
 
-    def shape(self, inputs: Sequence[Shape], label: str, port: str) -> Shape:
+    def shape(self, inputs: Sequence[StreamShape], label: str, port: str) -> StreamShape:
         row = inputs[0]
         _check_function(self.function, label)
         check_declared(self.schema, label, reserved=(ROW,))
@@ -73,7 +73,7 @@ class Apply(BoxData, frozen=True, tag_field="kind", tag="apply", kw_only=True):
                 code="query.limit",
             )
         lost = f"{label} makes columns of its own" if row.window or row.no_window else ""
-        return Shape(label, self.schema, timed=row.timed, no_window=lost)
+        return StreamShape(label, self.schema, timed=row.timed, no_window=lost)
 
     def describe(self) -> str:
         calls = "" if self.in_flight is None else f", {self.in_flight} calls at a time"
@@ -128,7 +128,7 @@ class Process(BoxData, frozen=True, tag_field="kind", tag="process", kw_only=Tru
     def functions(self) -> tuple[Function, ...]:
         return (self.function,)
 
-    def shape(self, inputs: Sequence[Shape], label: str, port: str) -> Shape:
+    def shape(self, inputs: Sequence[StreamShape], label: str, port: str) -> StreamShape:
         _check_function(self.function, label)
         check_declared(self.schema, label, reserved=(ROW, TIME))
         if self.state:
@@ -169,7 +169,7 @@ class Process(BoxData, frozen=True, tag_field="kind", tag="process", kw_only=Tru
         lost = (
             f"{label} makes columns of its own" if any(row.window or row.no_window for row in inputs) else ""
         )
-        return Shape(label, self.schema, timed=True, no_window=lost)
+        return StreamShape(label, self.schema, timed=True, no_window=lost)
 
     def describe(self) -> str:
         return f"{_function_text(self.function)}{by_text(self.keys)}"

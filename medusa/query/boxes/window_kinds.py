@@ -14,7 +14,7 @@ from medusa.query.boxes.text import by_text, calls_text
 from medusa.query.expressions.aggregate_kinds import AGGREGATES
 from medusa.query.expressions.expression import Column, Expression, Named
 from medusa.query.expressions.show import show
-from medusa.query.shape import WINDOW_COLUMNS, Shape, WindowKind, expression_type, refuse_twice
+from medusa.query.shape import WINDOW_COLUMNS, StreamShape, WindowKind, expression_type, refuse_twice
 from medusa.query.structs import AggregateCall, Field, Input, Schema
 from medusa.query.types import DURATION, TIMESTAMP, is_float, is_integer
 from medusa.units import DURATION_MAX_US, duration_text
@@ -50,13 +50,13 @@ class Session(BoxData, frozen=True, tag_field="kind", tag="session", kw_only=Tru
     keys: tuple[Named, ...]
     aggregates: tuple[AggregateCall, ...]
 
-    def shape(self, inputs: Sequence[Shape], label: str, port: str) -> Shape:
+    def shape(self, inputs: Sequence[StreamShape], label: str, port: str) -> StreamShape:
         row = inputs[0]
         need_time(row, label, "a session")
         if not 0 < self.gap_us <= DURATION_MAX_US:
             raise QueryError(f"{label}: the gap of a session must be longer than 0", code="query.window")
         columns = _columns(self.keys, self.aggregates, WINDOW_FIELDS, row, label)
-        return Shape(label, columns, timed=True, no_window=f"{label} makes sessions, whose ends differ")
+        return StreamShape(label, columns, timed=True, no_window=f"{label} makes sessions, whose ends differ")
 
     def describe(self) -> str:
         calls = calls_text(self.aggregates)
@@ -91,12 +91,12 @@ class RowWindow(BoxData, frozen=True, tag_field="kind", tag="window_rows", kw_on
     keys: tuple[Named, ...]
     aggregates: tuple[AggregateCall, ...]
 
-    def shape(self, inputs: Sequence[Shape], label: str, port: str) -> Shape:
+    def shape(self, inputs: Sequence[StreamShape], label: str, port: str) -> StreamShape:
         row = inputs[0]
         _check_numbers(self.size, self.advance, ROWS_MAX, label)
         bounds = [Field(name, "int64") for name in WINDOW_COLUMNS]
         columns = _columns(self.keys, self.aggregates, bounds, row, label)
-        return Shape(label, columns, timed=row.timed, no_window=f"{label} makes windows of rows")
+        return StreamShape(label, columns, timed=row.timed, no_window=f"{label} makes windows of rows")
 
     def describe(self) -> str:
         calls = calls_text(self.aggregates)
@@ -141,7 +141,7 @@ class ValueWindow(BoxData, frozen=True, tag_field="kind", tag="window_values", k
     keys: tuple[Named, ...]
     aggregates: tuple[AggregateCall, ...]
 
-    def shape(self, inputs: Sequence[Shape], label: str, port: str) -> Shape:
+    def shape(self, inputs: Sequence[StreamShape], label: str, port: str) -> StreamShape:
         row = inputs[0]
         need_time(row, label, "a window")
         type = expression_type(self.value, row, box=f"{label}: value")
@@ -156,7 +156,7 @@ class ValueWindow(BoxData, frozen=True, tag_field="kind", tag="window_values", k
             _check_numbers(self.size, self.advance, VALUE_MAX, label)
         bounds = [Field(name, _bound_type(type)) for name in WINDOW_COLUMNS]
         columns = _columns(self.keys, self.aggregates, bounds, row, label)
-        return Shape(label, columns, timed=True, no_window=f"{label} makes windows of values")
+        return StreamShape(label, columns, timed=True, no_window=f"{label} makes windows of values")
 
     def describe(self) -> str:
         calls = calls_text(self.aggregates)
@@ -191,7 +191,7 @@ class Top(BoxData, frozen=True, tag_field="kind", tag="top", kw_only=True):
     n: int
     descending: bool = True
 
-    def shape(self, inputs: Sequence[Shape], label: str, port: str) -> Shape:
+    def shape(self, inputs: Sequence[StreamShape], label: str, port: str) -> StreamShape:
         row = inputs[0]
         check_sizes(self.size_us, self.advance_us, label=label)
         need_time(row, label, "a window")
@@ -210,7 +210,9 @@ class Top(BoxData, frozen=True, tag_field="kind", tag="top", kw_only=True):
             hint="top gives window_start, window_end, the keys, the other columns and rank: rename columns of"
             " these names, or leave them out, in a select before",
         )
-        return Shape(label, tuple(columns), timed=True, window=WindowKind(self.size_us, self.advance_us))
+        return StreamShape(
+            label, tuple(columns), timed=True, window=WindowKind(self.size_us, self.advance_us)
+        )
 
     def describe(self) -> str:
         end = "largest" if self.descending else "smallest"
@@ -242,7 +244,11 @@ def _bound_type(type: str) -> str:
 
 
 def _columns(
-    keys: Sequence[Named], calls: Sequence[AggregateCall], bounds: Sequence[Field], row: Shape, label: str
+    keys: Sequence[Named],
+    calls: Sequence[AggregateCall],
+    bounds: Sequence[Field],
+    row: StreamShape,
+    label: str,
 ) -> Schema:
     made = [
         *bounds,

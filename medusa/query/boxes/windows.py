@@ -14,7 +14,14 @@ from medusa.query.boxes.checks import WINDOW_FIELDS, check_sizes, key_type, need
 from medusa.query.boxes.text import by_text, calls_text
 from medusa.query.expressions.aggregate_kinds import combined, result_type, state_fields
 from medusa.query.expressions.expression import Named
-from medusa.query.shape import WINDOW_COLUMNS, Shape, WindowKind, expression_type, refuse_twice, types_of
+from medusa.query.shape import (
+    WINDOW_COLUMNS,
+    StreamShape,
+    WindowKind,
+    expression_type,
+    refuse_twice,
+    types_of,
+)
 from medusa.query.structs import AggregateCall, Field, Input, Schema
 from medusa.query.types import TIMESTAMP, check_column_name
 from medusa.units import DURATION_MAX_US, duration_text
@@ -55,7 +62,7 @@ class Aggregate(BoxData, frozen=True, tag_field="kind", tag="aggregate", kw_only
     stage: str = "whole"
     early_us: int | None = None
 
-    def shape(self, inputs: Sequence[Shape], label: str, port: str) -> Shape:
+    def shape(self, inputs: Sequence[StreamShape], label: str, port: str) -> StreamShape:
         if self.stage == "combine":
             return _combined(self, inputs, label)
         if len(inputs) != 1:
@@ -131,7 +138,7 @@ class Aggregate(BoxData, frozen=True, tag_field="kind", tag="aggregate", kw_only
         return (*WINDOW_COLUMNS, *(key.name for key in self.keys))
 
 
-def _combined(box: Aggregate, inputs: Sequence[Shape], label: str) -> Shape:
+def _combined(box: Aggregate, inputs: Sequence[StreamShape], label: str) -> StreamShape:
     """Merges what ``partial`` boxes of the same keys and aggregates send."""
     _check_window(box, label)
     first = inputs[0]
@@ -170,15 +177,15 @@ def _check_window(box: Aggregate, label: str) -> None:
         raise QueryError(f"{label}: needs at least one aggregate", hint="n=md.count()", code="query.window")
 
 
-def _window_result(box: Aggregate, columns: Schema, label: str) -> Shape:
+def _window_result(box: Aggregate, columns: Schema, label: str) -> StreamShape:
     names = [field.name for field in columns]
     refuse_twice(
         names, label=label, hint="a window gives window_start and window_end, then the keys, the aggregates"
     )
-    return Shape(label, columns, timed=True, window=WindowKind(box.size_us, box.advance_us))
+    return StreamShape(label, columns, timed=True, window=WindowKind(box.size_us, box.advance_us))
 
 
-def _arg_type(call: AggregateCall, row: Shape, label: str) -> str | None:
+def _arg_type(call: AggregateCall, row: StreamShape, label: str) -> str | None:
     check_column_name(call.name, what=label)
     if call.arg is None:
         return None

@@ -14,7 +14,9 @@ __all__ = ["Call", "Case", "Cast", "Column", "Expression", "Literal", "Named"]
 
 
 class _Node(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False):
-    """Plain frozen data; a reader refuses parts that it doesn't know. No cycles: see ``structs.Data``."""
+    """Plain frozen data; a reader refuses parts that it doesn't know. No cycles: see
+    ``structs.StrictData``.
+    """
 
 
 class Column(_Node, frozen=True, tag_field="node", tag="column"):

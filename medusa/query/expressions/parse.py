@@ -22,7 +22,7 @@ from medusa.query.suggest import did_you_mean
 from medusa.query.types import DURATION, NULL, TIMESTAMP, normalise
 from medusa.units import duration_us
 
-__all__ = ["Reader", "parse", "parse_aggregate"]
+__all__ = ["ExpressionReader", "parse", "parse_aggregate"]
 
 BINARY = {
     exp.EQ: "eq",
@@ -83,7 +83,7 @@ def parse(text: str, *, box: str = "expression") -> Expression:
 
 
 def _parse(text: str, box: str) -> Expression:
-    made = Reader(text, box).read(syntax_tree(text, box=box))
+    made = ExpressionReader(text, box).read(syntax_tree(text, box=box))
     tree.check_limits(made, box=box)
     return made
 
@@ -102,7 +102,7 @@ def parse_aggregate(
         QueryError: it is no call of one function.
     """
     node = syntax_tree(text, box=box)
-    reader = Reader(text, box)
+    reader = ExpressionReader(text, box)
     if isinstance(node, exp.Filter):
         function, value, parameter = _aggregate(reader, node.this, box)
         if function == "lag":
@@ -113,7 +113,9 @@ def parse_aggregate(
     return _aggregate(reader, node, box)
 
 
-def _aggregate(reader: Reader, node: Any, box: str) -> tuple[str, Expression | None, int | float | None]:
+def _aggregate(
+    reader: ExpressionReader, node: Any, box: str
+) -> tuple[str, Expression | None, int | float | None]:
     if not isinstance(node, exp.Anonymous) or not isinstance(node.this, str):
         raise reader.refused(node, "expected one aggregate call, such as sum(bytes) or count(*)")
     name, args = node.this.lower(), list(node.expressions)
@@ -133,7 +135,7 @@ def _aggregate(reader: Reader, node: Any, box: str) -> tuple[str, Expression | N
     return name, arg, parameter  # type: ignore[return-value]
 
 
-class Reader:
+class ExpressionReader:
     """Turns one syntax tree into ours; knows the text for its messages."""
 
     def __init__(self, text: str, box: str) -> None:
@@ -402,23 +404,23 @@ NAMED = {
     "JSONExtract": "->",
 }
 
-READERS: dict[type, Callable[[Reader, Any], Expression]] = {
-    exp.Column: Reader._column,
-    exp.Literal: Reader._literal,
+READERS: dict[type, Callable[[ExpressionReader, Any], Expression]] = {
+    exp.Column: ExpressionReader._column,
+    exp.Literal: ExpressionReader._literal,
     exp.Boolean: lambda reader, node: Literal("bool", bool(node.this)),
     exp.Null: lambda reader, node: Literal(NULL, None),
     exp.Neg: lambda reader, node: tree.negate(reader.read(node.this)),
-    exp.Not: Reader._not,
-    exp.Is: Reader._is,
+    exp.Not: ExpressionReader._not,
+    exp.Is: ExpressionReader._is,
     exp.NullSafeEQ: lambda reader, node: Call(
         "not", (Call("is_distinct_from", (reader.read(node.this), reader.read(node.expression))),)
     ),
-    exp.Between: Reader._between,
-    exp.In: Reader._in,
-    exp.Like: Reader._like,
-    exp.Case: Reader._case,
-    exp.Cast: Reader._cast,
-    exp.Interval: Reader._interval,
-    exp.Extract: Reader._extract,
-    exp.Anonymous: Reader._function,
+    exp.Between: ExpressionReader._between,
+    exp.In: ExpressionReader._in,
+    exp.Like: ExpressionReader._like,
+    exp.Case: ExpressionReader._case,
+    exp.Cast: ExpressionReader._cast,
+    exp.Interval: ExpressionReader._interval,
+    exp.Extract: ExpressionReader._extract,
+    exp.Anonymous: ExpressionReader._function,
 }

@@ -17,13 +17,13 @@ from medusa.query.render.diagram_load import (
     LEGEND_HEIGHT,
     LEGEND_WIDTH,
     OUTLINE,
-    Load,
-    Loads,
+    BoxLoad,
+    DiagramLoads,
     colours,
     legend,
     outline,
 )
-from medusa.query.render.layout import Layout, Node, layered
+from medusa.query.render.layout import Layout, LayoutNode, layered
 
 if TYPE_CHECKING:
     import os
@@ -59,7 +59,7 @@ PLAIN = ("#e6f0fb", "#3a72b0")
 class Diagram:
     """The drawing of a query. Notebooks show it; ``save`` writes it."""
 
-    def __init__(self, graph: Graph, loads: Loads | None = None) -> None:
+    def __init__(self, graph: Graph, loads: DiagramLoads | None = None) -> None:
         """Draw a graph.
 
         Args:
@@ -151,7 +151,7 @@ class Diagram:
     def __repr__(self) -> str:
         return f"<Diagram of query {self._graph.name!r}: .svg, .mermaid, .save(path)>"
 
-    def _box(self, box: Box, node: Node) -> list[str]:
+    def _box(self, box: Box, node: LayoutNode) -> list[str]:
         fill, accent = COLOURS.get(kind_of(box), PLAIN)
         inks = {"kind": accent, "name": "#1c2430"}
         other, border, data = "#3b4554", f'stroke="{accent}" stroke-width="1.3"', ""
@@ -179,7 +179,7 @@ class Diagram:
             lines.append(f'<text {place} font-size="{size}" {style}>{escape(text)}</text>')
         return [*lines, "</g>"]
 
-    def _load(self, box: Box) -> Load | None:
+    def _load(self, box: Box) -> BoxLoad | None:
         return None if self._loads is None else self._loads.boxes.get(box.id)
 
     def _texts(self, box: Box) -> list[tuple[str, str]]:
@@ -238,7 +238,7 @@ def _entries(layout: Layout, box: int, ways: list[list[int]]) -> list[float]:
     return entries
 
 
-def _path(nodes: list[Node], entry: float) -> str:
+def _path(nodes: list[LayoutNode], entry: float) -> str:
     """From the right side of the first to the left side of the last, straight through every bend."""
     x, y = nodes[0].x + nodes[0].width, nodes[0].middle
     parts = [f"M{x:.1f} {y:.1f}"]

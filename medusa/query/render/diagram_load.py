@@ -14,8 +14,8 @@ __all__ = [
     "LEGEND_HEIGHT",
     "LEGEND_WIDTH",
     "OUTLINE",
-    "Load",
-    "Loads",
+    "BoxLoad",
+    "DiagramLoads",
     "colours",
     "legend",
     "luminance",
@@ -30,7 +30,7 @@ SWATCHES = 40
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class BoxLoad:
     """What a drawing says of one box.
 
     Attributes:
@@ -47,10 +47,10 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
-class Loads:
+class DiagramLoads:
     """Of all boxes, by id; ``over``: which time it is about, as in ``over the last 5s``."""
 
-    boxes: Mapping[str, Load]
+    boxes: Mapping[str, BoxLoad]
     over: str
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
-__all__ = ["Layout", "Node", "layered"]
+__all__ = ["Layout", "LayoutNode", "layered"]
 
 SWEEPS = 12
 BENDS_MAX = 20_000
@@ -19,7 +19,7 @@ BENDS_MAX = 20_000
 
 
 @dataclass(slots=True)
-class Node:
+class LayoutNode:
     """A box to place, or a bend of a long arc (``bend``)."""
 
     width: float
@@ -40,7 +40,7 @@ class Node:
 class Layout:
     """Placed nodes (the boxes first, in their order), the way of each arc, and the size of all."""
 
-    nodes: list[Node]
+    nodes: list[LayoutNode]
     ways: list[list[int]]
     width: float
     height: float
@@ -64,7 +64,7 @@ def layered(
         boxes of one layer share x and the width of the widest; no two overlap; the top left
         corner is at 0, 0. ``ways[i]`` are the nodes that arc i passes, both ends included.
     """
-    nodes = [Node(width, height) for width, height in sizes]
+    nodes = [LayoutNode(width, height) for width, height in sizes]
     for origin, target in sorted(arcs, key=lambda arc: arc[1]):
         nodes[target].layer = max(nodes[target].layer, nodes[origin].layer + 1)
     bends = sum(nodes[target].layer - nodes[origin].layer - 1 for origin, target in arcs)
@@ -78,13 +78,13 @@ def layered(
     return Layout(nodes, ways, width, height)
 
 
-def _way(nodes: list[Node], origin: int, target: int, *, straight: bool) -> list[int]:
+def _way(nodes: list[LayoutNode], origin: int, target: int, *, straight: bool) -> list[int]:
     between = range(nodes[origin].layer + 1, nodes[target].layer)
     if straight and between:
         return [origin, target]
     way = [origin]
     for layer in between:
-        nodes.append(Node(0.0, 6.0, bend=True, layer=layer))
+        nodes.append(LayoutNode(0.0, 6.0, bend=True, layer=layer))
         way.append(len(nodes) - 1)
     way.append(target)
     for one, next_one in pairwise(way):
@@ -93,7 +93,7 @@ def _way(nodes: list[Node], origin: int, target: int, *, straight: bool) -> list
     return way
 
 
-def _ordered(nodes: list[Node], layers: list[list[int]]) -> list[list[int]]:
+def _ordered(nodes: list[LayoutNode], layers: list[list[int]]) -> list[list[int]]:
     """The order within each layer with the fewest crossings met in some sweeps to and fro."""
     best, fewest = layers, _crossings(nodes, layers)
     for sweep in range(SWEEPS):
@@ -114,7 +114,7 @@ def _ordered(nodes: list[Node], layers: list[list[int]]) -> list[list[int]]:
     return best
 
 
-def _sides(node: Node, forward: bool) -> list[int]:
+def _sides(node: LayoutNode, forward: bool) -> list[int]:
     return node.before if forward else node.after
 
 
@@ -122,7 +122,7 @@ def _mean(values: Sequence[float], default: float) -> float:
     return sum(values) / len(values) if values else default
 
 
-def _crossings(nodes: list[Node], layers: list[list[int]]) -> int:
+def _crossings(nodes: list[LayoutNode], layers: list[list[int]]) -> int:
     count = 0
     for left, right in pairwise(layers):
         places = {index: place for place, index in enumerate(right)}
@@ -135,7 +135,7 @@ def _crossings(nodes: list[Node], layers: list[list[int]]) -> int:
     return count
 
 
-def _columns(nodes: list[Node], layers: list[list[int]], gap: float) -> float:
+def _columns(nodes: list[LayoutNode], layers: list[list[int]], gap: float) -> float:
     x = 0.0
     for layer in layers:
         width = max(nodes[index].width for index in layer)
@@ -145,7 +145,7 @@ def _columns(nodes: list[Node], layers: list[list[int]], gap: float) -> float:
     return max(0.0, x - gap)
 
 
-def _rows(nodes: list[Node], layers: list[list[int]], gap: float) -> float:
+def _rows(nodes: list[LayoutNode], layers: list[list[int]], gap: float) -> float:
     for layer in layers:
         _settle(nodes, layer, [0.0] * len(layer), gap)
     for sweep in range(SWEEPS):
@@ -162,7 +162,7 @@ def _rows(nodes: list[Node], layers: list[list[int]], gap: float) -> float:
     return max((node.y + node.height for node in nodes), default=0.0)
 
 
-def _settle(nodes: list[Node], layer: list[int], wishes: list[float], gap: float) -> None:
+def _settle(nodes: list[LayoutNode], layer: list[int], wishes: list[float], gap: float) -> None:
     """Heights nearest to the wishes (least squares) that keep order and gap: pool adjacent violators."""
     offsets, offset = [], 0.0
     for index in layer:

@@ -25,14 +25,14 @@ from medusa.query.graph import check_graph, label_of
 from medusa.query.rewrite.key_ranges import even_cuts
 from medusa.query.suggest import did_you_mean
 
-__all__ = ["BLOCK_ROWS", "Split", "cuts_of", "find_split", "in_order", "merge", "split"]
+__all__ = ["BLOCK_ROWS", "SplitBoxes", "cuts_of", "find_split", "in_order", "merge", "split"]
 
 BLOCK_ROWS = 1_024
 """Rows without a key that go the same way."""
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
+class SplitBoxes:
     """The boxes of a box that was split.
 
     Attributes:
@@ -105,7 +105,7 @@ def merge(graph: Graph, box: str) -> Graph:
     return after
 
 
-def find_split(graph: Graph, box: str) -> Split:
+def find_split(graph: Graph, box: str) -> SplitBoxes:
     """The boxes of a box that was split.
 
     Raises:
@@ -125,7 +125,7 @@ def find_split(graph: Graph, box: str) -> Split:
     more = [boxes[id] for port in first.ports if (id := _port_id(box, port)) != box and id in boxes]
     hidden = last.positions if isinstance(last, OrderedMerge) else ()
     inputs = tuple(router.inputs[0] for router in routers)
-    return Split(
+    return SplitBoxes(
         routers=routers,  # type: ignore[arg-type]
         parts=parts,
         merges=(*more, last),
@@ -185,7 +185,7 @@ class _Splitter:
         self._taken = {field.name for shape in shapes for field in shape.schema}
         self._timed = all(checked.shapes[arc].timed for arc in box.inputs)
 
-    def run(self) -> Split:
+    def run(self) -> SplitBoxes:
         box = self._box
         if box.stays_whole:
             self._refuse(box.stays_whole)
@@ -214,7 +214,7 @@ class _Splitter:
             name = f"_position{number}{suffix}"
         return name
 
-    def _by_partials(self, box: Aggregate) -> Split:
+    def _by_partials(self, box: Aggregate) -> SplitBoxes:
         if box.early_us is not None:
             self._refuse("it has no key, and early results don't come from partial ones")
         routers = self._routers([()], (None,))
@@ -222,9 +222,9 @@ class _Splitter:
         parts = self._copies(part, routers)
         inputs = tuple(Input(each.id) for each in parts)
         combine = msgspec.structs.replace(box, inputs=inputs, stage="combine")
-        return Split(routers, parts, (combine,), box)
+        return SplitBoxes(routers, parts, (combine,), box)
 
-    def _by_merge(self, made: SplitPlan) -> Split:
+    def _by_merge(self, made: SplitPlan) -> SplitBoxes:
         routers = self._routers(made.keys, made.numbers or made.positions)
         parts = self._copies(made.part, routers)
         ports = [port for port in made.part.ports if port and port in self._read]
@@ -239,7 +239,7 @@ class _Splitter:
             )
             for port in (*ports, "")
         )
-        return Split(routers, parts, merges, self._box)
+        return SplitBoxes(routers, parts, merges, self._box)
 
     def _routers(
         self, keys: Sequence[tuple[Named, ...]], names: Sequence[str | None]
@@ -270,7 +270,7 @@ class _Splitter:
         )
 
 
-def _with(boxes: Iterable[Box], whole: Box, made: Split) -> Iterable[Box]:
+def _with(boxes: Iterable[Box], whole: Box, made: SplitBoxes) -> Iterable[Box]:
     """All boxes, with these in place of one; who read its other ports reads their merges."""
     ports = {Input(whole.id, port): Input(_port_id(whole.id, port)) for port in whole.ports if port}
     for box in boxes:

@@ -15,11 +15,11 @@ from medusa.query.expressions.expression import Call, Expression
 from medusa.query.expressions.show import show
 from medusa.query.expressions.tree import filtered
 from medusa.query.expressions.user_aggregates import registered_aggregate
-from medusa.query.sql.text import Text
+from medusa.query.sql.text import SqlText
 from medusa.query.sql_names import FUNCTION_NAMES
 from medusa.query.suggest import did_you_mean
 
-__all__ = ["AGGREGATES", "Calls", "is_aggregate"]
+__all__ = ["AGGREGATES", "GroupAggregates", "is_aggregate"]
 
 AGGREGATES = tuple(sorted({*aggregate_kinds.AGGREGATES, *aggregate_kinds.SQL_SYNONYMS, "median"}))
 """Names of aggregates in SQL, in lower case."""
@@ -41,7 +41,7 @@ def _of_users(node: Any) -> Function | None:
     return None if taken else registered_aggregate(name)
 
 
-class Calls:
+class GroupAggregates:
     """The aggregates of one GROUP BY; equal calls are one.
 
     Args:
@@ -53,7 +53,9 @@ class Calls:
         self._names: dict[tuple[Any, ...], str] = {}
         self.specs: dict[str, AggregateSpec] = {}
 
-    def add(self, node: Any, read: Callable[[Any], Expression], text: Text, alias: str | None = None) -> str:
+    def add(
+        self, node: Any, read: Callable[[Any], Expression], text: SqlText, alias: str | None = None
+    ) -> str:
         """The name of the column that holds this aggregate.
 
         Args:
@@ -98,7 +100,7 @@ def _spec(function: str | Function, args: tuple[Expression, ...], parameter: flo
 
 
 def _call(
-    node: Any, read: Callable[[Any], Expression], text: Text
+    node: Any, read: Callable[[Any], Expression], text: SqlText
 ) -> tuple[str | Function, tuple[Expression, ...], float | None]:
     """The aggregate, its arguments, and the parameter that it has besides."""
     condition = None
@@ -114,7 +116,7 @@ def _call(
     return function, (first if condition is None else filtered(first, condition), *more), None
 
 
-def _plain(args: Sequence[Any], read: Callable[[Any], Expression], text: Text) -> list[Any]:
+def _plain(args: Sequence[Any], read: Callable[[Any], Expression], text: SqlText) -> list[Any]:
     for arg in args:
         if isinstance(arg, exp.Order | exp.Distinct | exp.Star):
             raise text.error(arg, "an aggregate of yours takes plain arguments", code="query.aggregate")
@@ -122,7 +124,7 @@ def _plain(args: Sequence[Any], read: Callable[[Any], Expression], text: Text) -
 
 
 def _known_call(
-    node: Any, condition: Expression | None, read: Callable[[Any], Expression], text: Text
+    node: Any, condition: Expression | None, read: Callable[[Any], Expression], text: SqlText
 ) -> tuple[str, Expression | None, float | None]:
     written = str(node.this).lower()
     function, args = aggregate_kinds.SQL_SYNONYMS.get(written, written), list(node.expressions)
@@ -164,7 +166,7 @@ def _known_call(
     return function, made if condition is None else filtered(made, condition), parameter
 
 
-def _fraction(node: Any, text: Text) -> float:
+def _fraction(node: Any, text: SqlText) -> float:
     if isinstance(node, exp.Literal) and not node.is_string:
         return float(node.this)
     raise text.error(

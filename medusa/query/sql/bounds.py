@@ -9,11 +9,11 @@ from medusa.query.expressions.expression import Call, Column, Expression, Litera
 from medusa.query.sql.scope import TimeColumn
 from medusa.query.types import DURATION, is_integer
 
-__all__ = ["Bounds", "bounds_of"]
+__all__ = ["JoinBounds", "bounds_of"]
 
 
 @dataclass(frozen=True, slots=True)
-class Bounds:
+class JoinBounds:
     """``low <= left time - right time <= high`` in microseconds; None: no bound.
 
     Attributes:
@@ -24,11 +24,11 @@ class Bounds:
     high: int | None = None
     exact: bool = True
 
-    def both(self, other: Bounds) -> Bounds:
+    def both(self, other: JoinBounds) -> JoinBounds:
         """What both allow."""
         lows = [low for low in (self.low, other.low) if low is not None]
         highs = [high for high in (self.high, other.high) if high is not None]
-        return Bounds(max(lows, default=None), min(highs, default=None), self.exact and other.exact)
+        return JoinBounds(max(lows, default=None), min(highs, default=None), self.exact and other.exact)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ _Times = Mapping[str, TimeColumn]
 _FLIPPED = {"le": "ge", "lt": "gt", "ge": "le", "gt": "lt", "eq": "eq"}
 
 
-def bounds_of(condition: Expression, left: _Times, right: _Times) -> Bounds | None:
+def bounds_of(condition: Expression, left: _Times, right: _Times) -> JoinBounds | None:
     """What a condition on ``left.x`` and ``right.x`` says of the distance in time; None: it is about
     something else.
 
@@ -82,9 +82,9 @@ def bounds_of(condition: Expression, left: _Times, right: _Times) -> Bounds | No
         found = [bounds_of(arg, left, right) for arg in condition.args]
         if any(each is None for each in found):
             return None
-        made = Bounds()
+        made = JoinBounds()
         for each in found:
-            made = made.both(each or Bounds())
+            made = made.both(each or JoinBounds())
         return made
     if condition.function not in _FLIPPED or len(condition.args) != 2:
         return None
@@ -118,7 +118,7 @@ def _is_abs(node: Expression) -> bool:
     return isinstance(node, Call) and node.function == "abs" and len(node.args) == 1
 
 
-def _bounds(line: _Linear, function: str) -> Bounds | None:
+def _bounds(line: _Linear, function: str) -> JoinBounds | None:
     """``line function 0`` as bounds on left time - right time."""
     if (line.left, line.right) == (-1, 1):
         line, function = (
@@ -141,7 +141,7 @@ def _bounds(line: _Linear, function: str) -> Bounds | None:
         low = None if low is None else low // 1000 - 1
         high = None if high is None else -(-high // 1000) + 1
     later_left, later_right = line.spreads_us
-    return Bounds(
+    return JoinBounds(
         None if low is None else low - later_right,
         None if high is None else high + later_left,
         bool(unit_us) and not later_left and not later_right,

@@ -9,10 +9,10 @@ from sqlglot import exp
 from medusa.errors import QueryError
 from medusa.query.checker import infer
 from medusa.query.expressions.expression import Expression
-from medusa.query.expressions.parse import Reader
+from medusa.query.expressions.parse import ExpressionReader
 from medusa.query.sql.aggregates import AGGREGATES, is_aggregate
 from medusa.query.sql.scope import Scope
-from medusa.query.sql.text import BOX, Text
+from medusa.query.sql.text import BOX, SqlText
 from medusa.query.sql_names import FUNCTION_NAMES
 from medusa.query.suggest import did_you_mean
 
@@ -46,10 +46,10 @@ def function_name(node: Any) -> str:
     return ""
 
 
-class SqlReader(Reader):
+class SqlReader(ExpressionReader):
     """Reads expressions over the rows of a scope; aggregates have no place here."""
 
-    def __init__(self, text: Text, scope: Scope, *, clause: str = "an expression") -> None:
+    def __init__(self, text: SqlText, scope: Scope, *, clause: str = "an expression") -> None:
         super().__init__(text.text, BOX)
         self.text = text
         self.scope = scope
@@ -119,7 +119,7 @@ class SqlReader(Reader):
         raise self.refused(node, f"there is no function {node.this[:60]!r}", hint=did_you_mean(name, known))
 
 
-def check_type(made: Expression, scope: Scope, node: Any, text: Text, wanted: str = "") -> str:
+def check_type(made: Expression, scope: Scope, node: Any, text: SqlText, wanted: str = "") -> str:
     """The type of an expression; its errors point at ``node``.
 
     Args:

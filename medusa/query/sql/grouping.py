@@ -12,10 +12,10 @@ from medusa.errors import QueryError
 from medusa.query.expressions.expression import Column, Expression
 from medusa.query.expressions.show import show
 from medusa.query.shape import WINDOW_COLUMNS
-from medusa.query.sql.aggregates import Calls, is_aggregate
+from medusa.query.sql.aggregates import GroupAggregates, is_aggregate
 from medusa.query.sql.expressions import WINDOW_BOUNDS, WINDOW_FUNCTIONS, SqlReader, check_type, function_name
 from medusa.query.sql.scope import Scope, TimeColumn
-from medusa.query.sql.text import Text
+from medusa.query.sql.text import SqlText
 from medusa.query.sql.windows import WindowSpec, read_window
 
 __all__ = ["GroupedReader", "Grouping", "has_aggregate", "read_grouping", "window_of"]
@@ -50,7 +50,7 @@ def has_aggregate(node: Any) -> bool:
 
 
 def read_grouping(
-    group: Any, items: Sequence[Any], scope: Scope, aliases: Mapping[str, Any], text: Text
+    group: Any, items: Sequence[Any], scope: Scope, aliases: Mapping[str, Any], text: SqlText
 ) -> Grouping:
     """What the GROUP BY of a SELECT says.
 
@@ -91,7 +91,7 @@ def read_grouping(
     return Grouping(window, tuple(keys))
 
 
-def _nodes(group: Any, items: Sequence[Any], text: Text) -> list[Any]:
+def _nodes(group: Any, items: Sequence[Any], text: SqlText) -> list[Any]:
     if group is None:
         return []
     for name, value in group.args.items():
@@ -117,7 +117,7 @@ def _nodes(group: Any, items: Sequence[Any], text: Text) -> list[Any]:
     return list(group.expressions)
 
 
-def _meant(node: Any, items: Sequence[Any], scope: Scope, aliases: Mapping[str, Any], text: Text) -> Any:
+def _meant(node: Any, items: Sequence[Any], scope: Scope, aliases: Mapping[str, Any], text: SqlText) -> Any:
     """``1`` means the first item of SELECT; a name that is no column one of its aliases."""
     if isinstance(node, exp.Literal) and not node.is_string:
         number = int(node.this) if node.this.isdecimal() and len(node.this) < 6 else 0
@@ -133,7 +133,7 @@ def _meant(node: Any, items: Sequence[Any], scope: Scope, aliases: Mapping[str, 
     return node
 
 
-def window_of(node: Any, scope: Scope, text: Text) -> WindowSpec | None:
+def window_of(node: Any, scope: Scope, text: SqlText) -> WindowSpec | None:
     """The window that an item of GROUP BY asks for, or None: it is a key."""
     if function_name(node) in WINDOW_FUNCTIONS:
         return read_window(node, scope, text)
@@ -165,7 +165,12 @@ class GroupedReader(SqlReader):
     """Reads expressions over the rows of closed windows: keys, aggregates, window_start, window_end."""
 
     def __init__(
-        self, text: Text, scope: Scope, grouping: Grouping, calls: Calls, names: Mapping[str, str]
+        self,
+        text: SqlText,
+        scope: Scope,
+        grouping: Grouping,
+        calls: GroupAggregates,
+        names: Mapping[str, str],
     ) -> None:
         super().__init__(text, scope, clause="SELECT")
         self._grouping = grouping

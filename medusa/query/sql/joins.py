@@ -12,20 +12,20 @@ from medusa.errors import QueryError
 from medusa.query.expressions.column import Expr
 from medusa.query.expressions.expression import Call, Column, Expression
 from medusa.query.shape import WINDOW_COLUMNS
-from medusa.query.sql.bounds import Bounds, bounds_of
+from medusa.query.sql.bounds import JoinBounds, bounds_of
 from medusa.query.sql.expressions import SqlReader
 from medusa.query.sql.scope import Relation, Scope, TimeColumn
-from medusa.query.sql.text import Text
+from medusa.query.sql.text import SqlText
 from medusa.query.stream.stream import Stream
 
-__all__ = ["Join", "join_kind", "read_join"]
+__all__ = ["SqlJoin", "join_kind", "read_join"]
 
 EXAMPLE = "a JOIN b ON a.k = b.k AND a.ts BETWEEN b.ts - INTERVAL '30' SECOND AND b.ts + INTERVAL '30' SECOND"
 _OUTER = ("left", "right", "full")
 
 
 @dataclass(slots=True)
-class Join:
+class SqlJoin:
     """One join, read: what to give the builder.
 
     Attributes:
@@ -39,13 +39,13 @@ class Join:
     kind: str
     how: str
     keys: list[tuple[str, str]] = field(default_factory=list)
-    bounds: Bounds = field(default_factory=Bounds)
+    bounds: JoinBounds = field(default_factory=JoinBounds)
     where: list[Expression] = field(default_factory=list)
-    timed: list[tuple[Bounds, Expression]] = field(default_factory=list)
+    timed: list[tuple[JoinBounds, Expression]] = field(default_factory=list)
     windows: list[str] = field(default_factory=list)
 
 
-def join_kind(node: Any, text: Text) -> tuple[str, str]:
+def join_kind(node: Any, text: SqlText) -> tuple[str, str]:
     """(``interval`` or ``asof``, how)."""
     method = str(node.args.get("method") or "").upper()
     side, kind = str(node.args.get("side") or "").upper(), str(node.args.get("kind") or "").upper()
@@ -75,7 +75,7 @@ def join_kind(node: Any, text: Text) -> tuple[str, str]:
 
 
 def read_join(
-    node: Any, left: Scope, right: Scope, wanted: set[tuple[str, str]], name: str | None, text: Text
+    node: Any, left: Scope, right: Scope, wanted: set[tuple[str, str]], name: str | None, text: SqlText
 ) -> Scope:
     """The join of what stands before and a table.
 
@@ -87,7 +87,7 @@ def read_join(
         QueryError: conditions that a join can't have, or that miss a bound on time.
     """
     kind, how = join_kind(node, text)
-    join = Join(kind, how)
+    join = SqlJoin(kind, how)
     known = {relation.alias for relation in left.relations}
     for relation in right.relations:
         if relation.alias in known:
@@ -110,7 +110,7 @@ def read_join(
 class _PairReader(SqlReader):
     """Reads conditions on pairs: columns are ``left.x`` and ``right.x``."""
 
-    def __init__(self, text: Text, left: Scope, right: Scope) -> None:
+    def __init__(self, text: SqlText, left: Scope, right: Scope) -> None:
         super().__init__(text, left, clause="ON")
         self.left, self.right = left, right
         self._both = Scope(left.stream, (*left.relations, *right.relations))
@@ -161,7 +161,7 @@ def _conjuncts(node: Any) -> list[Any]:
     return found
 
 
-def _classify(condition: Any, join: Join, reader: _PairReader, text: Text) -> None:
+def _classify(condition: Any, join: SqlJoin, reader: _PairReader, text: SqlText) -> None:
     made = reader.read(condition)
     if isinstance(made, Call) and made.function == "eq":
         sides = {
@@ -204,7 +204,7 @@ def _is_keys(made: Call) -> bool:
     return sides in ([{"left"}, {"right"}], [{"right"}, {"left"}])
 
 
-def _read_using(node: Any, join: Join, left: Scope, right: Scope, text: Text) -> None:
+def _read_using(node: Any, join: SqlJoin, left: Scope, right: Scope, text: SqlText) -> None:
     names = list(node.args["using"])
     for place, identifier in enumerate(names):
         column = exp.Column(this=identifier)
@@ -228,7 +228,7 @@ def _read_using(node: Any, join: Join, left: Scope, right: Scope, text: Text) ->
             join.keys.append((ours.name, theirs.name))
 
 
-def _keep_keys(join: Join, left: Scope, right: Scope, wanted: set[tuple[str, str]]) -> tuple[Scope, Scope]:
+def _keep_keys(join: SqlJoin, left: Scope, right: Scope, wanted: set[tuple[str, str]]) -> tuple[Scope, Scope]:
     """Of an outer join a key appears once, whichever side has it: keep a copy of one that is asked for."""
     if join.how not in _OUTER and join.kind != "asof":
         return left, right
@@ -256,7 +256,7 @@ def _copied(scope: Scope, keys: list[str], wanted: set[tuple[str, str]]) -> Scop
     return replace(scope, stream=scope.stream.with_columns(copies), relations=tuple(relations))
 
 
-def _built(node: Any, join: Join, left: Scope, right: Scope, name: str | None, text: Text) -> Scope:
+def _built(node: Any, join: SqlJoin, left: Scope, right: Scope, name: str | None, text: SqlText) -> Scope:
     about = node.args.get("on") or node.this
     keys: list[Any] = [ours if ours == theirs else {ours: theirs} for ours, theirs in join.keys]
     suffix = _suffix(left.stream, right.stream, [theirs for _, theirs in join.keys])
@@ -274,7 +274,13 @@ def _built(node: Any, join: Join, left: Scope, right: Scope, name: str | None, t
 
 
 def _joined(
-    about: Any, join: Join, keys: list[Any], left: Scope, right: Scope, options: dict[str, Any], text: Text
+    about: Any,
+    join: SqlJoin,
+    keys: list[Any],
+    left: Scope,
+    right: Scope,
+    options: dict[str, Any],
+    text: SqlText,
 ) -> Stream:
     where = list(join.where)
     if join.windows:
@@ -299,14 +305,20 @@ def _joined(
     return left.stream.join(right.stream, on=on, within=within, where=_all(where), **options)
 
 
-def _narrower(bounds: Bounds, within: int) -> bool:
+def _narrower(bounds: JoinBounds, within: int) -> bool:
     """Whether a condition excludes pairs that are at most ``within`` apart."""
     low, high = bounds.low, bounds.high
     return (low is not None and low > -within) or (high is not None and high < within)
 
 
 def _asof(
-    about: Any, join: Join, keys: list[Any], left: Scope, right: Scope, options: dict[str, Any], text: Text
+    about: Any,
+    join: SqlJoin,
+    keys: list[Any],
+    left: Scope,
+    right: Scope,
+    options: dict[str, Any],
+    text: SqlText,
 ) -> Stream:
     if join.bounds.low != 0 or not join.bounds.exact:
         raise text.error(
@@ -351,7 +363,7 @@ def _suffix(left: Stream, right: Stream, keys: list[str]) -> str:
     return suffix
 
 
-def _after(join: Join, left: Scope, right: Scope, made: Stream, suffix: str) -> Scope:
+def _after(join: SqlJoin, left: Scope, right: Scope, made: Stream, suffix: str) -> Scope:
     """Where the columns of both sides stand in the result."""
     if join.how in ("semi", "anti"):
         return Scope(made, left.relations, left.times)

@@ -10,7 +10,7 @@ from sqlglot.tokens import Token, TokenType
 
 from medusa.errors import QueryError
 from medusa.query.expressions.dialect import MedusaExpressions, checked_tokens, error_start
-from medusa.query.sql.text import BOX, Text
+from medusa.query.sql.text import BOX, SqlText
 
 __all__ = ["statements"]
 
@@ -32,7 +32,7 @@ class MedusaStatements(MedusaExpressions):
             self.raise_error(f"{start.text.upper()} is no statement of ours", start)
 
 
-def statements(text: object) -> tuple[Text, list[Any]]:
+def statements(text: object) -> tuple[SqlText, list[Any]]:
     """The statements of a text, and the text with its words.
 
     Raises:
@@ -42,7 +42,7 @@ def statements(text: object) -> tuple[Text, list[Any]]:
         raise QueryError(f"{BOX}: expected the text of a query, got {type(text).__name__}", code="query.sql")
     dialect = MedusaStatements()
     tokens = checked_tokens(dialect, text, box=BOX, what="a query")
-    known = Text(text, tokens)
+    known = SqlText(text, tokens)
     try:
         trees = dialect.parser().parse(_rewritten(tokens), text)
     except ParseError as error:
@@ -84,7 +84,7 @@ _STREAMING = {
 }
 
 
-def _slip(text: Text, start: int) -> tuple[Token, str] | None:
+def _slip(text: SqlText, start: int) -> tuple[Token, str] | None:
     """The mistyped keyword shortly before a complaint, and what it should be.
 
     sqlglot takes such a word for a column or an alias, and complains a word or two later. It is one
@@ -117,7 +117,7 @@ def _readable(text: str) -> int:
     return len(text)
 
 
-def _refused(text: Text, error: ParseError) -> QueryError:
+def _refused(text: SqlText, error: ParseError) -> QueryError:
     why, word, start = error_start(text.text, error)
     why = why.partition(" but got <")[0]
     slip = _slip(text, start)

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlglot import exp
 
-from medusa.query.sql.text import Text
+from medusa.query.sql.text import SqlText
 
 __all__ = ["refuse_clauses"]
 
@@ -40,7 +40,7 @@ _NEAREST = {
 }
 
 
-def refuse_clauses(node: Any, known: tuple[str, ...], text: Text, what: str) -> None:
+def refuse_clauses(node: Any, known: tuple[str, ...], text: SqlText, what: str) -> None:
     """Refuse every part of a clause that would otherwise be left out silently.
 
     Args:

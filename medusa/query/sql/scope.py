@@ -11,7 +11,7 @@ from sqlglot import exp
 from medusa.query.boxes import Source
 from medusa.query.expressions.expression import Call, Column, Expression
 from medusa.query.shape import WINDOW_COLUMNS
-from medusa.query.sql.text import Text
+from medusa.query.sql.text import SqlText
 from medusa.query.stream.stream import Stream
 from medusa.query.suggest import did_you_mean
 from medusa.units import TIME_UNITS_US
@@ -70,7 +70,7 @@ class Scope:
         columns = {name: name for name in self.stream.schema}
         return replace(self, relations=(Relation(alias, columns),))
 
-    def resolve(self, node: Any, text: Text) -> Expression:
+    def resolve(self, node: Any, text: SqlText) -> Expression:
         """The column, or the time, that a name means.
 
         Raises:
@@ -100,7 +100,7 @@ class Scope:
         where = f" in {relations[0].alias}" if len(relations) == 1 else ""
         raise text.error(node, f"there is no column {name[:100]!r}{where}", hint=hint, code="query.column")
 
-    def relation(self, table: Any, text: Text) -> Relation:
+    def relation(self, table: Any, text: SqlText) -> Relation:
         """The table of an alias."""
         for relation in self.relations:
             if relation.alias == table.this:

@@ -12,13 +12,13 @@ from medusa.query.expressions.column import Expr
 from medusa.query.expressions.expression import Call, Column, Expression
 from medusa.query.expressions.show import show
 from medusa.query.shape import WINDOW_COLUMNS
-from medusa.query.sql.aggregates import Calls, is_aggregate
+from medusa.query.sql.aggregates import GroupAggregates, is_aggregate
 from medusa.query.sql.expressions import SqlReader, check_type
 from medusa.query.sql.grouping import GroupedReader, Grouping, has_aggregate, read_grouping
 from medusa.query.sql.joins import read_join
 from medusa.query.sql.refuse import refuse_clauses
 from medusa.query.sql.scope import Scope, TimeColumn
-from medusa.query.sql.text import Text
+from medusa.query.sql.text import SqlText
 from medusa.query.sql.top import TopReader, build_top, with_inner_rank
 from medusa.query.types import NULL
 
@@ -41,7 +41,7 @@ _PARTS = (
 class Tables(Protocol):
     """Who knows the tables of a statement."""
 
-    text: Text
+    text: SqlText
 
     def table(self, node: Any) -> Scope:
         """What an item of FROM or JOIN is: a table, a query in brackets, a table function."""
@@ -108,7 +108,7 @@ def build_select(node: Any, tables: Tables, name: str | None) -> Scope:
     return _selected(columns, scope, name, must=where is None, node=node, text=text)
 
 
-def _item(node: Any, text: Text) -> _Item:
+def _item(node: Any, text: SqlText) -> _Item:
     if isinstance(node, exp.Alias):
         return _Item(node.this, node.alias)
     if isinstance(node, exp.Aliases):
@@ -157,7 +157,7 @@ def _wanted(node: Any, join: Any) -> set[tuple[str, str]]:
     }
 
 
-def _filtered(clause: Any, scope: Scope, name: str | None, text: Text) -> Scope:
+def _filtered(clause: Any, scope: Scope, name: str | None, text: SqlText) -> Scope:
     made = SqlReader(text, scope, clause="WHERE").read(clause.this)
     check_type(made, scope, clause.this, text, "bool")
     with text.at(clause.this):
@@ -207,7 +207,7 @@ def _columns(items: list[_Item], reader: SqlReader) -> _Columns:
     return _Columns(columns)
 
 
-def _typed(node: Any, reader: SqlReader, text: Text) -> Expression:
+def _typed(node: Any, reader: SqlReader, text: SqlText) -> Expression:
     made = reader.read(node)
     check_type(made, reader.scope, node, text)
     return made
@@ -221,13 +221,13 @@ def _name(item: _Item, tree: Expression) -> str:
     return show(tree)
 
 
-def _twice(item: _Item, name: str, text: Text) -> Exception:
+def _twice(item: _Item, name: str, text: SqlText) -> Exception:
     return text.error(
         item.node, f"two columns are called {name!r}", hint="give one another name: AS ...", code="query.name"
     )
 
 
-def _star(node: Any, scope: Scope, reader: SqlReader, text: Text) -> dict[str, Expression]:
+def _star(node: Any, scope: Scope, reader: SqlReader, text: SqlText) -> dict[str, Expression]:
     star, table = (node.this, node.args.get("table")) if isinstance(node, exp.Column) else (node, None)
     if star.args.get("rename"):
         raise text.error(node, "* RENAME is not supported", hint="name the columns: x AS y")
@@ -243,7 +243,7 @@ def _star(node: Any, scope: Scope, reader: SqlReader, text: Text) -> dict[str, E
     return made | _replaced(star, made, reader, text)
 
 
-def _replaced(star: Any, known: Collection[str], reader: SqlReader, text: Text) -> dict[str, Expression]:
+def _replaced(star: Any, known: Collection[str], reader: SqlReader, text: SqlText) -> dict[str, Expression]:
     """The columns that ``* REPLACE (expression AS name)`` changes."""
     made: dict[str, Expression] = {}
     for alias in star.args.get("replace") or []:
@@ -255,7 +255,9 @@ def _replaced(star: Any, known: Collection[str], reader: SqlReader, text: Text) 
     return made
 
 
-def _selected(found: _Columns, scope: Scope, name: str | None, *, must: bool, node: Any, text: Text) -> Scope:
+def _selected(
+    found: _Columns, scope: Scope, name: str | None, *, must: bool, node: Any, text: SqlText
+) -> Scope:
     """Select, unless the stream has just these columns.
 
     Args:
@@ -279,7 +281,7 @@ def _selected(found: _Columns, scope: Scope, name: str | None, *, must: bool, no
     return Scope(stream, scope.relations, times).named(scope.relations[0].alias)
 
 
-def _build_ranked(node: Any, scope: Scope, items: list[_Item], name: str | None, text: Text) -> Scope:
+def _build_ranked(node: Any, scope: Scope, items: list[_Item], name: str | None, text: SqlText) -> Scope:
     where = node.args.get("where")
     if where is not None:
         scope = _filtered(where, scope, None, text)
@@ -291,7 +293,7 @@ def _build_ranked(node: Any, scope: Scope, items: list[_Item], name: str | None,
 # -- SELECT with groups ---------------------------------------------------------------------------
 
 
-def _build_grouped(node: Any, scope: Scope, items: list[_Item], name: str | None, text: Text) -> Scope:
+def _build_grouped(node: Any, scope: Scope, items: list[_Item], name: str | None, text: SqlText) -> Scope:
     for item in items:
         if _is_star(item.node):
             raise text.error(
@@ -305,7 +307,7 @@ def _build_grouped(node: Any, scope: Scope, items: list[_Item], name: str | None
     aliases = {item.alias: item.node for item in items if item.alias is not None}
     grouping = read_grouping(node.args.get("group"), node.expressions, filtered, aliases, text)
     names = _key_names(grouping)
-    calls = Calls([*WINDOW_COLUMNS, *names.values()])
+    calls = GroupAggregates([*WINDOW_COLUMNS, *names.values()])
     reader = GroupedReader(text, filtered, grouping, calls, names)
     columns = _read_items(items, reader, text)
     having = node.args.get("having")
@@ -334,7 +336,7 @@ def _build_grouped(node: Any, scope: Scope, items: list[_Item], name: str | None
     return _selected(_Columns(columns), made, name, must=False, node=node, text=text)
 
 
-def _read_items(items: list[_Item], reader: GroupedReader, text: Text) -> dict[str, Expression]:
+def _read_items(items: list[_Item], reader: GroupedReader, text: SqlText) -> dict[str, Expression]:
     """Items that are one aggregate come first, so that it bears their name."""
     direct: dict[int, Expression] = {}
     for place, item in enumerate(items):

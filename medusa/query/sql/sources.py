@@ -11,7 +11,7 @@ from sqlglot import exp
 from medusa.errors import QueryError
 from medusa.query.shape import types_of
 from medusa.query.sql.expressions import WINDOW_FUNCTIONS, function_name
-from medusa.query.sql.text import BOX, Text
+from medusa.query.sql.text import BOX, SqlText
 from medusa.query.suggest import did_you_mean
 from medusa.query.types import TIMESTAMP, is_integer, schema_from
 
@@ -78,7 +78,7 @@ def time_columns(statements: list[Any]) -> list[str]:
     return list(found)
 
 
-def add_source(query: Query, name: str, given: Any, named: list[str], text: Text) -> Stream:
+def add_source(query: Query, name: str, given: Any, named: list[str], text: SqlText) -> Stream:
     """Define a source as ``md.sql`` was given it.
 
     Args:

@@ -17,7 +17,7 @@ from medusa.query.sql.refuse import refuse_clauses
 from medusa.query.sql.scope import Relation, Scope, times_of_source
 from medusa.query.sql.select import build_select
 from medusa.query.sql.sources import add_source, time_columns
-from medusa.query.sql.text import BOX, Text
+from medusa.query.sql.text import BOX, SqlText
 from medusa.query.sql.top import with_inner_rank
 from medusa.query.sql.windows import read_table_function
 from medusa.query.stream.stream import Stream
@@ -84,7 +84,7 @@ class _Planner:
     """
 
     def __init__(
-        self, query: Query, tables: dict[str, Scope], views: dict[str, _View], text: Text, depth: int = 0
+        self, query: Query, tables: dict[str, Scope], views: dict[str, _View], text: SqlText, depth: int = 0
     ) -> None:
         self.query = query
         self.text = text
@@ -322,7 +322,7 @@ def _time_at(scope: Scope, place: int) -> Any:
 class _Statements:
     """The statements of a text, in order."""
 
-    def __init__(self, query: Query, tables: dict[str, Scope], text: Text, into: str) -> None:
+    def __init__(self, query: Query, tables: dict[str, Scope], text: SqlText, into: str) -> None:
         self._query = query
         self._text = text
         self._into = into

@@ -8,7 +8,7 @@ from typing import Any
 
 from medusa.errors import QueryError
 
-__all__ = ["SqlError", "Text"]
+__all__ = ["SqlError", "SqlText"]
 
 BOX = "md.sql"
 SNIPPET = 100
@@ -25,7 +25,7 @@ class SqlError(QueryError):
     column = 1
 
 
-class Text:
+class SqlText:
     """The text, and where the words of it stand."""
 
     def __init__(self, text: str, tokens: list[Any]) -> None:

@@ -12,7 +12,7 @@ from medusa.query.shape import WINDOW_COLUMNS
 from medusa.query.sql.expressions import SqlReader, function_name
 from medusa.query.sql.grouping import window_of
 from medusa.query.sql.scope import Scope, TimeColumn
-from medusa.query.sql.text import Text
+from medusa.query.sql.text import SqlText
 
 __all__ = ["TopReader", "build_top", "with_inner_rank"]
 
@@ -23,7 +23,7 @@ FORM = (
 RANK = "rank"
 
 
-def build_top(clause: Any, scope: Scope, name: str | None, text: Text) -> tuple[Scope, Any]:
+def build_top(clause: Any, scope: Scope, name: str | None, text: SqlText) -> tuple[Scope, Any]:
     """The box of a QUALIFY.
 
     Args:
@@ -64,7 +64,7 @@ def build_top(clause: Any, scope: Scope, name: str | None, text: Text) -> tuple[
     return Scope(made, scope.relations, times, star=star), over
 
 
-def _key(key: Expression, node: Any, text: Text) -> Any:
+def _key(key: Expression, node: Any, text: SqlText) -> Any:
     if isinstance(key, Column):
         return key.name
     raise text.error(
@@ -75,7 +75,7 @@ def _key(key: Expression, node: Any, text: Text) -> Any:
     )
 
 
-def _ranked(clause: Any, text: Text) -> tuple[Any, int]:
+def _ranked(clause: Any, text: SqlText) -> tuple[Any, int]:
     """(OVER, n) of ``ROW_NUMBER() OVER (...) <= n``."""
     node = clause
     while isinstance(node, exp.Paren):
@@ -98,7 +98,7 @@ def _ranked(clause: Any, text: Text) -> tuple[Any, int]:
     )
 
 
-def _order(over: Any, text: Text) -> tuple[Any, bool]:
+def _order(over: Any, text: SqlText) -> tuple[Any, bool]:
     order = over.args.get("order")
     if over.args.get("spec") is not None or order is None or len(order.expressions) != 1:
         raise text.error(
@@ -113,7 +113,7 @@ def _order(over: Any, text: Text) -> tuple[Any, bool]:
 class TopReader(SqlReader):
     """Reads expressions over ranked rows: their columns, window_start, window_end, and the rank."""
 
-    def __init__(self, text: Text, scope: Scope, over: Any) -> None:
+    def __init__(self, text: SqlText, scope: Scope, over: Any) -> None:
         super().__init__(text, scope, clause="SELECT")
         self._over = over
 

@@ -10,7 +10,7 @@ from sqlglot import exp
 from medusa.query.expressions.expression import Call, Column, Literal
 from medusa.query.sql.expressions import WINDOW_FUNCTIONS, SqlReader, function_name
 from medusa.query.sql.scope import Scope
-from medusa.query.sql.text import Text
+from medusa.query.sql.text import SqlText
 from medusa.query.suggest import did_you_mean
 from medusa.query.types import DURATION
 from medusa.units import duration_us
@@ -54,7 +54,7 @@ class WindowSpec:
         return stream.window(self.size_us, advance=self.advance_us)
 
 
-def read_window(node: Any, scope: Scope, text: Text) -> WindowSpec:
+def read_window(node: Any, scope: Scope, text: SqlText) -> WindowSpec:
     """The window that a group function asks for.
 
     Raises:
@@ -67,7 +67,7 @@ def read_window(node: Any, scope: Scope, text: Text) -> WindowSpec:
     return _spec(name, args, node, scope, text)
 
 
-def _spec(name: str, args: list[Any], node: Any, scope: Scope, text: Text) -> WindowSpec:
+def _spec(name: str, args: list[Any], node: Any, scope: Scope, text: SqlText) -> WindowSpec:
     if len(args) != (3 if name == "hop" else 2):
         raise text.error(node, f"{node.this} takes other arguments", hint=_FORMS[name], code="query.window")
     lengths = [_length(arg, node, scope, text) for arg in args[1:]]
@@ -93,7 +93,7 @@ def _spec(name: str, args: list[Any], node: Any, scope: Scope, text: Text) -> Wi
     return WindowSpec("window", lengths[0], lengths[0])
 
 
-def _length(arg: Any, node: Any, scope: Scope, text: Text) -> int:
+def _length(arg: Any, node: Any, scope: Scope, text: SqlText) -> int:
     with text.at(arg):
         if isinstance(arg, exp.Literal) and arg.is_string:
             return duration_us(arg.this, what=str(node.this), minimum_us=1)
@@ -109,7 +109,7 @@ def _length(arg: Any, node: Any, scope: Scope, text: Text) -> int:
     )
 
 
-def _check_time(arg: Any, node: Any, scope: Scope, text: Text) -> None:
+def _check_time(arg: Any, node: Any, scope: Scope, text: SqlText) -> None:
     """Windows go by the time of the rows, and by no other column."""
     name = function_name(node)
     if not isinstance(arg, exp.Column):
@@ -137,7 +137,7 @@ def _check_time(arg: Any, node: Any, scope: Scope, text: Text) -> None:
     )
 
 
-def read_table_function(node: Any, scope_of: Any, text: Text) -> Scope:
+def read_table_function(node: Any, scope_of: Any, text: SqlText) -> Scope:
     """``TUMBLE(cars, ts, ...)`` in FROM, also as ``TABLE(TUMBLE(TABLE cars, DESCRIPTOR(ts), ...))``.
 
     Args:

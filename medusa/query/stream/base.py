@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from medusa.query.boxes import Box, Input
-from medusa.query.shape import Shape, types_of
+from medusa.query.shape import StreamShape, types_of
 
 if TYPE_CHECKING:
     from medusa.query.builder import Query
@@ -62,7 +62,7 @@ class StreamBase:
         return self._shape.timed
 
     @property
-    def _shape(self) -> Shape:
+    def _shape(self) -> StreamShape:
         return self._query._shapes[self._arc]
 
     def __repr__(self) -> str:

@@ -23,15 +23,15 @@ from medusa.runtime.client.boundaries import await_boundaries
 from medusa.runtime.client.client_loop import ClientLoop, now_us
 from medusa.runtime.client.connecting import AddressGiven, ServerKeyGiven, first_to_answer, given_nodes
 from medusa.runtime.client.contacts import GivenNode
-from medusa.runtime.client.followed_names import Following
-from medusa.runtime.client.moves import SlidingMethods
+from medusa.runtime.client.followed_names import FollowedNames
+from medusa.runtime.client.moves import MoveMethods
 from medusa.runtime.client.named_publisher import NamedMethods, NamedPublisher
-from medusa.runtime.client.names import NamingMethods
+from medusa.runtime.client.names import NameMethods
 from medusa.runtime.client.overview import Overview
 from medusa.runtime.client.placement import Balance, PlanMethods, expected
 from medusa.runtime.client.publisher import GONE, Publisher, described, source_from
 from medusa.runtime.client.remote_definitions import RemoteMethods
-from medusa.runtime.client.splits import SplittingMethods
+from medusa.runtime.client.splits import SplitMethods
 from medusa.runtime.client.standby import Standby, deployment, standby_wish
 from medusa.runtime.client.subscription import Subscription, check_name
 from medusa.runtime.keys.client_keys import KeyGiven, first_use
@@ -121,9 +121,7 @@ def dial(
     return made
 
 
-class Federation(
-    NamingMethods, NamedMethods, Overview, SlidingMethods, SplittingMethods, PlanMethods, RemoteMethods
-):
+class Federation(NameMethods, NamedMethods, Overview, MoveMethods, SplitMethods, PlanMethods, RemoteMethods):
     """The nodes of a federation, as seen from one of them; ``medusa.connect`` makes it.
 
     Any thread may call. A node that is killed and comes back loses and repeats nothing of what is
@@ -144,7 +142,7 @@ class Federation(
         self._loop = loop = first_to_answer(given, timeout_us, begun)
         try:
             others = [each for each in given if each.address != loop.address]
-            self._following = Following(loop, loop.keys, others, self._goes_by)
+            self._following = FollowedNames(loop, loop.keys, others, self._goes_by)
         except BaseException:  # Interrupted now, nobody else would close it.
             loop.close()
             raise

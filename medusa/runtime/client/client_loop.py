@@ -18,7 +18,7 @@ from collections.abc import Callable
 
 from medusa.errors import LinkError, RemoteProtocolError
 from medusa.runtime.keys.client_keys import ClientKeys
-from medusa.runtime.machine.notify import RING_MAX_S, Bells
+from medusa.runtime.machine.notify import RING_MAX_S, Notifiers
 from medusa.runtime.transport.link_events import Arrival, Event, LinkDown, LinkRefused, LinkUp
 from medusa.runtime.transport.zeromq import Transport
 from medusa.units import duration_text
@@ -84,7 +84,7 @@ class ClientLoop:
         self.lock = threading.RLock()
         self._address = address
         self._transport: Transport | None = None
-        self._bells = Bells()
+        self._bells = Notifiers()
         self._mind: ClientMind | None = None
         self._failure: LinkError | None = None
         self._closed = False

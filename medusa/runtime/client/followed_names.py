@@ -16,10 +16,10 @@ from medusa.runtime.client.client_loop import ClientLoop, now_us
 from medusa.runtime.client.contacts import Contacts, GivenNode, Place
 from medusa.runtime.client.followed_stream import Followed
 from medusa.runtime.keys.client_keys import ClientKeys
-from medusa.wire.link.redirect import Step, next_step
+from medusa.wire.link.redirect import RedirectStep, next_step
 from medusa.wire.messages.links_and_commands import Lookup, Message
 
-__all__ = ["Following", "Place"]
+__all__ = ["FollowedNames", "Place"]
 
 LOOK_EVERY_S = 0.1
 LOOK_AGAIN_S = 0.005
@@ -36,7 +36,7 @@ NEWS_US = 1_000_000
 """News of the catalog are everywhere by then."""
 
 
-class Following:
+class FollowedNames:
     """The connections of one client, and its streams.
 
     Where the node of a stream is unreachable, other nodes of the participant are asked at once where the
@@ -406,9 +406,9 @@ class Following:
             place=None if place is None else (place["node"], place["epoch"]),
             missing_us=stream.missing_us(now_us(), known=place is not None),
         )
-        if step is Step.GIVE_UP and refusal is not None:
+        if step is RedirectStep.GIVE_UP and refusal is not None:
             stream.give_up(refusal)
-        elif step is Step.MOVE and place is not None:
+        elif step is RedirectStep.MOVE and place is not None:
             loop = stream.loop if place["node"] == here else self._called(place)
             if loop is not None:
                 stream.move(loop, place["epoch"])

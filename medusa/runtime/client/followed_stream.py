@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from medusa.runtime.client.client_loop import ClientLoop, now_us
-from medusa.wire.client_mind import Publication, Subscription
+from medusa.wire.client_mind import ClientPublication, ClientSubscription
 from medusa.wire.link.redirect import FOLLOWED, ask_again_us
 from medusa.wire.messages.links_and_commands import Refuse
 
@@ -40,7 +40,7 @@ class Followed(ABC):
         self._asked_us = 0
 
     @abstractmethod
-    def mind_of_stream(self) -> Publication | Subscription:
+    def mind_of_stream(self) -> ClientPublication | ClientSubscription:
         """What stands for it in the mind of the client."""
 
     @abstractmethod
@@ -106,7 +106,7 @@ class Followed(ABC):
         old = self._loop
         with old.lock, loop.lock:
             here, there, of = old.mind(), loop.mind(), self.mind_of_stream()
-            if isinstance(of, Subscription):
+            if isinstance(of, ClientSubscription):
                 there.take_subscription(now_us(), of)
                 if old is not loop and here.subscriptions.get(self.name) is of:
                     del here.subscriptions[self.name]

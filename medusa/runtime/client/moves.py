@@ -7,23 +7,23 @@ from typing import Any
 from medusa.errors import LinkError
 from medusa.runtime.client.asking import ask
 from medusa.runtime.client.client_loop import ClientLoop
-from medusa.runtime.client.followed_names import Following
+from medusa.runtime.client.followed_names import FollowedNames
 from medusa.units import Duration, duration_us
 from medusa.wire import limits
 from medusa.wire.messages.links_and_commands import StatusRequest
 from medusa.wire.messages.move import Grant, Move
 
-__all__ = ["SlidingMethods"]
+__all__ = ["MoveMethods"]
 
 ANSWER_US = 20_000_000
 """So long after the last attempt may begin the answer comes: it may have to be undone or settled first."""
 
 
-class SlidingMethods:
+class MoveMethods:
     """The methods of a ``Federation`` that move fragments."""
 
     _loop: ClientLoop
-    _following: Following
+    _following: FollowedNames
 
     def move(self, fragment: str, to: str, timeout: Duration = "60s") -> dict[str, Any]:
         """Move a fragment to another node while it runs; returns when that has taken it.

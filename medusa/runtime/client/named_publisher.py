@@ -13,7 +13,7 @@ from medusa.errors import LinkError
 from medusa.runtime.client.asking import ask
 from medusa.runtime.client.client_loop import ClientLoop
 from medusa.runtime.client.contacts import GivenNode
-from medusa.runtime.client.followed_names import Following
+from medusa.runtime.client.followed_names import FollowedNames
 from medusa.runtime.client.publisher import Publisher
 from medusa.runtime.client.subscription import check_name
 from medusa.units import Duration
@@ -149,7 +149,7 @@ class NamedMethods:
     """The methods of a ``Federation`` about what has a name of its own there."""
 
     _loop: ClientLoop
-    _following: Following
+    _following: FollowedNames
     _named: set[NamedPublisher]
     _publishers: dict[str, Publisher]
 

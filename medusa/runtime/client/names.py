@@ -14,14 +14,14 @@ from medusa.query.published_stream import PublishedStream, reads_of, same_column
 from medusa.query.suggest import did_you_mean
 from medusa.runtime.client.asking import ask
 from medusa.runtime.client.client_loop import ClientLoop
-from medusa.runtime.client.followed_names import AWAY_US, Following
+from medusa.runtime.client.followed_names import AWAY_US, FollowedNames
 from medusa.units import Duration
 from medusa.wire.messages.links_and_commands import Define, Remove, StatusRequest
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["NamingMethods"]
+__all__ = ["NameMethods"]
 
 SOURCE, SINK = "in", "out"
 """Boxes of a definition, as nodes expect them."""
@@ -30,10 +30,10 @@ SPREAD_TIMEOUT_US = 15_000_000
 """Commands that a node passes on wait at least so long: longer than it waits for the others."""
 
 
-class NamingMethods(ABC):
+class NameMethods(ABC):
     """The methods of a ``Federation`` that are about names."""
 
-    _following: Following
+    _following: FollowedNames
     _loop: ClientLoop
 
     @abstractmethod

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from medusa.errors import QueryError
-from medusa.nodes.placement.balance import Host, Piece, host_loads, place
-from medusa.nodes.placement.estimating import Estimate, Measured, estimate, traffic_of
+from medusa.nodes.placement.balance import NodeCapacity, PlacedPiece, host_loads, place
+from medusa.nodes.placement.estimating import Estimate, MeasuredBox, estimate, traffic_of
 from medusa.nodes.placement.placement import cut
 from medusa.nodes.placement.recovered_outputs import RecoveredOutput, recovered_outputs
 from medusa.nodes.placement.standby_plan import StandbyWish, cost_of, guarded_as
@@ -159,7 +159,7 @@ def expected(
     elif here not in nodes and not {box.id for box in graph.boxes} <= _named(wish.pins):
         nodes.append(here)  # Sources without a pin stand there.
     before = {node: _load(status, node, graph.name) for node in nodes}
-    hosts = [Host(name=node, load=before[node], bandwidth=wish.bandwidth.get(node)) for node in nodes]
+    hosts = [NodeCapacity(name=node, load=before[node], bandwidth=wish.bandwidth.get(node)) for node in nodes]
     found = estimate(graph, wish.pins, here=here, rates=wish.rates, measured=_measured(graph.name, status))
     if at is None or isinstance(at, Balance):
         homes = (
@@ -221,7 +221,7 @@ def _given(
         for box_id in boxes:
             homes[box_id] = min(homes.get(box_id, node), node)
     of = {piece.name: homes.get(piece.name, here) for piece in found.pieces}
-    pieces = tuple(Piece(name=piece.name, cost=piece.cost, at=of[piece.name]) for piece in found.pieces)
+    pieces = tuple(PlacedPiece(name=piece.name, cost=piece.cost, at=of[piece.name]) for piece in found.pieces)
     return of, Estimate(pieces=pieces, arcs=found.arcs, boxes=found.boxes, measured=found.measured)
 
 
@@ -243,10 +243,10 @@ def _load(status: Mapping[str, Any], node: str, query: str) -> float:
     return max(total - sum(shares), 0.0)
 
 
-def _measured(query: str, status: Mapping[str, Any]) -> dict[str, Measured]:
+def _measured(query: str, status: Mapping[str, Any]) -> dict[str, MeasuredBox]:
     """Boxes of a query of this name that this node runs; only this node knows them one by one."""
     return {
-        box: Measured(
+        box: MeasuredBox(
             share=figures.get("load") or 0.0,
             rows_in_per_s=figures["rows_in_per_s"],
             rows_out_per_s=figures["rows_out_per_s"],

@@ -17,7 +17,7 @@ from medusa.query.suggest import did_you_mean
 from medusa.runtime.client.client_loop import ClientLoop, now_us
 from medusa.runtime.client.followed_stream import Followed
 from medusa.units import duration_text
-from medusa.wire.client_mind import Publication
+from medusa.wire.client_mind import ClientPublication
 from medusa.wire.codec import TrainCodec
 from medusa.wire.messages.links_and_commands import Refuse
 
@@ -65,7 +65,7 @@ class Publisher(Followed):
                 self.abandon()
             raise
 
-    def mind_of_stream(self) -> Publication:
+    def mind_of_stream(self) -> ClientPublication:
         """What stands for it in the mind of the client."""
         return self._mind
 

@@ -9,19 +9,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from medusa.errors import LinkError, QueryError
-from medusa.nodes.spec.part_locations import Parted, having, parted
+from medusa.nodes.spec.part_locations import PartLocations, having, parted
 from medusa.query.boxes.splits import PARTS_MAX
 from medusa.query.rewrite.key_ranges import HASHES
 from medusa.query.suggest import did_you_mean
 from medusa.runtime.client.asking import ask
 from medusa.runtime.client.client_loop import ClientLoop
-from medusa.runtime.client.followed_names import Following
+from medusa.runtime.client.followed_names import FollowedNames
 from medusa.runtime.client.moves import ANSWER_US
 from medusa.units import Duration, duration_us
 from medusa.wire.messages.links_and_commands import Message
 from medusa.wire.messages.split import Merge, Ranges, Split
 
-__all__ = ["SplittingMethods"]
+__all__ = ["SplitMethods"]
 
 LOOK_EVERY_S = 0.05
 
@@ -29,11 +29,11 @@ NEWS_S = 5.0
 """Where a fragment is everybody knows by then."""
 
 
-class SplittingMethods(ABC):
+class SplitMethods(ABC):
     """The methods of a ``Federation`` that split boxes and merge them."""
 
     _loop: ClientLoop
-    _following: Following
+    _following: FollowedNames
 
     @abstractmethod
     def move(self, fragment: str, to: str, timeout: Duration = "60s") -> dict[str, Any]:
@@ -209,7 +209,7 @@ class SplittingMethods(ABC):
         known = self._parted(query, box)
         return str(self._having(query, box)[0]["name"] if known is None else known.router["name"])
 
-    def _parted(self, query: str, box: str) -> Parted | None:
+    def _parted(self, query: str, box: str) -> PartLocations | None:
         return parted(query, box, self._following.listed("fragment"))
 
     def _soon(self, look: Callable[[], Any]) -> Any:

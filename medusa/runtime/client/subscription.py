@@ -14,9 +14,9 @@ from medusa.nodes.config.config_file import NAME, NAME_RULE
 from medusa.runtime.client.client_loop import ClientLoop, now_us
 from medusa.runtime.client.followed_stream import Followed
 from medusa.units import Duration, duration_us
-from medusa.wire.client_mind import Subscription as Mind
+from medusa.wire.client_mind import ClientSubscription as Mind
 from medusa.wire.codec import TrainCodec
-from medusa.wire.link.receiver import Lost, Promise, Rows
+from medusa.wire.link.receiver import LostRows, ReceivedPromise, ReceivedRows
 from medusa.wire.messages.links_and_commands import Refuse
 
 __all__ = ["Subscription", "check_name"]
@@ -122,7 +122,7 @@ class Subscription(Followed):
     @property
     def next_row(self) -> int:
         """The number of the next row that will be taken."""
-        first = next((each for each in self._mind.waiting if isinstance(each, Rows)), None)
+        first = next((each for each in self._mind.waiting if isinstance(each, ReceivedRows)), None)
         return first.seq if first is not None else self._mind.receiver.next_seq
 
     @property
@@ -200,11 +200,11 @@ class Subscription(Followed):
         """What came first, where that is rows."""
         delivery = self.under_lock(lambda: self._mind.take(now_us()))
         match delivery:
-            case Rows():
+            case ReceivedRows():
                 return self._decode(delivery)
-            case Lost():
+            case LostRows():
                 self.lost_rows += delivery.to_seq - delivery.from_seq
-            case Promise():
+            case ReceivedPromise():
                 self.boundary_us = delivery.time_us
         return None
 
@@ -214,7 +214,7 @@ class Subscription(Followed):
         self._check()
         return self._closed
 
-    def _decode(self, rows: Rows) -> Train:
+    def _decode(self, rows: ReceivedRows) -> Train:
         try:
             train = self._codec.decode(rows.message, rows.payload, peer=self._loop.node, skip=rows.skip)
         except RemoteProtocolError as error:

@@ -9,7 +9,7 @@ from medusa.engine.logged_fragment import LoggedFragment
 from medusa.engine.overload.controller import has_qos
 from medusa.engine.recovery.decision_log import DecisionLog, FoundLogs, find_logs
 from medusa.engine.recovery.decisions import Entry, Sheds
-from medusa.engine.state.evolve import Plan
+from medusa.engine.state.evolve import EvolutionPlan
 from medusa.engine.warnings import warn_user
 from medusa.errors import CheckpointWarning, StateError
 from medusa.ports import Journal
@@ -79,7 +79,7 @@ def go_on_with_log(
     *,
     manifest: Mapping[str, Any],
     known: Mapping[str, int],
-    made: Plan,
+    made: EvolutionPlan,
     strict: bool,
 ) -> bool:
     """Give a restored run its log, and let it do again what was decided after its checkpoint.

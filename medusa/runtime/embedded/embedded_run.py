@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from medusa.engine.bounded_run import run_bounded
 from medusa.engine.logged_fragment import LoggedFragment
 from medusa.engine.state.checkpoint import Checkpoints
-from medusa.engine.state.evolve import Plan, plan
+from medusa.engine.state.evolve import EvolutionPlan, plan
 from medusa.engine.warnings import warn_user
 from medusa.errors import CheckpointWarning, QueryError, StateError
 from medusa.query.boxes import Graph
@@ -24,7 +24,7 @@ from medusa.runtime.embedded.memory_options import bounds_of, bounds_of_settings
 from medusa.runtime.embedded.metrics_service import serving
 from medusa.runtime.embedded.ordered_worker import ordering_of
 from medusa.runtime.embedded.query_argument import graph_of
-from medusa.runtime.embedded.resources import Parts, checkpoints_in, given_up, holding, workers_of
+from medusa.runtime.embedded.resources import RunResources, checkpoints_in, given_up, holding, workers_of
 from medusa.runtime.embedded.run import Run
 from medusa.runtime.machine.clock import SystemClock
 from medusa.runtime.machine.event_loop import LoopTasks
@@ -145,7 +145,7 @@ def start(
     )
     place = place_of(history, graph)
     with holding() as held:
-        parts = Parts.of(held, workers=workers, clock=clock, place=place, bounds=bounds)
+        parts = RunResources.of(held, workers=workers, clock=clock, place=place, bounds=bounds)
         fragment = LoggedFragment(
             graph, on_error=on_error, functions=q.functions, scheduler=ordering, **parts.of_fragment()
         )
@@ -270,7 +270,7 @@ def restore(
         name = checkpoint or checkpoints.names()[-1]
         journal = held.enter_context(closing(FolderJournal(path)))
         logs = logs_of(journal, first_log(manifest, name), decisions)
-        parts = Parts.of(held, workers=workers, clock=clock, place=place, bounds=bounds)
+        parts = RunResources.of(held, workers=workers, clock=clock, place=place, bounds=bounds)
         place.open(fresh=False)
         fragment = LoggedFragment.restore(
             graph, files, on_error=settings["on_error"], plan=made, settles=False, **parts.of_fragment()
@@ -303,7 +303,7 @@ def _check_history(settings: dict[str, Any], history: object, graph: Graph) -> N
     settings["history"] = history is not None
 
 
-def _tell(made: Plan, reset: Sequence[str], *, strict: bool) -> None:
+def _tell(made: EvolutionPlan, reset: Sequence[str], *, strict: bool) -> None:
     """Say which boxes don't go on as they were; ``strict``: refuse unless that was asked for."""
     asked = set(reset)
     if strict and not asked.issuperset([*made.fresh, *made.dropped]):

@@ -16,12 +16,12 @@ from medusa.query.graph import check_graph, label_of
 from medusa.runtime.store.spill import FolderSpill
 from medusa.units import byte_count
 
-__all__ = ["Bounds", "bounds_of", "bounds_of_settings", "check_sheds"]
+__all__ = ["MemoryBounds", "bounds_of", "bounds_of_settings", "check_sheds"]
 
 LIMITS = ("error", "spill", "shed")
 
 
-class Bounds:
+class MemoryBounds:
     """Where a run spills and what its state may take.
 
     Args:
@@ -93,7 +93,7 @@ def bounds_of(
     memory_bytes: int,
     state_budget: str | int | None,
     at_limit: str,
-) -> Bounds:
+) -> MemoryBounds:
     """The bounds that ``md.start`` was given; nothing is done on disk.
 
     Raises:
@@ -119,7 +119,7 @@ def bounds_of(
     budget = None if state_budget is None else byte_count(state_budget, what="state_budget")
     if budget == 0:
         raise QueryError("state_budget=0: boxes hold something always", code="query.state_budget")
-    return Bounds(spill, memory_bytes=memory_bytes, budget_bytes=budget, at_limit=at_limit)
+    return MemoryBounds(spill, memory_bytes=memory_bytes, budget_bytes=budget, at_limit=at_limit)
 
 
 def check_sheds(settings: Mapping[str, Any], graph: Graph) -> None:
@@ -158,7 +158,7 @@ def bounds_of_settings(
     state_budget: str | int | None,
     at_limit: str | None,
     where: str,
-) -> Bounds:
+) -> MemoryBounds:
     """The bounds of a restored run: those it had, but for what ``md.restore`` was given.
 
     Raises:

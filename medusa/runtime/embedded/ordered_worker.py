@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from medusa.engine.input.intake import Entry
+from medusa.engine.input.intake import IntakeEntry
 from medusa.engine.overload.qos_scheduler import Ordering, latency_outputs
 from medusa.ports import Clock
 from medusa.query.boxes import Apply, Graph
@@ -44,7 +44,7 @@ class OrderedWorker(QueueWorker):
         ordering = self._ordering
         self._belt.look(behind=ordering.waits, oldest_us=ordering.oldest_us)
 
-    def serve(self, entry: Entry | None) -> None:
+    def serve(self, entry: IntakeEntry | None) -> None:
         rests = entry is None or entry.call is not None
         if rests and self._ordering.waits:
             self._step()
@@ -81,7 +81,7 @@ class OrderedWorker(QueueWorker):
         self.look()
         self._gate.tell_room()
 
-    def _done(self, entry: Entry, error: BaseException | None) -> None:
+    def _done(self, entry: IntakeEntry, error: BaseException | None) -> None:
         if error is not None or entry.call is not None or self._fragment.stopped:
             super()._done(entry, error)
         else:

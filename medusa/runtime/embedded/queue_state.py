@@ -7,9 +7,9 @@ import warnings
 from collections.abc import Callable, Mapping
 
 from medusa.elements import Element
-from medusa.engine.input.intake import Entry, InputQueue
+from medusa.engine.input.intake import IntakeEntry, IntakeQueue
 
-__all__ = ["LISTEN_AGAIN_S", "Belt", "Changed", "abandon", "note_left"]
+__all__ = ["LISTEN_AGAIN_S", "Changed", "QueueState", "abandon", "note_left"]
 
 LISTEN_AGAIN_S = 0.25
 """An interrupt (Ctrl-C) that comes in the moment before a lock is waited for wakes nobody: it is heard with
@@ -28,7 +28,7 @@ class Changed(threading.Condition):
             raise
 
 
-class Belt:
+class QueueState:
     """What a run and its thread share. All of it is read and written under ``changed``.
 
     Attributes:
@@ -41,11 +41,11 @@ class Belt:
         full_at: there was too much output when it had been taken so often.
     """
 
-    def __init__(self, queue: InputQueue) -> None:
+    def __init__(self, queue: IntakeQueue) -> None:
         self.queue = queue
         self.changed = Changed()  # reentrant: a finaliser may run anywhere
         self.thread: threading.Thread | None = None
-        self.working: Entry | None = None
+        self.working: IntakeEntry | None = None
         self.error: BaseException | None = None
         self.stopping = False
         self.behind = False
@@ -98,7 +98,7 @@ class Belt:
             self.queue.worked_before(oldest_us)
             self.changed.notify_all()
 
-    def done(self, entry: Entry, error: BaseException | None) -> BaseException | None:
+    def done(self, entry: IntakeEntry, error: BaseException | None) -> BaseException | None:
         """The entry that is worked on is done; gives an error that its caller isn't told."""
         with self.changed:
             self.working = None
@@ -168,7 +168,7 @@ class Belt:
         """Let go of ``changed``, by a caller, until something has changed; or sooner, so look again."""
         self.changed.wait(LISTEN_AGAIN_S)
 
-    def next(self, look_again_s: float | None) -> Entry | None:
+    def next(self, look_again_s: float | None) -> IntakeEntry | None:
         """Wait for work, at most so long; None: there was none."""
         with self.changed:
             while not self.stopping:
@@ -181,7 +181,7 @@ class Belt:
         return None
 
 
-def abandon(belt: Belt, name: str) -> None:
+def abandon(belt: QueueState, name: str) -> None:
     """A run was lost, or the program ends, without ``close``."""
     with belt.changed:
         left = {source: rows for source, rows in belt.queue.rows.items() if rows}

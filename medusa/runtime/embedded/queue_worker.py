@@ -5,26 +5,26 @@ from __future__ import annotations
 import threading
 import weakref
 
-from medusa.engine.input.intake import Entry
+from medusa.engine.input.intake import IntakeEntry
 from medusa.engine.run.at_rest import AtRest
 from medusa.engine.run.gate import RunGate
 from medusa.ports import Clock
 from medusa.runtime.embedded.async_streams import LOOK_AGAIN_S
-from medusa.runtime.embedded.queue_state import Belt, abandon
+from medusa.runtime.embedded.queue_state import QueueState, abandon
 from medusa.runtime.embedded.shedding import Shedding
 from medusa.runtime.embedded.thread_reports import ThreadReports
 
 __all__ = ["QueueWorker", "leave_to_parent", "silent_until"]
 
 
-def silent_until(clock: Clock, belt: Belt) -> int:
+def silent_until(clock: Clock, belt: QueueState) -> int:
     """Up to when sources are silent: rows that wait have come later than what is done."""
     with belt.changed:
         head = belt.queue.head
         return clock.monotonic_us() if head is None else head.came_us
 
 
-def leave_to_parent(belt: Belt, finalizer: weakref.finalize[..., QueueWorker]) -> None:
+def leave_to_parent(belt: QueueState, finalizer: weakref.finalize[..., QueueWorker]) -> None:
     """In a forked process: the thread isn't there, and nobody else works on what waits."""
     belt.forked()
     finalizer.detach()
@@ -43,7 +43,7 @@ class QueueWorker:
         self,
         gate: RunGate,
         clock: Clock,
-        belt: Belt,
+        belt: QueueState,
         reports: ThreadReports,
         rest: AtRest,
         shedding: Shedding,
@@ -82,7 +82,7 @@ class QueueWorker:
 
     # In the thread
 
-    def serve(self, entry: Entry | None) -> None:
+    def serve(self, entry: IntakeEntry | None) -> None:
         """Work through one entry; None: let time pass."""
         if entry is None:
             if self._fragment.stopped:
@@ -111,7 +111,7 @@ class QueueWorker:
         else:
             self._done(entry, None)
 
-    def _work(self, entry: Entry) -> None:
+    def _work(self, entry: IntakeEntry) -> None:
         fragment = self._fragment
         fragment.at(self._clock.monotonic_us(), entry.came_us)
         if entry.call is not None:
@@ -131,7 +131,7 @@ class QueueWorker:
                     self._reports.warn(entry.source)
         self._rest.settle()
 
-    def _done(self, entry: Entry, error: BaseException | None) -> None:
+    def _done(self, entry: IntakeEntry, error: BaseException | None) -> None:
         error = self._belt.done(entry, error)
         if error is not None or self._fragment.stopped:
             self._fail(error)
@@ -143,7 +143,7 @@ class QueueWorker:
         self._gate.tell()
 
 
-def _serve(belt: Belt, ref: weakref.ref[QueueWorker], look_again_s: float | None) -> None:
+def _serve(belt: QueueState, ref: weakref.ref[QueueWorker], look_again_s: float | None) -> None:
     """What the thread does."""
     while True:
         entry = belt.next(look_again_s)

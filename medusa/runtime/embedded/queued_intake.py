@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 import numpy as np
 
 from medusa.engine.input.ingest import normalise
-from medusa.engine.input.intake import Entry
+from medusa.engine.input.intake import IntakeEntry
 from medusa.engine.input.push_arguments import boundary_time_us, from_first
 from medusa.engine.operators.source import SourceBox
 from medusa.engine.query_change import Change
@@ -19,7 +19,7 @@ from medusa.engine.run.gate import RunGate
 from medusa.engine.run.intake import Check, Moment, RunIntake
 from medusa.errors import FullError, MedusaError, StateError
 from medusa.ports import Clock
-from medusa.runtime.embedded.queue_state import Belt, note_left
+from medusa.runtime.embedded.queue_state import QueueState, note_left
 from medusa.runtime.embedded.queue_worker import QueueWorker
 from medusa.runtime.embedded.shedding import Shedding
 from medusa.runtime.embedded.thread_reports import ThreadReports
@@ -45,7 +45,7 @@ class QueuedIntake(RunIntake):
         self,
         gate: RunGate,
         clock: Clock,
-        belt: Belt,
+        belt: QueueState,
         reports: ThreadReports,
         rest: AtRest,
         shedding: Shedding,
@@ -96,7 +96,7 @@ class QueuedIntake(RunIntake):
                 else:
                     with self._gate.state:  # its keys are looked up where the thread adds to them
                         times = fragment.check(box, taken, arrival_us, rows)
-                entry = Entry(
+                entry = IntakeEntry(
                     0,
                     source,
                     taken,
@@ -115,9 +115,9 @@ class QueuedIntake(RunIntake):
             box = self._fragment.source(source)
             time_us = boundary_time_us(time, source, "a boundary")
             self._fragment.check_promise(box, time_us)
-            self._put(Entry(0, source, promise_us=time_us), True, None, box)
+            self._put(IntakeEntry(0, source, promise_us=time_us), True, None, box)
 
-    def _put(self, entry: Entry, wait: bool, position: int | None, box: SourceBox) -> bool:
+    def _put(self, entry: IntakeEntry, wait: bool, position: int | None, box: SourceBox) -> bool:
         """Put what was checked into the queue; False: other rows of the source came first."""
         belt, queue = self._belt, self._belt.queue
         with belt.changed:
@@ -183,11 +183,11 @@ class QueuedIntake(RunIntake):
         with self._gate.interrupts:
             self._reports.tell_caller()
             self._reports.refuse_own_thread()
-            entry = Entry(0, call=partial(call, None))
+            entry = IntakeEntry(0, call=partial(call, None))
             self._have_done(entry, ends)
             return cast(T, entry.result)
 
-    def _have_done(self, entry: Entry, ends: bool) -> None:
+    def _have_done(self, entry: IntakeEntry, ends: bool) -> None:
         """Have the thread do it, and wait."""
         belt, queue = self._belt, self._belt.queue
         with belt.changed:

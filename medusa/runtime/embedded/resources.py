@@ -15,7 +15,7 @@ from medusa.engine.state.checkpoint import Checkpoints
 from medusa.errors import MedusaError, QueryError, StateError
 from medusa.ports import Clock
 from medusa.runtime.embedded.interrupts import INTERRUPTS
-from medusa.runtime.embedded.memory_options import Bounds
+from medusa.runtime.embedded.memory_options import MemoryBounds
 from medusa.runtime.embedded.run import Run
 from medusa.runtime.embedded.run_parts import QueueOptions
 from medusa.runtime.machine.clock import SystemClock
@@ -25,7 +25,7 @@ from medusa.runtime.machine.run_lock import OneTurn, SharedTurns
 from medusa.runtime.store.folder_store import FolderStore
 from medusa.runtime.store.history_store import HistoryFolder, HistoryMemory
 
-__all__ = ["Parts", "checkpoints_in", "given_up", "holding", "workers_of"]
+__all__ = ["RunResources", "checkpoints_in", "given_up", "holding", "workers_of"]
 
 THREADS_MAX = 64
 
@@ -58,7 +58,7 @@ def given_up(run: Run) -> Iterator[None]:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class RunResources:
     """What a run works with but for its checkpoints.
 
     Attributes:
@@ -70,7 +70,7 @@ class Parts:
     workers: ThreadWorkers | None
     tasks: LoopTasks
     place: HistoryFolder | HistoryMemory
-    bounds: Bounds
+    bounds: MemoryBounds
 
     @classmethod
     def of(
@@ -80,8 +80,8 @@ class Parts:
         workers: ThreadWorkers | None,
         clock: Clock | None,
         place: HistoryFolder | HistoryMemory,
-        bounds: Bounds,
-    ) -> Parts:
+        bounds: MemoryBounds,
+    ) -> RunResources:
         """Those of a run that is being made; nothing is done on disk.
 
         Raises:

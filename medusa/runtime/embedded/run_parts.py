@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import NamedTuple
 
-from medusa.engine.input.intake import InputQueue
+from medusa.engine.input.intake import IntakeQueue
 from medusa.engine.overload.qos_scheduler import Ordering
 from medusa.engine.run.at_rest import AtRest
 from medusa.engine.run.checkpoints import RunCheckpoints
@@ -19,7 +19,7 @@ from medusa.engine.run.run_warnings import RunWarnings
 from medusa.ports import Clock
 from medusa.runtime.embedded.fork_guard import ForkGuard
 from medusa.runtime.embedded.ordered_worker import worker_of
-from medusa.runtime.embedded.queue_state import Belt
+from medusa.runtime.embedded.queue_state import QueueState
 from medusa.runtime.embedded.queue_worker import leave_to_parent, silent_until
 from medusa.runtime.embedded.queued_intake import QueuedIntake
 from medusa.runtime.embedded.shedding import Shedding
@@ -70,7 +70,7 @@ def direct_parts(gate: RunGate, clock: Clock, saves_of: MakeCheckpoints) -> RunP
 def queued_parts(gate: RunGate, clock: Clock, saves_of: MakeCheckpoints, options: QueueOptions) -> RunParts:
     """Those of a run with an input queue; its thread begins."""
     fragment = gate.fragment
-    belt = Belt(InputQueue(options.nbytes, fragment.positions()))
+    belt = QueueState(IntakeQueue(options.nbytes, fragment.positions()))
     reports, time = ThreadReports(gate, belt), IdleClock(fragment, partial(silent_until, clock, belt))
     saves = saves_of(reports)
     output = RunOutput(gate, time, reports, saves.sync, before=reports.hear, took=belt.note_take)

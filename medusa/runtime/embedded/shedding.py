@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pyarrow as pa
 
-from medusa.engine.input.intake import InputQueue
+from medusa.engine.input.intake import IntakeQueue
 from medusa.engine.input.push_arguments import callback
-from medusa.engine.overload.controller import Shedder, has_qos
+from medusa.engine.overload.controller import OverloadController, has_qos
 from medusa.engine.overload.drop_set import SHEDDING_SCHEMA
 from medusa.engine.run.gate import RunGate
 from medusa.errors import DataError
@@ -31,7 +31,7 @@ class Shedding:
         self._gate = gate
         self._fragment = gate.fragment
         self._sync = sync
-        self.shedder: Shedder | None = None
+        self.shedder: OverloadController | None = None
 
     def begin(self) -> None:
         """Let a run with a queue shed, where the query that runs now has quality of service."""
@@ -39,9 +39,9 @@ class Shedding:
         if self.shedder is None and has_qos(fragment.graph):
             if fragment.drops is None:
                 fragment.shed()
-            self.shedder = Shedder(fragment, fragment.drops)
+            self.shedder = OverloadController(fragment, fragment.drops)
 
-    def control(self, now_us: int, queue: InputQueue) -> None:
+    def control(self, now_us: int, queue: IntakeQueue) -> None:
         """Decide what is left out of what comes."""
         if self.shedder is not None:
             self.shedder.control(now_us, queue)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from medusa.engine.run.gate import RunGate
 from medusa.engine.run.run_warnings import RunWarnings
 from medusa.errors import StateError
-from medusa.runtime.embedded.queue_state import Belt
+from medusa.runtime.embedded.queue_state import QueueState
 
 __all__ = ["ThreadReports"]
 
@@ -13,7 +13,7 @@ __all__ = ["ThreadReports"]
 class ThreadReports(RunWarnings):
     """Keeps what is to be said in the thread of the run until the next caller comes."""
 
-    def __init__(self, gate: RunGate, belt: Belt) -> None:
+    def __init__(self, gate: RunGate, belt: QueueState) -> None:
         super().__init__(gate.fragment)
         self._gate = gate
         self._belt = belt

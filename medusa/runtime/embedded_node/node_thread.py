@@ -22,7 +22,7 @@ from medusa.nodes.config.settings import Settings
 from medusa.runtime.client.client import Federation, connect
 from medusa.runtime.engine_host.gathering import Elsewhere, running_elsewhere
 from medusa.runtime.keys.client_keys import KeyGiven
-from medusa.runtime.machine.notify import RING_MAX_S, Bells
+from medusa.runtime.machine.notify import RING_MAX_S, Notifiers
 from medusa.runtime.node.assembly import Assembled, assembled
 from medusa.runtime.node.configuration import NodeConfig, import_functions, load_settings
 from medusa.runtime.node.reloading import rules_again
@@ -67,7 +67,7 @@ class Node:
         self._elsewhere = elsewhere
         self._report = report
         self._lock = threading.RLock()  # Handlers of signals may call what they interrupt.
-        self._bells = Bells()
+        self._bells = Notifiers()
         self._settings: Settings | None = None
         self._node: Assembled | None = None
         self._thread: threading.Thread | None = None
@@ -352,7 +352,7 @@ class Node:
 
     def _after_fork(self) -> None:
         """In the child, which has the node's files but none of its threads; locks may be held by those."""
-        self._lock, self._bells = threading.RLock(), Bells()
+        self._lock, self._bells = threading.RLock(), Notifiers()
         if self._asked and not self._ended:
             self._forked = True
             if self._node is not None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from medusa.nodes.config.settings import Limits
 from medusa.units import size_text
 
-__all__ = ["UNBOUNDED", "Bounds", "Budgets", "Over", "bounds_of"]
+__all__ = ["UNBOUNDED", "Budgets", "EngineBounds", "OverBudget", "bounds_of"]
 
 NEVER = 1 << 62
 
@@ -27,7 +27,7 @@ OWNERS_MAX = 1_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Bounds:
+class EngineBounds:
     """What the engine of a node gives.
 
     Attributes:
@@ -41,20 +41,20 @@ class Bounds:
     piece_us: int
 
 
-def bounds_of(limits: Limits) -> Bounds:
+def bounds_of(limits: Limits) -> EngineBounds:
     """As a node is configured."""
-    return Bounds(
+    return EngineBounds(
         query_bytes=limits.query_memory_bytes,
         owner_bytes=limits.owner_memory_bytes,
         piece_us=limits.piece_time_us,
     )
 
 
-UNBOUNDED = Bounds(query_bytes=NEVER, owner_bytes=NEVER, piece_us=NEVER)
+UNBOUNDED = EngineBounds(query_bytes=NEVER, owner_bytes=NEVER, piece_us=NEVER)
 
 
 @dataclass(frozen=True, slots=True)
-class Over:
+class OverBudget:
     """A query that has to end, its fragments here, and why."""
 
     query: str
@@ -69,7 +69,7 @@ class Budgets:
         bounds: what it gives.
     """
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: EngineBounds) -> None:
         self.bounds = bounds
         self._owners: dict[str, str] = {}
         self._queries: dict[str, dict[str, int]] = {}
@@ -153,11 +153,11 @@ class Budgets:
             self.forget(fragment, query)
         return why
 
-    def held(self, fragment: str, query: str, nbytes: int) -> Over | None:
+    def held(self, fragment: str, query: str, nbytes: int) -> OverBudget | None:
         """A fragment holds so much now; who has to end for it: its query, or the largest of its owner."""
         self._queries.setdefault(query, {})[fragment] = nbytes
         if why := self._query_over(query, self._query_bound(query)):
-            return Over(query, list(self._queries[query]), why)
+            return OverBudget(query, list(self._queries[query]), why)
         bound = self._owner_bound(query)
         if not (each := self._owner_over(query, bound)):
             return None
@@ -167,7 +167,7 @@ class Budgets:
             f"the queries of {self.owner(query)!r} hold {held} in memory, allowed are {allowed}"
             f" (owner_memory); query {most!r} holds most: {size_text(each[most])}"
         )
-        return Over(most, list(self._queries[most]), why)
+        return OverBudget(most, list(self._queries[most]), why)
 
     def _query_bound(self, query: str) -> int:
         limit, found = self.bounds.query_bytes, self._found.get(query, 0)

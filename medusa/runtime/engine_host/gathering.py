@@ -15,17 +15,17 @@ from typing import Any, Protocol
 from medusa.elements import Element, Silent
 from medusa.engine.fragment import Fragment
 from medusa.nodes.config.settings import Settings
-from medusa.nodes.reports import Failed, Ran
-from medusa.nodes.spec.fragment_spec import Fragment as Spec
+from medusa.nodes.reports import FragmentFailed, Ran
+from medusa.nodes.spec.fragment_spec import FragmentSpec as Spec
 from medusa.runtime.engine_host.budgets import UNBOUNDED
-from medusa.runtime.engine_host.host import FragmentHost
-from medusa.runtime.engine_host.hosted import Hosted
+from medusa.runtime.engine_host.host import EngineHost
+from medusa.runtime.engine_host.hosted import HostedFragment
 from medusa.wire.outbox import Persist, Regroup, RunFragment, Weigh
 
-__all__ = ["Away", "Elsewhere", "GatheringHost", "running_elsewhere"]
+__all__ = ["Elsewhere", "FragmentElsewhere", "GatheringHost", "running_elsewhere"]
 
 
-class Answer(Protocol):
+class ElementOutcome(Protocol):
     """What came of an element: (sink, element); or why nothing of it was taken."""
 
     @property
@@ -35,7 +35,7 @@ class Answer(Protocol):
     def refused(self) -> str: ...
 
 
-class Away(Protocol):
+class FragmentElsewhere(Protocol):
     """A fragment that runs elsewhere. What a ``Fragment`` is asked, it is asked too."""
 
     @property
@@ -45,7 +45,7 @@ class Away(Protocol):
     def give(self, source: str, element: Element) -> None:
         """Take an element for the next trigger."""
 
-    def trigger(self) -> Sequence[Answer]:
+    def trigger(self) -> Sequence[ElementOutcome]:
         """Feed what was given; the answers in order. Raises: the fragment is of no use."""
 
     def close(self) -> None:
@@ -55,7 +55,7 @@ class Away(Protocol):
 class Elsewhere(Protocol):
     """Where fragments run."""
 
-    def take(self, name: str, fragment: Fragment) -> Away:
+    def take(self, name: str, fragment: Fragment) -> FragmentElsewhere:
         """Run it from now on; it is at rest. Raises StateError."""
 
     def accept(self, spec: Spec) -> None:
@@ -85,8 +85,8 @@ def running_elsewhere(
             made.close()
 
 
-class GatheringHost(FragmentHost):
-    """A ``FragmentHost`` whose fragments run elsewhere.
+class GatheringHost(EngineHost):
+    """A ``EngineHost`` whose fragments run elsewhere.
 
     Args:
         elsewhere: where.
@@ -96,7 +96,7 @@ class GatheringHost(FragmentHost):
     def __init__(self, elsewhere: Elsewhere, *arguments: Any, **more: Any) -> None:
         super().__init__(*arguments, **{**more, "bounds": UNBOUNDED})  # what they hold isn't held here
         self._elsewhere = elsewhere
-        self._away: dict[str, Away] = {}
+        self._away: dict[str, FragmentElsewhere] = {}
         """The engine's thread owns it."""
 
     def resume(
@@ -125,7 +125,7 @@ class GatheringHost(FragmentHost):
             for name in list(self._away):
                 self._trigger(name)
 
-    def _used_bytes(self, running: Hosted) -> int:
+    def _used_bytes(self, running: HostedFragment) -> int:
         return 0
 
     def _installed(self, name: str, fragment: Fragment) -> Fragment:
@@ -155,7 +155,7 @@ class GatheringHost(FragmentHost):
             answers = away.trigger()
         except Exception as error:
             running.failed = True
-            self._tell(name, running.life, Failed(name, f"{type(error).__name__}: {error}"))
+            self._tell(name, running.life, FragmentFailed(name, f"{type(error).__name__}: {error}"))
             return
         for answer in answers:
             self._tell(name, running.life, Ran(name, answer.outputs, answer.refused))

@@ -14,19 +14,19 @@ from functools import cached_property, partial
 from medusa.elements import Silent
 from medusa.engine.core.graph_size import opening_bytes
 from medusa.engine.fragment import Fragment
-from medusa.engine.held_rows_count import NOTHING, Holding
+from medusa.engine.held_rows_count import NOTHING, HeldRowsCount
 from medusa.engine.regrouping import Regrouped
-from medusa.engine.state.background_copy import Copying
+from medusa.engine.state.background_copy import BackgroundCopy
 from medusa.errors import DataError, StateError
-from medusa.nodes.reports import Completion, Failed, Persisted, Ran, Remade, Stats
+from medusa.nodes.reports import Completion, FragmentFailed, Persisted, Ran, Remade, Stats
 from medusa.ports import Buffer, Clock, Journal, Store
 from medusa.query.boxes import Graph
-from medusa.runtime.engine_host.budgets import UNBOUNDED, Bounds, Budgets
+from medusa.runtime.engine_host.budgets import UNBOUNDED, Budgets, EngineBounds
 from medusa.runtime.engine_host.fair_turns import FairTurns
 from medusa.runtime.engine_host.host_disk import HostDisk
-from medusa.runtime.engine_host.hosted import Hosted
+from medusa.runtime.engine_host.hosted import HostedFragment
 from medusa.runtime.engine_host.openings import Made, Openings
-from medusa.runtime.engine_host.repartition_jobs import Regroups, why_of
+from medusa.runtime.engine_host.repartition_jobs import RepartitionJobs, why_of
 from medusa.runtime.engine_host.slice_watch import SliceWatch
 from medusa.runtime.engine_host.turn_watch import TurnWatch
 from medusa.runtime.machine.garbage import collect_after
@@ -34,10 +34,21 @@ from medusa.runtime.machine.short_turns import ShortTurns
 from medusa.runtime.machine.worker import Worker
 from medusa.runtime.machine.worker_thread import WorkerThread
 from medusa.units import duration_text
-from medusa.wire.outbox import Copy, Fetch, Log, Owned, Persist, Regroup, Report, RunFragment, Spill, Weigh
+from medusa.wire.outbox import (
+    Copy,
+    Fetch,
+    Log,
+    Owned,
+    Persist,
+    Regroup,
+    ReportLine,
+    RunFragment,
+    Weigh,
+    WriteSegment,
+)
 from medusa.wire.status import EngineHeld
 
-__all__ = ["FragmentHost"]
+__all__ = ["EngineHost"]
 
 STATS_EVERY_US = 200_000
 
@@ -47,15 +58,16 @@ WEIGH_EVERY_US = 5_000
 WEIGH_SHARE = 10
 """...and that takes at most this part of its time: with a thousand boxes it takes a while."""
 
-Done = Completion | Report
+Done = Completion | ReportLine
 """What the host says of its work; a report is for whoever runs the node."""
 
 Run = Callable[[Callable[[], bool]], bool]
 """Runs a slice until its argument says that it ends; whether the element is done."""
 
 
-class FragmentHost:
-    """Does ``OpenFragment``, ``RunFragment``, ``Persist``, ``Log``, ``Spill``, ``Fetch``, ``CloseFragment``.
+class EngineHost:
+    """Does ``OpenFragment``, ``RunFragment``, ``Persist``, ``Log``, ``WriteSegment``, ``Fetch``,
+    ``CloseFragment``.
 
     Args:
         journal: where decision logs are; None: none can be written, and checkpoints do instead.
@@ -74,7 +86,7 @@ class FragmentHost:
         worker: Callable[[str], Worker] | None = None,
         journal: Journal | None = None,
         counts: bool = False,
-        bounds: Bounds = UNBOUNDED,
+        bounds: EngineBounds = UNBOUNDED,
     ) -> None:
         self._counts = counts
         self._kept = HostDisk(store, journal, self._tell)
@@ -88,10 +100,10 @@ class FragmentHost:
         self._make_worker: Callable[[str], Worker] = worker or partial(WorkerThread, failed=self._break)
         self._engine = self._make_worker("medusa-engine")
         self._disk = self._make_worker("medusa-disk")
-        self._running: dict[str, Hosted] = {"": Hosted(None, 0, self._give)}
+        self._running: dict[str, HostedFragment] = {"": HostedFragment(None, 0, self._give)}
         self._openings = Openings(clock, self._opened, self._give, lambda job: self._beside.give(job))
         self._budgets = Budgets(bounds)
-        self._regroups = Regroups(
+        self._regroups = RepartitionJobs(
             self._running,
             clock,
             tell=self._tell_node,
@@ -121,7 +133,7 @@ class FragmentHost:
     ) -> None:
         """Take over a restored fragment, or what the node itself keeps (no name), before all else."""
         life = self._new_life(name)
-        self._running[name] = Hosted(fragment, life, self._give, needed=dict(needed))
+        self._running[name] = HostedFragment(fragment, life, self._give, needed=dict(needed))
         self._kept.resume(name, life, logs)
         if fragment is not None:
             self._done.append((name, life, Stats.of(name, fragment)))
@@ -153,7 +165,7 @@ class FragmentHost:
         life = self._lives.get(effect.fragment, 0)
         self._disk.give(lambda: self._kept.log(effect, life))
 
-    def spill(self, effect: Spill) -> None:
+    def spill(self, effect: WriteSegment) -> None:
         life = self._lives.get(effect.fragment, 0)
         self._disk.give(lambda: self._kept.spill(effect, life))
 
@@ -305,14 +317,16 @@ class FragmentHost:
         if why := self._budgets.admit(name, query, opening_bytes(graph, files or {})):
             self._not_opened(name, life, query, why, "E_MEMORY")
         elif not self._openings.open(name, life, graph, files, owner=self._budgets.owner(query)):
-            self._running[name] = Hosted(None, life, self._give, query=query)
+            self._running[name] = HostedFragment(None, life, self._give, query=query)
 
     def _opened(self, name: str, life: int, graph: Graph, made: Made) -> None:
         query = graph.name
         try:
             if isinstance(made, str):
                 raise StateError(made, code="state.failed")
-            hosted = Hosted(made, life, self._give, holding=Holding(made) if self._counts else None)
+            hosted = HostedFragment(
+                made, life, self._give, holding=HeldRowsCount(made) if self._counts else None
+            )
             if why := self._budgets.admit(name, query, self._used_bytes(hosted)):
                 self._not_opened(name, life, query, why, "E_MEMORY")
                 return
@@ -324,8 +338,8 @@ class FragmentHost:
 
     def _not_opened(self, name: str, life: int, query: str, why: str, code: str = "") -> None:
         self._budgets.forget(name, query)
-        self._running[name] = Hosted(None, life, self._give, failed=True, query=query)
-        self._tell(name, life, Failed(name, why, code))
+        self._running[name] = HostedFragment(None, life, self._give, failed=True, query=query)
+        self._tell(name, life, FragmentFailed(name, why, code))
 
     def _installed(self, name: str, fragment: Fragment) -> Fragment:
         """What runs under that name."""
@@ -338,14 +352,14 @@ class FragmentHost:
         self._regroups.aside(effect, lives)
 
     def _begin(
-        self, effect: Regroup, lives: Mapping[str, int], found: Regrouped, begun: Mapping[str, Copying]
+        self, effect: Regroup, lives: Mapping[str, int], found: Regrouped, begun: Mapping[str, BackgroundCopy]
     ) -> None:
         """The new ones are the engine's, but those that were closed meanwhile. If they don't fit none is."""
-        made: dict[str, Hosted] = {}
+        made: dict[str, HostedFragment] = {}
         for name, fragment in found.made.items():
             if self._lives.get(name) == lives[name]:
                 self._budgets.follows(name, effect.gone)
-                made[name] = Hosted(fragment, lives[name], self._give, copied=begun.get(name))
+                made[name] = HostedFragment(fragment, lives[name], self._give, copied=begun.get(name))
                 if why := self._budgets.admit(name, made[name].query, self._used_bytes(made[name])):
                     for each, hosted in made.items():
                         self._budgets.forget(each, hosted.query)
@@ -359,7 +373,7 @@ class FragmentHost:
 
     def _owned(self, effect: Owned) -> None:
         for text in self._budgets.owned(effect.query, effect.owner):
-            self._tell_node(Report(level="warning", what=text))
+            self._tell_node(ReportLine(level="warning", what=text))
 
     def _tell_node(self, done: Done) -> None:
         self._tell("", self._running[""].life, done)
@@ -383,7 +397,7 @@ class FragmentHost:
         if not self._slice(running, fragment, name, feed):
             running.slices.begin(lambda: self._slice(running, fragment, name, fragment.go_on))
 
-    def _slice(self, running: Hosted, fragment: Fragment, name: str, run: Run) -> bool:
+    def _slice(self, running: HostedFragment, fragment: Fragment, name: str, run: Run) -> bool:
         """Run a slice of an element, and tell what came of it when it was the last; whether it was."""
         refused = ""
         watch = SliceWatch(self._clock, self._engine.cpu_us, self._budgets.bounds.piece_us)
@@ -419,12 +433,12 @@ class FragmentHost:
             self._tell_counts(name)
         return True
 
-    def _fail(self, running: Hosted, name: str, error: Exception) -> None:
+    def _fail(self, running: HostedFragment, name: str, error: Exception) -> None:
         """A broken invariant stops this fragment; the node and its other fragments live on."""
         running.failed = True
-        self._tell(name, running.life, Failed(name, f"{type(error).__name__}: {error}"))
+        self._tell(name, running.life, FragmentFailed(name, f"{type(error).__name__}: {error}"))
 
-    def _weighed_over(self, running: Hosted, name: str) -> bool:
+    def _weighed_over(self, running: HostedFragment, name: str) -> bool:
         """Whether it has ended: it, or all that its owner has here, holds more than it may."""
         now_us = self._clock.monotonic_us()
         if not running.failed and now_us >= running.weigh_at_us:
@@ -436,7 +450,7 @@ class FragmentHost:
                     self._end(each, "E_MEMORY", over.why)
         return running.failed
 
-    def _used_bytes(self, running: Hosted) -> int:
+    def _used_bytes(self, running: HostedFragment) -> int:
         """What a fragment holds."""
         return 0 if running.fragment is None else running.graph_bytes + running.fragment.used_bytes()
 
@@ -445,9 +459,9 @@ class FragmentHost:
         if (running := self._running.get(name)) is None or running.failed:
             return
         self._let_go(name, running, why)
-        self._tell(name, running.life, Failed(name, why, code))
+        self._tell(name, running.life, FragmentFailed(name, why, code))
 
-    def _let_go(self, name: str, running: Hosted, why: str) -> None:
+    def _let_go(self, name: str, running: HostedFragment, why: str) -> None:
         """Of what it holds, in the middle of an element too."""
         running.failed = True
         running.fragment = running.holding = running.copied = None

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from medusa.engine.state.background_copy import Copying
+from medusa.engine.state.background_copy import BackgroundCopy
 from medusa.errors import StateError
 from medusa.nodes.reports import Completion, Copied, Fetched, Logged, Persisted
 from medusa.ports import Content, Journal, Store
 from medusa.runtime.engine_host.group_names import group_name, segment_name
-from medusa.runtime.engine_host.hosted import Hosted
+from medusa.runtime.engine_host.hosted import HostedFragment
 from medusa.runtime.engine_host.node_groups import NodeGroups
 from medusa.runtime.store.checkpoint_copy import read_copy
 from medusa.runtime.store.segments import read_segment, write_segment
-from medusa.wire.outbox import Copy, Fetch, Log, Persist, Spill
+from medusa.wire.outbox import Copy, Fetch, Log, Persist, WriteSegment
 
 __all__ = ["HostDisk"]
 
@@ -37,7 +37,7 @@ class HostDisk:
         """Fragment and its life -> files of its log."""
 
     def stands(self, catalog: int, marked: Iterable[str]) -> None:
-        """What was found: as ``FragmentHost.stands``."""
+        """What was found: as ``EngineHost.stands``."""
         self._groups = NodeGroups(self._store, catalog=catalog, marked=marked)
 
     def resume(self, name: str, life: int, logs: Iterable[int]) -> None:
@@ -48,7 +48,7 @@ class HostDisk:
         """Delete all groups of that name."""
         self._groups.sweep(name, ())
 
-    def write(self, running: Hosted, effect: Persist, state: Copying) -> None:
+    def write(self, running: HostedFragment, effect: Persist, state: BackgroundCopy) -> None:
         try:
             files: dict[str, Content] = {**state.files(), **effect.files}
             self._groups.write(effect.fragment, effect.token, files)
@@ -75,7 +75,7 @@ class HostDisk:
             return
         self._tell(effect.fragment, life, Logged(effect.fragment, True))
 
-    def spill(self, effect: Spill, life: int) -> None:
+    def spill(self, effect: WriteSegment, life: int) -> None:
         try:
             write_segment(self._store, segment_name(effect.fragment, effect.token), effect)
         except StateError as error:

@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 
 from medusa.engine.core.graph_size import compiled_bytes
 from medusa.engine.fragment import Fragment
-from medusa.engine.held_rows_count import Holding
-from medusa.engine.state.background_copy import Copying
+from medusa.engine.held_rows_count import HeldRowsCount
+from medusa.engine.state.background_copy import BackgroundCopy
 from medusa.runtime.engine_host.slices import Slices
-from medusa.runtime.machine.state_pieces import Pieces
+from medusa.runtime.machine.state_pieces import StatePieces
 
-__all__ = ["Hosted"]
+__all__ = ["HostedFragment"]
 
 
 @dataclass(slots=True)
-class Hosted:
+class HostedFragment:
     """The engine's thread owns it.
 
     Attributes:
@@ -34,10 +34,10 @@ class Hosted:
     failed: bool = False
     stats_at_us: int = 0
     weigh_at_us: int = 0
-    holding: Holding | None = None
-    copied: Copying | None = None
+    holding: HeldRowsCount | None = None
+    copied: BackgroundCopy | None = None
     needed: dict[int, tuple[int, ...]] = field(default_factory=dict)
-    pieces: Pieces = field(init=False)
+    pieces: StatePieces = field(init=False)
     slices: Slices = field(init=False)
     query: str = ""
     graph_bytes: int = field(init=False, default=0)
@@ -46,4 +46,4 @@ class Hosted:
         if self.fragment is not None:
             graph = self.fragment.graph
             self.query, self.graph_bytes = graph.name, compiled_bytes(graph)
-        self.pieces, self.slices = Pieces(self.give), Slices()
+        self.pieces, self.slices = StatePieces(self.give), Slices()

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from medusa.engine.fragment import Fragment
 from medusa.engine.regrouping import Regrouped, merge_fragments, split_fragment
-from medusa.engine.state.background_copy import Copying
+from medusa.engine.state.background_copy import BackgroundCopy
 from medusa.errors import StateError
 from medusa.ports import Clock
 from medusa.query.boxes import Graph
@@ -32,8 +32,8 @@ def remade(effect: Regroup, found: Mapping[str, Fragment | None], clock: Clock) 
 
 
 def remade_of(
-    effect: Regroup, states: Mapping[str, tuple[Graph, Copying]], clock: Clock
-) -> tuple[Regrouped, dict[str, Copying]]:
+    effect: Regroup, states: Mapping[str, tuple[Graph, BackgroundCopy]], clock: Clock
+) -> tuple[Regrouped, dict[str, BackgroundCopy]]:
     """The new fragments made of what was copied of the old ones, in any thread; and a copy of each.
 
     Raises:

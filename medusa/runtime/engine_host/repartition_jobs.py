@@ -8,23 +8,23 @@ from functools import partial
 from medusa.engine.fragment import Fragment
 from medusa.engine.regrouping import Regrouped
 from medusa.engine.splitting import weighing
-from medusa.engine.state.background_copy import Copying
+from medusa.engine.state.background_copy import BackgroundCopy
 from medusa.errors import MedusaError, StateError
 from medusa.nodes.reports import Completion, Remade, Weighed
 from medusa.ports import Clock
 from medusa.query.boxes import Graph
-from medusa.runtime.engine_host.hosted import Hosted
+from medusa.runtime.engine_host.hosted import HostedFragment
 from medusa.runtime.engine_host.remaking import remade, remade_of
 from medusa.wire.outbox import Regroup, Weigh
 
-__all__ = ["Begin", "Regroups", "why_of"]
+__all__ = ["Begin", "RepartitionJobs", "why_of"]
 
 Job = Callable[[], None]
-Begin = Callable[[Regroup, Mapping[str, int], Regrouped, Mapping[str, Copying]], None]
+Begin = Callable[[Regroup, Mapping[str, int], Regrouped, Mapping[str, BackgroundCopy]], None]
 """Takes the new fragments, their lives, and copies of those that were made beside."""
 
 
-class Regroups:
+class RepartitionJobs:
     """Of one host; the engine's thread calls it.
 
     Args:
@@ -37,7 +37,7 @@ class Regroups:
 
     def __init__(
         self,
-        running: Mapping[str, Hosted],
+        running: Mapping[str, HostedFragment],
         clock: Clock,
         *,
         tell: Callable[[Completion], None],
@@ -68,7 +68,7 @@ class Regroups:
 
     def aside(self, effect: Regroup, lives: Mapping[str, int]) -> None:
         """The state of the old ones is copied, as for a checkpoint; the new ones are made beside them."""
-        states: dict[str, tuple[Graph, Copying]] = {}
+        states: dict[str, tuple[Graph, BackgroundCopy]] = {}
         left = set(effect.gone)
 
         def copied(name: str, why: str) -> None:
@@ -89,7 +89,7 @@ class Regroups:
             self._running[name].pieces.begin(copying, partial(copied, name))
 
     def _make_aside(
-        self, effect: Regroup, lives: Mapping[str, int], states: Mapping[str, tuple[Graph, Copying]]
+        self, effect: Regroup, lives: Mapping[str, int], states: Mapping[str, tuple[Graph, BackgroundCopy]]
     ) -> None:
         """In the thread beside the engine's."""
         try:
@@ -113,7 +113,7 @@ class Regroups:
             return
         running.pieces.begin(copying, copied)
 
-    def _weighed(self, effect: Weigh, graph: Graph, copying: Copying, why: str) -> None:
+    def _weighed(self, effect: Weigh, graph: Graph, copying: BackgroundCopy, why: str) -> None:
         try:
             if why:
                 raise StateError(why, code="state.failed")
@@ -122,7 +122,7 @@ class Regroups:
         except Exception as error:
             self._tell(Weighed(effect.token, (), why_of(error)))
 
-    def _hosted(self, name: str) -> tuple[Hosted, Fragment]:
+    def _hosted(self, name: str) -> tuple[HostedFragment, Fragment]:
         """Raises StateError: it isn't here any more, or has failed."""
         if (running := self._running.get(name)) is None:
             raise StateError(f"fragment {name!r} was removed", code="state.gone")

@@ -11,13 +11,13 @@ import contextlib
 import threading
 from collections.abc import Callable
 
-__all__ = ["RING_MAX_S", "Bells"]
+__all__ = ["RING_MAX_S", "Notifiers"]
 
 RING_MAX_S = 60.0
 """Waits of any length are made of such; what is waited for rings far more often, or when it is there."""
 
 
-class Bells:
+class Notifiers:
     """Bells that ring once, together. All methods are called with one lock held."""
 
     def __init__(self) -> None:

@@ -6,12 +6,12 @@ from collections.abc import Callable
 from functools import partial
 
 from medusa.engine.fragment import Fragment
-from medusa.engine.state.background_copy import Copying
+from medusa.engine.state.background_copy import BackgroundCopy
 
-__all__ = ["Pieces"]
+__all__ = ["StatePieces"]
 
 
-class Pieces:
+class StatePieces:
     """Of one fragment; one copy at a time. Only the engine's thread calls it.
 
     Args:
@@ -20,14 +20,14 @@ class Pieces:
 
     def __init__(self, give: Callable[[Callable[[], None]], None]) -> None:
         self._give = give
-        self._under_way: tuple[Copying, Callable[[str], None]] | None = None
+        self._under_way: tuple[BackgroundCopy, Callable[[str], None]] | None = None
 
-    def of(self, fragment: Fragment | None) -> Copying:
+    def of(self, fragment: Fragment | None) -> BackgroundCopy:
         """The state as it is now; the copy before is ended at once, so that they end in order."""
         self.finish()
-        return fragment.copying() if fragment is not None else Copying({})
+        return fragment.copying() if fragment is not None else BackgroundCopy({})
 
-    def begin(self, copying: Copying, ended: Callable[[str], None]) -> None:
+    def begin(self, copying: BackgroundCopy, ended: Callable[[str], None]) -> None:
         """Copy it.
 
         Args:
@@ -48,7 +48,7 @@ class Pieces:
             self._under_way = None
             ended(why)
 
-    def _go_on(self, copying: Copying, *, first: bool = False) -> None:
+    def _go_on(self, copying: BackgroundCopy, *, first: bool = False) -> None:
         if self._under_way is None or self._under_way[0] is not copying:
             return  # it was ended at once
         if not first or copying.done:

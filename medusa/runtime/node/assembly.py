@@ -10,12 +10,12 @@ from pathlib import Path
 
 from medusa.errors import ConfigError, StateError
 from medusa.nodes.config.settings import Settings
-from medusa.nodes.deploy.admission import Accepting
-from medusa.nodes.node import Brain
+from medusa.nodes.deploy.admission import Admission
+from medusa.nodes.node import NodeMind
 from medusa.nodes.reports import Listening
 from medusa.runtime.engine_host.budgets import bounds_of
 from medusa.runtime.engine_host.gathering import Elsewhere, GatheringHost
-from medusa.runtime.engine_host.host import FragmentHost
+from medusa.runtime.engine_host.host import EngineHost
 from medusa.runtime.machine.clock import SystemClock
 from medusa.runtime.machine.usage import process_usage
 from medusa.runtime.metrics.server import MetricsServer, node_figures
@@ -33,7 +33,7 @@ from medusa.runtime.transport.connection import let_go
 from medusa.runtime.transport.first_use import Introduction
 from medusa.runtime.transport.zeromq import Transport
 from medusa.wire.link.session import PROMPT
-from medusa.wire.outbox import Report
+from medusa.wire.outbox import ReportLine
 
 __all__ = ["Assembled", "assembled"]
 
@@ -105,7 +105,7 @@ def assembled(
         if journal is not None:
             unused.callback(journal.close)
         found = recover(store, clock, node=settings.name, warn=reports.warn, journal=journal)
-        brain = Brain(
+        brain = NodeMind(
             settings,
             incarnation=found.incarnation,
             catalog=found.catalog,
@@ -116,7 +116,7 @@ def assembled(
             note_key=keys.own.derived("notes") if keys.own is not None else b"",
             session=PROMPT,
             signer=keys.signer,
-            accepting=None if elsewhere is None else Accepting(elsewhere.accept, elsewhere.told),
+            accepting=None if elsewhere is None else Admission(elsewhere.accept, elsewhere.told),
         )
         transport = Transport(
             listen=settings.listen,
@@ -134,7 +134,7 @@ def assembled(
             introduction = Introduction(settings.security.introduce, keys.own.public)
             stack.callback(introduction.close)
             addresses.append(introduction.address)
-            reports.report(Report(level="info", what=f"introduces itself at {introduction.address}"))
+            reports.report(ReportLine(level="info", what=f"introduces itself at {introduction.address}"))
         host = _host_of(elsewhere)(
             store,
             clock,
@@ -163,7 +163,7 @@ def assembled(
             server = MetricsServer(*settings.metrics)
             stack.callback(server.close)
             server.serve(partial(node_figures, loop))
-            reports.report(Report(level="info", what=f"metrics at http://{server.address}/metrics"))
+            reports.report(ReportLine(level="info", what=f"metrics at http://{server.address}/metrics"))
 
         def leave() -> None:
             disk.close()
@@ -175,8 +175,8 @@ def assembled(
         yield Assembled(settings.name, transport.endpoint, server_key, loop, leave)
 
 
-def _host_of(elsewhere: Elsewhere | None) -> Callable[..., FragmentHost]:
-    return FragmentHost if elsewhere is None else partial(GatheringHost, elsewhere)
+def _host_of(elsewhere: Elsewhere | None) -> Callable[..., EngineHost]:
+    return EngineHost if elsewhere is None else partial(GatheringHost, elsewhere)
 
 
 def _open_store(settings: Settings, clock: SystemClock) -> FolderStore | Unstored:

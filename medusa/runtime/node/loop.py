@@ -17,7 +17,7 @@ from medusa.errors import ConfigError, RemoteProtocolError
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.config.settings_streams import stream_settings
 from medusa.nodes.load.loads import LOOK_US, Usage
-from medusa.nodes.node import Brain
+from medusa.nodes.node import NodeMind
 from medusa.nodes.reports import (
     Completion,
     LaneChanged,
@@ -32,7 +32,7 @@ from medusa.nodes.reports import (
     Surroundings,
 )
 from medusa.ports import Buffer, Clock
-from medusa.runtime.engine_host.host import FragmentHost
+from medusa.runtime.engine_host.host import EngineHost
 from medusa.runtime.node.graph_parser import GraphParser
 from medusa.runtime.transport.link_events import Arrival, Event, LinkDown, LinkRefused, LinkUp, Refused
 from medusa.wire.codec import decode_frame, encode_frame
@@ -42,7 +42,7 @@ from medusa.wire.outbox import (
     CallAt,
     CloseFragment,
     Copy,
-    Cut,
+    CutPeer,
     Effect,
     Fetch,
     Introduce,
@@ -52,14 +52,14 @@ from medusa.wire.outbox import (
     Parse,
     Persist,
     Regroup,
-    Report,
+    ReportLine,
     RunFragment,
     Send,
-    Spill,
     Stopped,
     Trust,
     WakeAt,
     Weigh,
+    WriteSegment,
 )
 
 __all__ = ["NodeLoop"]
@@ -121,13 +121,13 @@ class NodeLoop:
 
     def __init__(
         self,
-        brain: Brain,
+        brain: NodeMind,
         transport: Links,
-        host: FragmentHost,
+        host: EngineHost,
         clock: Clock,
         *,
         parser: GraphParser,
-        say: Callable[[Report], None],
+        say: Callable[[ReportLine], None],
         reload: Callable[[], Settings] | None = None,
         usage: Callable[[], Usage] | None = None,
     ) -> None:
@@ -197,7 +197,7 @@ class NodeLoop:
             self._turn()
         if self._stopped is not None:
             counts = {"fragments": self._stopped.fragments, "rows_in": self._stopped.rows_in}
-            self._say(Report(level="info", what="ended", fields=counts))
+            self._say(ReportLine(level="info", what="ended", fields=counts))
         return self._stopped is not None
 
     def _report(self, report: NodeReport) -> None:
@@ -267,9 +267,9 @@ class NodeLoop:
             assert settings.security is not None
             self._brain.report(now_us, RulesRead(settings.security, settings.offers))
         except ConfigError as error:
-            self._say(Report(level="error", what=f"keys and rules stay as they were: {error}"))
+            self._say(ReportLine(level="error", what=f"keys and rules stay as they were: {error}"))
             return
-        self._say(Report(level="info", what="keys and rules were read again"))
+        self._say(ReportLine(level="info", what="keys and rules were read again"))
         self._perform()
 
     def _take_own(self) -> None:
@@ -280,7 +280,7 @@ class NodeLoop:
                 self._report(SentToItself(effect.message, effect.payload))
             except RemoteProtocolError as error:
                 self.refused += 1
-                self._say(Report(level="error", what="own message refused", fields={"why": str(error)}))
+                self._say(ReportLine(level="error", what="own message refused", fields={"why": str(error)}))
             self._perform()
 
     # --- what comes -------------------------------------------------------------------------------
@@ -340,7 +340,7 @@ class NodeLoop:
     def _broke_a_rule(self, link: str, error: RemoteProtocolError, *, known: bool) -> None:
         """Drop that link and keep the node."""
         self.refused += 1
-        self._say(Report(level="warning", what="link dropped", fields={"link": link, "why": str(error)}))
+        self._say(ReportLine(level="warning", what="link dropped", fields={"link": link, "why": str(error)}))
         if known:
             self._tell(link, error)
         if link in self._lanes:
@@ -378,8 +378,8 @@ class NodeLoop:
             del self._lane_links[name, lane]
         self._transport.cut(link, shun=shun)
 
-    def _finished(self, done: Completion | Report) -> None:
-        if isinstance(done, Report):
+    def _finished(self, done: Completion | ReportLine) -> None:
+        if isinstance(done, ReportLine):
             self._say(done)
             return
         if isinstance(done, Persisted):
@@ -410,7 +410,7 @@ class NodeLoop:
                 self._host.persist(effect)
             case Log():
                 self._host.log(effect)
-            case Spill():
+            case WriteSegment():
                 self._host.spill(effect)
             case Fetch():
                 self._host.fetch(effect)
@@ -430,7 +430,7 @@ class NodeLoop:
                 self._host.weigh(effect)
             case CloseFragment():
                 self._host.close(effect.fragment)
-            case Cut():
+            case CutPeer():
                 self._forget(self._link(effect.peer), shun=effect.shun)
             case CallAt():
                 self._transport.call_at(effect.peer, effect.address)
@@ -440,7 +440,7 @@ class NodeLoop:
                 self._transport.introduce(effect.peer, effect.lane, encode_frame(effect.hello))
             case Stopped():
                 self._stopped = effect
-            case Report():
+            case ReportLine():
                 self._say(effect)
 
     def _link(self, peer: str) -> str | None:
@@ -470,9 +470,11 @@ class NodeLoop:
         return weight
 
 
-def _told(event: LinkRefused | Refused) -> Report:
+def _told(event: LinkRefused | Refused) -> ReportLine:
     if isinstance(event, LinkRefused):
         fields = {"peer": event.link, "code": event.code, "hint": event.hint}
-        return Report(level="warning", what=f"no link: {event.why}", fields=fields)
+        return ReportLine(level="warning", what=f"no link: {event.why}", fields=fields)
     known = {name: text for name, text in (("address", event.address), ("key", event.key)) if text}
-    return Report(level="warning", what=f"{event.what}: {event.why}", fields={"count": event.count, **known})
+    return ReportLine(
+        level="warning", what=f"{event.what}: {event.why}", fields={"count": event.count, **known}
+    )

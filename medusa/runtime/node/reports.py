@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from medusa.wire.outbox import Report
+from medusa.wire.outbox import ReportLine
 from medusa.wire.statement import client_key
 
 __all__ = ["Reports"]
@@ -36,9 +36,9 @@ class Reports:
         """What, about whom -> since when, and how many since then."""
 
     def warn(self, text: str) -> None:
-        self.report(Report(level="warning", what=text))
+        self.report(ReportLine(level="warning", what=text))
 
-    def report(self, report: Report) -> None:
+    def report(self, report: ReportLine) -> None:
         if report.level not in LEVELS:
             return
         fields = " ".join(f"{key}={_safe(value)}" for key, value in report.fields.items())
@@ -58,7 +58,7 @@ class Reports:
         line = f"{line} ({count} times more)" if count else line
         self._tell(report.level, f"{line} ({others} others of this peer)" if others else line)
 
-    def _others(self, report: Report, now: float) -> int | None:
+    def _others(self, report: ReportLine, now: float) -> int | None:
         """How many of this kind about this peer were counted and not told; None: so is this one."""
         peer = report.fields.get("peer")
         if report.level == "info" or not isinstance(peer, str):

@@ -10,7 +10,7 @@ from medusa.engine.state.checkpoint import MANIFEST, MANIFEST_SUM, unseal
 from medusa.errors import QueryError, StateError
 from medusa.nodes.catalog.catalog import CATALOG, Catalog
 from medusa.nodes.fragment.checkpoint_record import LOG, RECORD, FragmentRecord, read_record
-from medusa.nodes.spec.fragment_spec import Fragment as Spec
+from medusa.nodes.spec.fragment_spec import FragmentSpec as Spec
 from medusa.nodes.spec.fragment_spec import fragment_from
 from medusa.ports import Buffer, Clock, Store
 from medusa.runtime.engine_host.group_names import GroupName, catalog_names, group_name, group_token, owner_of

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from medusa.engine.recovery.decisions import is_framed, is_torn
 from medusa.engine.recovery.synced_length import Damage, damage_in
 from medusa.nodes.fragment.input_log_records import Decision, unpack
-from medusa.nodes.spec.fragment_spec import Fragment
+from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer, Journal, Synced
 
 __all__ = ["FoundDecisions", "Unused", "find_decisions"]
@@ -45,7 +45,7 @@ class FoundDecisions:
 
 def find_decisions(
     journal: Journal,
-    specs: Mapping[str, Fragment],
+    specs: Mapping[str, FragmentSpec],
     decided: Mapping[str, int],
     warn: Callable[[str], None],
     *,
@@ -113,7 +113,7 @@ def _damage(data: Buffer, length: int, synced: Synced | None) -> Damage | None:
     return found
 
 
-def _known(decisions: list[Decision], spec: Fragment) -> bool:
+def _known(decisions: list[Decision], spec: FragmentSpec) -> bool:
     """Whether they can be about this fragment at all. A stream may have moved to another node since."""
     sources = {*spec.entries, *(feed.source for feed in spec.feeds)}
     return all(each.source in sources for each in decisions)

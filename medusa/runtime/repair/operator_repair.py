@@ -18,11 +18,11 @@ from medusa.nodes.catalog.in_doubt import FragmentInDoubt
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.fragment.checkpoint_record import FragmentRecord
 from medusa.nodes.fragment.input_log_records import unpack
-from medusa.nodes.repair.operator_decisions import Decisions, decided
+from medusa.nodes.repair.operator_decisions import OperatorDecisions, decided
 from medusa.runtime.engine_host.group_names import group_name, owner_of
 from medusa.runtime.engine_host.node_groups import write_catalog
 from medusa.runtime.machine.clock import SystemClock
-from medusa.runtime.repair.startup import Folder, Found
+from medusa.runtime.repair.startup import NodeFolder, StartupState
 from medusa.runtime.store.folder_store import FolderStore
 from medusa.runtime.store.journal import FolderJournal
 
@@ -103,7 +103,9 @@ def look(settings: Settings) -> FolderFound:
         return opened.described()
 
 
-def repair(settings: Settings, decisions: Decisions, *, set_aside: tuple[str, ...] = ()) -> FolderFound:
+def repair(
+    settings: Settings, decisions: OperatorDecisions, *, set_aside: tuple[str, ...] = ()
+) -> FolderFound:
     """Decide about what is in doubt, durably: all of it, or nothing.
 
     What is set aside, and what is left of a fragment that is begun anew, is copied first into a folder
@@ -137,8 +139,8 @@ class _Opened:
     settings: Settings
     store: FolderStore
     journal: FolderJournal
-    folder: Folder
-    found: Found
+    folder: NodeFolder
+    found: StartupState
     unnamed: dict[str, FragmentInDoubt]
     said: list[str]
 
@@ -239,7 +241,7 @@ def _opened(settings: Settings) -> Iterator[_Opened]:
         journal = FolderJournal(settings.data)
         stack.callback(journal.close)
         said: list[str] = []
-        folder = Folder(
+        folder = NodeFolder(
             store,
             SystemClock(),
             node=settings.name,

@@ -18,18 +18,18 @@ from medusa.engine.state.checkpoint import seal
 from medusa.errors import QueryError, StateError
 from medusa.nodes.catalog.catalog import CATALOG, Catalog
 from medusa.nodes.catalog.in_doubt import FragmentInDoubt
-from medusa.nodes.fragment.checkpointing import Saved
+from medusa.nodes.fragment.checkpointing import SavedCheckpoint
 from medusa.nodes.repair.doubtful_parts import begin_doubt, lost_state
-from medusa.nodes.spec.fragment_spec import Fragment as Spec
+from medusa.nodes.spec.fragment_spec import FragmentSpec as Spec
 from medusa.nodes.spec.fragment_spec import fragment_from
 from medusa.ports import Clock, NodeJournal, Store
 from medusa.runtime.engine_host.group_names import GroupName, catalog_names, life_names, owner_of
-from medusa.runtime.engine_host.host import FragmentHost
+from medusa.runtime.engine_host.host import EngineHost
 from medusa.runtime.engine_host.node_groups import write_catalog
 from medusa.runtime.repair.folder_contents import FoundCatalog, fragment_of, newest_checkpoint, read_catalogs
 from medusa.runtime.repair.found_decisions import Unused, find_decisions
 
-__all__ = ["Folder", "Found", "recover"]
+__all__ = ["NodeFolder", "StartupState", "recover"]
 
 UNKNOWN_LIVES = 3600
 """A life is numbered by the second in which it began, or by one more than the last: no node is so many
@@ -39,7 +39,7 @@ FRAGMENT_KINDS = ("checkpoint", "output segment", "first checkpoint mark")
 
 
 @dataclass(slots=True, kw_only=True)
-class Found:
+class StartupState:
     """The state of a node at its start.
 
     Attributes:
@@ -59,14 +59,14 @@ class Found:
     first_token: int
     catalog: Catalog
     token: int = 0
-    saved: dict[str, Saved] = field(default_factory=dict)
+    saved: dict[str, SavedCheckpoint] = field(default_factory=dict)
     fragments: dict[str, Fragment] = field(default_factory=dict)
     needed: dict[str, dict[int, tuple[int, ...]]] = field(default_factory=dict)
     logs: dict[str, list[int]] = field(default_factory=dict)
     begun: set[str] = field(default_factory=set)
     marked: set[str] = field(default_factory=set)
 
-    def resume(self, host: FragmentHost) -> None:
+    def resume(self, host: EngineHost) -> None:
         """Hand over what was found, before anything else is given to the host."""
         host.stands(self.token, self.marked)
         host.resume("", None, self.needed.get("", {}))
@@ -81,7 +81,7 @@ def recover(
     node: str,
     warn: Callable[[str], None],
     journal: NodeJournal | None = None,
-) -> Found:
+) -> StartupState:
     """Read and check everything, decide what stands and what is in doubt, then delete what nothing needs.
 
     Args:
@@ -91,14 +91,14 @@ def recover(
         StateError: the folder belongs to another node, all its catalogs are damaged, or it can't be
             read or written.
     """
-    folder = Folder(store, clock, node=node, warn=warn, journal=journal)
+    folder = NodeFolder(store, clock, node=node, warn=warn, journal=journal)
     found = folder.examine()
     found.incarnation = _next_life(store, folder.groups, clock, warn)
     folder.tidy(found)
     return found
 
 
-class Folder:
+class NodeFolder:
     """A node's data folder: ``examine`` only reads, ``tidy`` does what a start does then.
 
     Args:
@@ -132,12 +132,12 @@ class Folder:
 
     # --- read and decide --------------------------------------------------------------------------
 
-    def examine(self) -> Found:
+    def examine(self) -> StartupState:
         """What stands, and what is in doubt. Nothing is written or deleted."""
         catalog, owners = self.catalogs.catalog, self._owners()
         tokens = [each.number for each in self.groups if each.kind not in ("life", "unknown")]
         tokens += self._journal.numbers() if self._journal is not None else ()
-        found = Found(
+        found = StartupState(
             first_token=max(tokens, default=0) + 1,
             catalog=catalog,
             token=self.catalogs.token,
@@ -174,7 +174,7 @@ class Folder:
                 owners.setdefault(each.owner, []).append(each)
         return owners
 
-    def _restore(self, found: Found, spec: Spec) -> None:
+    def _restore(self, found: StartupState, spec: Spec) -> None:
         """The newest whole checkpoint of a fragment, or nothing."""
         names = [each.name for each in self.groups if each.owner == owner_of(spec.name)]
         newest = newest_checkpoint(self._store, names, spec, self._clock, self._warn)
@@ -184,7 +184,7 @@ class Folder:
         self._witness = max(self._witness, newest.catalog)
         record = newest.record
         found.fragments[spec.name] = newest.fragment
-        found.saved[spec.name] = Saved(record=record, logs=newest.logs)
+        found.saved[spec.name] = SavedCheckpoint(record=record, logs=newest.logs)
         found.needed[spec.name] = {record.token: record.tokens()}
 
     def _describe(self, groups: Collection[GroupName]) -> tuple[Spec, str, int] | str:
@@ -214,7 +214,7 @@ class Folder:
         doubled = any(name == catalog_names(GroupName.of(name).number)[1] for name in names)
         return not doubled or any(copies > 1 for copies in newer.values())
 
-    def unnamed(self, found: Found) -> dict[str, FragmentInDoubt]:
+    def unnamed(self, found: StartupState) -> dict[str, FragmentInDoubt]:
         """Fragments on disk that the catalog doesn't name and that aren't in doubt: ``tidy`` deletes them."""
         if self.fell_back:
             return {}
@@ -226,7 +226,7 @@ class Folder:
                 left[what[0].name] = msgspec.structs.replace(each, why="the catalog doesn't name it")
         return left
 
-    def _doubt_all(self, found: Found) -> None:
+    def _doubt_all(self, found: StartupState) -> None:
         """Every fragment, named by the older catalog or found on disk, waits."""
         old, newest = found.catalog, max(self.catalogs.newest, self._witness)
         in_doubt: dict[str, FragmentInDoubt] = dict(old.in_doubt.fragments)
@@ -254,7 +254,7 @@ class Folder:
             f"puts back a copy of the folder or decides with medusa repair, this waits: {waiting}"
         )
 
-    def _in_doubt(self, found: Found, spec: Spec, coordinator: str, epoch: int) -> FragmentInDoubt:
+    def _in_doubt(self, found: StartupState, spec: Spec, coordinator: str, epoch: int) -> FragmentInDoubt:
         saved = found.saved.get(spec.name)
         record = saved.record if saved is not None else None
         if record is not None and record.spec and record.token > self.catalogs.token:
@@ -273,7 +273,7 @@ class Folder:
             why="the catalog that said whether it is here is lost",
         )
 
-    def _find_decisions(self, journal: NodeJournal, found: Found) -> None:
+    def _find_decisions(self, journal: NodeJournal, found: StartupState) -> None:
         in_doubt = found.catalog.in_doubt
         specs = {**found.catalog.fragments, **{name: each.spec for name, each in in_doubt.fragments.items()}}
         records = {name: saved.record for name, saved in found.saved.items()}
@@ -283,12 +283,12 @@ class Folder:
         found.logs, self._unused = read.logs, read.unused
         for name, decisions in read.decisions.items():
             if decisions:
-                saved = found.saved.get(name, Saved(record=None, logs={}))
+                saved = found.saved.get(name, SavedCheckpoint(record=None, logs={}))
                 found.saved[name] = replace(saved, decisions=decisions)
 
     # --- delete -----------------------------------------------------------------------------------
 
-    def tidy(self, found: Found) -> None:
+    def tidy(self, found: StartupState) -> None:
         """Delete what the newest catalog says that nothing needs, and write its missing copy.
 
         Raises:
@@ -318,7 +318,7 @@ class Folder:
         except StateError as error:  # What couldn't be done is at the next start.
             self._warn(str(error))
 
-    def _write_missing(self, found: Found) -> None:
+    def _write_missing(self, found: StartupState) -> None:
         missing, files = self.catalogs.missing, {CATALOG: self.catalogs.data}
         if len(missing) == 1:
             self._store.delete(missing[0])

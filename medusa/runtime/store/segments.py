@@ -6,12 +6,12 @@ from medusa.engine.state.checkpoint import seal, unseal
 from medusa.errors import StateError
 from medusa.nodes.fragment.checkpoint_record import LOG
 from medusa.ports import Store
-from medusa.wire.outbox import Fetch, Spill
+from medusa.wire.outbox import Fetch, WriteSegment
 
 __all__ = ["read_segment", "write_segment"]
 
 
-def write_segment(store: Store, name: str, effect: Spill) -> None:
+def write_segment(store: Store, name: str, effect: WriteSegment) -> None:
     """Store a segment durably.
 
     Raises:

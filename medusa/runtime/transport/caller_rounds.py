@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["CallerRounds", "Mark"]
+__all__ = ["CallerRounds", "RoundsMark"]
 
 ROUNDS_MIN = 8
 """More than two: a connection that ends shifts the order, and its descriptor may bring another's message."""
@@ -19,13 +19,13 @@ MESSAGES_MIN = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class RoundsMark:
     """How many messages were taken, in how many rounds."""
 
     messages: int
     rounds: int
 
-    def shows(self, before: Mark) -> bool:
+    def shows(self, before: RoundsMark) -> bool:
         """Whether by now a message was taken of each caller that had a whole one before."""
         return self.rounds - before.rounds >= ROUNDS_MIN and self.messages - before.messages >= MESSAGES_MIN
 
@@ -46,6 +46,6 @@ class CallerRounds:
             self._rounds += 1
         self._served.add(number)
 
-    def mark(self) -> Mark:
+    def mark(self) -> RoundsMark:
         """How many until now."""
-        return Mark(self._messages, self._rounds)
+        return RoundsMark(self._messages, self._rounds)

@@ -20,9 +20,9 @@ from medusa.runtime.transport.connection import Connection
 from medusa.runtime.transport.link_events import LinkRefused
 from medusa.runtime.transport.receive_meter import ReceiveMeter
 from medusa.runtime.transport.refusals import Refusals
-from medusa.runtime.transport.zap import Door
+from medusa.runtime.transport.zap import ZapHandler
 
-__all__ = ["FAILURES", "Keyring", "refusal_of"]
+__all__ = ["FAILURES", "TransportKeyring", "refusal_of"]
 
 PARTING_S = 0.1
 """Between the end of a link and that of its connection: what we still had to say goes out."""
@@ -38,7 +38,7 @@ FAILURES = (
 """Events of a caller: somebody answers, and no link comes of it. libzmq would try again for ever."""
 
 
-class Keyring:
+class TransportKeyring:
     """Keys of one transport; its thread uses it.
 
     Args:
@@ -60,7 +60,7 @@ class Keyring:
         self._server_keys = {peer: tuple(keys) for peer, keys in server_keys.items()}
         self._tried: dict[str, int] = {}
         self._allowed = frozenset(trusted)
-        self._door: Door | None = None
+        self._door: ZapHandler | None = None
         self._links: dict[str, tuple[str, Connection | None]] = {}
         """Link of a caller -> its key, and the connection that brought its first message."""
         self._parting: list[tuple[float, Connection]] = []
@@ -77,7 +77,7 @@ class Keyring:
     ) -> None:
         """Lock a socket that isn't bound yet: only who is trusted gets in."""
         self.own.lock(router, server_key=None)
-        self._door = Door(context, router, self._limits, meter=meter, refusals=refusals, ends=ends)
+        self._door = ZapHandler(context, router, self._limits, meter=meter, refusals=refusals, ends=ends)
         self._door.trust(self._allowed)
 
     def call(self, peer: str, dealer: zmq.Socket[bytes]) -> str:

@@ -16,7 +16,7 @@ import zmq
 
 from medusa.engine.core.multipart import MultipartCalls, drop_parts
 
-__all__ = ["Parts"]
+__all__ = ["DroppedParts"]
 
 DROP_S = 0.05
 """So long parts are dropped in one turn: about a million of them."""
@@ -42,7 +42,7 @@ def libzmq_calls() -> MultipartCalls | None:
 _LIBZMQ = libzmq_calls()
 
 
-class Parts:
+class DroppedParts:
     """What is left of messages that are being dropped, by socket.
 
     Args:

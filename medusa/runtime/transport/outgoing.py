@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 import zmq
 
 from medusa.errors import LinkError
-from medusa.runtime.transport.send_queue import Frames, Waiting, hand
+from medusa.runtime.transport.send_queue import Frames, SendQueue, hand
 from medusa.wire.link.lanes import lane_of
 
-__all__ = ["Called"]
+__all__ = ["OutgoingConnection"]
 
 
 @dataclass(slots=True, eq=False)
-class Called:
+class OutgoingConnection:
     """One connection to a node that we call, or the lack of it until ``again_s``.
 
     Attributes:
@@ -35,11 +35,11 @@ class Called:
     opened: bool = False
     failures: int = 0
     again_s: float = 0.0
-    lanes: list[Called] = field(default_factory=list)
-    waiting: Waiting = field(init=False)
+    lanes: list[OutgoingConnection] = field(default_factory=list)
+    waiting: SendQueue = field(init=False)
 
     def __post_init__(self) -> None:
-        self.waiting = Waiting(self._give)
+        self.waiting = SendQueue(self._give)
 
     def _give(self, frames: Frames) -> bool:
         assert self.dealer is not None
@@ -87,7 +87,7 @@ class Called:
         self.up = self.opened = False
         self.waiting.clear()
 
-    def lanes_of(self, stream: str, frame: int | None, *, striped: bool) -> list[Called]:
+    def lanes_of(self, stream: str, frame: int | None, *, striped: bool) -> list[OutgoingConnection]:
         """By which connections a frame goes; a stream is on the same one in each life of a process."""
         lanes = self.lanes
         if not stream or not lanes:

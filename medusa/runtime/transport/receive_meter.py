@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from medusa.runtime.transport.caller_rounds import CallerRounds, Mark
+from medusa.runtime.transport.caller_rounds import CallerRounds, RoundsMark
 from medusa.runtime.transport.connection import Connection
 from medusa.runtime.transport.sockets import FRAME_BYTES_MAX
 from medusa.wire import limits
@@ -92,7 +92,7 @@ class _Metered:
     called: bool
     since_s: float
     begun_cpu_s: float
-    mark: Mark
+    mark: RoundsMark
     messages: int = 0
     base: int = 0
     sample: int | None = None

@@ -17,7 +17,7 @@ import zmq
 from medusa.wire.limits import ENTRY_BYTES
 from medusa.wire.link.fair_queue import FairQueue
 
-__all__ = ["WINDOW_BYTES", "Frames", "Waiting", "hand"]
+__all__ = ["WINDOW_BYTES", "Frames", "SendQueue", "hand"]
 
 Frames: TypeAlias = Sequence[Any]
 
@@ -32,7 +32,7 @@ is cheaper than hearing when a buffer is free again."""
 _AND_MORE = zmq.DONTWAIT | zmq.SNDMORE
 
 
-class Waiting:
+class SendQueue:
     """Frames for one connection.
 
     Args:

@@ -29,7 +29,7 @@ from medusa.runtime.transport.connection import Connection, told_by
 from medusa.runtime.transport.receive_meter import ReceiveMeter
 from medusa.runtime.transport.refusals import Refusals
 
-__all__ = ["DOMAIN", "Door"]
+__all__ = ["DOMAIN", "ZapHandler"]
 
 DOMAIN = b"medusa"
 """libzmq refuses everybody where the domain of the socket is not the one that is answered for."""
@@ -51,7 +51,7 @@ _EVENTS = (
 )
 
 
-class Door:
+class ZapHandler:
     """Who may connect to one listening socket of a context. Nobody, until ``trust``.
 
     Args:

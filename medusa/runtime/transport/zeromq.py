@@ -32,16 +32,16 @@ from medusa.runtime.keys.key_files import CurveKey
 from medusa.runtime.transport.caller_ends import CallerEnds
 from medusa.runtime.transport.callers import Callers
 from medusa.runtime.transport.connection import Connection, number_of, told_by
-from medusa.runtime.transport.keyring import FAILURES, Keyring, refusal_of
+from medusa.runtime.transport.keyring import FAILURES, TransportKeyring, refusal_of
 from medusa.runtime.transport.link_events import Arrival, Event, LinkDown, LinkUp
-from medusa.runtime.transport.multipart_receive import Parts
-from medusa.runtime.transport.outgoing import Called
+from medusa.runtime.transport.multipart_receive import DroppedParts
+from medusa.runtime.transport.outgoing import OutgoingConnection
 from medusa.runtime.transport.receive_meter import Overrun, ReceiveMeter
 from medusa.runtime.transport.refusals import ENDED, Refusals
 from medusa.runtime.transport.round_size import RoundSize
-from medusa.runtime.transport.send_queue import Frames, Waiting, hand
+from medusa.runtime.transport.send_queue import Frames, SendQueue, hand
 from medusa.runtime.transport.sockets import bind, open_context, open_socket
-from medusa.runtime.transport.zap import Door
+from medusa.runtime.transport.zap import ZapHandler
 
 __all__ = ["Arrival", "LinkDown", "LinkUp", "Transport"]
 
@@ -91,24 +91,24 @@ class Transport:
     ) -> None:
         self._context = open_context()
         self._poller = zmq.Poller()
-        self._called: dict[str, Called] = {}
-        self._sockets: dict[Any, Called] = {}
-        self._silent: dict[Called, None] = {}
+        self._called: dict[str, OutgoingConnection] = {}
+        self._sockets: dict[Any, OutgoingConnection] = {}
+        self._silent: dict[OutgoingConnection, None] = {}
         """Those to call again."""
         self._ends = CallerEnds(self.wake)
         self._callers = Callers(self._ends)
-        self._waiting: dict[str, Waiting] = {}
+        self._waiting: dict[str, SendQueue] = {}
         """Of callers."""
-        self._full: dict[Waiting, str] = {}
+        self._full: dict[SendQueue, str] = {}
         """What waits, and for which link."""
         self._lanes, self._striped = lanes, striped
-        self._keyring = None if key is None else Keyring(key, server_keys or {}, limits, trusted)
+        self._keyring = None if key is None else TransportKeyring(key, server_keys or {}, limits, trusted)
         self._pending: list[Event] = []
         self._refusals = Refusals()
         self._meter = ReceiveMeter(self.wake, keyed=key is not None)
-        self._parts = Parts()
+        self._parts = DroppedParts()
         self._round = RoundSize()
-        self._door: Door | None = None
+        self._door: ZapHandler | None = None
         self.refused = 0
         """Messages dropped unread: too many frames, or from a link that was cut."""
         self._wake_in, self._wake_out = socket.socketpair()
@@ -139,14 +139,16 @@ class Transport:
             self._keyring.listen(self._context, router, self._meter, self._refusals, self._ends)
         else:
             met, refused, ends = self._meter, self._refusals, self._ends
-            self._door = Door(self._context, router, meter=met, refusals=refused, ends=ends, keyed=False)
+            self._door = ZapHandler(
+                self._context, router, meter=met, refusals=refused, ends=ends, keyed=False
+            )
         self.endpoint = bind(router, address)
         self._poller.register(router, zmq.POLLIN)
 
     def call(self, peer: str, address: str) -> None:
         """Connect to ``address``, and again whenever the connection breaks, until closed."""
-        called = self._called[peer] = Called(peer, address)
-        called.lanes = [Called(peer, address, lane) for lane in range(1, self._lanes + 1)]
+        called = self._called[peer] = OutgoingConnection(peer, address)
+        called.lanes = [OutgoingConnection(peer, address, lane) for lane in range(1, self._lanes + 1)]
         self._connect(called)
 
     def call_at(self, peer: str, address: str) -> None:
@@ -157,7 +159,7 @@ class Transport:
             each.address = address
         self._call_later(called)
 
-    def _connect(self, called: Called) -> None:
+    def _connect(self, called: OutgoingConnection) -> None:
         dealer = open_socket(self._context, zmq.DEALER)
         dealer.setsockopt(zmq.IMMEDIATE, 1)
         key = "" if self._keyring is None else self._keyring.call(called.peer, dealer)
@@ -170,7 +172,7 @@ class Transport:
             self._sockets[each] = called
             self._poller.register(each, zmq.POLLIN)
 
-    def _hang_up(self, called: Called) -> None:
+    def _hang_up(self, called: OutgoingConnection) -> None:
         """End a connection that we called; those for streams end with the one for control."""
         for each in called.sockets():
             del self._sockets[each]
@@ -200,7 +202,7 @@ class Transport:
         if shun:
             self._callers.shun(route)
 
-    def _call_later(self, called: Called) -> None:
+    def _call_later(self, called: OutgoingConnection) -> None:
         wait_s = min(CALL_AGAIN_S * 2 ** min(called.failures, 10), CALL_AGAIN_MAX_S)
         called.again_s = time.monotonic() + wait_s
         self._silent[called] = None
@@ -279,7 +281,7 @@ class Transport:
         elif link in self._callers:
             waiting = self._waiting.get(link)
             if waiting is None:
-                waiting = self._waiting[link] = Waiting(partial(self._to_caller, link))
+                waiting = self._waiting[link] = SendQueue(partial(self._to_caller, link))
             if frame == 0:
                 waiting.drop(stream)
             if waiting.send(frames, stream, weight):
@@ -296,7 +298,7 @@ class Transport:
             called.waiting.flush()
             self._note(link, called.waiting)
 
-    def _note(self, link: str, waiting: Waiting, *, ready: bool = True) -> None:
+    def _note(self, link: str, waiting: SendQueue, *, ready: bool = True) -> None:
         """Look again at what waits, where there is a connection; where it is too much, the link is cut."""
         if waiting and ready:
             self._full[waiting] = link
@@ -406,13 +408,13 @@ class Transport:
         nearest = min((called.again_s for called in self._silent), default=now + 3600)
         return max(1, round((nearest - now) * 1000))
 
-    def _is_up(self, called: Called) -> None:
+    def _is_up(self, called: OutgoingConnection) -> None:
         if not called.up:
             called.up, called.failures = True, 0
             for lane in called.lanes:
                 self._connect(lane)
 
-    def _monitor(self, called: Called, out: list[Event]) -> None:
+    def _monitor(self, called: OutgoingConnection, out: list[Event]) -> None:
         peer, monitor = called.peer, called.monitor
         while monitor is not None and monitor.poll(0):
             event, value = told_by(monitor.recv_multipart())
@@ -436,7 +438,7 @@ class Transport:
                 self._call_later(called)
                 return
 
-    def _read(self, source: zmq.Socket[bytes], out: list[Event], called: Called | None) -> bool:
+    def _read(self, source: zmq.Socket[bytes], out: list[Event], called: OutgoingConnection | None) -> bool:
         """Take messages of one socket; whether nothing is left there."""
         most = PARTS_MAX + (called is None)  # A caller's routing id comes before.
         if not self._parts.dropped(source):

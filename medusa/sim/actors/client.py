@@ -16,9 +16,9 @@ from medusa.query.builder import Query
 from medusa.query.codec import graph_to_msgpack
 from medusa.sim.world.network import Network
 from medusa.sim.world.virtual_time import SimulationError, World
-from medusa.wire.client_mind import ClientMind, Publication
+from medusa.wire.client_mind import ClientMind, ClientPublication
 from medusa.wire.codec import TrainCodec, decode_frame, encode_frame
-from medusa.wire.link.receiver import Delivery, Lost, Promise, Receiver, Rows
+from medusa.wire.link.receiver import Delivery, LostRows, ReceivedPromise, ReceivedRows, Receiver
 from medusa.wire.messages.links_and_commands import OLDEST, Deploy, Remove, StatusRequest
 from medusa.wire.messages.standby import DeployGuarded
 from medusa.wire.outbox import Send
@@ -67,7 +67,7 @@ class Client:
         """One for each node with which it speaks."""
         return (self.mind,)
 
-    def publication(self, name: str) -> Publication | None:
+    def publication(self, name: str) -> ClientPublication | None:
         """What it publishes into a source."""
         return next((mind.publications[name] for mind in self.minds if name in mind.publications), None)
 
@@ -158,10 +158,10 @@ class Client:
         self._settle()
         return number
 
-    def _publication(self, name: str, schema: Schema) -> Publication:
+    def _publication(self, name: str, schema: Schema) -> ClientPublication:
         return self.publication(name) or self._publishes(self.mind, name, schema)
 
-    def _publishes(self, mind: ClientMind, name: str, schema: Schema) -> Publication:
+    def _publishes(self, mind: ClientMind, name: str, schema: Schema) -> ClientPublication:
         durable = self.names.get(name, "")
         return mind.publish(self._world.now_us, name, schema, timed=False, name=durable)
 
@@ -202,17 +202,17 @@ class Client:
     def _take(self, name: str, receiver: Receiver, delivery: Delivery) -> None:
         """Keep it; numbers follow each other, and no row comes below a promise."""
         match delivery:
-            case Rows():
+            case ReceivedRows():
                 self._number(name, delivery.seq, delivery.message.seq + delivery.message.rows)
                 if name not in self._codecs:
                     assert receiver.schema is not None
                     self._codecs[name] = TrainCodec(receiver.schema, timed=bool(receiver.timed))
                 train = self._codecs[name].decode(delivery.message, delivery.payload, skip=delivery.skip)
                 self.rows.setdefault(name, []).append(train.batch)
-            case Lost():
+            case LostRows():
                 self._number(name, delivery.from_seq, delivery.to_seq)
                 self.lost[name] = self.lost.get(name, 0) + delivery.to_seq - delivery.from_seq
-            case Promise(time_us=time_us):
+            case ReceivedPromise(time_us=time_us):
                 if time_us <= self._promised_us.get(name, START_US):
                     raise SimulationError(f"promises: {self.name} got {time_us} of {name} again")
                 self._promised_us[name] = time_us

@@ -8,7 +8,7 @@ from medusa.nodes.config.settings import Limits, Settings
 from medusa.nodes.config.settings_streams import StreamRule
 from medusa.ports import Buffer
 from medusa.sim.actors.client import Client
-from medusa.sim.actors.node import Node
+from medusa.sim.actors.node import NodeMachine
 from medusa.sim.world.keyring import Keyring
 from medusa.sim.world.machine import Machine
 from medusa.sim.world.network import Faults, Network
@@ -21,7 +21,7 @@ EVENTS_MAX = 3_000_000
 
 
 class Federation:
-    """Nodes and clients. A ``Stage``: faults can be injected.
+    """Nodes and clients. A ``FaultStage``: faults can be injected.
 
     Args:
         seed: of the world; or a world.
@@ -49,13 +49,13 @@ class Federation:
         streams: Sequence[StreamRule] = (),
         sync_us: int = 2000,
         job_us: int = 50,
-        watch: Callable[[Node], None] = lambda node: None,
+        watch: Callable[[NodeMachine], None] = lambda node: None,
         keyring: Keyring | None = None,
     ) -> None:
         self.keyring = keyring
         self.world = seed if isinstance(seed, World) else World(seed)
         self.network = Network(self.world, faults or Faults(), self._deliver, deliver_by=self._deliver_by)
-        self.nodes: dict[str, Node] = {}
+        self.nodes: dict[str, NodeMachine] = {}
         self.clients: dict[str, Client] = {}
         self.strangers: dict[str, Callable[[str, list[Buffer]], None]] = {}
         """Others on the network, and what they do with a frame."""
@@ -71,7 +71,7 @@ class Federation:
                 limits=limits,
                 streams=tuple(streams),
             )
-            self.nodes[name] = Node(
+            self.nodes[name] = NodeMachine(
                 self.world,
                 self.network,
                 settings if keyring is None else keyring.secured(settings),

@@ -13,8 +13,8 @@ from medusa.query.boxes import Schema
 from medusa.sim.actors.client import Client
 from medusa.sim.world.network import Network
 from medusa.sim.world.virtual_time import SimulationError, World
-from medusa.wire.client_mind import ClientMind, Publication, Subscription
-from medusa.wire.link.redirect import FOLLOWED, Step, ask_again_us, next_step
+from medusa.wire.client_mind import ClientMind, ClientPublication, ClientSubscription
+from medusa.wire.link.redirect import FOLLOWED, RedirectStep, ask_again_us, next_step
 from medusa.wire.messages.links_and_commands import OLDEST, Lookup, Refuse
 
 __all__ = ["Follower"]
@@ -169,10 +169,12 @@ class Follower(Client):
     def _refusal(self, name: str, trail: _Trail) -> Refuse | None:
         """After which it must be looked for."""
         of = self._stream(name, trail)
-        last = of.refusal if isinstance(of, Publication) else None if of is None else of.receiver.refusal
+        last = (
+            of.refusal if isinstance(of, ClientPublication) else None if of is None else of.receiver.refusal
+        )
         return last if last is not None and last.code in FOLLOWED else None
 
-    def _stream(self, name: str, trail: _Trail) -> Publication | Subscription | None:
+    def _stream(self, name: str, trail: _Trail) -> ClientPublication | ClientSubscription | None:
         mind = self._there.get(trail.node)
         if mind is None:
             return None
@@ -195,9 +197,9 @@ class Follower(Client):
             place=place,
             missing_us=0 if trail.missing_since_us is None else now_us - trail.missing_since_us,
         )
-        if step is Step.GIVE_UP:
+        if step is RedirectStep.GIVE_UP:
             raise SimulationError(f"follow: {self.name} gives up {name}: {refusal}, {place}")
-        if step is Step.MOVE and place is not None:
+        if step is RedirectStep.MOVE and place is not None:
             self._move(name, trail, *place)
 
     def _begin(self, name: str, trail: _Trail, node: str, epoch: int) -> None:
@@ -216,11 +218,11 @@ class Follower(Client):
     def _move(self, name: str, trail: _Trail, node: str, epoch: int) -> None:
         self._world.trace(self.name, f"goes after {name} to {node}, epoch {epoch}")
         of, before, there = self._stream(name, trail), self._there[trail.node], self._mind_of(node)
-        if isinstance(of, Subscription):
+        if isinstance(of, ClientSubscription):
             there.take_subscription(self._world.now_us, of)
             if there is not before:
                 del before.subscriptions[name]
-        elif isinstance(of, Publication):
+        elif isinstance(of, ClientPublication):
             there.take_publication(self._world.now_us, of)
             if there is not before:
                 del before.publications[name]

@@ -19,7 +19,7 @@ from medusa.sim.world.network import Network
 from medusa.sim.world.virtual_time import World
 from medusa.wire.codec import decode_frame, encode_frame
 from medusa.wire.messages.links_and_commands import Message
-from medusa.wire.outbox import Effect, Outbox, Persist, Report, RunFragment, Send, WakeAt
+from medusa.wire.outbox import Effect, Outbox, Persist, ReportLine, RunFragment, Send, WakeAt
 
 __all__ = ["Host", "Mind"]
 
@@ -139,7 +139,7 @@ class Host(Machine):
             case RunFragment():
                 assert self.run_fragment is not None, f"{self.name} runs no fragments"
                 self.run_fragment(self.world.now_us, effect)
-            case Report():
+            case ReportLine():
                 fields = " ".join(f"{key}={value}" for key, value in effect.fields.items())
                 self.world.trace(self.name, f"{effect.level}: {effect.what} {fields}")
             case _:

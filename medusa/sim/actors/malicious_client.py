@@ -30,13 +30,13 @@ from medusa.wire.messages.links_and_commands import (
     StatusRequest,
 )
 
-__all__ = ["Liar"]
+__all__ = ["MaliciousClient"]
 
 KEPT_MAX = 64
 HUGE = (0, 1, 1 << 30, (1 << 62) - 1)
 
 
-class Liar:
+class MaliciousClient:
     """Speaks to nodes under a name of its own. Nothing that it does may change what others get.
 
     It doesn't publish rows that fit nor remove queries by name: without keys any client may do that.

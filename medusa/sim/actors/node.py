@@ -12,14 +12,14 @@ from typing import Any
 
 from medusa.errors import StateError
 from medusa.nodes.config.settings import Settings
-from medusa.nodes.deploy.admission import Accepting
+from medusa.nodes.deploy.admission import Admission
 from medusa.nodes.deploy.background_parsing import LOOP_BYTES_MAX
 from medusa.nodes.load.loads import Usage
-from medusa.nodes.node import Brain
-from medusa.nodes.spec.fragment_spec import Fragment
+from medusa.nodes.node import NodeMind
+from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
 from medusa.runtime.engine_host.budgets import bounds_of
-from medusa.runtime.engine_host.host import FragmentHost
+from medusa.runtime.engine_host.host import EngineHost
 from medusa.runtime.node.graph_parser import GraphParser
 from medusa.runtime.node.loop import NodeLoop
 from medusa.runtime.repair.startup import recover
@@ -31,9 +31,9 @@ from medusa.sim.world.machine import Machine
 from medusa.sim.world.network import Network
 from medusa.sim.world.virtual_time import World
 from medusa.wire.link.automaton import LinkEvent
-from medusa.wire.outbox import Report
+from medusa.wire.outbox import ReportLine
 
-__all__ = ["IGNORED", "Node"]
+__all__ = ["IGNORED", "NodeMachine"]
 
 REPORTS_MAX = 1000
 COMPLAINTS = (
@@ -62,7 +62,7 @@ AGAIN_US = 100_000
 """A node that can't start is started again after this."""
 
 
-class Node(Machine):
+class NodeMachine(Machine):
     """One machine with a node on it.
 
     Args:
@@ -83,15 +83,15 @@ class Node(Machine):
         *,
         sync_us: int,
         job_us: int,
-        watch: Callable[[Node], None] = lambda node: None,
+        watch: Callable[[NodeMachine], None] = lambda node: None,
         keyring: Keyring | None = None,
     ) -> None:
         super().__init__(world, network, settings.name)
         self.settings = settings
         self.keyring = keyring
         self.loop: NodeLoop | None = None
-        self.reports: deque[Report] = deque(maxlen=REPORTS_MAX)
-        self.seen: Callable[[Node], None] | None = None
+        self.reports: deque[ReportLine] = deque(maxlen=REPORTS_MAX)
+        self.seen: Callable[[NodeMachine], None] | None = None
         """Called after every turn too, by who measures."""
         self._sync_us = sync_us
         self._job_us = job_us
@@ -102,7 +102,7 @@ class Node(Machine):
         """Why it couldn't start, the last time that it couldn't."""
         self.goes_back = False
         """It goes by an older catalog than it had, and can't know it."""
-        self._told: dict[tuple[str, str], Report] = {}
+        self._told: dict[tuple[str, str], ReportLine] = {}
         self.complaint = ""
         """What it said last that no node says where nobody lies and no disk is damaged."""
         self._peers: dict[tuple[int, str], int] = {}
@@ -111,9 +111,9 @@ class Node(Machine):
         self._wake_at_us = -1
         self._soon = False
         self._workers: dict[str, _Worker] = {}
-        self.make_host: Callable[..., FragmentHost] = FragmentHost
+        self.make_host: Callable[..., EngineHost] = EngineHost
         """What runs fragments; read when it starts."""
-        self.accept: Callable[[Fragment], None] = lambda fragment: None
+        self.accept: Callable[[FragmentSpec], None] = lambda fragment: None
         """Whether it takes a fragment; read when it starts."""
 
     @property
@@ -126,7 +126,7 @@ class Node(Machine):
         return self.settings.store == "memory"
 
     @property
-    def told(self) -> Collection[Report]:
+    def told(self) -> Collection[ReportLine]:
         """What it said of rows that are missing, and of what it can't know, in all its lives; each once."""
         return self._told.values()
 
@@ -156,13 +156,13 @@ class Node(Machine):
         found.resume(host)
         # Graphs are small here, and would all be read on the loop.
         loop_bytes_max = 0 if self._parser_dice.random() < 0.5 else LOOP_BYTES_MAX
-        self.brain = Brain(
+        self.brain = NodeMind(
             self.settings,
             incarnation=self.lives if self.forgets else found.incarnation,
             catalog=found.catalog,
             saved=found.saved,
             first_token=found.first_token,
-            accepting=Accepting(self.accept),
+            accepting=Admission(self.accept),
             loop_bytes_max=loop_bytes_max,
             **self._keys(),
         )
@@ -194,7 +194,7 @@ class Node(Machine):
         """Keys of those who may connect."""
         return self._links.trusted
 
-    def _used(self, host: FragmentHost) -> Usage:
+    def _used(self, host: EngineHost) -> Usage:
         """What a process on this machine would have used: its threads, one core each, and no memory."""
         cpu_us = sum(worker.cpu_us() for worker in self._workers.values())
         return Usage(cpu_us=cpu_us, engine_us=host.engine_us(), memory_bytes=0, cores=1)
@@ -287,7 +287,7 @@ class Node(Machine):
         made = self._workers[name] = _Worker(self, took_us, dice)
         return made
 
-    def _say(self, report: Report) -> None:
+    def _say(self, report: ReportLine) -> None:
         self.reports.append(report)
         if report.what in TELLS:
             self._told[report.what, str(report.fields)] = report
@@ -306,7 +306,7 @@ class Node(Machine):
         self._peers[about] = incarnation
 
     def _warn(self, text: str) -> None:
-        report = Report(level="warning", what=text)
+        report = ReportLine(level="warning", what=text)
         self.reports.append(report)
         if not text.endswith(COPY_USED):
             self._told[text, ""] = report
@@ -318,7 +318,7 @@ class _Worker:
 
     idle = True
 
-    def __init__(self, node: Node, job_us: int, dice: Random) -> None:
+    def __init__(self, node: NodeMachine, job_us: int, dice: Random) -> None:
         self._node = node
         self._job_us = job_us
         self._dice = dice
@@ -353,7 +353,7 @@ class _Worker:
 class _Links:
     """The transport of one node."""
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: NodeMachine) -> None:
         self.shunned: set[str] = set()
         """Links of which nothing more is heard."""
         self.trusted: frozenset[str] = frozenset()

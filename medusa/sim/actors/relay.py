@@ -24,9 +24,9 @@ from medusa.query.boxes import Field
 from medusa.sim.actors.saved_output import load_sender, save_sender
 from medusa.wire import limits
 from medusa.wire.link.automaton import LinkEvent, LinkSettings, ReceiverState
-from medusa.wire.link.receiver import Delivery, Lost, Promise, Receiver, Rows
+from medusa.wire.link.receiver import Delivery, LostRows, ReceivedPromise, ReceivedRows, Receiver
 from medusa.wire.link.sender import Sender
-from medusa.wire.link.session import Session
+from medusa.wire.link.session import PeerSession
 from medusa.wire.messages.links_and_commands import (
     Ack,
     Attach,
@@ -128,7 +128,7 @@ class Relay:
         self._life = life
         self._boundary_us: int = START_US
         self._publisher = settings.node or ""
-        self._sessions: dict[str, Session] = {}
+        self._sessions: dict[str, PeerSession] = {}
         self._waiting: deque[Delivery] = deque()
         self._busy_until_us = 0
         self._token = 0
@@ -170,10 +170,10 @@ class Relay:
         self._checkpoint_at_us = now_us + self.settings.checkpoint_us
         self.tick(now_us)
 
-    def _session(self, peer: str, *, calls: bool) -> Session:
+    def _session(self, peer: str, *, calls: bool) -> PeerSession:
         if peer not in self._sessions:
             me = Hello(version=limits.PROTOCOL_VERSION, node=self.name, incarnation=self._life)
-            self._sessions[peer] = Session(me, peer, outbox=self.outbox, calls=calls)
+            self._sessions[peer] = PeerSession(me, peer, outbox=self.outbox, calls=calls)
         return self._sessions[peer]
 
     def _make_receiver(self) -> Receiver:
@@ -279,9 +279,9 @@ class Relay:
         first = self._waiting.popleft()
         cost = first.cost
         match first:
-            case Rows():
+            case ReceivedRows():
                 values = unpack_rows(first.payload)[first.skip :]
-                while self._waiting and isinstance(rows := self._waiting[0], Rows):
+                while self._waiting and isinstance(rows := self._waiting[0], ReceivedRows):
                     more = unpack_rows(rows.payload)[rows.skip :]
                     if len(values) + len(more) > MERGED_ROWS_MAX:
                         break
@@ -290,10 +290,10 @@ class Relay:
                 self.taken_seq = first.seq + len(values)
                 if out := self.settings.apply(values):
                     self.sender.train(now_us, pack_rows(out), len(out))
-            case Promise():
+            case ReceivedPromise():
                 self._boundary_us = first.time_us
                 self.sender.boundary(now_us, first.time_us)
-            case Lost():
+            case LostRows():
                 self.taken_seq = first.to_seq
         self.receiver.consumed(now_us, cost)
 

@@ -8,7 +8,7 @@ from medusa.errors import LocalProtocolError, StateError
 from medusa.ports import Buffer
 from medusa.query.boxes import Schema
 from medusa.wire.link.automaton import LinkSettings
-from medusa.wire.link.output_log import Entry
+from medusa.wire.link.output_log import OutputEntry
 from medusa.wire.link.sender import Sender
 from medusa.wire.outbox import Outbox
 
@@ -96,7 +96,7 @@ def load_sender(
         )
         # ``load`` reads only these fields of an entry; the log counts the others anew.
         entries = [
-            Entry(
+            OutputEntry(
                 seq=entry.seq,
                 end=entry.end,
                 promise_us=0,

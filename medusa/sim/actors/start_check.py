@@ -12,7 +12,7 @@ from medusa.errors import StateError
 from medusa.nodes.catalog.catalog import CATALOG, Catalog
 from medusa.nodes.fragment.input_log_records import unpack
 from medusa.runtime.engine_host.group_names import GroupName, catalog_names, owner_of
-from medusa.runtime.repair.startup import Found
+from medusa.runtime.repair.startup import StartupState
 from medusa.sim.world.disk import Disk
 from medusa.sim.world.virtual_time import SimulationError
 
@@ -39,7 +39,7 @@ class StartCheck:
                 if name not in disk.history.harmed and _facts(self._before, name) is None:
                     self._fail(f"checkpoint {name}, one of the last two, is gone, and nobody damaged it")
 
-    def end(self, found: Found) -> bool:
+    def end(self, found: StartupState) -> bool:
         """It has started.
 
         Returns:
@@ -62,7 +62,7 @@ class StartCheck:
 
     # --- the catalog --------------------------------------------------------------------------------
 
-    def _catalogs(self, found: Found) -> None:
+    def _catalogs(self, found: StartupState) -> None:
         """A newer catalog than the one that is used was lost: then it says so. Else both copies are there."""
         whole = self._whole_catalog()
         witness = max((self._witness(name) for name in self._before), default=0)
@@ -94,7 +94,7 @@ class StartCheck:
 
     # --- what is deleted -----------------------------------------------------------------------------
 
-    def _deleted(self, found: Found) -> None:
+    def _deleted(self, found: StartupState) -> None:
         """Nothing whole of a fragment that the newest catalog named; nothing at all where that was lost."""
         now = self._disk.groups()
         gone = [
@@ -131,7 +131,7 @@ class StartCheck:
 
     # --- fragments ----------------------------------------------------------------------------------
 
-    def _begins(self, found: Found, name: str) -> None:
+    def _begins(self, found: StartupState, name: str) -> None:
         """A fragment that has had two checkpoints never begins anew, unless nothing tells of them."""
         saved, owner = found.saved.get(name), owner_of(name)
         if (saved is not None and saved.record is not None) or owner not in self._disk.history.checkpoints:
@@ -141,7 +141,7 @@ class StartCheck:
         if told or not harmed:
             self._fail(f"{name} begins anew, and had checkpoints: {told}")
 
-    def _logs(self, found: Found) -> None:
+    def _logs(self, found: StartupState) -> None:
         """What is read of a decision log follows the checkpoint without a gap, and the files hold no more."""
         journal = self._disk.journal
         for name, numbers in found.logs.items():

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from medusa.sim.actors.client import Client
 from medusa.sim.world.virtual_time import SimulationError, World
-from medusa.wire.client_mind import Subscription
+from medusa.wire.client_mind import ClientSubscription
 from medusa.wire.link.automaton import ReceiverState
 from medusa.wire.messages.links_and_commands import OLDEST
 
@@ -109,7 +109,7 @@ class Subscriber:
         self.ended = self._stream in client.ended and self._acked == self._next
         self._world.after(LOOK_US, lambda: self._look(life))
 
-    def _refused(self, client: Client, subscription: Subscription) -> None:
+    def _refused(self, client: Client, subscription: ClientSubscription) -> None:
         refusal, life = subscription.receiver.refusal, self._lives
         if refusal is not None and refusal.code in ("E_NAME", "E_REMOVED"):
             raise SimulationError(f"named: {client.name} reads under a name and is told {refusal}")
@@ -145,7 +145,7 @@ class Subscriber:
         known = pa.Table.from_batches(self.batches, batch.schema).slice(at, len(batch))
         return bool(known.equals(pa.Table.from_batches([batch])))
 
-    def _acknowledge(self, client: Client, subscription: Subscription) -> None:
+    def _acknowledge(self, client: Client, subscription: ClientSubscription) -> None:
         """Now and then; at the end all."""
         taken = subscription.taken_seq or 0
         if taken > self._acked and (self._stream in client.ended or self._dice.random() < self._eager):

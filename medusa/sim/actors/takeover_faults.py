@@ -7,10 +7,10 @@ from dataclasses import replace
 from functools import partial
 
 from medusa.nodes.catalog.kept_moves import FIRST_EPOCH
-from medusa.nodes.spec.fragment_spec import Fragment
-from medusa.sim.actors.node import Node
+from medusa.nodes.spec.fragment_spec import FragmentSpec
+from medusa.sim.actors.node import NodeMachine
 from medusa.sim.world.fault_draws import UNSYNCED
-from medusa.sim.world.faults import Fault, Stage, begin
+from medusa.sim.world.faults import Fault, FaultStage, begin
 from medusa.wire.messages.configuration import Configuration, Replicas
 
 __all__ = ["TakeoverAims"]
@@ -26,7 +26,7 @@ class TakeoverAims:
         stage: where they happen.
     """
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: FaultStage) -> None:
         self._stage = stage
         self._waiting: list[Fault] = []
         self._seen: dict[str, frozenset[tuple[str, str]]] = {}
@@ -40,7 +40,7 @@ class TakeoverAims:
         """What hasn't happened never will."""
         self._waiting.clear()
 
-    def look(self, node: Node) -> None:
+    def look(self, node: NodeMachine) -> None:
         """The node has had a turn: has anything come to a moment that is waited for?"""
         if not self._waiting or node.loop is None:
             return
@@ -71,7 +71,7 @@ class TakeoverAims:
             return
 
 
-def _moments(node: Node) -> Iterator[tuple[str, str, dict[str, str]]]:
+def _moments(node: NodeMachine) -> Iterator[tuple[str, str, dict[str, str]]]:
     """Fragment, the moment at which it is as this node sees it, and who is who."""
     brain, me = node.brain, node.name
     recovery = brain.recovery
@@ -91,7 +91,7 @@ def _moments(node: Node) -> Iterator[tuple[str, str, dict[str, str]]]:
                 yield replicas.fragment, "proposes", roles | {"secondary": me}
 
 
-def _of_owner(node: Node, replicas: Replicas) -> Iterator[str]:
+def _of_owner(node: NodeMachine, replicas: Replicas) -> Iterator[str]:
     hosted = node.brain.fragments[replicas.fragment]
     if replicas.epoch > FIRST_EPOCH:
         yield "takes over" if hosted.frozen else "has taken over"
@@ -108,7 +108,7 @@ def _of_owner(node: Node, replicas: Replicas) -> Iterator[str]:
         yield "seeds"
 
 
-def _roles(spec: Fragment, current: Configuration, replicas: Replicas) -> dict[str, str]:
+def _roles(spec: FragmentSpec, current: Configuration, replicas: Replicas) -> dict[str, str]:
     others = [each for each in replicas.members if each != replicas.owner]
     others = [*replicas.secondaries, *(each for each in others if each not in replicas.secondaries)]
     roles = {"owner": replicas.owner, **dict(zip(("secondary", "other"), others, strict=False))}

@@ -6,21 +6,21 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from medusa.sim.actors.node import Node
+from medusa.sim.actors.node import NodeMachine
 from medusa.sim.world.fault_draws import UNSYNCED
-from medusa.sim.world.faults import AIMED_SPLITS, Fault, Stage, begin
+from medusa.sim.world.faults import AIMED_SPLITS, Fault, FaultStage, begin
 
-__all__ = ["Aims"]
+__all__ = ["TargetedFaults"]
 
 
-class Aims:
+class TargetedFaults:
     """The faults of one trial that wait for a step of a move, a split or a merge; each happens once.
 
     Args:
         stage: where they happen.
     """
 
-    def __init__(self, stage: Stage) -> None:
+    def __init__(self, stage: FaultStage) -> None:
         self._stage = stage
         self._waiting: list[Fault] = []
         self._seen: dict[tuple[str, str], tuple[str, dict[str, str]]] = {}
@@ -34,7 +34,7 @@ class Aims:
         """What hasn't happened never will."""
         self._waiting.clear()
 
-    def look(self, node: Node) -> None:
+    def look(self, node: NodeMachine) -> None:
         """The node has had a turn: has anything come to a step that is waited for?"""
         if not self._waiting or node.loop is None:
             return
@@ -72,7 +72,7 @@ def _meant(aim: Fault, step: str, roles: dict[str, str]) -> bool:
     return aim.kind != "cut in a split" or roles[aim.who[0]] != roles["owner"]
 
 
-def _splits(node: Node) -> Iterator[tuple[str, tuple[str, dict[str, str]]]]:
+def _splits(node: NodeMachine) -> Iterator[tuple[str, tuple[str, dict[str, str]]]]:
     """Box -> the step of its split or merge here, and who is who in it."""
     for job in node.brain.orders.splits.status():
         hosted = node.brain.fragments[job.fragments[0]]
@@ -81,7 +81,7 @@ def _splits(node: Node) -> Iterator[tuple[str, tuple[str, dict[str, str]]]]:
         yield f"{job.box} {job.what}", (f"{job.what} {job.state}", roles)
 
 
-def _steps(node: Node) -> Iterator[tuple[str, tuple[str, dict[str, str]]]]:
+def _steps(node: NodeMachine) -> Iterator[tuple[str, tuple[str, dict[str, str]]]]:
     """Fragment -> the step of its move here, and who is who in it."""
     sliding, catalog = node.brain.orders, node.brain.catalog
     for fragment, going in sliding.moves.status().items():

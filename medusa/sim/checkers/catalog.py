@@ -12,7 +12,7 @@ from medusa.errors import StateError
 from medusa.nodes.catalog.catalog import CATALOG, Catalog
 from medusa.ports import Buffer
 from medusa.runtime.engine_host.group_names import GroupName, catalog_names, group_token
-from medusa.sim.actors.node import Node
+from medusa.sim.actors.node import NodeMachine
 from medusa.sim.actors.start_check import check_marks
 from medusa.sim.world.virtual_time import SimulationError
 
@@ -22,7 +22,7 @@ LEARNED = "runs"
 """What a node has heard of others is written with the next change, not for itself."""
 
 
-def newest_catalog(node: Node) -> Buffer | None:
+def newest_catalog(node: NodeMachine) -> Buffer | None:
     """The newest whole catalog on its disk; None: there is none."""
     groups = [(group_token("", name) or 0, name) for name in node.disk.names()]
     for token, name in sorted(groups, reverse=True):
@@ -35,7 +35,7 @@ def newest_catalog(node: Node) -> Buffer | None:
     return None
 
 
-def check_catalogs(nodes: Iterable[Node]) -> None:
+def check_catalogs(nodes: Iterable[NodeMachine]) -> None:
     """Of nodes with a disk, none of which is writing: it is there twice, and says what the node goes by.
 
     Raises:
@@ -56,7 +56,7 @@ def check_catalogs(nodes: Iterable[Node]) -> None:
                 )
 
 
-def _check_copies(node: Node) -> None:
+def _check_copies(node: NodeMachine) -> None:
     """The newest catalog is there twice: one damaged file takes nothing away."""
     disk = node.disk
     groups = [group for name in disk.names() if (group := GroupName.of(name)).kind == "catalog"]

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING
 from medusa.elements import START_US
 from medusa.sim.world.virtual_time import SimulationError
 from medusa.wire.link.automaton import ReceiverState
-from medusa.wire.link.receiver import Delivery, Lost, Promise, Receiver, Rows
+from medusa.wire.link.receiver import Delivery, LostRows, ReceivedPromise, ReceivedRows, Receiver
 from medusa.wire.link.sender import Sender
 
 if TYPE_CHECKING:
     from medusa.sim.actors.client import Client
-    from medusa.sim.actors.node import Node
+    from medusa.sim.actors.node import NodeMachine
 
 __all__ = [
     "Delivered",
@@ -47,7 +47,7 @@ class Delivered:
         self,
         who: str,
         expected: Sequence[int],
-        values: Callable[[Rows], list[int]],
+        values: Callable[[ReceivedRows], list[int]],
         *,
         lost_ok: bool = False,
         damage: bool = False,
@@ -71,19 +71,19 @@ class Delivered:
     def take(self, delivery: Delivery) -> None:
         """Check the next delivery."""
         match delivery:
-            case Rows():
+            case ReceivedRows():
                 self._rows(delivery)
-            case Promise():
+            case ReceivedPromise():
                 if delivery.time_us <= self._boundary_us:
                     self._fail(f"promise {delivery.time_us} after {self._boundary_us}")
                 self._boundary_us = delivery.time_us
-            case Lost():
+            case LostRows():
                 if not self._lost_ok or delivery.from_seq != self.next_seq:
                     self._fail(f"rows {delivery.from_seq} to {delivery.to_seq} reported lost")
                 self.next_seq = delivery.to_seq
                 self.lost += delivery.to_seq - delivery.from_seq
 
-    def _rows(self, delivery: Rows) -> None:
+    def _rows(self, delivery: ReceivedRows) -> None:
         values = self._values(delivery)
         if self._lost_ok and not self.rows and not self.lost:
             self.lost = self.next_seq = delivery.seq  # It asked for the oldest that is kept: this one.
@@ -155,7 +155,7 @@ def check_retention(who: str, sender: Sender, synced: dict[str, int]) -> None:
             )
 
 
-def check_node(node: Node) -> None:
+def check_node(node: NodeMachine) -> None:
     """Of each link of a node: credit is never overdrawn, windows hold, positions are in order."""
     if node.loop is None:
         return
@@ -177,7 +177,9 @@ def check_node(node: Node) -> None:
                     raise SimulationError(f"credit: {node.name} believes {view} of {output.stream}")
 
 
-def check_restarted(node: Node, nodes: Mapping[str, Node], clients: Mapping[str, Client]) -> None:
+def check_restarted(
+    node: NodeMachine, nodes: Mapping[str, NodeMachine], clients: Mapping[str, Client]
+) -> None:
     """A node that has just started finds upstream every row that its disk doesn't cover.
 
     Not at a node without a disk that died since: then both count what is lost.

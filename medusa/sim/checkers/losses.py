@@ -14,12 +14,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from medusa.nodes.spec.fragment_spec import Fragment
+from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.runtime.engine_host.group_names import GroupName, owner_of
 from medusa.sim.actors.client import Client
-from medusa.sim.actors.node import IGNORED, Node
+from medusa.sim.actors.node import IGNORED, NodeMachine
 from medusa.sim.world.virtual_time import SimulationError
-from medusa.wire.outbox import Report
+from medusa.wire.outbox import ReportLine
 
 __all__ = ["FEWER", "OTHER", "Losses", "Part", "more_than"]
 
@@ -47,17 +47,17 @@ class Losses:
         nodes: all of them.
     """
 
-    def __init__(self, nodes: Mapping[str, Node]) -> None:
+    def __init__(self, nodes: Mapping[str, NodeMachine]) -> None:
         self._nodes = nodes
         self._deployed = False
-        self._parts: dict[Part, Fragment] = {}
+        self._parts: dict[Part, FragmentSpec] = {}
         self._emptied: set[Part] = set()
         """Their node lost its disk, or goes by an old catalog, and nothing there tells of a newer one."""
         self._disks: dict[str, int] = {}
         self._doubted: dict[str, set[str]] = {}
         """Fragments in doubt when the node was looked at last."""
 
-    def look(self, node: Node) -> None:
+    def look(self, node: NodeMachine) -> None:
         """The node has had a turn: what does it have?
 
         Raises:
@@ -77,7 +77,7 @@ class Losses:
                 self._check_adopted(node, name)
             self._doubted[node.name] = set(catalog.in_doubt.fragments)
 
-    def _check_adopted(self, node: Node, name: str) -> None:
+    def _check_adopted(self, node: NodeMachine, name: str) -> None:
         said = (r for r in reversed(node.reports) if r.what == ADOPTED and r.fields["fragment"] == name)
         why = next((str(report.fields["why"]) for report in said), "")
         others = [each for each in self._nodes.values() if each is not node]
@@ -85,7 +85,7 @@ class Losses:
         if having and "no peer has it" in why:
             raise SimulationError(f"doubt: {node.name} takes {name}, since no peer has it, and {having} do")
 
-    def _has(self, node: Node, name: str) -> bool:
+    def _has(self, node: NodeMachine, name: str) -> bool:
         """It runs the fragment, or did before it died, with its disk."""
         if node.alive:
             return name in node.brain.catalog.fragments
@@ -168,7 +168,7 @@ class Losses:
         told = (report for node in self._nodes.values() for report in node.told)
         return any(report.what == IGNORED and report.fields["peer"] == name for report in told)
 
-    def _about(self, part: Part, report: Report) -> int:
+    def _about(self, part: Part, report: ReportLine) -> int:
         """What a report says of a part; 0: nothing."""
         name = part[1]
         fields, what = report.fields, report.what
@@ -231,7 +231,7 @@ class Losses:
                         yield node.name, peer, input.stream, input.receiver.refusal.code
 
 
-def _knows_little(node: Node) -> bool:
+def _knows_little(node: NodeMachine) -> bool:
     """It can't deploy, or can't know what it had deployed."""
     return not node.alive or bool(node.disk.history.lost) or bool(node.brain.catalog.in_doubt)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from medusa.sim.actors.node import Node
+from medusa.sim.actors.node import NodeMachine
 
 __all__ = ["names_agree", "wrong_names"]
 
@@ -14,12 +14,12 @@ LOOKED_AT_MAX = 20
 KINDS = ("fragment", "stream", "source")
 
 
-def names_agree(nodes: Iterable[Node]) -> bool:
+def names_agree(nodes: Iterable[NodeMachine]) -> bool:
     """Whether all directories have seen the same."""
     return len({node.brain.naming.directory.digest() for node in nodes}) <= 1
 
 
-def wrong_names(nodes: Iterable[Node]) -> str:
+def wrong_names(nodes: Iterable[NodeMachine]) -> str:
     """What the first directory that is wrong lacks and believes; empty: all are right."""
     living = [node for node in nodes if node.alive]
     truth = {

@@ -6,14 +6,14 @@ from medusa.engine.state.checkpoint import unseal
 from medusa.errors import LinkError, StateError
 from medusa.nodes.fragment.checkpoint_record import RECORD, FragmentRecord, read_record
 from medusa.runtime.engine_host.group_names import group_token
-from medusa.sim.actors.node import Node
+from medusa.sim.actors.node import NodeMachine
 from medusa.sim.world.virtual_time import SimulationError
 from medusa.wire.messages.links_and_commands import Attach
 
 __all__ = ["Holders", "check_told", "newest_record"]
 
 
-def check_told(node: Node, client: str, key: str, message: Attach) -> None:
+def check_told(node: NodeMachine, client: str, key: str, message: Attach) -> None:
     """A node answers a new life of a publisher: the rows that it says it has survive its crash.
 
     The program goes on at ``durable``, so the disk has the rows below it, always. ``next_seq`` is what the
@@ -44,14 +44,14 @@ def check_told(node: Node, client: str, key: str, message: Attach) -> None:
         )
 
 
-def _durable(node: Node, fragment: str, source: str, key: str) -> int:
+def _durable(node: NodeMachine, fragment: str, source: str, key: str) -> int:
     """The next row of this name by the newest whole checkpoint on disk; 0: none holds it."""
     record = newest_record(node, fragment)
     inputs = () if record is None else record.inputs
     return next((i.next_seq for i in inputs if (i.source, i.peer) == (source, key)), 0)
 
 
-def newest_record(node: Node, fragment: str) -> FragmentRecord | None:
+def newest_record(node: NodeMachine, fragment: str) -> FragmentRecord | None:
     """What the newest whole checkpoint of a fragment on disk says; None: there is none."""
     for name in reversed(node.disk.names()):
         if group_token(fragment, name) is None:
@@ -74,7 +74,7 @@ class Holders:
         self._had: dict[tuple[str, str, int, str, str], list[str]] = {}
         self._lives: dict[str, int] = {}
 
-    def look(self, node: Node) -> None:
+    def look(self, node: NodeMachine) -> None:
         """The node has had a turn.
 
         Raises:
@@ -96,7 +96,7 @@ class Holders:
                 if input.by not in had:
                     had.append(input.by)
 
-    def _forget(self, node: Node) -> None:
+    def _forget(self, node: NodeMachine) -> None:
         """It lives again: who took a name after its newest checkpoint may have to take it once more."""
         for (name, fragment, _, source, key), had in self._had.items():
             if name == node.name:

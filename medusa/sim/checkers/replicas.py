@@ -12,7 +12,7 @@ import pyarrow as pa
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.catalog.kept_configurations import KeptConfiguration
 from medusa.nodes.catalog.kept_moves import FIRST_EPOCH
-from medusa.nodes.fragment.host import Hosted
+from medusa.nodes.fragment.host import FragmentHost
 from medusa.ports import Buffer
 from medusa.sim.checkers.catalog import newest_catalog
 from medusa.sim.checkers.publisher_names import newest_record
@@ -25,7 +25,7 @@ from medusa.wire.messages.links_and_commands import Data
 
 if TYPE_CHECKING:
     from medusa.sim.actors.client import Client
-    from medusa.sim.actors.node import Node
+    from medusa.sim.actors.node import NodeMachine
 
 __all__ = ["ReplicaChecks"]
 
@@ -45,7 +45,7 @@ class ReplicaChecks:
         newest: the configuration with the highest number that any node has known; None: there is none yet.
     """
 
-    def __init__(self, nodes: Mapping[str, Node], clients: Mapping[str, Client]) -> None:
+    def __init__(self, nodes: Mapping[str, NodeMachine], clients: Mapping[str, Client]) -> None:
         self._nodes = nodes
         self._clients = clients
         self.newest: Configuration | None = None
@@ -68,7 +68,7 @@ class ReplicaChecks:
 
     # --- turns --------------------------------------------------------------------------------------
 
-    def look(self, node: Node) -> None:
+    def look(self, node: NodeMachine) -> None:
         """A node has had a turn.
 
         Raises:
@@ -88,7 +88,7 @@ class ReplicaChecks:
         self._check_secondaries(node)
         self._check_forgotten(node)
 
-    def _look_at(self, node: Node, current: Configuration) -> None:
+    def _look_at(self, node: NodeMachine, current: Configuration) -> None:
         about = current.query, current.life, current.number
         known = self._known.get(about)
         if known is None:
@@ -120,7 +120,7 @@ class ReplicaChecks:
                 f"configuration: {current.number} is decided, and on the disks of {have} of {before.voters}"
             )
 
-    def _check_owner(self, node: Node, fragment: str, hosted: Hosted) -> None:
+    def _check_owner(self, node: NodeMachine, fragment: str, hosted: FragmentHost) -> None:
         if hosted.frozen:
             return
         epoch = node.brain.catalog.ownership.epoch(fragment)
@@ -135,7 +135,7 @@ class ReplicaChecks:
         if replicas is not None and epoch > replicas.epoch:
             raise SimulationError(f"owner: {node.name} has {fragment} in epoch {epoch} before {replicas}")
 
-    def _check_epochs(self, node: Node, hosted: Hosted) -> None:
+    def _check_epochs(self, node: NodeMachine, hosted: FragmentHost) -> None:
         """While a node lives it never goes back to an earlier owner of a stream that it reads."""
         for feed in hosted.spec.feeds:
             about = node.name, node.lives, f"{hosted.spec.name} {feed.stream}"
@@ -146,7 +146,7 @@ class ReplicaChecks:
                 )
             self._epochs[about] = feed.epoch
 
-    def _secondaries(self, replicas: Replicas) -> Iterator[tuple[Node, Hosted]]:
+    def _secondaries(self, replicas: Replicas) -> Iterator[tuple[NodeMachine, FragmentHost]]:
         """Those of them that have something to follow with."""
         for name in replicas.secondaries:
             node = self._nodes[name]
@@ -154,7 +154,7 @@ class ReplicaChecks:
             if shadow is not None and not shadow.failed:
                 yield node, shadow
 
-    def _check_secondaries(self, node: Node) -> None:
+    def _check_secondaries(self, node: NodeMachine) -> None:
         """Each has made what was shown of decisions, and has released nothing that the owner hasn't."""
         if self.newest is None:
             return
@@ -163,7 +163,7 @@ class ReplicaChecks:
                 if at is node and shadow.mixed:
                     self._check_secondary(node.name, shadow)
 
-    def _check_secondary(self, name: str, shadow: Hosted) -> None:
+    def _check_secondary(self, name: str, shadow: FragmentHost) -> None:
         for output in shadow.outputs.values():
             shown, released = self._shown.get(output.stream, 0), self._released.get(output.stream, 0)
             if output.rows < shown:
@@ -179,7 +179,7 @@ class ReplicaChecks:
 
     # --- what senders have forgotten ------------------------------------------------------------------
 
-    def _check_forgotten(self, node: Node) -> None:
+    def _check_forgotten(self, node: NodeMachine) -> None:
         """Of what this node sends; clients are looked at with who reads from them."""
         if self.newest is None:
             return
@@ -204,7 +204,7 @@ class ReplicaChecks:
                         for at in self._holders(replicas):
                             self._check_covered(client.name, at, replicas, publication.sender, key)
 
-    def _holders(self, replicas: Replicas) -> Iterator[Node]:
+    def _holders(self, replicas: Replicas) -> Iterator[NodeMachine]:
         """Nodes whose disks count: that of the owner also while it is dead."""
         owner = self._nodes[replicas.owner]
         if not owner.alive or not owner.brain.catalog.in_doubt.newest:
@@ -216,7 +216,9 @@ class ReplicaChecks:
             if newest_record(node, replicas.fragment) is not None:
                 yield node
 
-    def _check_covered(self, who: str, at: Node, replicas: Replicas, sender: Sender, peer: str) -> None:
+    def _check_covered(
+        self, who: str, at: NodeMachine, replicas: Replicas, sender: Sender, peer: str
+    ) -> None:
         start = sender.log.start_seq
         if not start:
             return
@@ -231,7 +233,7 @@ class ReplicaChecks:
                 f"{position}"
             )
 
-    def _positions(self, node: Node, fragment: str) -> dict[tuple[str, str], int]:
+    def _positions(self, node: NodeMachine, fragment: str) -> dict[tuple[str, str], int]:
         """(Stream, publisher or nothing) -> the next row by the newest whole checkpoint on its disk."""
         changes, found = self._disks.get((node.name, fragment), (-1, {}))
         if changes == node.disk.changes:
@@ -274,7 +276,7 @@ class ReplicaChecks:
             rows[seq] = row
         self._shown[message.stream] = max(self._shown.get(message.stream, 0), message.seq + message.rows)
 
-    def _codec(self, node: Node, stream: str) -> TrainCodec | None:
+    def _codec(self, node: NodeMachine, stream: str) -> TrainCodec | None:
         if stream not in self._codecs and node.alive:
             for hosted in node.brain.fragments.values():
                 for output in hosted.outputs.values():
@@ -316,7 +318,7 @@ class ReplicaChecks:
         return ""
 
 
-def _has_accepted(node: Node, configuration: Configuration) -> bool:
+def _has_accepted(node: NodeMachine, configuration: Configuration) -> bool:
     """By its disk."""
     data = newest_catalog(node)
     facts = {} if data is None else msgspec.msgpack.decode(data).get("configurations", {})

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from medusa.nodes.fragment.host import Hosted
+from medusa.nodes.fragment.host import FragmentHost
 from medusa.sim.actors.client import Client
-from medusa.sim.actors.node import Node
+from medusa.sim.actors.node import NodeMachine
 from medusa.sim.checkers.publisher_names import newest_record
 from medusa.wire.client_mind import LOST
 from medusa.wire.link.named_subscriptions import is_key
@@ -14,7 +14,7 @@ from medusa.wire.link.named_subscriptions import is_key
 __all__ = ["unsaved"]
 
 
-def unsaved(nodes: Iterable[Node], clients: Iterable[Client]) -> str:
+def unsaved(nodes: Iterable[NodeMachine], clients: Iterable[Client]) -> str:
     """The first thing that isn't durable, in words; empty: everything is.
 
     With disks that work this comes true a checkpoint after the last row, whatever failed before.
@@ -45,7 +45,7 @@ def unsaved(nodes: Iterable[Node], clients: Iterable[Client]) -> str:
     return ""
 
 
-def _unsaved_reader(node: Node, hosted: Hosted) -> str:
+def _unsaved_reader(node: NodeMachine, hosted: FragmentHost) -> str:
     """A reader with a name of whose acknowledgement the disk knows nothing; empty: there is none."""
     named = {
         (id, key): view.durable

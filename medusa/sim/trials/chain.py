@@ -32,10 +32,10 @@ from medusa.sim.world.virtual_time import SimulationError, World
 from medusa.wire import limits
 from medusa.wire.client_mind import ClientMind
 from medusa.wire.link.automaton import LinkSettings
-from medusa.wire.link.receiver import Rows
+from medusa.wire.link.receiver import ReceivedRows
 from medusa.wire.link.sender import Sender
 
-__all__ = ["Chain", "ChainOptions", "Parts"]
+__all__ = ["Chain", "ChainClasses", "ChainOptions"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,7 +70,7 @@ class ChainOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Parts:
+class ChainClasses:
     """The classes under test; a test plants a mistake by replacing one."""
 
     relay: type[Relay] = Relay
@@ -90,10 +90,10 @@ def keep(number: int) -> Callable[[list[int]], list[int]]:
 class Chain:
     """Hosts by name (``pub``, ``r1`` ..., ``reader``), wired up and not yet started."""
 
-    def __init__(self, world: World, options: ChainOptions, parts: Parts | None = None) -> None:
+    def __init__(self, world: World, options: ChainOptions, parts: ChainClasses | None = None) -> None:
         self.world = world
         self.options = options
-        self.parts = parts or Parts()
+        self.parts = parts or ChainClasses()
         self.network = Network(world, options.faults, self._deliver)
         self.hosts: dict[str, Host] = {}
         self.relays = [f"r{number}" for number in range(1, options.relays + 1)]
@@ -262,7 +262,7 @@ class Chain:
             check_receiver(host.name, mind.subscription.receiver)
             for delivery in mind.taken[self._taken :]:
                 self.delivered.take(delivery)
-                if isinstance(delivery, Rows):
+                if isinstance(delivery, ReceivedRows):
                     self.world.trace("reader", f"rows {delivery.seq} to {self.delivered.next_seq}")
             self._taken = len(mind.taken)
         elif isinstance(mind, PublisherActor):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from random import Random
 
-from medusa.sim.trials.chain import Chain, ChainOptions, Parts
+from medusa.sim.trials.chain import Chain, ChainClasses, ChainOptions
 from medusa.sim.trials.trial import Scenario
 from medusa.sim.world.faults import DAMAGE, LINKS, MACHINES, WEATHER
 from medusa.sim.world.network import Faults
@@ -43,16 +43,16 @@ def draw_options(dice: Random, rows: int | None) -> ChainOptions:
     )
 
 
-def chain(world: World, rows: int | None, parts: Parts | None) -> Chain:
+def chain(world: World, rows: int | None, parts: ChainClasses | None) -> Chain:
     return Chain(world, draw_options(world.dice("options"), rows), parts)
 
 
-def damaged(world: World, rows: int | None, parts: Parts | None) -> Chain:
+def damaged(world: World, rows: int | None, parts: ChainClasses | None) -> Chain:
     options = draw_options(world.dice("options"), rows)
     return Chain(world, changed(options, damage=True), parts)
 
 
-def forgetful(world: World, rows: int | None, parts: Parts | None) -> Chain:
+def forgetful(world: World, rows: int | None, parts: ChainClasses | None) -> Chain:
     """The reader is cut off when it takes nothing for a while, and little is kept without it."""
     dice = world.dice("options")
     link = LinkSettings(
@@ -67,7 +67,7 @@ def forgetful(world: World, rows: int | None, parts: Parts | None) -> Chain:
     return Chain(world, shape, parts)
 
 
-def shedding(world: World, rows: int | None, parts: Parts | None) -> Chain:
+def shedding(world: World, rows: int | None, parts: ChainClasses | None) -> Chain:
     """The reader is slower than the rows come, and what is too much is shed."""
     dice = world.dice("options")
     link = LinkSettings(

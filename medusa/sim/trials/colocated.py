@@ -8,8 +8,8 @@ import msgspec
 import pyarrow as pa
 
 from medusa.nodes.catalog.catalog import RUNNING
-from medusa.nodes.placement.placement import Plan, cut
-from medusa.nodes.spec.fragment_spec import Fragment
+from medusa.nodes.placement.placement import PlacementPlan, cut
+from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.builder import Query
 from medusa.sim.trials.federations import OFTEN, ROWS, answered, counts, options, unions, windows
 from medusa.sim.trials.queries import AGAIN_US, QueryOptions, QueryTrial
@@ -17,13 +17,13 @@ from medusa.sim.trials.trial import Scenario
 from medusa.sim.world.faults import BELIEVED, LATE, LINKS, MACHINES, WEATHER
 from medusa.sim.world.virtual_time import World
 
-__all__ = ["TOGETHER", "TogetherTrial", "merged"]
+__all__ = ["ColocatedTrial", "TOGETHER", "merged"]
 
 
-def merged(plan: Plan, homes: Mapping[str, str]) -> Plan:
+def merged(plan: PlacementPlan, homes: Mapping[str, str]) -> PlacementPlan:
     """A plan for more nodes than there are: each of them stands on its home."""
 
-    def moved(fragment: Fragment) -> Fragment:
+    def moved(fragment: FragmentSpec) -> FragmentSpec:
         return msgspec.structs.replace(
             fragment,
             node=homes[fragment.node],
@@ -34,10 +34,10 @@ def merged(plan: Plan, homes: Mapping[str, str]) -> Plan:
             },
         )
 
-    return Plan(query=plan.query, fragments=tuple(moved(fragment) for fragment in plan.fragments))
+    return PlacementPlan(query=plan.query, fragments=tuple(moved(fragment) for fragment in plan.fragments))
 
 
-class TogetherTrial(QueryTrial):
+class ColocatedTrial(QueryTrial):
     """A query cut for more nodes than there are.
 
     Args:
@@ -79,7 +79,7 @@ class TogetherTrial(QueryTrial):
         return known is not None and known.state == RUNNING and node.brain.saved
 
 
-def _built(world: World, rows: int | None, parts: object) -> TogetherTrial:
+def _built(world: World, rows: int | None, parts: object) -> ColocatedTrial:
     dice = world.dice("options")
     kind = dice.choice(["counts", "counts", "unions", "windows"])
     q, cuts = {"counts": counts, "unions": unions, "windows": windows}[kind]()
@@ -93,7 +93,7 @@ def _built(world: World, rows: int | None, parts: object) -> TogetherTrial:
     for place, boxes in cuts.items():
         at[homes[place]] += boxes
     tables, want = answered(kind, world.seed % 16, ROWS if rows is None else rows)
-    return TogetherTrial(world, q, tables, options(dice, at), cuts=cuts, homes=homes, want=want)
+    return ColocatedTrial(world, q, tables, options(dice, at), cuts=cuts, homes=homes, want=want)
 
 
 TOGETHER: dict[str, Scenario] = {

@@ -22,8 +22,8 @@ from medusa.nodes.catalog.catalog import DEPLOYING, REMOVING, RUNNING
 from medusa.nodes.migration.automaton import OWNER, TARGET
 from medusa.nodes.repartition.automaton import SPLIT, SplitState
 from medusa.ports import Buffer
-from medusa.sim.actors.node import Node
-from medusa.sim.world.faults import KINDS, OF_MACHINES, Fault, Stage
+from medusa.sim.actors.node import NodeMachine
+from medusa.sim.world.faults import KINDS, OF_MACHINES, Fault, FaultStage
 from medusa.sim.world.machine import Machine
 from medusa.wire.codec import decode_frame
 from medusa.wire.link.automaton import RECEIVER, SENDER
@@ -124,7 +124,7 @@ class Coverage:
         self.times[event] += 1
 
     @contextmanager
-    def run(self, stage: Stage) -> Iterator[None]:
+    def run(self, stage: FaultStage) -> Iterator[None]:
         """Record a run of this stage, from before it starts."""
         before = Counter(self.times)
         self._refused.clear()
@@ -132,7 +132,7 @@ class Coverage:
         stage.world.observer = self.fault
         stage.network.seen = self.message
         for machine in stage.machines.values():
-            if isinstance(machine, Node):
+            if isinstance(machine, NodeMachine):
                 machine.seen = self.node
         with _counted(self):
             yield
@@ -149,10 +149,10 @@ class Coverage:
         """A fault begins."""
         self.met(f"fault: {fault.kind}")
         node = machines.get(fault.who[0]) if fault.kind in OF_MACHINES else None
-        for condition in self._conditions(node) if isinstance(node, Node) else ():
+        for condition in self._conditions(node) if isinstance(node, NodeMachine) else ():
             self.met(f"fault: {fault.kind}, {condition}")
 
-    def _conditions(self, node: Node) -> Iterator[str]:
+    def _conditions(self, node: NodeMachine) -> Iterator[str]:
         if node.loop is None:
             yield "is down"
             return
@@ -174,7 +174,7 @@ class Coverage:
         if not any(found.values()):
             yield "runs"
 
-    def node(self, node: Node) -> None:
+    def node(self, node: NodeMachine) -> None:
         """A node has had a turn."""
         if node.loop is None:
             return

@@ -42,22 +42,22 @@ BOXES = ("rows", "one", "two", "three", "out")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Order:
+class DeploymentOrder:
     """One thing that a client asks for: a deployment at these nodes, or a removal (none)."""
 
     query: str
     at: tuple[tuple[str, tuple[str, ...]], ...]
 
 
-def order(dice: Random) -> Order:
+def order(dice: Random) -> DeploymentOrder:
     """Anything that a client may ask for."""
     name = dice.choice(QUERIES)
     if dice.random() < 0.4:
-        return Order(query=name, at=())
+        return DeploymentOrder(query=name, at=())
     homes: dict[str, list[str]] = {}
     for box in BOXES:
         homes.setdefault(dice.choice(NAMES), []).append(box)
-    return Order(query=name, at=tuple((node, tuple(boxes)) for node, boxes in homes.items()))
+    return DeploymentOrder(query=name, at=tuple((node, tuple(boxes)) for node, boxes in homes.items()))
 
 
 class DeployTrial(Federation):
@@ -70,7 +70,7 @@ class DeployTrial(Federation):
         self.heard: dict[tuple[str, str], bool] = {}
         """(node, query) -> whether the last answer of this node was that it runs, or is gone; nothing where
         nobody can know."""
-        self._placed: dict[tuple[str, str], Order] = {}
+        self._placed: dict[tuple[str, str], DeploymentOrder] = {}
         """(node, query) -> the order that this node last answered by saying that it runs."""
         self._left = {name: list(each) for name, each in self.orders.items()}
         self._rests_us = 0
@@ -115,7 +115,7 @@ class DeployTrial(Federation):
         if left:
             self._ask(client, left[0])
 
-    def _ask(self, client: Client, order: Order) -> None:
+    def _ask(self, client: Client, order: DeploymentOrder) -> None:
         node = client.mind.node
         self.heard.pop((node, order.query), None)
         asked_us = self.world.now_us
@@ -172,7 +172,7 @@ class DeployTrial(Federation):
             if runs:
                 self._check_placed(node, self._placed[node, name])
 
-    def _check_placed(self, coordinator: str, order: Order) -> None:
+    def _check_placed(self, coordinator: str, order: DeploymentOrder) -> None:
         """What runs is what was ordered: each box at its node."""
         for node, boxes in order.at:
             specs = self.nodes[node].brain.catalog.fragments.values()

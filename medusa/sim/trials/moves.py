@@ -19,8 +19,8 @@ from medusa.query.expressions.aggregates import count, sum
 from medusa.runtime.embedded.embedded_run import collect
 from medusa.sim.actors.client import Client
 from medusa.sim.actors.follower import Follower
-from medusa.sim.actors.node import Node
-from medusa.sim.actors.targeted_faults import Aims
+from medusa.sim.actors.node import NodeMachine
+from medusa.sim.actors.targeted_faults import TargetedFaults
 from medusa.sim.checkers.catalog import newest_catalog
 from medusa.sim.checkers.delivery import check_node, check_restarted
 from medusa.sim.trials.federations import OFTEN, ROWS, SCHEMA, Keys, few_keys, options, table
@@ -156,7 +156,7 @@ class MoveTrial(QueryTrial):
         self._last: dict[str, int] = {}
         """The last orders: their client -> the number of its request."""
         self._last_us = 0
-        self._aims = Aims(self)
+        self._aims = TargetedFaults(self)
         super().__init__(world, q, tables, options, want=want, nodes=["e", "a", "b", "c", "z"])
         dice = world.dice("moves")
         self.orders = [
@@ -171,7 +171,7 @@ class MoveTrial(QueryTrial):
         ]
 
     def aim(self, fault: Fault) -> None:
-        """As ``Aiming`` says."""
+        """As ``MovingStage`` says."""
         if fault.kind == "stale move":
             self._there_and_back(fault)
         else:
@@ -253,7 +253,7 @@ class MoveTrial(QueryTrial):
         """Names of those that move."""
         return self._movable
 
-    def _watch(self, node: Node) -> None:
+    def _watch(self, node: NodeMachine) -> None:
         if self._lives.get(node.name) != node.lives:
             self._lives[node.name] = node.lives
             if node.loop is not None and not any(h.frozen for h in node.brain.fragments.values()):
@@ -265,7 +265,7 @@ class MoveTrial(QueryTrial):
         self._check_feeds(node)
         self._aims.look(node)
 
-    def _check_feeds(self, node: Node) -> None:
+    def _check_feeds(self, node: NodeMachine) -> None:
         """While a node lives it never goes back to an earlier owner of a stream that it reads."""
         if node.loop is None:
             return
@@ -404,13 +404,13 @@ def keeps_of_moves(catalog: Catalog) -> bool:
     return bool(catalog.expected or catalog.ownership.moves or catalog.ownership.unplaced or untold)
 
 
-def emits(node: Node, fragment: str) -> bool:
+def emits(node: NodeMachine, fragment: str) -> bool:
     """Whether it would send what a fragment makes, be it its own or what it has of another's."""
     hosted = node.brain.fragments.get(fragment) or node.brain.orders.shadow(fragment)
     return hosted is not None and any(not output.sender.muted for output in hosted.outputs.values())
 
 
-def claims(node: Node, fragment: str) -> bool:
+def claims(node: NodeMachine, fragment: str) -> bool:
     """Whether it would feed this fragment if it started now: by its newest whole catalog."""
     data = newest_catalog(node)
     if data is None:

@@ -18,7 +18,7 @@ from medusa.ports import Buffer
 from medusa.query.builder import Query
 from medusa.query.codec import graph_to_msgpack
 from medusa.sim.actors.client import Client
-from medusa.sim.actors.node import Node
+from medusa.sim.actors.node import NodeMachine
 from medusa.sim.actors.subscriber import Subscriber
 from medusa.sim.trials.federations import OFTEN, ROWS, answered, counts, options
 from medusa.sim.trials.queries import QueryOptions, QueryTrial
@@ -121,7 +121,7 @@ class OwnersTrial(QueryTrial):
         return [(real.get(one, one), two) for one, two in super().links]
 
     @property
-    def owned(self) -> Sequence[Sequence[Node]]:
+    def owned(self) -> Sequence[Sequence[NodeMachine]]:
         return [
             [node for name, node in self.nodes.items() if NODES[name] == participant]
             for participant in self._ring.participants

@@ -17,8 +17,8 @@ from medusa.query.builder import Query
 from medusa.runtime.embedded.embedded_run import collect
 from medusa.sim.actors.client import Client
 from medusa.sim.actors.federation import Federation
-from medusa.sim.actors.malicious_client import Liar
-from medusa.sim.actors.node import Node
+from medusa.sim.actors.malicious_client import MaliciousClient
+from medusa.sim.actors.node import NodeMachine
 from medusa.sim.actors.program import Program
 from medusa.sim.checkers.catalog import check_catalogs
 from medusa.sim.checkers.delivery import check_node, check_restarted
@@ -179,7 +179,7 @@ class QueryTrial(Federation):
         if self.options.liar:
             name = self.q.graph.name
             streams = [f"{name}.{each}" for each in (*self._sources, *self.want)]
-            liar = Liar(self.world, self.network, "liar", list(self.options.at), streams)
+            liar = MaliciousClient(self.world, self.network, "liar", list(self.options.at), streams)
             self.strangers["liar"] = liar.hear
             self.world.after(1000, lambda: liar.start(self.options.publish_us + 1_000_000))
         self._deploy()
@@ -330,7 +330,7 @@ class QueryTrial(Federation):
             self._check_told(self.nodes[source], self.clients[target], frames)
         super()._deliver(source, target, frames)
 
-    def _check_told(self, node: Node, client: Client, frames: list[Buffer]) -> None:
+    def _check_told(self, node: NodeMachine, client: Client, frames: list[Buffer]) -> None:
         """A life of a named publisher is answered for the first time."""
         message, _ = decode_frame(frames)
         if isinstance(message, Attach) and (name := client.names.get(message.stream)):
@@ -338,7 +338,7 @@ class QueryTrial(Federation):
             if publication is not None and not publication.begun:
                 check_told(node, client.name, key_of("", name), message)
 
-    def _watch(self, node: Node) -> None:
+    def _watch(self, node: NodeMachine) -> None:
         if self._lives.get(node.name) != node.lives:
             self._lives[node.name] = node.lives
             if not self.options.damage:
@@ -348,7 +348,7 @@ class QueryTrial(Federation):
         check_node(node)
         self._check_complaints(node)
 
-    def _check_complaints(self, node: Node) -> None:
+    def _check_complaints(self, node: NodeMachine) -> None:
         """Nobody breaks a rule and no rows are lost where nobody lies, and all have disks that keep what
         they were given."""
         options = self.options
@@ -372,7 +372,7 @@ class QueryTrial(Federation):
         return self._resting
 
     @property
-    def owned(self) -> Sequence[Sequence[Node]]:
+    def owned(self) -> Sequence[Sequence[NodeMachine]]:
         """All nodes, by participant: those of one know the same names."""
         return [list(self.nodes.values())]
 
@@ -383,7 +383,7 @@ class QueryTrial(Federation):
         self._wrong_since_us = (self._wrong_since_us or self.world.now_us) if wrong else 0
         return agreed and (not wrong or self.world.now_us - self._wrong_since_us > NAMES_US)
 
-    def _wrong_names(self, nodes: Sequence[Node]) -> str:
+    def _wrong_names(self, nodes: Sequence[NodeMachine]) -> str:
         """What a directory of these nodes is wrong in; empty: nothing."""
         return wrong_names(nodes)
 

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from medusa.elements import END_US
-from medusa.sim.actors.node import Node
+from medusa.sim.actors.node import NodeMachine
 from medusa.sim.trials.federations import ROWS, options
 from medusa.sim.trials.moves import KINDS, answered
 from medusa.sim.trials.queries import QueryTrial
@@ -89,7 +89,7 @@ class SeamTrial(SplitTrial):
         self.nodes[name].crash()
         self.world.after(AWAY_US, lambda: self.restart(name))
 
-    def _look(self, node: Node) -> None:
+    def _look(self, node: NodeMachine) -> None:
         """Whether a node has come to a moment that is waited for."""
         for wait in self._waits:
             moment, kind = wait
@@ -126,7 +126,7 @@ class SeamTrial(SplitTrial):
         self.world.after(dice.randrange(1000, 200_000), die)
         self.world.after(1_500_000, lambda: self.network.delay(tag, 0))
 
-    def _watch(self, node: Node) -> None:
+    def _watch(self, node: NodeMachine) -> None:
         super()._watch(node)
         if self._waits and node.loop is not None:
             self._look(node)
@@ -136,7 +136,7 @@ class SeamTrial(SplitTrial):
                 late_us = self._picks.choice([1, 1000, 5000, 20_000, 60_000])
                 self._plan(late_us, partial(self._merge_now, box))
 
-    def _sees_end(self, node: Node) -> bool:
+    def _sees_end(self, node: NodeMachine) -> bool:
         """All publishers have come to their end."""
         entries = [
             input
@@ -153,7 +153,7 @@ class SeamTrial(SplitTrial):
             self._ask(router.node, lambda n: Merge(request=n, fragment=name, box=box), f"{box} whole again")
 
 
-def _is_at(node: Node, moment: str) -> bool:
+def _is_at(node: NodeMachine, moment: str) -> bool:
     if moment == "repeats":
         return any(hosted.repeating for hosted in node.brain.fragments.values())
     sliding = node.brain.orders

@@ -6,9 +6,9 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
-from medusa.nodes.fragment.host import Hosted
-from medusa.nodes.spec.fragment_spec import Fragment
-from medusa.sim.actors.node import Node
+from medusa.nodes.fragment.host import FragmentHost
+from medusa.nodes.spec.fragment_spec import FragmentSpec
+from medusa.sim.actors.node import NodeMachine
 from medusa.sim.trials.federations import OFTEN, ROWS, options
 from medusa.sim.trials.moves import KINDS, MoveTrial, answered, emits
 from medusa.sim.trials.queries import QueryTrial
@@ -52,12 +52,12 @@ class SplitTrial(MoveTrial):
 
     # --- orders ---------------------------------------------------------------------------------------
 
-    def _specs(self) -> dict[str, Fragment]:
+    def _specs(self) -> dict[str, FragmentSpec]:
         """What runs, by name."""
         living = (node for node in self.nodes.values() if node.alive)
         return {h.spec.name: h.spec for node in living for h in node.brain.fragments.values()}
 
-    def _with_box(self, box: str) -> Fragment | None:
+    def _with_box(self, box: str) -> FragmentSpec | None:
         specs = self._specs().values()
         return next((spec for spec in specs if any(each.id == box for each in spec.graph.boxes)), None)
 
@@ -110,7 +110,7 @@ class SplitTrial(MoveTrial):
             if not node.brain.orders.splits.busy(fragment):
                 raise SimulationError(f"emits: {fragment} is sent by {name}, it runs at {active}")
 
-    def _watch(self, node: Node) -> None:
+    def _watch(self, node: NodeMachine) -> None:
         """Each stream is sent by one fragment, also while others take its place."""
         super()._watch(node)
         senders: dict[str, str] = {}
@@ -130,7 +130,7 @@ class SplitTrial(MoveTrial):
         return super()._settled and not any(node.brain.orders.splits.status() for node in self.nodes.values())
 
 
-def all_of(node: Node) -> list[Hosted]:
+def all_of(node: NodeMachine) -> list[FragmentHost]:
     """What it runs, and what it has of others'."""
     arrivals = node.brain.orders.arrivals
     shadows = [each for name in arrivals.status() if (each := arrivals.shadow(name)) is not None]

@@ -12,7 +12,7 @@ import pyarrow as pa
 from medusa.ports import Buffer
 from medusa.sim.actors.client import Client
 from medusa.sim.actors.follower import Follower
-from medusa.sim.actors.node import Node
+from medusa.sim.actors.node import NodeMachine
 from medusa.sim.actors.takeover_faults import TakeoverAims
 from medusa.sim.checkers.replicas import ReplicaChecks
 from medusa.sim.trials.federations import OFTEN, ROWS, options
@@ -71,7 +71,7 @@ class StandbyTrial(QueryTrial):
         """Fragments of which more is lost than there were secondaries."""
 
     def aim(self, fault: Fault) -> None:
-        """As ``Aiming`` says."""
+        """As ``MovingStage`` says."""
         self._aims.add(fault)
 
     def client(self, name: str, node: str) -> Client:
@@ -135,7 +135,7 @@ class StandbyTrial(QueryTrial):
         self._checks.delivered(source, frames)
         super()._deliver(source, target, frames)
 
-    def _watch(self, node: Node) -> None:
+    def _watch(self, node: NodeMachine) -> None:
         if self._lives.get(node.name) != node.lives and self._checks.newest is not None:
             self._count_lost(node.name)
         super()._watch(node)
@@ -163,7 +163,7 @@ class StandbyTrial(QueryTrial):
                 self.world.trace("world", f"more of {replicas.fragment} is lost than stood by")
                 self._beyond.add(replicas.fragment)
 
-    def _wrong_names(self, nodes: Sequence[Node]) -> str:
+    def _wrong_names(self, nodes: Sequence[NodeMachine]) -> str:
         """What was at a node that is lost is found where it is now; of what that one said nothing is
         forgotten."""
         truth = [
@@ -181,12 +181,12 @@ class StandbyTrial(QueryTrial):
         return ""
 
     @property
-    def living(self) -> list[Node]:
+    def living(self) -> list[NodeMachine]:
         """Nodes that aren't lost."""
         return [node for name, node in self.nodes.items() if name not in self._burnt]
 
     @property
-    def owned(self) -> Sequence[Sequence[Node]]:
+    def owned(self) -> Sequence[Sequence[NodeMachine]]:
         return [self.living]
 
     def _together(self) -> bool:
@@ -210,7 +210,7 @@ class StandbyTrial(QueryTrial):
         return self._checks.guarded_again(frozenset(self._burnt))
 
 
-def follows(node: Node, fragment: str) -> bool:
+def follows(node: NodeMachine, fragment: str) -> bool:
     """Whether a node could take a fragment over."""
     return any(name == fragment for name, _, _ in node.brain.recovery.followings.followed())
 

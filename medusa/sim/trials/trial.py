@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from medusa.sim.trials.coverage import Coverage
-from medusa.sim.world.faults import Fault, Scene, Stage, draw, inject
+from medusa.sim.world.faults import Fault, FaultStage, Scene, draw, inject
 from medusa.sim.world.virtual_time import SimulationError, World
 
 __all__ = ["Outcome", "Scenario", "Trial", "faults_of", "run_trial"]
@@ -22,7 +22,7 @@ SAFETY_US = 3_000_000
 LIVENESS_US = 30_000_000
 
 
-class Trial(Stage, Protocol):
+class Trial(FaultStage, Protocol):
     """One world under test, not yet started."""
 
     @property

@@ -38,10 +38,10 @@ __all__ = [
     "TAKEOVERS",
     "UNSYNCED",
     "WEATHER",
-    "Aiming",
+    "MovingStage",
     "Fault",
     "Scene",
-    "Stage",
+    "FaultStage",
     "begin",
     "draw",
     "inject",
@@ -76,7 +76,7 @@ class Fault:
         return f"{self.number}: at {self.at_us / 1e6:.3f} s {words}{length}"
 
 
-class Stage(Protocol):
+class FaultStage(Protocol):
     """Where faults happen: a chain, or a federation."""
 
     world: World
@@ -95,7 +95,7 @@ class Stage(Protocol):
 
 
 @runtime_checkable
-class Aiming(Stage, Protocol):
+class MovingStage(FaultStage, Protocol):
     """A stage where fragments move, are split or are taken over."""
 
     def aim(self, fault: Fault) -> None:
@@ -122,7 +122,7 @@ class Scene:
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class FaultKind:
     """How a kind of fault is drawn, said and done.
 
     Attributes:
@@ -132,7 +132,7 @@ class Kind:
 
     words: str
     draw: Callable[[Random, Scene], tuple[tuple[str, ...], int, int]]
-    begin: Callable[[Stage, Fault], Callable[[], None] | None]
+    begin: Callable[[FaultStage, Fault], Callable[[], None] | None]
     at_start: bool = False
 
 
@@ -156,7 +156,7 @@ def draw(
     return tuple(faults)
 
 
-def inject(stage: Stage, faults: Iterable[Fault]) -> None:
+def inject(stage: FaultStage, faults: Iterable[Fault]) -> None:
     """Plan the faults; those of the start happen now. Call it before anything starts."""
 
     for fault in faults:
@@ -166,7 +166,7 @@ def inject(stage: Stage, faults: Iterable[Fault]) -> None:
             stage.world.at(fault.at_us, partial(begin, stage, fault))
 
 
-def begin(stage: Stage, fault: Fault) -> None:
+def begin(stage: FaultStage, fault: Fault) -> None:
     """Let it happen now, and end when its time is over."""
     stage.world.trace("world", f"fault {fault}")
     if stage.world.observer is not None:
@@ -179,11 +179,11 @@ def begin(stage: Stage, fault: Fault) -> None:
 # --- what they do -------------------------------------------------------------------------------
 
 
-def _worsen(field: str) -> Callable[[Stage, Fault], None]:
+def _worsen(field: str) -> Callable[[FaultStage, Fault], None]:
     return lambda stage, fault: stage.network.worsen(**{field: fault.amount})
 
 
-def _cut(stage: Stage, ways: Sequence[tuple[str, str]], *, hold: bool = False) -> Callable[[], None]:
+def _cut(stage: FaultStage, ways: Sequence[tuple[str, str]], *, hold: bool = False) -> Callable[[], None]:
     for way in ways:
         stage.network.cut(*way, hold=hold)
 
@@ -199,13 +199,13 @@ def _both(fault: Fault) -> list[tuple[str, str]]:
     return [(a, b), (b, a)]
 
 
-def _partition(stage: Stage, fault: Fault) -> Callable[[], None]:
+def _partition(stage: FaultStage, fault: Fault) -> Callable[[], None]:
     inside = set(fault.who)
     pairs = [pair for pair in stage.links if (pair[0] in inside) != (pair[1] in inside)]
     return _cut(stage, pairs + [pair[::-1] for pair in pairs])
 
 
-def _swizzle(stage: Stage, fault: Fault) -> None:
+def _swizzle(stage: FaultStage, fault: Fault) -> None:
     """Clog the links of a machine one by one; open them in another order, one by one."""
     name, *others = fault.who
     step_us = fault.amount
@@ -221,30 +221,30 @@ def _swizzle(stage: Stage, fault: Fault) -> None:
             )
 
 
-def _slow_link(stage: Stage, fault: Fault) -> Callable[[], None]:
+def _slow_link(stage: FaultStage, fault: Fault) -> Callable[[], None]:
     source, target = fault.who
     stage.network.slow(source, target, fault.amount)
     return lambda: stage.network.slow(source, target, 0)
 
 
-def _reconnect(stage: Stage, fault: Fault) -> None:
+def _reconnect(stage: FaultStage, fault: Fault) -> None:
     """ZeroMQ at a reconnection: what was handed over lately is gone, silently."""
     source, target = fault.who
     stage.network.reconnect(source, target, max(stage.world.now_us - fault.for_us, 0))
 
 
-def _aim(stage: Stage, fault: Fault) -> None:
-    assert isinstance(stage, Aiming), "nothing moves, is split or is taken over here"
+def _aim(stage: FaultStage, fault: Fault) -> None:
+    assert isinstance(stage, MovingStage), "nothing moves, is split or is taken over here"
     stage.aim(fault)
 
 
-def _crash(stage: Stage, fault: Fault) -> Callable[[], None]:
+def _crash(stage: FaultStage, fault: Fault) -> Callable[[], None]:
     stage.machines[fault.who[0]].crash(UNSYNCED[fault.amount])
     return lambda: stage.restart(fault.who[0])
 
 
-def _crash_and(harm: Callable[[Machine, Fault], None]) -> Callable[[Stage, Fault], Callable[[], None]]:
-    def begin(stage: Stage, fault: Fault) -> Callable[[], None]:
+def _crash_and(harm: Callable[[Machine, Fault], None]) -> Callable[[FaultStage, Fault], Callable[[], None]]:
+    def begin(stage: FaultStage, fault: Fault) -> Callable[[], None]:
         machine = stage.machines[fault.who[0]]
         machine.crash()
         harm(machine, fault)
@@ -253,11 +253,11 @@ def _crash_and(harm: Callable[[Machine, Fault], None]) -> Callable[[Stage, Fault
     return begin
 
 
-def _pause(stage: Stage, fault: Fault) -> None:
+def _pause(stage: FaultStage, fault: Fault) -> None:
     stage.machines[fault.who[0]].pause(fault.for_us)
 
 
-def _slow_machine(stage: Stage, fault: Fault) -> Callable[[], None]:
+def _slow_machine(stage: FaultStage, fault: Fault) -> Callable[[], None]:
     machine = stage.machines[fault.who[0]]
     machine.slowness = fault.amount
 
@@ -267,11 +267,11 @@ def _slow_machine(stage: Stage, fault: Fault) -> Callable[[], None]:
     return mend
 
 
-def _write_fails(stage: Stage, fault: Fault) -> None:
+def _write_fails(stage: FaultStage, fault: Fault) -> None:
     stage.machines[fault.who[0]].disk.fail_at = fault.amount
 
 
-def _full(stage: Stage, fault: Fault) -> Callable[[], None]:
+def _full(stage: FaultStage, fault: Fault) -> Callable[[], None]:
     disk = stage.machines[fault.who[0]].disk
     disk.full = True
 
@@ -281,231 +281,237 @@ def _full(stage: Stage, fault: Fault) -> Callable[[], None]:
     return mend
 
 
-def _drift(stage: Stage, fault: Fault) -> None:
+def _drift(stage: FaultStage, fault: Fault) -> None:
     clock = stage.machines[fault.who[0]].clock
     clock.jump(fault.amount * fault.amount * 1000)
     clock.drift(fault.amount * 1000)
 
 
-def _jump(stage: Stage, fault: Fault) -> None:
+def _jump(stage: FaultStage, fault: Fault) -> None:
     stage.machines[fault.who[0]].clock.jump(fault.amount)
 
 
-def _step(stage: Stage, fault: Fault) -> None:
+def _step(stage: FaultStage, fault: Fault) -> None:
     stage.machines[fault.who[0]].clock.step(fault.amount)
 
 
-KINDS: dict[str, Kind] = {
+KINDS: dict[str, FaultKind] = {
     # Weather: until all faults end.
-    "jitter": Kind(
+    "jitter": FaultKind(
         "delays of up to {amount} us more",
         draws.weather(500, 3000, 30_000),
         _worsen("jitter_us"),
         at_start=True,
     ),
-    "tail": Kind(
+    "tail": FaultKind(
         "{amount} of 1000 frames are very late",
         draws.weather(5, 10),
         _worsen("tail_permille"),
         at_start=True,
     ),
-    "loss": Kind(
+    "loss": FaultKind(
         "{amount} of 1000 frames are lost",
         draws.weather(5, 20, 50, 200),
         _worsen("loss_permille"),
         at_start=True,
     ),
-    "repeat": Kind(
+    "repeat": FaultKind(
         "{amount} of 1000 frames come twice",
         draws.weather(10, 30),
         _worsen("duplicate_permille"),
         at_start=True,
     ),
-    "reorder": Kind(
+    "reorder": FaultKind(
         "{amount} of 1000 frames overtake",
         draws.weather(10, 30),
         _worsen("reorder_permille"),
         at_start=True,
     ),
     # Links.
-    "cut one way": Kind(
+    "cut one way": FaultKind(
         "cut {who}, one way", draws.link(50_000, 900_000), lambda stage, fault: _cut(stage, _both(fault)[:1])
     ),
-    "cut": Kind("cut {who}, both ways", draws.link(50_000, 900_000), lambda stage, f: _cut(stage, _both(f))),
-    "short cut": Kind(
+    "cut": FaultKind(
+        "cut {who}, both ways", draws.link(50_000, 900_000), lambda stage, f: _cut(stage, _both(f))
+    ),
+    "short cut": FaultKind(
         "cut {who}, not noticed",
         draws.link(50_000, 200_000),
         lambda stage, fault: _cut(stage, _both(fault), hold=True),
     ),
-    "partition": Kind("cut {who} off from all others", draws.group, _partition),
-    "swizzle": Kind("clog the links of {first} one by one, then open: {who}", draws.clogged, _swizzle),
-    "slow link": Kind(
+    "partition": FaultKind("cut {who} off from all others", draws.group, _partition),
+    "swizzle": FaultKind("clog the links of {first} one by one, then open: {who}", draws.clogged, _swizzle),
+    "slow link": FaultKind(
         "slow link {who}: {amount} us a frame", draws.link(50_000, 900_000, 2000, 10_000, 40_000), _slow_link
     ),
-    "reconnect": Kind(
+    "reconnect": FaultKind(
         "{who} reconnects and loses what is under way since the", draws.link(1000, 60_000), _reconnect
     ),
     # Machines.
-    "crash": Kind("{who} crashes (unsynced writes: {amount}; 0 lost, 1 kept, 2 torn)", draws.crashed, _crash),
-    "pause": Kind("{who} stands still", draws.machine(50_000, 1_500_000), _pause),
-    "slow machine": Kind(
+    "crash": FaultKind(
+        "{who} crashes (unsynced writes: {amount}; 0 lost, 1 kept, 2 torn)", draws.crashed, _crash
+    ),
+    "pause": FaultKind("{who} stands still", draws.machine(50_000, 1_500_000), _pause),
+    "slow machine": FaultKind(
         "{who} is {amount} times slower", draws.machine(100_000, 1_500_000, 5, 30), _slow_machine
     ),
-    "write fails": Kind(
+    "write fails": FaultKind(
         "the write of {who} number {amount} from now fails", draws.machine(0, 0, 1, 2, 5), _write_fails
     ),
-    "disk full": Kind("the disk of {who} is full", draws.machine(50_000, 900_000), _full),
-    "clock": Kind(
+    "disk full": FaultKind("the disk of {who} is full", draws.machine(50_000, 900_000), _full),
+    "clock": FaultKind(
         "the clock of {who} is off and runs {amount}/1000 too fast",
         draws.machine(0, 0, -50, -7, 7, 50),
         _drift,
         True,
     ),
-    "clock jump": Kind(
+    "clock jump": FaultKind(
         "the clock of {who} jumps ahead {amount} us", draws.machine(0, 0, 30_000, 2_000_000), _jump
     ),
-    "clock step": Kind(
+    "clock step": FaultKind(
         "somebody sets the clock of {who} by {amount} us",
         draws.machine(0, 0, -9_000_000_000, -50_000, 7_000_000),
         _step,
     ),
     # Of moves.
-    "crash in a move": Kind(
+    "crash in a move": FaultKind(
         "{amount} us after the next move comes there, crashes: {who}", draws.at_a_step, _aim
     ),
-    "cut in a move": Kind(
+    "cut in a move": FaultKind(
         "{amount} us after the next move comes there, cut from the other one: {who}",
         draws.cut_at_a_step,
         _aim,
     ),
-    "stale move": Kind(
+    "stale move": FaultKind(
         "a fragment goes away and comes back; what says {who} of the first way comes {amount} us late",
         draws.stale_move,
         _aim,
     ),
-    "crash in a split": Kind(
+    "crash in a split": FaultKind(
         "{amount} us after a split or merge comes there, crashes: {who}",
         draws.at_a_split,
         _aim,
         at_start=True,
     ),
-    "cut in a split": Kind(
+    "cut in a split": FaultKind(
         "{amount} us after a split or merge comes there, who does it is cut off from: {who}",
         draws.cut_at_a_split,
         _aim,
         at_start=True,
     ),
     # Of takeovers.
-    "crash in a takeover": Kind(
+    "crash in a takeover": FaultKind(
         "{amount} us after a fragment comes there, crashes: {who}", draws.at_a_takeover, _aim, at_start=True
     ),
-    "pause in a takeover": Kind(
+    "pause in a takeover": FaultKind(
         "{amount} us after a fragment comes there, stands still: {who}",
         draws.asleep_at_a_takeover,
         _aim,
         at_start=True,
     ),
-    "cut in a takeover": Kind(
+    "cut in a takeover": FaultKind(
         "{amount} us after a fragment comes there, nothing passes from and to: {who}",
         draws.cut_at_a_takeover,
         _aim,
         at_start=True,
     ),
-    "late vote": Kind(
+    "late vote": FaultKind(
         "what says {who} comes {amount} us late, after others",
         partial(draws.word, words=draws.VOTES),
         partial(stale_messages.late, again=False),
     ),
-    "vote again": Kind(
+    "vote again": FaultKind(
         "what says {who} comes once more, {amount} us later",
         partial(draws.word, words=draws.VOTES),
         partial(stale_messages.late, again=True),
     ),
-    "late word": Kind(
+    "late word": FaultKind(
         "what says {who} comes {amount} us late, after others",
         draws.word,
         partial(stale_messages.late, again=False),
     ),
-    "word again": Kind(
+    "word again": FaultKind(
         "what says {who} comes once more, {amount} us later",
         draws.word,
         partial(stale_messages.late, again=True),
     ),
     # What outlives a connection or a life.
-    "stuck connection": Kind(
+    "stuck connection": FaultKind(
         "the connection of {who}; what it brings comes {amount} us later",
         draws.stuck,
         stale_messages.stuck_connection,
     ),
-    "stuck attachment": Kind(
+    "stuck attachment": FaultKind(
         "{who} begins anew twice, and is attached the second time by what was sent in answer to the first",
         draws.stuck_attachment,
         stale_messages.stuck_attachment,
     ),
-    "crash after sending": Kind(
+    "crash after sending": FaultKind(
         "{who} crashes, what it has sent arrives (unsynced writes: {amount}; 0 lost, 1 kept, 2 torn)",
         draws.crashed,
         stale_messages.crash_flushed,
     ),
-    "late message": Kind(
+    "late message": FaultKind(
         "what says {who} comes {amount} us late, after others",
         partial(draws.word, words=MESSAGES),
         partial(stale_messages.late, again=False),
     ),
-    "message again": Kind(
+    "message again": FaultKind(
         "what says {who} comes once more, {amount} us later",
         partial(draws.word, words=MESSAGES),
         partial(stale_messages.late, again=True),
     ),
-    "crash at a message": Kind(
+    "crash at a message": FaultKind(
         "{amount} us after a message of a kind was sent, the last of so many, one end of it crashes: {who}",
         draws.at_a_message,
         stale_messages.crash_at_a_message,
     ),
-    "late order": Kind(
+    "late order": FaultKind(
         "what says {who} comes {amount} us late, after others",
         partial(draws.word, words=draws.ORDERS),
         partial(stale_messages.late, again=False),
     ),
-    "order again": Kind(
+    "order again": FaultKind(
         "what says {who} comes once more, {amount} us later",
         partial(draws.word, words=draws.ORDERS),
         partial(stale_messages.late, again=True),
     ),
-    "one write fails": Kind("the next write of {who} fails", draws.failing_kind, storage_faults.fail_once),
-    "fails and crashes": Kind(
+    "one write fails": FaultKind(
+        "the next write of {who} fails", draws.failing_kind, storage_faults.fail_once
+    ),
+    "fails and crashes": FaultKind(
         "the write of {who} number {amount} from now fails, and then it crashes",
         draws.failing,
         storage_faults.fail_and_crash,
     ),
     # One of two copies: costs nothing.
-    "damaged copy": Kind(
+    "damaged copy": FaultKind(
         "{who} of one file while it is down (at {amount})",
         partial(draws.damaged_file, what=("catalog copy",)),
         storage_faults.crash_and_damage,
     ),
     # Damage: more than the protocols promise to survive without loss. They must say what is lost.
-    "bit flip": Kind(
+    "bit flip": FaultKind(
         "{who} crashes, and a bit of its disk flips",
         draws.damaged,
         _crash_and(lambda m, f: m.disk.flip(f.amount)),
     ),
-    "truncated": Kind(
+    "truncated": FaultKind(
         "{who} crashes, and its newest file is cut short",
         draws.damaged,
         _crash_and(lambda m, f: m.disk.truncate()),
     ),
-    "old version": Kind(
+    "old version": FaultKind(
         "{who} crashes, and its disk shows an older version",
         draws.damaged,
         _crash_and(lambda m, f: m.disk.roll_back()),
     ),
-    "damaged file": Kind(
+    "damaged file": FaultKind(
         "{who} of one file while it is down (at {amount})",
         partial(draws.damaged_file, what=draws.FILES),
         storage_faults.crash_and_damage,
     ),
-    "disk lost": Kind(
+    "disk lost": FaultKind(
         "{who} crashes and loses its disk", draws.damaged, _crash_and(lambda m, f: m.disk.lose())
     ),
 }

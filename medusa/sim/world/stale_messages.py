@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 from medusa.sim.world.fault_draws import AWAY_US, UNSYNCED
 
 if TYPE_CHECKING:
-    from medusa.sim.world.faults import Fault, Stage
+    from medusa.sim.world.faults import Fault, FaultStage
 
 __all__ = ["crash_at_a_message", "crash_flushed", "late", "stuck_attachment", "stuck_connection"]
 
 
-def late(stage: Stage, fault: Fault, *, again: bool) -> Callable[[], None]:
+def late(stage: FaultStage, fault: Fault, *, again: bool) -> Callable[[], None]:
     stage.network.delay(fault.who[0], fault.amount, again=again)
     return lambda: stage.network.delay(fault.who[0], 0)
 
 
-def stuck_connection(stage: Stage, fault: Fault) -> None:
+def stuck_connection(stage: FaultStage, fault: Fault) -> None:
     """What a machine says to another goes by a connection that is stuck; it comes through once the machine
     has a newer one, or lives again."""
     source, target, how = fault.who
@@ -49,12 +49,12 @@ def stuck_connection(stage: Stage, fault: Fault) -> None:
         divert()
 
 
-def crash_flushed(stage: Stage, fault: Fault) -> Callable[[], None]:
+def crash_flushed(stage: FaultStage, fault: Fault) -> Callable[[], None]:
     stage.machines[fault.who[0]].crash(UNSYNCED[fault.amount], flushed=True)
     return lambda: stage.restart(fault.who[0])
 
 
-def crash_at_a_message(stage: Stage, fault: Fault) -> None:
+def crash_at_a_message(stage: FaultStage, fault: Fault) -> None:
     """Who has just promised or asked for something dies, and what it had sent arrives; or its peer dies."""
     tag, end, place = fault.who
 
@@ -73,7 +73,7 @@ def crash_at_a_message(stage: Stage, fault: Fault) -> None:
     stage.network.when_sent(tag, int(place), sent)
 
 
-def stuck_attachment(stage: Stage, fault: Fault) -> None:
+def stuck_attachment(stage: FaultStage, fault: Fault) -> None:
     """A machine begins anew; the first ``Attached`` that it is sent then, and what follows, come once more
     when it has begun anew again."""
     name, world, network = fault.who[0], stage.world, stage.network

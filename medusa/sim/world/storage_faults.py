@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from medusa.sim.world.fault_draws import AWAY_US
 
 if TYPE_CHECKING:
-    from medusa.sim.world.faults import Fault, Stage
+    from medusa.sim.world.faults import Fault, FaultStage
 
 __all__ = ["crash_and_damage", "fail_and_crash", "fail_once"]
 
 
-def fail_and_crash(stage: Stage, fault: Fault) -> None:
+def fail_and_crash(stage: FaultStage, fault: Fault) -> None:
     """A write fails, and the machine dies before it could do much about that."""
     machine = stage.machines[fault.who[0]]
 
@@ -29,14 +29,14 @@ def fail_and_crash(stage: Stage, fault: Fault) -> None:
     machine.disk.when_fails = die
 
 
-def fail_once(stage: Stage, fault: Fault) -> None:
+def fail_once(stage: FaultStage, fault: Fault) -> None:
     """The next write of a kind fails, or every one until all faults end."""
     name, kind = fault.who
     disk = stage.machines[name].disk
     disk.fail_kind, disk.fail_all = kind.removeprefix("every "), kind.startswith("every ")
 
 
-def crash_and_damage(stage: Stage, fault: Fault) -> Callable[[], None]:
+def crash_and_damage(stage: FaultStage, fault: Fault) -> Callable[[], None]:
     """A machine dies, and one of its files isn't what it was when it lives again."""
     name, what, how = fault.who
     machine = stage.machines[name]

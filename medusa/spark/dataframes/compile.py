@@ -35,7 +35,7 @@ from medusa.query.expressions.expression import Column
 from medusa.query.graph import CheckedGraph
 from medusa.query.rewrite.key_ranges import even_cuts
 from medusa.query.rewrite.split import find_split, split
-from medusa.query.shape import Shape
+from medusa.query.shape import StreamShape
 from medusa.spark import column_types
 from medusa.spark.column_types import BOUND, LATE, PART, TAG, TIME
 from medusa.spark.dataframes.flow import Hidden, RowFlow, judged
@@ -140,7 +140,7 @@ class Compiler:
             return self._in_shards(box, port, inputs, shape)
         return self._in_one(box, port, shape)
 
-    def _in_order(self, box: Box, inputs: list[RowFlow], shape: Shape) -> RowFlow:
+    def _in_order(self, box: Box, inputs: list[RowFlow], shape: StreamShape) -> RowFlow:
         """A union in order of (boundary, input, position); sunion: of (time, input, position)."""
         from pyspark.sql import functions as F
 
@@ -163,7 +163,7 @@ class Compiler:
             df = df.union(other)
         return RowFlow(df, shape, shape, 2 + most if known else 0)
 
-    def _in_shards(self, box: Box, port: str, inputs: list[RowFlow], shape: Shape) -> RowFlow:
+    def _in_shards(self, box: Box, port: str, inputs: list[RowFlow], shape: StreamShape) -> RowFlow:
         given = [f"{self._fresh('in')}-{number}" for number in range(len(inputs))]
         sink = self._fresh("out")
         plain = Graph(
@@ -207,7 +207,7 @@ class Compiler:
         kept = merge.positions if merge.arrival else ()
         return self._stepped(df, boxes, lanes, (sink,), shape, kept=kept, bound=hidden, release=release)
 
-    def _in_one(self, box: Box, port: str, shape: Shape) -> RowFlow:
+    def _in_one(self, box: Box, port: str, shape: StreamShape) -> RowFlow:
         """A box in one task; a look-up together with its table, which all its updates come to."""
         arcs = list(box.inputs)
         beside: list[Box] = []
@@ -333,7 +333,7 @@ class Compiler:
         boxes: list[Box],
         lanes: list[StepInput],
         sinks: tuple[str, ...],
-        shape: Shape,
+        shape: StreamShape,
         *,
         kept: tuple[str, ...] = (),
         bound: str | None = None,

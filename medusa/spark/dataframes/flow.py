@@ -9,7 +9,7 @@ import msgspec
 
 from medusa.query.boxes import Box, Field, Input, Select, Source
 from medusa.query.expressions.expression import Column, Named
-from medusa.query.shape import Shape
+from medusa.query.shape import StreamShape
 from medusa.spark import column_types
 
 if TYPE_CHECKING:
@@ -53,12 +53,12 @@ class RowFlow:
     """
 
     df: DataFrame
-    base: Shape
-    shape: Shape
+    base: StreamShape
+    shape: StreamShape
     orders: int
     chain: tuple[tuple[Box, str], ...] = ()
 
-    def through(self, box: Box, port: str, shape: Shape) -> RowFlow:
+    def through(self, box: Box, port: str, shape: StreamShape) -> RowFlow:
         """The same rows through one box more."""
         return replace(self, shape=shape, chain=(*self.chain, (box, port)))
 
@@ -89,7 +89,7 @@ class RowFlow:
         return (*column_types.values(self.base.schema), *column_types.orders(self.orders), column_types.BOUND)
 
 
-def judged(id: str, shape: Shape, hidden: tuple[str, ...] = ()) -> Source:
+def judged(id: str, shape: StreamShape, hidden: tuple[str, ...] = ()) -> Source:
     """A source for rows that were judged before, with hidden int64 columns behind their own."""
     kind = shape.window
     return Source(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from medusa.elements import START_US
 from medusa.errors import DataError, QueryError
 from medusa.query.boxes import Field, Source
-from medusa.query.shape import Shape
+from medusa.query.shape import StreamShape
 from medusa.query.suggest import did_you_mean
 from medusa.query.types import DURATION, TIMESTAMP, decimal_parts, is_decimal
 from medusa.spark import column_types
@@ -48,7 +48,7 @@ class Archive:
     def has_order(self) -> bool:
         return SEQ in self.has
 
-    def rows(self, shape: Shape, *, ordered: bool, assume_on_time: bool) -> tuple[DataFrame, int]:
+    def rows(self, shape: StreamShape, *, ordered: bool, assume_on_time: bool) -> tuple[DataFrame, int]:
         """The rows as a stream's DataFrame, and how many columns their order has.
 
         Args:

@@ -23,7 +23,7 @@ from medusa.runtime.transport.zeromq import Transport
 from medusa.spark.exchange import requests as r
 from medusa.spark.exchange.requests import Answer, Request, decode_answer, encode
 
-__all__ = ["Caller", "Endpoint", "caller", "expected"]
+__all__ = ["Endpoint", "GatewayConnection", "caller", "expected"]
 
 A = TypeVar("A")
 
@@ -53,7 +53,7 @@ class Endpoint:
         return client_keys(self.address, self.timeout_us, self.key or None, self.server_key or None, None)
 
 
-class Caller:
+class GatewayConnection:
     """A connection to a gateway. Any thread may ask; one at a time is answered."""
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -167,11 +167,11 @@ class Caller:
 
 NO_GATEWAY = "something listens there: is it a node, or busy?"
 
-_callers: dict[tuple[int, Endpoint], Caller] = {}
+_callers: dict[tuple[int, Endpoint], GatewayConnection] = {}
 _making = threading.Lock()
 
 
-def caller(endpoint: Endpoint) -> Caller:
+def caller(endpoint: Endpoint) -> GatewayConnection:
     """The connection of this process to a gateway.
 
     Raises:
@@ -181,7 +181,7 @@ def caller(endpoint: Endpoint) -> Caller:
         # What a parent process made stays with it: its sockets are its own.
         found = _callers.get((os.getpid(), endpoint))
         if found is None:
-            found = _callers[os.getpid(), endpoint] = Caller(endpoint)
+            found = _callers[os.getpid(), endpoint] = GatewayConnection(endpoint)
         return found
 
 

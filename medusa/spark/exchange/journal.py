@@ -19,11 +19,11 @@ from msgspec import Meta
 from medusa.engine.state.checkpoint import crc32c
 from medusa.errors import LinkError, StateError
 from medusa.ports import Buffer
-from medusa.spark.exchange.requests import Whole
+from medusa.spark.exchange.requests import WholeAttempt
 
 __all__ = [
     "JournalSnapshot",
-    "Books",
+    "ExchangeJournal",
     "DeliveredRecord",
     "Dropped",
     "Published",
@@ -51,7 +51,7 @@ class Published(JournalRecord, frozen=True, tag="published"):
     writer: str
     origin: str
     epoch: _Row
-    wholes: tuple[Whole, ...]
+    wholes: tuple[WholeAttempt, ...]
     once: bool = False
     run: str = ""
 
@@ -157,12 +157,14 @@ def is_damaged(data: Buffer, end: int) -> bool:
     )
 
 
-def _digest(wholes: tuple[Whole, ...]) -> str:
+def _digest(wholes: tuple[WholeAttempt, ...]) -> str:
     """What tells these attempts from others."""
     return hashlib.sha256(" ".join(each.token for each in wholes).encode()).hexdigest()[:16]
 
 
-def check_again(known: WriterLine, origin: str, epoch: int, wholes: tuple[Whole, ...], run: str) -> None:
+def check_again(
+    known: WriterLine, origin: str, epoch: int, wholes: tuple[WholeAttempt, ...], run: str
+) -> None:
     """Refuse an epoch that was published, where this can't be the same write again.
 
     A query that is started again runs its last epoch again: whatever its rows are now, those count that were
@@ -222,14 +224,14 @@ class _Stream:
         return self.queue[0].first if self.queue else self.end
 
 
-class Books:
+class ExchangeJournal:
     """What the records come to. No IO."""
 
     def __init__(self) -> None:
         self._writers: dict[str, WriterLine] = {}
         self._streams: dict[str, _Stream] = {}
 
-    def add(self, line: Line) -> list[Whole]:
+    def add(self, line: Line) -> list[WholeAttempt]:
         """Take a record.
 
         Returns:
@@ -275,8 +277,8 @@ class Books:
         for name in once[: max(len(once) - ONCE_MAX, 0)]:
             del self._writers[name]
 
-    def _delivered(self, line: DeliveredRecord) -> list[Whole]:
-        gone: list[Whole] = []
+    def _delivered(self, line: DeliveredRecord) -> list[WholeAttempt]:
+        gone: list[WholeAttempt] = []
         queue = self._streams.setdefault(line.stream, _Stream()).queue
         while queue and queue[0].end <= line.row:
             gone += queue.popleft().published.wholes

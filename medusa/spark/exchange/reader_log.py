@@ -19,7 +19,7 @@ from medusa.elements import START_US, Train
 from medusa.engine.history.records import (
     ENTRY_BYTES,
     HEAD_BYTES,
-    Entry,
+    RecordEntry,
     decode,
     encode,
     full_schema,
@@ -51,9 +51,9 @@ SCHEMA_BYTES_MAX = 1 << 24
 class _Segment:
     first: int
     rows_bytes: int
-    entries: list[Entry] = field(default_factory=list)
+    entries: list[RecordEntry] = field(default_factory=list)
 
-    def add(self, entry: Entry) -> None:
+    def add(self, entry: RecordEntry) -> None:
         self.entries.append(entry)
         self.rows_bytes += entry.length
 
@@ -163,7 +163,7 @@ class ReaderLog:
             made.add(entry)
         return made
 
-    def _follows(self, segment: _Segment, entry: Entry, *, check: bool) -> bool:
+    def _follows(self, segment: _Segment, entry: RecordEntry, *, check: bool) -> bool:
         if entry.start != segment.rows_bytes or entry.first < segment.end or entry.rows < 1:
             return False
         if not check:
@@ -254,7 +254,7 @@ class ReaderLog:
         data, sum = encode(batch)
         first, boundary_us = group[0][0].first_seq, group[0][1]
         segment = self._open_segment(first)
-        entry = Entry(
+        entry = RecordEntry(
             first=first,
             rows=batch.num_rows,
             start=segment.rows_bytes,
@@ -335,7 +335,7 @@ class ReaderLog:
                 code="E_GONE",
             )
 
-    def _entries(self, lo: int, hi: int) -> Iterator[tuple[_Segment, Entry]]:
+    def _entries(self, lo: int, hi: int) -> Iterator[tuple[_Segment, RecordEntry]]:
         """Those with rows from ``lo`` on, before ``hi``, in order; the others aren't gone through."""
         place = max(bisect_right(self._segments, lo, key=lambda each: each.first) - 1, 0)
         for segment in islice(self._segments, place, None):
@@ -345,7 +345,7 @@ class ReaderLog:
                     return
                 yield segment, entries[number]
 
-    def _decoded(self, segment: _Segment, entry: Entry) -> Train:
+    def _decoded(self, segment: _Segment, entry: RecordEntry) -> Train:
         data = self._port.read(segment.first, entry.start, entry.length)
         try:
             batch = decode(data, entry, self._full_schema, timed=False)

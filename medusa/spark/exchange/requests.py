@@ -53,7 +53,7 @@ __all__ = [
     "Shape",
     "SourceLine",
     "Stage",
-    "Whole",
+    "WholeAttempt",
     "decode_answer",
     "decode_request",
     "encode",
@@ -324,7 +324,7 @@ def mark_of(writer: str) -> str:
     return f"w{hashlib.sha256(writer.encode()).hexdigest()[:16]}"
 
 
-class Whole(MessageBase, frozen=True):
+class WholeAttempt(MessageBase, frozen=True):
     """An attempt that has staged all its rows."""
 
     token: Token
@@ -353,7 +353,7 @@ class Seal(Base, frozen=True, tag="seal"):
     """All chunks of an attempt are there: say so once they are."""
 
     stream: Name
-    whole: Whole
+    whole: WholeAttempt
 
 
 class Publish(Base, frozen=True, tag="publish"):
@@ -369,7 +369,7 @@ class Publish(Base, frozen=True, tag="publish"):
     writer: Writer
     origin: Annotated[str, Meta(max_length=512)]
     epoch: Count
-    wholes: Annotated[tuple[Whole, ...], Meta(max_length=TOKENS_MAX)]
+    wholes: Annotated[tuple[WholeAttempt, ...], Meta(max_length=TOKENS_MAX)]
     once: bool = False
     run: Annotated[str, Meta(max_length=64)] = ""
 

@@ -23,9 +23,9 @@ from medusa.errors import DataError, FullError, LinkError, StateError
 from medusa.ports import Buffer, Journal, Store
 from medusa.spark.exchange.attempts import Attempts
 from medusa.spark.exchange.journal import (
-    Books,
     DeliveredRecord,
     Dropped,
+    ExchangeJournal,
     JournalSnapshot,
     Line,
     Published,
@@ -36,7 +36,7 @@ from medusa.spark.exchange.journal import (
     pack,
     unpack,
 )
-from medusa.spark.exchange.requests import Whole, mark_of
+from medusa.spark.exchange.requests import WholeAttempt, mark_of
 from medusa.units import size_text
 
 __all__ = ["Staging"]
@@ -97,7 +97,7 @@ class Staging:
         self._attempts = Attempts()
         self._broken = False
         self._lock = threading.RLock()
-        self.books = Books()
+        self.books = ExchangeJournal()
         self._number = self._length = self._began = 0
         self._open()
 
@@ -272,7 +272,7 @@ class Staging:
         )
 
     @_locked
-    def seal(self, stream: str, whole: Whole) -> bool:
+    def seal(self, stream: str, whole: WholeAttempt) -> bool:
         """An attempt is complete.
 
         Returns:
@@ -323,7 +323,7 @@ class Staging:
             raise StateError(f"{self._store.where(name)}: is no chunk", code="state.corrupt")
         return rows
 
-    def _check_whole(self, stream: str, whole: Whole) -> None:
+    def _check_whole(self, stream: str, whole: WholeAttempt) -> None:
         name = f"{whole.token}-whole"
         if name not in self._attempts.groups(whole.token):
             raise LinkError(
@@ -345,7 +345,7 @@ class Staging:
         writer: str,
         origin: str,
         epoch: int,
-        wholes: tuple[Whole, ...],
+        wholes: tuple[WholeAttempt, ...],
         *,
         once: bool = False,
         run: str = "",
@@ -432,7 +432,7 @@ class Staging:
                 self._store.delete(name)
                 self._attempts.removed(token, name)
 
-    def _delivered(self, gone: list[Whole]) -> None:
+    def _delivered(self, gone: list[WholeAttempt]) -> None:
         tokens = [each.token for each in gone]
         self._attempts.release(tokens)
         self._let_go(tokens)

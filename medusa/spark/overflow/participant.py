@@ -11,7 +11,7 @@ from typing import Any
 
 from medusa.engine.fragment import Fragment
 from medusa.errors import LinkError, QueryError
-from medusa.nodes.spec.fragment_spec import Fragment as Spec
+from medusa.nodes.spec.fragment_spec import FragmentSpec as Spec
 from medusa.ports import Clock
 from medusa.query.boxes import Graph, Sink, Source
 from medusa.query.codec import refuse_unregistered

@@ -16,7 +16,7 @@ from medusa.elements import Element, Train
 from medusa.engine.fragment import Fragment
 from medusa.engine.operators.ordered_merge import OrderedMergeBox
 from medusa.engine.regrouping import merge_fragments, split_fragment
-from medusa.engine.state.background_copy import Copying
+from medusa.engine.state.background_copy import BackgroundCopy
 from medusa.errors import DataError, StateError
 from medusa.ports import Buffer, Clock
 from medusa.query.boxes import Box, Source
@@ -122,11 +122,11 @@ class RemoteFragment:
         self._since += elements
         return answers
 
-    def copying(self) -> Copying:
+    def copying(self) -> BackgroundCopy:
         """The state as that of a fragment that runs in one place: what was given and not fed isn't in it."""
         files = self._try(self._collected)
         self._base, self._since = files, []
-        return Copying(dict(files))
+        return BackgroundCopy(dict(files))
 
     def held_up(self, silent: object) -> list[tuple[str, Element]]:
         """Sources with ``idle`` don't come here."""

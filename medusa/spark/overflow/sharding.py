@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 from medusa.errors import QueryError
 from medusa.nodes.placement.placement import grouped
-from medusa.nodes.spec.fragment_spec import Fragment
+from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.boxes import Box, ConnectionPoint, Graph, Input, Sink, Table
 from medusa.query.graph import CheckedGraph, check_graph
-from medusa.query.rewrite.split import Split, find_split, split
+from medusa.query.rewrite.split import SplitBoxes, find_split, split
 from medusa.spark.support import Way, way_of
 
 __all__ = ["ABOVE", "BELOW", "Cutting", "cutting"]
@@ -65,7 +65,7 @@ def _keyed(box: Box, checked: CheckedGraph) -> bool:
     return way_of(box, "", timed=timed) is Way.KEYS
 
 
-def _cut(graph: Graph, whole: Graph, made: Split, box: str) -> Cutting:
+def _cut(graph: Graph, whole: Graph, made: SplitBoxes, box: str) -> Cutting:
     below = {each.id for each in made.merges}
     for each in whole.boxes:
         if any(arc.box in below for arc in each.inputs):
@@ -91,5 +91,5 @@ def _cut(graph: Graph, whole: Graph, made: Split, box: str) -> Cutting:
     return Cutting(box=box, whole=whole, graphs=graphs, shards=names, arcs=arcs, links=links)
 
 
-def _arc_into(part: Fragment, sink: str) -> Input:
+def _arc_into(part: FragmentSpec, sink: str) -> Input:
     return next(each for each in part.graph.boxes if each.id == sink).inputs[0]

@@ -17,7 +17,7 @@ from medusa.query.boxes import Box, Graph, Input, Lookup, Sink, Source
 from medusa.query.codec import graph_to_msgpack
 from medusa.query.graph import CheckedGraph, check_graph
 from medusa.query.rewrite.split import find_split, split
-from medusa.query.shape import Shape
+from medusa.query.shape import StreamShape
 from medusa.spark.dataframes.flow import judged
 from medusa.spark.streaming.lateness import Entered
 from medusa.spark.streaming.packed import place
@@ -91,7 +91,7 @@ class StagePlan:
 
     stages: tuple[StatefulStage, ...]
     sources: Mapping[str, int]
-    sinks: Mapping[str, tuple[int, Shape]]
+    sinks: Mapping[str, tuple[int, StreamShape]]
     entry: int
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
     from medusa.query.builder import Query
-    from medusa.query.shape import Shape
+    from medusa.query.shape import StreamShape
 
 __all__ = ["Streams", "stream"]
 
@@ -294,7 +294,7 @@ class _Streaming:
 class _Parts:
     """Rows for the lanes of sinks as they leave the last step -> rows of a sink."""
 
-    def __init__(self, sinks: Mapping[str, tuple[int, Shape]], *, numbered: bool) -> None:
+    def __init__(self, sinks: Mapping[str, tuple[int, StreamShape]], *, numbered: bool) -> None:
         self._sinks = dict(sinks)
         self._numbered = numbered
 

@@ -76,7 +76,7 @@ class LinkEvent(Enum):
 
 
 PEER_EVENTS = (LinkEvent.PEER_UP, LinkEvent.PEER_DOWN, LinkEvent.PEER_RESTARTED)
-"""What ``session.Session`` tells; every state of either side has a move for each."""
+"""What ``session.PeerSession`` tells; every state of either side has a move for each."""
 
 ORDINARY = ("E_MOVED", "E_REMOVED", "E_TAKEN")
 """Codes of refusals that follow from an order, to move a fragment or to undeploy a query, or from another

@@ -15,7 +15,7 @@ from medusa.ports import Buffer
 from medusa.wire import limits
 from medusa.wire.messages.links_and_commands import Attached, Boundary, Data, Message, Progress, Refuse
 
-__all__ = ["InOrder", "lane_of", "way_of"]
+__all__ = ["LaneOrder", "lane_of", "way_of"]
 
 StreamMessage = Attached | Data | Boundary | Progress
 Frame = tuple[StreamMessage, Buffer | None]
@@ -41,7 +41,7 @@ def way_of(message: Message) -> tuple[str, int | None]:
     return "", None
 
 
-class InOrder:
+class LaneOrder:
     """Frames of one incoming stream that come over several connections, put in order.
 
     Each connection keeps the order of what it carries, so a frame of an attachment is missing once every

@@ -14,7 +14,7 @@ from medusa.wire.link.receiver_views import ReceiverView
 from medusa.wire.messages.links_and_commands import Attach, Refuse
 from medusa.wire.outbox import Outbox
 
-__all__ = ["Objection", "Seats", "is_key", "key_of", "objection", "owner_and_name"]
+__all__ = ["NamedSubscriptions", "Objection", "is_key", "key_of", "objection", "owner_and_name"]
 
 TAKEN = "E_TAKEN"
 
@@ -78,7 +78,7 @@ def objection(
     return None
 
 
-class Seats:
+class NamedSubscriptions:
     """Which connection reads one stream under which key: one each.
 
     Args:

@@ -17,11 +17,11 @@ from medusa.errors import LocalProtocolError
 from medusa.ports import Buffer
 from medusa.wire import limits
 
-__all__ = ["Entry", "OutputLog"]
+__all__ = ["OutputEntry", "OutputLog"]
 
 
 @dataclass(slots=True, kw_only=True)
-class Entry:
+class OutputEntry:
     """A train or a boundary (``time_us`` set).
 
     Attributes:
@@ -50,7 +50,7 @@ class Entry:
         return self.cost - limits.ENTRY_BYTES if self.payload is None and self.time_us is None else 0
 
 
-_GONE = Entry(seq=0, end=0, promise_us=0, cost=0, time_us=0)
+_GONE = OutputEntry(seq=0, end=0, promise_us=0, cost=0, time_us=0)
 
 
 class OutputLog:
@@ -62,7 +62,7 @@ class OutputLog:
     """
 
     def __init__(self, *, first_seq: int = 0, boundary_us: int = START_US) -> None:
-        self._entries: list[Entry] = []
+        self._entries: list[OutputEntry] = []
         self._ends: list[int] = []
         self._dead = 0
         """Places at the front that were forgotten; removed together, so that each costs little."""
@@ -87,7 +87,7 @@ class OutputLog:
         """The index of the next entry."""
         return self.base + len(self._entries) - self._dead
 
-    def __getitem__(self, index: int) -> Entry:
+    def __getitem__(self, index: int) -> OutputEntry:
         assert index >= self.base, "entry was trimmed"
         return self._entries[index - self.base + self._dead]
 
@@ -121,7 +121,7 @@ class OutputLog:
                 code="E_LIMIT",
             )
         self._append(
-            Entry(
+            OutputEntry(
                 seq=self.next_seq,
                 end=self.next_seq + rows,
                 promise_us=self.boundary_us,
@@ -153,7 +153,7 @@ class OutputLog:
             last = self._entries[-1]
             note = note or last.note
             # A fresh entry, since the old one may stand in an effect that is not yet done.
-            self._entries[-1] = Entry(
+            self._entries[-1] = OutputEntry(
                 seq=last.seq,
                 end=last.end,
                 promise_us=last.promise_us,
@@ -164,7 +164,7 @@ class OutputLog:
             self.nbytes += len(note) - len(last.note)
             return self.end - 1
         self._append(
-            Entry(
+            OutputEntry(
                 seq=self.next_seq,
                 end=self.next_seq,
                 promise_us=before_us,
@@ -175,7 +175,7 @@ class OutputLog:
         )
         return self.end - 1
 
-    def _append(self, entry: Entry) -> None:
+    def _append(self, entry: OutputEntry) -> None:
         self._entries.append(entry)
         self._ends.append(entry.end)
         self.nbytes += entry.cost
@@ -245,6 +245,6 @@ class OutputLog:
             del self._ends[:dead]
             self._dead = 0
 
-    def entries(self) -> list[Entry]:
+    def entries(self) -> list[OutputEntry]:
         """What is held, oldest first; the entries themselves, not to be changed."""
         return self._entries[self._dead :]

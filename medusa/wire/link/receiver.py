@@ -31,7 +31,7 @@ from medusa.wire.messages.links_and_commands import (
 )
 from medusa.wire.outbox import Outbox
 
-__all__ = ["Delivery", "Lost", "Promise", "Receiver", "Rows"]
+__all__ = ["Delivery", "LostRows", "ReceivedPromise", "ReceivedRows", "Receiver"]
 
 ReceiverMessage: TypeAlias = Attached | Data | Boundary | Progress | Refuse
 
@@ -46,7 +46,7 @@ PATIENCE_US = 5_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rows:
+class ReceivedRows:
     """A train that came in order. Consume it with ``Receiver.consumed``.
 
     Attributes:
@@ -63,7 +63,7 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Promise:
+class ReceivedPromise:
     """A boundary that is higher than the last one."""
 
     time_us: int
@@ -71,7 +71,7 @@ class Promise:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Lost:
+class LostRows:
     """The sender kept no rows from ``from_seq`` to below ``to_seq``: exactly so many are lost."""
 
     from_seq: int
@@ -82,7 +82,7 @@ class Lost:
         return 0
 
 
-Delivery: TypeAlias = Rows | Promise | Lost
+Delivery: TypeAlias = ReceivedRows | ReceivedPromise | LostRows
 
 
 class Receiver:
@@ -171,7 +171,7 @@ class Receiver:
     # --- the peer ---------------------------------------------------------------------------
 
     def peer_event(self, now_us: int, event: LinkEvent) -> None:
-        """The peer came, went or restarted (``session.Session`` says so)."""
+        """The peer came, went or restarted (``session.PeerSession`` says so)."""
         if event not in PEER_EVENTS:
             raise LocalProtocolError(f"{event.value!r} is no event of a peer")
         target = RECEIVER[self.state][event]
@@ -277,7 +277,7 @@ class Receiver:
         self.may_lose = None if self.may_lose is None else 0
         out: list[Delivery] = []
         if message.next_seq > wanted:
-            lost = Lost(from_seq=wanted, to_seq=message.next_seq)
+            lost = LostRows(from_seq=wanted, to_seq=message.next_seq)
             self.lost_rows += lost.to_seq - lost.from_seq
             about = {"rows": lost.to_seq - lost.from_seq, "first": lost.from_seq}
             self._outbox.report("error", "rows lost", stream=self.stream, peer=self.peer, **about)
@@ -319,7 +319,7 @@ class Receiver:
             self.consumed(now_us, cost)
             return []
         skip = self.next_seq - message.seq
-        rows = Rows(message=message, payload=payload, skip=skip, seq=self.next_seq, cost=cost)
+        rows = ReceivedRows(message=message, payload=payload, skip=skip, seq=self.next_seq, cost=cost)
         self.next_seq = end
         self.note = message.note or self.note
         self._ack_soon(now_us)
@@ -346,7 +346,7 @@ class Receiver:
         if time_us <= self.boundary_us:
             return []
         self.boundary_us = time_us
-        return [Promise(time_us=time_us, cost=cost)]
+        return [ReceivedPromise(time_us=time_us, cost=cost)]
 
     def _count(self, message: Data | Boundary, nbytes: int) -> int:
         """Account for a frame that came in order.
@@ -419,7 +419,7 @@ class Receiver:
         self._missing_told = True
         return "error"
 
-    def refuse(self, error: RemoteProtocolError, rows: Rows | None = None) -> None:
+    def refuse(self, error: RemoteProtocolError, rows: ReceivedRows | None = None) -> None:
         """The peer broke a rule: tell it, and rest until it starts anew.
 
         Args:

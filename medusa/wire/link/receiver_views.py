@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from medusa.wire.link.automaton import SenderState
-from medusa.wire.link.output_log import Entry
+from medusa.wire.link.output_log import OutputEntry
 from medusa.wire.messages.links_and_commands import Boundary, Data
 
 __all__ = ["ReceiverView", "frame_of"]
@@ -55,7 +55,7 @@ class ReceiverView:
         return self.acked_frames < self.frames or self.durable < self.sent_seq or self.cursor < end
 
 
-def frame_of(stream: str, view: ReceiverView, entry: Entry) -> Data | Boundary:
+def frame_of(stream: str, view: ReceiverView, entry: OutputEntry) -> Data | Boundary:
     """The next frame for this receiver."""
     if entry.time_us is not None:
         return Boundary(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-__all__ = ["FOLLOWED", "MOVED_US", "Step", "ask_again_us", "next_step"]
+__all__ = ["FOLLOWED", "MOVED_US", "RedirectStep", "ask_again_us", "next_step"]
 
 FOLLOWED = ("E_MOVED", "E_STREAM")
 """Refusals after which the stream may be at another node."""
@@ -30,7 +30,7 @@ def ask_again_us(away_us: int) -> int:
     return min(max(away_us // 10, ASK_FIRST_US), ASK_LAST_US)
 
 
-class Step(Enum):
+class RedirectStep(Enum):
     """What to do now."""
 
     STAY = "stay"
@@ -38,7 +38,9 @@ class Step(Enum):
     GIVE_UP = "give up"
 
 
-def next_step(code: str, *, here: str, epoch: int, place: tuple[str, int] | None, missing_us: int) -> Step:
+def next_step(
+    code: str, *, here: str, epoch: int, place: tuple[str, int] | None, missing_us: int
+) -> RedirectStep:
     """Where a stream goes on.
 
     Args:
@@ -50,10 +52,10 @@ def next_step(code: str, *, here: str, epoch: int, place: tuple[str, int] | None
     """
     if place is None:
         if not code or (code == "E_MOVED" and missing_us < MOVED_US):
-            return Step.STAY
-        return Step.GIVE_UP
+            return RedirectStep.STAY
+        return RedirectStep.GIVE_UP
     node, newest = place
     # Elsewhere in no higher epoch it is another stream of that name; here in a higher one it has come back.
     if newest > epoch and (node != here or (code and code != "E_STREAM")):
-        return Step.MOVE
-    return Step.GIVE_UP if code == "E_STREAM" else Step.STAY
+        return RedirectStep.MOVE
+    return RedirectStep.GIVE_UP if code == "E_STREAM" else RedirectStep.STAY

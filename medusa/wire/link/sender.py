@@ -16,8 +16,8 @@ from medusa.query.boxes import Schema
 from medusa.wire import limits
 from medusa.wire.link.attach_claims import check_attach, other_life
 from medusa.wire.link.automaton import ORDINARY, PEER_EVENTS, SENDER, LinkEvent, LinkSettings, SenderState
-from medusa.wire.link.named_subscriptions import Seats, is_key
-from medusa.wire.link.output_log import Entry, OutputLog
+from medusa.wire.link.named_subscriptions import NamedSubscriptions, is_key
+from medusa.wire.link.output_log import OutputEntry, OutputLog
 from medusa.wire.link.receiver_views import ReceiverView, frame_of
 from medusa.wire.messages.links_and_commands import (
     OLDEST,
@@ -82,7 +82,7 @@ class Sender:
         self._outbox = outbox
         self._more_at_us: int | None = None
         """There is credit for more than one burst."""
-        self.seats = Seats(stream, self.receivers, outbox)
+        self.seats = NamedSubscriptions(stream, self.receivers, outbox)
 
     # --- from the fragment ------------------------------------------------------------------
 
@@ -158,7 +158,10 @@ class Sender:
         return {key: view.note for key, view in self.receivers.items() if view.note}
 
     def load(
-        self, entries: list[Entry], receivers: Mapping[str, int], notes: Mapping[str, bytes] | None = None
+        self,
+        entries: list[OutputEntry],
+        receivers: Mapping[str, int],
+        notes: Mapping[str, bytes] | None = None,
     ) -> None:
         """Take back ``log.entries()`` and ``durable_positions()``; only before anything was appended.
 
@@ -193,7 +196,7 @@ class Sender:
     # --- from the link ------------------------------------------------------------------------
 
     def peer(self, now_us: int, peer: str, event: LinkEvent) -> None:
-        """The peer came, went or restarted (``session.Session`` says so)."""
+        """The peer came, went or restarted (``session.PeerSession`` says so)."""
         view = self.seats.view(peer)
         if view is None:
             return
@@ -490,7 +493,7 @@ class Sender:
             view.peer, Refuse(code="E_DETACHED", text=text, stream=self.stream, epoch=view.epoch)
         )
 
-    def _had(self, view: ReceiverView, entry: Entry) -> bool:
+    def _had(self, view: ReceiverView, entry: OutputEntry) -> bool:
         """The receiver is ahead of this entry: it had it before we restarted."""
         return entry.end < view.wanted_seq or (entry.time_us is None and entry.end == view.wanted_seq)
 

@@ -18,7 +18,7 @@ from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.links_and_commands import Heartbeat, Hello, Message, Refuse
 from medusa.wire.outbox import Outbox
 
-__all__ = ["EARLIER", "PROMPT", "SESSION", "PeerState", "Session", "SessionSettings", "check_version"]
+__all__ = ["EARLIER", "PROMPT", "SESSION", "PeerSession", "PeerState", "SessionSettings", "check_version"]
 
 
 EARLIER = "E_EARLIER"
@@ -77,7 +77,7 @@ def check_version(ours: Hello, theirs: Hello, peer: str = "") -> int:
     return version
 
 
-class Session:
+class PeerSession:
     """One peer.
 
     Args:

@@ -21,12 +21,12 @@ __all__ = [
     "ALL",
     "NEWS",
     "US",
+    "CatalogEntry",
     "Define",
     "Digest",
     "Entries",
-    "Entry",
+    "EntryRun",
     "Lookup",
-    "Run",
     "Seen",
     "check_run",
     "runs_from",
@@ -44,7 +44,9 @@ Looked = Annotated[str, Meta(min_length=1, max_length=64)]
 writers, and kinds, are checked by ``check_run``, which knows those that it saw before."""
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True, gc=False):
+class CatalogEntry(
+    msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True, gc=False
+):
     """One line of the catalog, as the node that wrote it says.
 
     Attributes:
@@ -66,7 +68,9 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_u
     stream_version: Count = 1
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True, gc=False):
+class EntryRun(
+    msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unknown_fields=True, gc=False
+):
     """All that one node has written with versions in (``after``, ``upto``] and that still stands.
 
     Attributes:
@@ -78,7 +82,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_unk
     since: Count
     after: Count
     upto: Count
-    entries: Annotated[tuple[Entry, ...], Meta(max_length=limits.ENTRIES_MAX)]
+    entries: Annotated[tuple[CatalogEntry, ...], Meta(max_length=limits.ENTRIES_MAX)]
 
 
 class Entries(MessageBase, frozen=True, tag="entries"):
@@ -134,15 +138,15 @@ class Define(MessageBase, frozen=True, tag="define"):
 Seen: TypeAlias = dict[str, int]
 """Node -> the version up to which all that it wrote is known."""
 
-_Runs = Annotated[tuple[Run, ...], Meta(max_length=limits.WRITERS_MAX)]
+_Runs = Annotated[tuple[EntryRun, ...], Meta(max_length=limits.WRITERS_MAX)]
 _Seen = Annotated[tuple[tuple[Looked, Count], ...], Meta(max_length=limits.WRITERS_MAX)]
 _encoder = msgspec.msgpack.Encoder()
-_runs: msgspec.msgpack.Decoder[tuple[Run, ...]] = msgspec.msgpack.Decoder(_Runs)
+_runs: msgspec.msgpack.Decoder[tuple[EntryRun, ...]] = msgspec.msgpack.Decoder(_Runs)
 _seen: msgspec.msgpack.Decoder[tuple[tuple[str, int], ...]] = msgspec.msgpack.Decoder(_Seen)
 _T = TypeVar("_T")
 
 
-def runs_to(runs: tuple[Run, ...]) -> bytes:
+def runs_to(runs: tuple[EntryRun, ...]) -> bytes:
     """As msgpack."""
     return _encoder.encode(runs)
 
@@ -152,7 +156,7 @@ def seen_to(seen: Seen) -> bytes:
     return _encoder.encode(tuple(seen.items()))
 
 
-def runs_from(data: Buffer) -> tuple[Run, ...]:
+def runs_from(data: Buffer) -> tuple[EntryRun, ...]:
     """Read runs; each holds what it says.
 
     Raises:
@@ -174,7 +178,7 @@ def _is_kind(name: str) -> bool:
     return re.fullmatch(r"[a-z]{1,32}", name) is not None
 
 
-def check_run(run: Run) -> None:
+def check_run(run: EntryRun) -> None:
     """Whether a run is one: of one writer, ascending, between its bounds.
 
     Raises:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from medusa.apps.dashboard.network import Seen, Stream, network_of
+from medusa.apps.dashboard.network import Seen, StreamView, network_of
 from medusa.errors import DataError
 from medusa.wire.status import status_of
 from tests.apps.dashboard.statuses import box, edges_and_core, fragment, node, seen
 
 
-def streams_of(*statuses: dict) -> tuple[Stream, ...]:
+def streams_of(*statuses: dict) -> tuple[StreamView, ...]:
     return network_of(seen(*statuses)).streams
 
 

@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 import pytest
 
 from medusa.apps.dashboard.details import details_of
-from medusa.apps.dashboard.network import Network, network_of
+from medusa.apps.dashboard.network import NetworkView, network_of
 from medusa.apps.dashboard.picture import key_of, picture, svg_of
 from medusa.apps.dashboard.placing import placed
 from medusa.apps.dashboard.shapes import SIZES, Drawn, Rect, width_of
@@ -23,7 +23,7 @@ def keys(svg: str) -> list[str]:
     return [key for each in ElementTree.fromstring(svg).iter() if (key := each.get("data-key"))]
 
 
-def random_federation(seed: int) -> Network:
+def random_federation(seed: int) -> NetworkView:
     """1 to 20 nodes of up to three owners, any streams, cycles too, some nodes dead, some links cut."""
     chance = random.Random(seed)
     names = [f"n{place}" for place in range(1 + seed % 20)]
@@ -61,7 +61,7 @@ def inside(inner: Rect, outer: Rect) -> bool:
     )
 
 
-def check_geometry(network: Network) -> Drawn:
+def check_geometry(network: NetworkView) -> Drawn:
     drawn = placed(network)
     whole = Rect(0, 0, drawn.width, drawn.height)
     nodes = {name: rect for name, (_, rect) in drawn.nodes.items()}

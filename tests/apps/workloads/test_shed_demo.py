@@ -16,8 +16,8 @@ from medusa.apps.workloads.demos import shed_screen
 from medusa.apps.workloads.demos.overload_query import Overloaded
 from medusa.apps.workloads.demos.shed_demo import COSTS_US, LOADS, ShedOutcome, ran, roads, trace
 from medusa.cli.main import main
-from medusa.engine.overload.controller import Shedder
-from medusa.engine.overload.drop_operator import Valve
+from medusa.engine.overload.controller import OverloadController
+from medusa.engine.overload.drop_operator import DropOperator
 from medusa.engine.overload.road_map import RoadMap
 
 SECONDS = 8
@@ -54,7 +54,7 @@ def test_every_window_that_leaves_is_that_of_the_run_that_shed_nothing(load: flo
         run.run(trace(load, seconds=SECONDS))
         return {(row["window_start"], row["road"]): row for row in run.rows("report")}
 
-    whole, left = windows(None), windows(Shedder)
+    whole, left = windows(None), windows(OverloadController)
     assert 0 < len(left) < len(whole)
     assert all(whole[key] == row for key, row in left.items())  # bit for bit
 
@@ -62,10 +62,10 @@ def test_every_window_that_leaves_is_that_of_the_run_that_shed_nothing(load: flo
 @contextmanager
 def uncounted() -> Iterator[None]:
     """One drop in fifty isn't counted."""
-    told = Valve._pass
+    told = DropOperator._pass
     count = 0
 
-    def forgets(self: Valve, train: Any) -> Any:
+    def forgets(self: DropOperator, train: Any) -> Any:
         nonlocal count
         count += 1
         keeps, self.told = self.told, (lambda rows, importance: None) if count % 50 == 0 else self.told
@@ -74,7 +74,7 @@ def uncounted() -> Iterator[None]:
         finally:
             self.told = keeps
 
-    with patch.object(Valve, "_pass", forgets):
+    with patch.object(DropOperator, "_pass", forgets):
         yield
 
 

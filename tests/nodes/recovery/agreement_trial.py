@@ -14,7 +14,7 @@ import random
 import msgspec
 
 from medusa.nodes.catalog.catalog import Catalog
-from medusa.nodes.catalog.persistence import Saver
+from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.messages import Heard
 from medusa.nodes.recovery.agreement import Agreement
@@ -93,7 +93,7 @@ class Actor:
         fresh = self.disk is None
         catalog = Catalog(name) if fresh else Catalog.from_bytes(self.disk, node=name, where="here")
         self.outbox = Outbox()
-        self.saver = Saver(catalog, outbox=self.outbox, next_token=trial.token)
+        self.saver = CatalogWriter(catalog, outbox=self.outbox, next_token=trial.token)
         self.catalog = catalog
         self.agreement = Agreement(
             trial.settings[name],

@@ -19,7 +19,7 @@ from medusa.wire.messages.configuration import (
     Vote,
 )
 from medusa.wire.messages.links_and_commands import Reply
-from medusa.wire.outbox import Persist, Report, Send
+from medusa.wire.outbox import Persist, ReportLine, Send
 from tests.nodes.recovery.agreement_trial import QUERY, Trial, first, takeover, voting
 
 
@@ -312,7 +312,7 @@ def test_a_second_configuration_of_one_number_is_refused_and_reported():
     world._heard(actor, "d", Configure(request=5, configuration=other))
     effects = actor.outbox.take()
     assert [each.message.code for each in effects if isinstance(each, Send)] == ["E_CONFIGURATION"]
-    [report] = [each for each in effects if isinstance(each, Report)]
+    [report] = [each for each in effects if isinstance(each, ReportLine)]
     assert (report.level, report.what) == ("error", "two configurations of one number")
     assert actor.agreement.current(QUERY) == world.begin
 

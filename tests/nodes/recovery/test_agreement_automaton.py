@@ -8,7 +8,7 @@ import pytest
 from medusa.nodes.automaton import next_state
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.catalog.kept_configurations import KeptConfiguration
-from medusa.nodes.catalog.persistence import Saver
+from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.recovery.agreement_automaton import (
     PROPOSER,
     VOTER,
@@ -49,7 +49,7 @@ def voter(state):
     catalog = Catalog("a")
     catalog.configurations["q"] = KEPT[state]
     tokens = iter(range(1, 100))
-    saver = Saver(catalog, outbox=Outbox(), next_token=lambda: next(tokens))
+    saver = CatalogWriter(catalog, outbox=Outbox(), next_token=lambda: next(tokens))
     return catalog, Voter(catalog, saver=saver, is_up=lambda node: False)
 
 
@@ -174,7 +174,7 @@ def test_who_is_asked_twice_says_the_same_and_writes_nothing_more():
 )
 def test_what_a_voter_refuses_changes_nothing(asked, code):
     catalog, _ = voter(VoterState.FREE)
-    saver = Saver(catalog, outbox=Outbox(), next_token=lambda: 1)
+    saver = CatalogWriter(catalog, outbox=Outbox(), next_token=lambda: 1)
     it = Voter(catalog, saver=saver, is_up=lambda node: node == "a")
     vote = it.vote(*asked)
     assert vote.code == code

@@ -5,7 +5,7 @@ from __future__ import annotations
 from medusa.nodes.catalog.catalog import Catalog, Deployment
 from medusa.nodes.catalog.in_doubt import InDoubt
 from medusa.nodes.config.settings import Settings
-from medusa.nodes.node import Brain
+from medusa.nodes.node import NodeMind
 from medusa.nodes.recovery.audience import audience
 from medusa.nodes.reports import PeerLost, Persisted, Started
 from medusa.wire.limits import PROTOCOL_VERSION
@@ -24,7 +24,7 @@ class Node:
     def __init__(self, catalog=None):
         peers = dict.fromkeys(("a", "c"), "ipc:///x")
         settings = Settings(name="b", listen="ipc:///b", data="b", peers=peers)
-        self.brain = Brain(settings, incarnation=1, catalog=catalog)
+        self.brain = NodeMind(settings, incarnation=1, catalog=catalog)
         self.now_us, self.said = 0, []
         self.brain.report(0, Started())
         for peer in peers:

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 import medusa as md
-from medusa.nodes.placement.placement import Plan, cut
+from medusa.nodes.placement.placement import PlacementPlan, cut
 from medusa.nodes.placement.standby_plan import guarded_as
 from medusa.nodes.recovery.first_configuration import first_configuration
 from medusa.nodes.recovery.rewiring import reader_switches, replicas_of, rewired, switched_feeds
@@ -16,7 +16,7 @@ from medusa.nodes.recovery.rewiring import reader_switches, replicas_of, rewired
 SCHEMA = {"ts": "int64", "k": "int64"}
 
 
-def plan() -> Plan:
+def plan() -> PlacementPlan:
     """e -> m -> c, and e -> n -> c: two fragments read one stream."""
     q = md.Query("q")
     rows = q.source("rows", SCHEMA, time="ts", unit="s")
@@ -80,13 +80,13 @@ def test_whoever_has_a_part_in_it_votes_once():
     assert len(set(FIRST.voters)) == len(FIRST.voters)
     assert set(FIRST.voters) == {"e", "m", "n", "s", "t"}
     assert FIRST.voters[0] == "e"
-    witnessed = Plan(query="q", fragments=PLAN.fragments, witnesses=("w", "e"))
+    witnessed = PlacementPlan(query="q", fragments=PLAN.fragments, witnesses=("w", "e"))
     assert set(first_configuration(witnessed, "x", 1).voters) == {*FIRST.voters, "w", "x"}
 
 
 def test_who_is_not_guarded_has_no_replicas_and_a_bare_query_no_configuration():
     assert replicas_of(FIRST, LAST.name) is None
-    bare = Plan(
+    bare = PlacementPlan(
         query="q", fragments=tuple(msgspec.structs.replace(each, standby=()) for each in PLAN.fragments)
     )
     assert first_configuration(bare, "e", 1) is None

@@ -9,7 +9,7 @@ import pytest
 
 from medusa.elements import Boundary, Silent, Train
 from medusa.nodes.fragment import change_feed
-from medusa.nodes.fragment.change_feed import PASSED, CheckpointMark, StandbyTap, Tap
+from medusa.nodes.fragment.change_feed import PASSED, ChangeFeed, CheckpointMark, StandbyChangeFeed
 from medusa.nodes.fragment.input_log_records import JOINED, LOST, PROMISE, ROWS
 from medusa.nodes.fragment.inputs import Work
 
@@ -24,13 +24,13 @@ def work(element, number=-1):
 
 
 def begun(token=5, decided=2):
-    tap = StandbyTap()
+    tap = StandbyChangeFeed()
     tap.begins(token, decided)
     return tap
 
 
 def test_before_the_checkpoint_nothing_is_kept():
-    tap = StandbyTap()
+    tap = StandbyChangeFeed()
     tap.fed(work(ROW, 0))
     tap.joined(FROM, 1)
     assert (list(tap.queue), tap.items, tap.nbytes) == ([], 0, 0)
@@ -67,7 +67,7 @@ def test_the_first_checkpoint_is_the_one_that_goes_and_each_later_one_is_a_mark_
 
 
 def test_checkpoints_go_on_once_the_one_that_goes_was_read():
-    tap = StandbyTap()
+    tap = StandbyChangeFeed()
     assert not tap.holds_checkpoints
     tap.begins(5, 0)
     assert tap.holds_checkpoints, "it would be deleted"
@@ -78,7 +78,7 @@ def test_checkpoints_go_on_once_the_one_that_goes_was_read():
 
 
 def test_that_of_a_move_holds_them_until_it_is_over():
-    tap = Tap()
+    tap = ChangeFeed()
     tap.begins(5, 0)
     assert tap.holds_checkpoints
     tap.persisted(5, True, "")
@@ -94,7 +94,7 @@ def test_its_owner_never_waits_for_it(opened):
         tap.fed(work(ROW, number))
     tap.nbytes = change_feed.BACKLOG_MAX
     assert not tap.full
-    assert Tap.full.fget(tap), "one of a move would wait"
+    assert ChangeFeed.full.fget(tap), "one of a move would wait"
 
 
 def test_one_that_is_too_far_behind_is_given_up_and_keeps_nothing(monkeypatch):

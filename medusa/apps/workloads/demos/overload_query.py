@@ -13,10 +13,10 @@ from typing import Any
 
 from medusa.apps.workloads.virtual_boxes import DeliveredRows, InVirtualTime, TimedRows
 from medusa.engine.fragment import Fragment
-from medusa.engine.input.intake import Entry, InputQueue
-from medusa.engine.overload.controller import Shedder
-from medusa.engine.overload.drop_operator import RandomValve
-from medusa.engine.overload.drop_sites import Place
+from medusa.engine.input.intake import IntakeEntry, IntakeQueue
+from medusa.engine.overload.controller import OverloadController
+from medusa.engine.overload.drop_operator import RandomDropOperator
+from medusa.engine.overload.drop_sites import DropSite
 from medusa.engine.overload.road_map import LoadModel
 from medusa.query.boxes import Graph
 from medusa.testing import ManualClock
@@ -24,13 +24,13 @@ from medusa.testing import ManualClock
 __all__ = ["Overloaded", "at_random"]
 
 
-def at_random(fragment: Fragment) -> Shedder:
+def at_random(fragment: Fragment) -> OverloadController:
     """What ours is compared with: the same share of rows of every source, whatever they are worth."""
 
-    def choose(model: LoadModel, places: Sequence[Place], kept: float) -> tuple[float, ...]:
+    def choose(model: LoadModel, places: Sequence[DropSite], kept: float) -> tuple[float, ...]:
         return tuple(1.0 - kept if place.reader is None else 0.0 for place in places)
 
-    return Shedder(fragment, make=RandomValve, choose=choose)
+    return OverloadController(fragment, make=RandomDropOperator, choose=choose)
 
 
 @dataclass
@@ -44,14 +44,14 @@ class Overloaded(InVirtualTime):
 
     graph: Graph
     costs_us: Mapping[str, float]
-    shedder: Callable[[Fragment], Shedder] | None = None
+    shedder: Callable[[Fragment], OverloadController] | None = None
     queue_bytes: int = 1 << 40
     clock: ManualClock = field(default_factory=ManualClock)
     delivered: dict[str, list[DeliveredRows]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.fragment = Fragment(self.graph, clock=self.clock)
-        self.queue = InputQueue(self.queue_bytes, self.fragment.positions())
+        self.queue = IntakeQueue(self.queue_bytes, self.fragment.positions())
         self.sheds = None if self.shedder is None else self.shedder(self.fragment)
         self.charge()
 
@@ -74,10 +74,12 @@ class Overloaded(InVirtualTime):
     def _put(self, arrival: TimedRows) -> None:
         batch = arrival.batch
         times = self.fragment.check(self.fragment.source(arrival.source), [batch])
-        entry = Entry(arrival.at_us, arrival.source, [batch], times, rows=batch.num_rows, nbytes=batch.nbytes)
+        entry = IntakeEntry(
+            arrival.at_us, arrival.source, [batch], times, rows=batch.num_rows, nbytes=batch.nbytes
+        )
         self.queue.put(entry)
 
-    def _work(self, entry: Entry) -> None:
+    def _work(self, entry: IntakeEntry) -> None:
         now_us = self.clock.monotonic_us()
         if self.sheds is not None:
             self.sheds.control(now_us, self.queue)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from medusa.apps.workloads.demos.overload_query import Overloaded, at_random
 from medusa.apps.workloads.virtual_boxes import TimedRows
 from medusa.engine.fragment import Fragment
-from medusa.engine.overload.controller import Shedder
+from medusa.engine.overload.controller import OverloadController
 from medusa.engine.qos.delay_utility import Utility
 from medusa.query.boxes import Sink
 from medusa.query.builder import Query
@@ -34,8 +34,8 @@ LOADS = (1.5, 3.0)
 COSTS_US = {"reads": 80.0, "checks": 40.0, "counts": 80.0}
 """What boxes take per row: 200 us over all, so one processor bears 5,000 rows a second."""
 
-RULES: dict[str, Callable[[Fragment], Shedder] | None] = {
-    "ours": Shedder,
+RULES: dict[str, Callable[[Fragment], OverloadController] | None] = {
+    "ours": OverloadController,
     "random": at_random,
     "none": None,
 }

@@ -20,8 +20,8 @@ from medusa.engine.expressions.kernels.kernel import (
     NAIVE,
     Faulty,
     Kernel,
+    KernelSite,
     Mask,
-    Site,
     Value,
     as_array,
     build,
@@ -261,7 +261,7 @@ def _timestamp_to_date(rows: int, args: Sequence[Value]) -> pa.Array:
 # -- which one ------------------------------------------------------------------------------------
 
 
-def cast(site: Site) -> Kernel:
+def cast(site: KernelSite) -> Kernel:
     """The kernel that converts ``site.types[0]`` to ``site.type``; ``functions.castable`` says if."""
     source, target = site.types[0], site.type
     if source == "utf8":

@@ -25,9 +25,9 @@ __all__ = [
     "NAIVE",
     "Faulty",
     "Kernel",
+    "KernelSite",
     "Maker",
     "Mask",
-    "Site",
     "Value",
     "as_array",
     "as_integers",
@@ -73,7 +73,7 @@ Kernel: TypeAlias = Callable[[int, Sequence[Value]], "pa.Array | Faulty"]
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class KernelSite:
     """Where a kernel will stand: the types around it and the arguments known beforehand."""
 
     type: str
@@ -93,7 +93,7 @@ class Site:
         return int(scalar.as_py())
 
 
-Maker: TypeAlias = Callable[[Site], Kernel]
+Maker: TypeAlias = Callable[[KernelSite], Kernel]
 
 
 def function(name: str) -> Callable[..., Any]:

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from medusa.engine.expressions.kernels.kernel import (
     Kernel,
+    KernelSite,
     Maker,
-    Site,
     Value,
     as_array,
     call,
@@ -74,7 +74,7 @@ def _plain_number(scalar: pa.Scalar | None) -> bool:
 
 
 def _compare(name: str) -> Maker:
-    def make(site: Site) -> Kernel:
+    def make(site: KernelSite) -> Kernel:
         if not is_float(site.types[0]):
             return call(_ARROW[name])
         left, right = map(_plain_number, site.constants)
@@ -119,7 +119,7 @@ _FLOAT: dict[str, Kernel] = {
 }
 
 
-def _distinct(site: Site) -> Kernel:
+def _distinct(site: KernelSite) -> Kernel:
     equal = _compare("eq")(site)
 
     def kernel(rows: int, args: Sequence[Value]) -> pa.Array:
@@ -141,7 +141,7 @@ def _chain(name: str) -> Maker:
     return lambda site: kernel
 
 
-def _in(site: Site) -> Kernel:
+def _in(site: KernelSite) -> Kernel:
     listed = [scalar for scalar in site.constants[1:] if scalar is not None]
     valid = [scalar for scalar in listed if scalar.is_valid]
     type = listed[0].type
@@ -181,7 +181,7 @@ def _extreme(name: str) -> Maker:
                 made = _if_else([nan, pa.scalar(math.nan, made.type), made])
         return made
 
-    def make(site: Site) -> Kernel:
+    def make(site: KernelSite) -> Kernel:
         if site.type in (TIMESTAMP, DURATION):
             return on_integers(plain, site.type)
         return with_nan if name == "max" and is_float(site.type) else plain

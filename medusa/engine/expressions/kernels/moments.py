@@ -16,9 +16,9 @@ from medusa.engine.expressions.kernels.kernel import (
     NAIVE,
     Faulty,
     Kernel,
+    KernelSite,
     Maker,
     Mask,
-    Site,
     Value,
     as_array,
     as_integers,
@@ -66,7 +66,7 @@ def _part(name: str) -> Maker:
     return lambda site: kernel
 
 
-def _date_trunc(site: Site) -> Kernel:
+def _date_trunc(site: KernelSite) -> Kernel:
     run = function("floor_temporal")
     options = pc.RoundTemporalOptions(1, site.text(0))
     truncate = calendar(lambda rows, args: run(args, options).view(AWARE))

@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 from medusa.engine.expressions.kernels.kernel import (
     Faulty,
     Kernel,
+    KernelSite,
     Maker,
     Mask,
-    Site,
     Value,
     as_array,
     as_integers,
@@ -115,7 +115,7 @@ _WRAPS = {
 def _arithmetic(name: str) -> Maker:
     arrow, wraps, sign = _WRAPS[name]
 
-    def make(site: Site) -> Kernel:
+    def make(site: KernelSite) -> Kernel:
         # Decimals can't overflow: their rule gives the result all the digits it needs.
         if is_float(site.type) or is_decimal(site.type):
             return call(arrow)
@@ -124,11 +124,11 @@ def _arithmetic(name: str) -> Maker:
     return make
 
 
-def _temporal(kernel: Kernel, site: Site) -> Kernel:
+def _temporal(kernel: Kernel, site: KernelSite) -> Kernel:
     return kernel if is_integer(site.type) else on_integers(kernel, site.type)
 
 
-def _div(site: Site) -> Kernel:
+def _div(site: KernelSite) -> Kernel:
     if site.types[0] != DURATION:
         return call("divide")
 
@@ -138,14 +138,14 @@ def _div(site: Site) -> Kernel:
     return kernel
 
 
-def _floordiv(site: Site) -> Kernel:
+def _floordiv(site: KernelSite) -> Kernel:
     if is_float(site.type):
         trunc = function("trunc")
         return lambda rows, args: trunc([_divide(args)])
     return _checked("divide_checked", _div_fails, "//", _by_zero)
 
 
-def _mod(site: Site) -> Kernel:
+def _mod(site: KernelSite) -> Kernel:
     whole = not is_float(site.type)
 
     def kernel(rows: int, args: Sequence[Value]) -> pa.Array | Faulty:
@@ -177,7 +177,7 @@ def _not_positive(a: Numbers) -> Mask:
     return np.less_equal(a, 0)
 
 
-def _neg(site: Site) -> Kernel:
+def _neg(site: KernelSite) -> Kernel:
     if is_float(site.type) or is_decimal(site.type):
         return call("negate")
     return _temporal(_checked("negate_checked", _is_min, "-", _overflow), site)
@@ -187,7 +187,7 @@ def _same(rows: int, args: Sequence[Value]) -> pa.Array:
     return as_array(args[0], rows)
 
 
-def _abs(site: Site) -> Kernel:
+def _abs(site: KernelSite) -> Kernel:
     if is_float(site.type) or is_decimal(site.type):
         return call("abs")
     if site.type == "uint64":
@@ -195,7 +195,7 @@ def _abs(site: Site) -> Kernel:
     return _temporal(_checked("abs_checked", _is_min, "abs", _overflow), site)
 
 
-def _sign(site: Site) -> Kernel:
+def _sign(site: KernelSite) -> Kernel:
     run = function("sign")
     if is_float(site.type):
         return call("sign")
@@ -226,7 +226,7 @@ def _rounding(name: str) -> Maker:
     return lambda site: call(name) if is_float(site.type) else _same
 
 
-def _round(site: Site) -> Kernel:
+def _round(site: KernelSite) -> Kernel:
     if not is_float(site.type):
         return _same
     digits = site.integer(1) if len(site.types) == 2 else 0

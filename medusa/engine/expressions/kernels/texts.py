@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from medusa.engine.expressions.kernels.kernel import (
     Faulty,
     Kernel,
+    KernelSite,
     Maker,
-    Site,
     Value,
     as_array,
     call,
@@ -56,7 +56,7 @@ _LIKE = {
 }
 
 
-def _like(site: Site) -> Kernel:
+def _like(site: KernelSite) -> Kernel:
     kind, pattern = like_parts(site.text(1))
     if kind == "equal":
         equal = function("equal")
@@ -96,7 +96,7 @@ def _limited(kernel: Kernel, bounds: Callable[[list[pa.Array]], Lengths]) -> Ker
     return run
 
 
-def _concat(site: Site) -> Kernel:
+def _concat(site: KernelSite) -> Kernel:
     run = function("binary_join_element_wise")
     options = pc.JoinOptions(null_handling="emit_null")
 
@@ -109,12 +109,12 @@ def _concat(site: Site) -> Kernel:
     return _limited(lambda rows, args: as_array(run([*args, _EMPTY], options), rows), bounds)
 
 
-def _length(site: Site) -> Kernel:
+def _length(site: KernelSite) -> Kernel:
     run = function("utf8_length")
     return lambda rows, args: _cast([run(args)], _TO_INT)
 
 
-def _substr(site: Site) -> Kernel:
+def _substr(site: KernelSite) -> Kernel:
     start = site.integer(1)
     first = start - 1 if start > 0 else start
     stop = None
@@ -137,7 +137,7 @@ def _trim(name: str) -> Maker:
     return lambda site: _call_first(name, pc.TrimOptions(site.text(1) if len(site.types) == 2 else " "))
 
 
-def _replace(site: Site) -> Kernel:
+def _replace(site: KernelSite) -> Kernel:
     old, new = site.text(1), site.text(2)
     if not old:
         return lambda rows, args: as_array(args[0], rows)
@@ -146,7 +146,7 @@ def _replace(site: Site) -> Kernel:
     return _growing(kernel, "count_substring", old, lambda lengths: np.full_like(lengths, grows))
 
 
-def _regexp_replace(site: Site) -> Kernel:
+def _regexp_replace(site: KernelSite) -> Kernel:
     pattern, new = site.text(1), site.text(2)
     count = -1 if len(site.types) == 4 else 1
     options = pc.ReplaceSubstringOptions(pattern, new, max_replacements=count)
@@ -179,7 +179,7 @@ def _growing(kernel: Kernel, count: str, pattern: str, grows: Callable[[Lengths]
     return _limited(kernel, bounds)
 
 
-def _regexp_extract(site: Site) -> Kernel:
+def _regexp_extract(site: KernelSite) -> Kernel:
     group = site.integer(2) if len(site.types) == 3 else 0
     pattern, _ = whole_group(site.text(1))
     run = function("extract_regex")
@@ -193,7 +193,7 @@ def _regexp_extract(site: Site) -> Kernel:
     return kernel
 
 
-def _split_part(site: Site) -> Kernel:
+def _split_part(site: KernelSite) -> Kernel:
     part = site.integer(2)
     run = function("split_pattern")
     options = pc.SplitPatternOptions(site.text(1))

@@ -12,7 +12,7 @@ from medusa.elements import Train
 from medusa.engine.core.box import BoxState, Operator, expect_table
 from medusa.engine.core.dead_letters import DeadLetters
 from medusa.engine.core.group_numbers import KeyIds, one_batch
-from medusa.engine.core.row_buffer import Ints, Timed, Waiting
+from medusa.engine.core.row_buffer import Ints, Timed, TimedRowBuffer
 from medusa.engine.core.rows import TIME, as_int64, as_times, on_time_rows
 from medusa.engine.expressions.box_expressions import Columns
 from medusa.query.boxes import Distinct, Schema
@@ -43,7 +43,7 @@ class DistinctBox(Operator):
         self._columns = Columns(self, letters, spec.keys, input)
         self._ids = KeyIds([key.name for key in spec.keys], self._columns.types)
         self._passed_us = np.full(0, NEVER_US)
-        self._waiting = Waiting(schema_to_arrow(input))
+        self._waiting = TimedRowBuffer(schema_to_arrow(input))
 
     def on_train(self, input: int, train: Train) -> None:
         kept = on_time_rows(train)

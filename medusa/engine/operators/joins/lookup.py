@@ -16,7 +16,7 @@ from medusa.engine.core import output_pieces
 from medusa.engine.core.box import BoxState, Operator
 from medusa.engine.core.dead_letters import DeadLetters
 from medusa.engine.core.keyed_table import TableStore
-from medusa.engine.core.row_buffer import Ints, Timed, Waiting
+from medusa.engine.core.row_buffer import Ints, Timed, TimedRowBuffer
 from medusa.engine.core.rows import as_bools, as_times, on_time_rows
 from medusa.engine.core.site import Site
 from medusa.engine.expressions.box_expressions import Columns
@@ -50,8 +50,8 @@ class LookupBox(Operator):
         self._spec = spec
         self._table = table
         self._columns = Columns(self, letters, spec.keys, row)
-        self._rows = Waiting(schema_to_arrow(row))
-        self._changed = Waiting(schema_to_arrow(table.schema).append(pa.field(DELETED, pa.bool_())))
+        self._rows = TimedRowBuffer(schema_to_arrow(row))
+        self._changed = TimedRowBuffer(schema_to_arrow(table.schema).append(pa.field(DELETED, pa.bool_())))
         self._schema = schema_to_arrow(output)
         self._store = TableStore(table.schema, table.keys, table.expire_us)
         self._store.fill(read_rows(table, f"table {table.id!r}"))

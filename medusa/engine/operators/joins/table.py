@@ -16,7 +16,7 @@ from medusa.elements import END_US, Train
 from medusa.engine.core.box import BoxState, Operator
 from medusa.engine.core.dead_letters import DeadLetters
 from medusa.engine.core.keyed_table import TableStore
-from medusa.engine.core.row_buffer import Ints, Timed, Waiting
+from medusa.engine.core.row_buffer import Ints, Timed, TimedRowBuffer
 from medusa.engine.core.rows import as_times, on_time_rows, take
 from medusa.engine.core.site import Site
 from medusa.engine.expressions.box_expressions import Columns
@@ -34,7 +34,7 @@ class _Input:
     def __init__(self, box: Operator, letters: DeadLetters, spec: Update, row: Schema, table: Schema) -> None:
         self.spec = spec
         self.schema = schema_to_arrow(row)
-        self.waiting = Waiting(self.schema)
+        self.waiting = TimedRowBuffer(self.schema)
         self.keys = Columns(box, letters, spec.keys, row)
         used = {name for each in spec.set for name in columns_of(each.expression)}
         stored = [field for field in table if PREFIX + field.name in used]

@@ -13,7 +13,7 @@ from medusa.engine.core import output_pieces
 from medusa.engine.core.box import BoxState, Operator
 from medusa.engine.core.dead_letters import DeadLetters
 from medusa.engine.core.group_numbers import KeyIds, order_codes
-from medusa.engine.core.row_buffer import Held, Timed
+from medusa.engine.core.row_buffer import PositionedRows, Timed
 from medusa.engine.core.rows import on_time_rows
 from medusa.engine.expressions.box_expressions import Columns
 from medusa.query.boxes import BSort, Schema
@@ -43,7 +43,7 @@ class BSortBox(Operator):
         *key_types, self._type = self._columns.types
         self._ids = KeyIds([key.name for key in spec.keys], key_types)
         self._sort = BoundedSort(spec.slack)
-        self._held = Held(schema_to_arrow(input))
+        self._held = PositionedRows(schema_to_arrow(input))
         self._seen = 0
 
     def on_train(self, input: int, train: Train) -> None:

@@ -14,7 +14,7 @@ from medusa.elements import END_US, Train
 from medusa.engine.core.box import BoxState, Operator, show_time
 from medusa.engine.core.dead_letters import DeadLetters
 from medusa.engine.core.group_numbers import KeyIds
-from medusa.engine.core.row_buffer import Ints, Timed, Waiting, concat_timed, load_timed, save_timed
+from medusa.engine.core.row_buffer import Ints, Timed, TimedRowBuffer, concat_timed, load_timed, save_timed
 from medusa.engine.core.rows import as_bools, as_times, on_time_rows, take_array
 from medusa.engine.expressions.box_expressions import Columns
 from medusa.query.boxes import Resample, Schema
@@ -54,7 +54,7 @@ class ResampleBox(Operator):
         self._key_names = [key.name for key in spec.keys]
         self._schema = schema_to_arrow(input)
         self._output = schema_to_arrow(output)
-        self._waiting = Waiting(self._schema)
+        self._waiting = TimedRowBuffer(self._schema)
         self._held = Timed.none(self._schema)  # by (time, position)
         gone = {spec.time, *(key.expression.name for key in spec.keys if isinstance(key.expression, Column))}
         others = [(index, field) for index, field in enumerate(input) if field.name not in gone]

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from medusa.elements import END_US, Train
 from medusa.engine.core import output_pieces
 from medusa.engine.core.box import BoxState, Operator
-from medusa.engine.core.row_buffer import Timed, Waiting, concat_timed
+from medusa.engine.core.row_buffer import Timed, TimedRowBuffer, concat_timed
 from medusa.engine.core.rows import on_time_rows
 from medusa.engine.core.sorting import order_in_pieces
 from medusa.query.boxes import Schema, SUnion
@@ -28,7 +28,7 @@ class SUnionBox(Operator):
     def __init__(self, spec: SUnion, *, schema: Schema) -> None:
         super().__init__(spec.id, inputs=len(spec.inputs))
         self._bucket_us = spec.bucket_us
-        self._waiting = [Waiting(schema_to_arrow(schema)) for _ in spec.inputs]
+        self._waiting = [TimedRowBuffer(schema_to_arrow(schema)) for _ in spec.inputs]
 
     def on_train(self, input: int, train: Train) -> None:
         kept = on_time_rows(train)

@@ -13,7 +13,7 @@ from medusa.engine.core import output_pieces
 from medusa.engine.core.box import BoxState, Operator, expect_table
 from medusa.engine.core.dead_letters import DeadLetters
 from medusa.engine.core.group_numbers import KeyIds, one_batch, order_codes
-from medusa.engine.core.row_buffer import Ints, Timed, Waiting, concat_timed, load_timed, save_timed
+from medusa.engine.core.row_buffer import Ints, Timed, TimedRowBuffer, concat_timed, load_timed, save_timed
 from medusa.engine.core.rows import on_time_rows
 from medusa.engine.core.sorting import order_in_pieces
 from medusa.engine.expressions.box_expressions import Columns
@@ -44,7 +44,7 @@ class WSortBox(Operator):
         *key_types, self._type = self._columns.types
         self._ids = KeyIds([key.name for key in spec.keys], key_types)
         self._schema = schema_to_arrow(input)
-        self._waiting = Waiting(self._schema)
+        self._waiting = TimedRowBuffer(self._schema)
         # Rows taken that haven't left, by (time, position).
         self._held = Timed.none(self._schema)
         self._tops = Tops()

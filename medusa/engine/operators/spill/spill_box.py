@@ -17,7 +17,7 @@ from medusa.elements import Train
 from medusa.engine.core.box import BoxState, Operator
 from medusa.engine.core.dead_letters import DeadLetters
 from medusa.engine.core.memory_bounds import Room
-from medusa.engine.operators.spill.spill_kind import Kind, PartLetters
+from medusa.engine.operators.spill.spill_kind import PartLetters, SpillKind
 from medusa.engine.operators.spill.spill_part import Form
 from medusa.engine.operators.spill.spill_parts import Out, SpillParts
 from medusa.errors import StateError
@@ -37,7 +37,7 @@ class SpillBox(Operator):
     def __init__(
         self,
         make: Callable[[], Operator],
-        kind_of: Callable[[Operator], Kind],
+        kind_of: Callable[[Operator], SpillKind],
         room: Room,
         letters: DeadLetters,
     ) -> None:

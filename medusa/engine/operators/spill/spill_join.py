@@ -18,7 +18,7 @@ from medusa.engine.core.site import Site
 from medusa.engine.operators.joins.join import JoinBox, join_options
 from medusa.engine.operators.spill.spill_kind import (
     POSITION,
-    Kind,
+    SpillKind,
     least_us,
     moved,
     moved_last,
@@ -70,7 +70,7 @@ def _filled(positions: pa.Array) -> Ints:
     return as_int64(positions.fill_null(0))
 
 
-class JoinKind(Kind):
+class JoinKind(SpillKind):
     """Interval joins of all kinds, window joins and as-of joins."""
 
     tables = _SIDES

@@ -16,7 +16,7 @@ from medusa.engine.core.row_buffer import Ints
 from medusa.engine.core.rows import as_int64
 from medusa.query.boxes import Field, Schema
 
-__all__ = ["POSITION", "Kind", "PartLetters", "least_us", "single", "with_position"]
+__all__ = ["POSITION", "PartLetters", "SpillKind", "least_us", "single", "with_position"]
 
 POSITION = "@position"
 """A column that rows have in parts and nowhere else: their number among all rows of the input."""
@@ -49,7 +49,7 @@ class PartLetters(DeadLetters):
             self._real.add(DeadRow(row.box, row.error, named))
 
 
-class Kind(ABC):
+class SpillKind(ABC):
     """A kind of box whose state is in parts over disjoint keys.
 
     A part is an ordinary box whose rows have positions, and whose output says by some columns of integers

@@ -20,7 +20,7 @@ from medusa.engine.core.site import Site
 from medusa.engine.operators.joins.distinct import DistinctBox
 from medusa.engine.operators.spill.spill_kind import (
     POSITION,
-    Kind,
+    SpillKind,
     least_us,
     moved,
     moved_last,
@@ -39,7 +39,7 @@ def wide(arrays: Sequence[pa.Array], types: Sequence[str]) -> list[pa.Array]:
     return [widen(array, type) for array, type in zip(arrays, types, strict=False)]
 
 
-class DistinctKind(Kind):
+class DistinctKind(SpillKind):
     """Rows leave by (time, position)."""
 
     tables = ("waiting", "keys")
@@ -94,7 +94,7 @@ class DistinctKind(Kind):
         return pa.Table.from_batches([moved_last(single(state.tables["waiting"]), self._width)])
 
 
-class _Slots(Kind):
+class _Slots(SpillKind):
     """Accumulators by slot: the first table says which key a slot is of."""
 
     head = ""

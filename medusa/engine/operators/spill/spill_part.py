@@ -13,10 +13,10 @@ from medusa.engine.core.box import BoxState, Operator
 from medusa.engine.core.rows import TIME, as_int64
 from medusa.engine.core.sorted_runs import Run, cut_batch
 from medusa.engine.core.spool import Spool, SpoolFile
-from medusa.engine.operators.spill.spill_kind import Kind, PartLetters
+from medusa.engine.operators.spill.spill_kind import PartLetters, SpillKind
 from medusa.errors import StateError
 
-__all__ = ["Form", "Given", "Saved", "SpillPart"]
+__all__ = ["Form", "PartOutput", "SavedPart", "SpillPart"]
 
 FILE_CHUNKS = 8
 """Of rows beside a part: so many times what is written at once lies in one file, which goes as a whole."""
@@ -28,10 +28,10 @@ Form = tuple[pa.Schema, bool, bool]
 """What leaves: its columns, and whether times and marks of late rows stand behind them."""
 
 
-class Given:
+class PartOutput:
     """What a part gives by one port, as batches: columns, times, marks, and what they are in order of."""
 
-    def __init__(self, kind: Kind, port: str, spool: Spool, bytes_max: int) -> None:
+    def __init__(self, kind: SpillKind, port: str, spool: Spool, bytes_max: int) -> None:
         self._kind = kind
         self._port = port
         self._spool = spool
@@ -77,7 +77,7 @@ class Given:
         return count, each()
 
 
-class Saved:
+class SavedPart:
     """State of a part, on disk or, where the disk takes nothing, in memory."""
 
     def __init__(self, meta: Mapping[str, Any], tables: Mapping[str, SpoolFile | pa.Table]) -> None:
@@ -85,7 +85,7 @@ class Saved:
         self._tables = tables
 
     @classmethod
-    def write(cls, spool: Spool, state: BoxState, chunk_bytes: int) -> Saved:
+    def write(cls, spool: Spool, state: BoxState, chunk_bytes: int) -> SavedPart:
         """StateError: it couldn't be written."""
         tables = {}
         for name, table in state.tables.items():
@@ -231,13 +231,13 @@ class SpillPart:
         late, dead: rows that its boxes counted, until somebody takes these numbers.
     """
 
-    def __init__(self, kind: Kind, spool: Spool, letters: PartLetters, chunk_bytes: int) -> None:
+    def __init__(self, kind: SpillKind, spool: Spool, letters: PartLetters, chunk_bytes: int) -> None:
         self._kind = kind
         self._spool = spool
         self._letters = letters
         self._chunk_bytes = chunk_bytes
         self.box: Operator | None = None
-        self.saved: Saved | None = None
+        self.saved: SavedPart | None = None
         self._state_wake_us = int(END_US)
         self.nbytes = 0
         self.used = 0
@@ -313,12 +313,12 @@ class SpillPart:
         if box is None:
             return
         state = box.save()
-        saved = Saved.write(self._spool, state, self._chunk_bytes)
+        saved = SavedPart.write(self._spool, state, self._chunk_bytes)
         self.put(saved if saved.rows else None, self._kind.wake_us(state, box.input_us))
         self.box = None
         self.measure()
 
-    def put(self, saved: Saved | None, wake_us: int) -> None:
+    def put(self, saved: SavedPart | None, wake_us: int) -> None:
         """Be cold, with this state."""
         self.saved, self._state_wake_us = saved, wake_us
 
@@ -363,7 +363,7 @@ class SpillPart:
         box.load(state)
         return box
 
-    def snapshot(self) -> Saved:
+    def snapshot(self) -> SavedPart:
         """The state, rows beside too; the part is unchanged.
 
         Raises:
@@ -381,12 +381,12 @@ class SpillPart:
             self._feed(box, None)
         return self._of(box)
 
-    def _of(self, box: Operator) -> Saved:
+    def _of(self, box: Operator) -> SavedPart:
         state = box.save()
         try:
-            return Saved.write(self._spool, state, self._chunk_bytes)
+            return SavedPart.write(self._spool, state, self._chunk_bytes)
         except StateError:
-            return Saved(state.meta, state.tables)
+            return SavedPart(state.meta, state.tables)
 
     def answer(self, time_us: int) -> None:
         """Of a hot part: a boundary."""

@@ -13,8 +13,8 @@ from medusa.engine.core.box import BoxState, Operator
 from medusa.engine.core.memory_bounds import Room
 from medusa.engine.core.rows import take, take_array
 from medusa.engine.core.sorted_runs import Run, merge_runs
-from medusa.engine.operators.spill.spill_kind import POSITION, Kind, PartLetters
-from medusa.engine.operators.spill.spill_part import Form, Given, SpillPart
+from medusa.engine.operators.spill.spill_kind import POSITION, PartLetters, SpillKind
+from medusa.engine.operators.spill.spill_part import Form, PartOutput, SpillPart
 from medusa.engine.operators.spill.spill_state import Router, divide, merge
 from medusa.errors import StateError
 
@@ -47,7 +47,7 @@ class SpillParts:
 
     def __init__(
         self,
-        kind: Kind,
+        kind: SpillKind,
         room: Room,
         letters: PartLetters,
         ports: Callable[[], Sequence[str]],
@@ -132,7 +132,8 @@ class SpillParts:
                 self._make_room(limit - part.cold_bytes)
             box = part.load(to_us)
             given = {
-                port: Given(self._kind, port, self._room.spool, self._chunk_bytes) for port in self._ports()
+                port: PartOutput(self._kind, port, self._room.spool, self._chunk_bytes)
+                for port in self._ports()
             }
             for port, queue in given.items():
                 box.connect(port, queue, 0)

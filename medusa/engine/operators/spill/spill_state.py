@@ -14,8 +14,8 @@ from medusa.engine.core.row_buffer import Ints
 from medusa.engine.core.rows import as_int64, take
 from medusa.engine.core.sorted_runs import Run, cut_batch, merge_runs
 from medusa.engine.core.spool import Spool, SpoolFile, Streamed
-from medusa.engine.operators.spill.spill_kind import POSITION, Kind, by_columns, single
-from medusa.engine.operators.spill.spill_part import Saved, SpillPart
+from medusa.engine.operators.spill.spill_kind import POSITION, SpillKind, by_columns, single
+from medusa.engine.operators.spill.spill_part import SavedPart, SpillPart
 from medusa.engine.operators.windows.window_parts import split_rows
 from medusa.errors import StateError
 
@@ -49,7 +49,12 @@ class Router:
 
 
 def divide(
-    kind: Kind, state: BoxState, parts: Sequence[SpillPart], router: Router, spool: Spool, chunk_bytes: int
+    kind: SpillKind,
+    state: BoxState,
+    parts: Sequence[SpillPart],
+    router: Router,
+    spool: Spool,
+    chunk_bytes: int,
 ) -> list[int]:
     """Give parts, which hold nothing, the state of a whole; all are cold then.
 
@@ -62,7 +67,7 @@ def divide(
     """
     boundary_us = int(min(state.meta["inputs_us"]))
     files, counts = _routed(kind, state, router, spool, chunk_bytes)
-    made: list[tuple[Saved | None, int]] = []
+    made: list[tuple[SavedPart | None, int]] = []
     for number, part in enumerate(parts):
         tables = {name: each[number] for name, each in files.items()}
         if not any(map(len, tables.values())):
@@ -76,7 +81,7 @@ def divide(
             "counts": [0, 0, 0, 0],
         }
         part.restored(local)  # which looks at every number
-        made.append((Saved.write(spool, local, chunk_bytes), kind.wake_us(local, boundary_us)))
+        made.append((SavedPart.write(spool, local, chunk_bytes), kind.wake_us(local, boundary_us)))
         for name in tables:
             files[name][number].remove()
     for part, (saved, wake_us) in zip(parts, made, strict=True):
@@ -85,7 +90,7 @@ def divide(
 
 
 def _routed(
-    kind: Kind, state: BoxState, router: Router, spool: Spool, chunk_bytes: int
+    kind: SpillKind, state: BoxState, router: Router, spool: Spool, chunk_bytes: int
 ) -> tuple[dict[str, list[SpoolFile]], list[int]]:
     """Of each table the rows of each part, as they are but for positions; and how many have those."""
     files: dict[str, list[SpoolFile]] = {}
@@ -134,7 +139,7 @@ def _owners(found: Ints, slots: list[Ints], owners: list[Ints]) -> Ints:
 
 
 def merge(
-    kind: Kind, state: BoxState, parts: Sequence[SpillPart], taken: int, spool: Spool, chunk_bytes: int
+    kind: SpillKind, state: BoxState, parts: Sequence[SpillPart], taken: int, spool: Spool, chunk_bytes: int
 ) -> None:
     """Put the state of the whole into one that is written before anything else is done."""
     saved = [part.snapshot() for part in parts]
@@ -170,7 +175,7 @@ def _named(batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.
 
 
 def _in_order(
-    kind: Kind,
+    kind: SpillKind,
     name: str,
     of: Callable[[int], pa.RecordBatch],
     parts: int,

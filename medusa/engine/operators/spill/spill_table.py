@@ -19,7 +19,7 @@ from medusa.engine.operators.joins.lookup import LookupBox
 from medusa.engine.operators.joins.table import TableBox
 from medusa.engine.operators.spill.spill_kind import (
     POSITION,
-    Kind,
+    SpillKind,
     least_us,
     moved,
     moved_last,
@@ -37,7 +37,7 @@ INPUT = 1 << 48
 """Positions of an input: the next input's rows are behind all of them."""
 
 
-class _Stored(Kind):
+class _Stored(SpillKind):
     """Rows of a table by key, and rows that wait, whose keys may still fail: then any part may have them."""
 
     order = 2

@@ -20,7 +20,7 @@ from medusa.engine.core.memory_bounds import Storage
 from medusa.engine.core.native_types import narrow, native_arrow, native_type, widen
 from medusa.engine.core.rows import TIME, as_int64, as_times, on_time_rows
 from medusa.engine.expressions.box_expressions import Columns
-from medusa.engine.operators.windows.aggregate_calls import Calls, calls_of, combine_calls
+from medusa.engine.operators.windows.aggregate_calls import WindowCalls, calls_of, combine_calls
 from medusa.engine.operators.windows.aggregate_user import UserAggregates
 from medusa.engine.operators.windows.window_panes import WindowPanes, by_key, threaded_window
 from medusa.engine.operators.windows.window_parts import WindowParts
@@ -84,7 +84,7 @@ class AggregateBox(Operator):
                 advance_us=spec.advance_us,
                 label=f"aggregate {spec.id!r}",
             )
-        self._results = Results(spec, output, letters, timed=timed, calls=calls, users=self._users)
+        self._results = NativeResults(spec, output, letters, timed=timed, calls=calls, users=self._users)
         self._overlap = -(-spec.size_us // spec.advance_us)
         self._ticks = int(START_US) if spec.early_us is None else int(START_US) // spec.early_us
         self._options: dict[str, Any] = {
@@ -310,7 +310,7 @@ class CombineBox(Operator):
                 combine=True,
                 label=f"aggregate {spec.id!r}",
             )
-        self._results = Results(spec, output, letters, timed=timed, calls=calls, users=self._users)
+        self._results = NativeResults(spec, output, letters, timed=timed, calls=calls, users=self._users)
         fields = [
             pa.field(input[i].name, TIME if i < 2 else native_arrow(input[i].type)) for i in self._places
         ]
@@ -437,7 +437,7 @@ def _by_name(batch: pa.RecordBatch) -> dict[str, pa.Array]:
     return dict(zip(batch.schema.names, batch.columns, strict=True))
 
 
-class Results:
+class NativeResults:
     """Native results as trains of the box's columns."""
 
     def __init__(
@@ -447,7 +447,7 @@ class Results:
         letters: DeadLetters,
         *,
         timed: bool,
-        calls: Calls,
+        calls: WindowCalls,
         users: UserAggregates | None,
     ) -> None:
         self._spec = spec

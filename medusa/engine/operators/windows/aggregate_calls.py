@@ -12,14 +12,14 @@ from medusa.query.expressions.aggregate_kinds import AGGREGATES, state_fields
 from medusa.query.expressions.expression import Cast, Expression, Named
 from medusa.query.types import decimal_parts, is_decimal
 
-__all__ = ["Calls", "NativeCall", "calls_of", "combine_calls"]
+__all__ = ["NativeCall", "WindowCalls", "calls_of", "combine_calls"]
 
 NativeCall = tuple[str, int, float]
 """Function, number of its argument (-1: none), parameter."""
 
 
 @dataclass
-class Calls:
+class WindowCalls:
     """Attributes:
     arguments: of the native calls, each expression once.
     native: the native calls; never empty: where all aggregates are users' the rows are counted.
@@ -36,19 +36,19 @@ class Calls:
         self.native.append((function, argument, parameter))
         self.places.append(place)
 
-    def closed(self) -> Calls:
+    def closed(self) -> WindowCalls:
         if not self.native:
             self.add(-1, "count", -1, 0.0)
         return self
 
 
-def calls_of(aggregates: Sequence[AggregateCall], types: Mapping[str, str], *, label: str) -> Calls:
+def calls_of(aggregates: Sequence[AggregateCall], types: Mapping[str, str], *, label: str) -> WindowCalls:
     """The native calls of aggregates over rows.
 
     Args:
         types: of the columns that the arguments read.
     """
-    made = Calls()
+    made = WindowCalls()
     known: list[Expression] = []
     for place, call in enumerate(aggregates):
         if call.function == "user":
@@ -75,7 +75,7 @@ def _parameter(call: AggregateCall, type: str) -> float:
 
 def combine_calls(
     aggregates: Sequence[AggregateCall], states: Mapping[str, str]
-) -> tuple[Calls, list[str], list[str]]:
+) -> tuple[WindowCalls, list[str], list[str]]:
     """The native calls that merge partial results.
 
     Args:
@@ -85,7 +85,7 @@ def combine_calls(
         The calls; the native types of their arguments, one each, since the state columns of an aggregate
         stand alone; and the names of the state columns that they read.
     """
-    made = Calls()
+    made = WindowCalls()
     arguments: list[str] = []
     columns: list[str] = []
     for place, call in enumerate(aggregates):

@@ -14,7 +14,7 @@ from medusa.engine.core.box import BoxState, Operator, expect_table, show_time
 from medusa.engine.core.dead_letters import DeadLetters
 from medusa.engine.core.rows import as_int64, on_time_rows
 from medusa.engine.operators.windows.groups import Groups, expect_integers
-from medusa.engine.operators.windows.slot_results import Numbers, Results
+from medusa.engine.operators.windows.slot_results import Numbers, SlotResults
 from medusa.query.boxes import Schema, Session
 
 __all__ = ["SessionBox"]
@@ -47,7 +47,7 @@ class SessionBox(Operator):
             by_time=True,
             timed=True,
         )
-        self._results = Results(self, output, letters, spec.aggregates)
+        self._results = SlotResults(self, output, letters, spec.aggregates)
         self._sessions = Sessions(spec.gap_us)
         self._timed = timed
 

@@ -18,7 +18,7 @@ from medusa.engine.core.rows import as_times
 from medusa.query.boxes import AggregateCall, Schema
 from medusa.query.types import is_decimal, schema_to_arrow
 
-__all__ = ["Finished", "Numbers", "Results"]
+__all__ = ["Finished", "Numbers", "SlotResults"]
 
 Numbers = npt.NDArray[np.int64]
 
@@ -32,7 +32,7 @@ class Finished:
     failed: list[tuple[int, int]]
 
 
-class Results:
+class SlotResults:
     """Finished windows as trains of a box."""
 
     def __init__(

@@ -17,7 +17,7 @@ from medusa.engine.core.dead_letters import DeadLetters, DeadRow
 from medusa.engine.core.native_types import native_type, widen
 from medusa.engine.core.rows import as_int64, on_time_rows, take, take_array
 from medusa.engine.operators.windows.groups import Groups, expect_integers
-from medusa.engine.operators.windows.slot_results import Numbers, Results
+from medusa.engine.operators.windows.slot_results import Numbers, SlotResults
 from medusa.query.boxes import RowWindow, Schema, ValueWindow
 from medusa.query.expressions.expression import Named
 
@@ -63,7 +63,7 @@ class SpanBox(Operator):
             by_time=False,
             timed=timed,
         )
-        self._results = Results(self, output, letters, spec.aggregates)
+        self._results = SlotResults(self, output, letters, spec.aggregates)
         self._value_type = self._groups.columns.types[len(spec.keys)] if value else ""
         self._native = native_type(self._value_type) if value else "rows"
         self._spans = Spans(self._native, spec.size, spec.advance)

@@ -23,7 +23,7 @@ from medusa.engine.core.memory_bounds import Room
 from medusa.engine.core.sorted_runs import Run, cut_batch, merge_runs
 from medusa.engine.core.spool import SpoolFile, Streamed
 from medusa.engine.operators.windows.window_parts import merge_batches, split_rows
-from medusa.engine.operators.windows.window_spill_part import Part, empty_batch
+from medusa.engine.operators.windows.window_spill_part import WindowSpillPart, empty_batch
 from medusa.errors import StateError
 
 __all__ = ["PARTS_MAX", "SpillWindow"]
@@ -69,7 +69,7 @@ class SpillWindow:
         self._chunk_bytes = min(max(budget_bytes // (4 * parts), CHUNK_BYTES_MIN), CHUNK_BYTES_MAX)
         self._output_bytes_max = budget_bytes // 8
         self._load_bytes_max = budget_bytes // 2
-        self._parts = [Part(spool, make, input, self._chunk_bytes) for _ in range(parts)]
+        self._parts = [WindowSpillPart(spool, make, input, self._chunk_bytes) for _ in range(parts)]
         self._split = Split(keys=keys, parts=parts)
         self._watch = make()  # never takes a row: it knows which window closes next
         self._size_us, self._advance_us = size_us, advance_us
@@ -151,7 +151,7 @@ class SpillWindow:
         floor = before - nbytes
         self._distribute()
         hot = [part for part in self._parts if part.window is not None]
-        for part in sorted(hot, key=Part.nbytes, reverse=True):
+        for part in sorted(hot, key=WindowSpillPart.nbytes, reverse=True):
             if self.nbytes() <= floor or not self._try(part.evict):
                 break
         if self.nbytes() > floor:
@@ -178,7 +178,7 @@ class SpillWindow:
         self._watch.close(boundary_us)
         return merge_runs(runs, (1, self._width), self._width)
 
-    def _close_part(self, part: Part, boundary_us: int) -> list[pa.RecordBatch]:
+    def _close_part(self, part: WindowSpillPart, boundary_us: int) -> list[pa.RecordBatch]:
         was_cold = part.cold
         if (part.window is None and not was_cold) or (was_cold and boundary_us < self._first_end_us(part)):
             return []
@@ -193,7 +193,7 @@ class SpillWindow:
             self._try(part.evict)
         return made
 
-    def _first_end_us(self, part: Part) -> int:
+    def _first_end_us(self, part: WindowSpillPart) -> int:
         """Of a cold part: no window that holds rows of it ends before."""
         ends = [] if part.oldest_us is None else [part.oldest_us + self._size_us]
         if part.least_us is not None:

@@ -11,7 +11,7 @@ from medusa.engine.core.rows import as_int64
 from medusa.engine.core.sorted_runs import cut_batch
 from medusa.engine.core.spool import Spool, SpoolFile
 
-__all__ = ["Part", "empty_batch"]
+__all__ = ["WindowSpillPart", "empty_batch"]
 
 WAITING_BYTES_MIN = 1 << 20
 """Rows beside a cold part up to which it is left alone."""
@@ -20,7 +20,7 @@ WAITING_TIMES = 2
 """Rows beside a cold part are aggregated when they have so many times the bytes of its state."""
 
 
-class Part:
+class WindowSpillPart:
     """Groups of some keys: hot (``window``), cold, or empty, which is how it begins.
 
     Attributes:
