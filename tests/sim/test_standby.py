@@ -25,6 +25,10 @@ FOUND = (
     43,
     # A proposal that counted out a node that was heard again was never given up.
     57,
+    # A deployment was undone after a takeover: who was told so looked for fragments where they had been.
+    299,
+    # The lost owner had had the query before and said a higher epoch than its successor: nobody found that.
+    2043,
 )
 """Seeds that have shown something before, beside those of the first hundred."""
 

@@ -18,6 +18,7 @@ from medusa.nodes.catalog.entry_bodies import (
     StreamBody,
     body_to,
 )
+from medusa.nodes.catalog.kept_moves import FIRST_EPOCH
 from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.clock.expiry import period
 from medusa.nodes.config.settings import Settings
@@ -128,7 +129,8 @@ class AdvertisedEntries:
                 known = spec, _of_fragment(spec, hosted, whose)
             self._made[name] = known
             self._versions |= {e.stream: e.sender.stream_version for e in hosted.outputs.values()}
-            epoch = max(self._directory.own_epoch("fragment", name), self._catalog.ownership.epoch(name))
+            own_epoch = self._directory.own_epoch("fragment", name)
+            epoch = max(own_epoch, self._catalog.ownership.epoch(name), self._above_lost(spec))
             wanted |= {key: (max(epoch, at_least), body) for key, (at_least, body) in known[1].items()}
         for deployment in self._catalog.deployments.values():
             if not deployment.defined:
@@ -149,6 +151,16 @@ class AdvertisedEntries:
         node = msgspec.structs.replace(self._node, **self._accepting.told())
         wanted["node", self._settings.name] = 1, body_to(node)
         return {key: value for key, value in wanted.items() if len(value[1]) <= limits.BODY_BYTES_MAX}
+
+    def _above_lost(self, spec: FragmentSpec) -> int:
+        """An epoch above that of every node that had a fragment which was taken over: one that is lost never
+        takes its word back, and says a higher one where the query had been deployed there before."""
+        if self._catalog.ownership.epoch(spec.name) == FIRST_EPOCH:
+            return 0
+        said = (
+            each for each in self._directory.holders("fragment", spec.name) if each.writer in spec.standby
+        )
+        return max((each.epoch + 1 for each in said), default=0)
 
     def _definition(self, of: Deployment) -> bytes:
         known = self._defined.get(of.query)

@@ -13,7 +13,7 @@ from medusa.nodes.fragment.change_feed import PASSED, ChangeFeed, CheckpointMark
 from medusa.nodes.fragment.input_log_records import JOINED, LOST, PROMISE, ROWS
 from medusa.nodes.fragment.inputs import Work
 
-FROM = SimpleNamespace(receiver=SimpleNamespace(note=b"n"), fed_seq=7, fed_us=9)
+FROM = SimpleNamespace(receiver=SimpleNamespace(note=b"n"), fed_seq=7, fed_us=9, named=False, by="p")
 ROW = Train(batch=pa.record_batch({"v": pa.array([1, 2], pa.int64())}))
 
 
