@@ -111,7 +111,7 @@ MISTAKES: dict[str, Mistake] = {
         about="When a checkpoint is on disk the node acknowledges the rows fed so far, not the rows in "
         "the checkpoint. Rows fed while it was being written are lost in a crash.",
         edits=edit(
-            "nodes.fragment.host:FragmentHost.persisted",
+            "nodes.fragment.host:FragmentHost._cover",
             "input.receiver.durable(now_us, seq)",
             "input.receiver.durable(now_us, input.fed_seq)",
         ),
