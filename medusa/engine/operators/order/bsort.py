@@ -73,7 +73,7 @@ class BSortBox(Operator):
     def _ending(self, time_us: int) -> Iterator[None]:
         """What leaves at the end, piece by piece, and then the boundary."""
         while time_us >= END_US and len(self._sort):
-            self._leave(pa.array(self._sort.drain(output_pieces.ROWS_MAX // ROW_COST)))
+            self._leave(pa.array(self._sort.drain(max(output_pieces.ROWS_MAX // ROW_COST, 1))))
             if len(self._sort):
                 yield
         least_us = self._held.least_us()
