@@ -15,7 +15,7 @@ from medusa.cli.main import main
 from medusa.nodes.fragment import host
 from medusa.sim.scenarios import SCENARIOS, run_scenario, smallest
 from medusa.sim.trials.trial import faults_of
-from medusa.sim.world.faults import AIMED, AIMED_SPLITS, KINDS, LATE_ORDERS, STORAGE
+from medusa.sim.world.faults import AIMED, AIMED_SPLITS, KINDS, LATE_ORDERS, LATE_VOTES, STORAGE, TAKEOVERS
 from medusa.sim.world.virtual_time import World
 from tests.sim.conftest import SPENT
 from tests.sim.planted import PLANTED, AckBeforePersist, ChainClasses
@@ -135,12 +135,13 @@ def test_there_are_200_seeds_of_all_scenarios_and_faults_do_happen():
         "storage",
         "owners",
         "seams",
+        "standby",
     )
     assert set(SEEDS) == {name for name in SCENARIOS if name not in elsewhere}
     assert any(run_scenario("gap", seed).lost for seed in range(6))
-    # Others are drawn in moves, splits and deployments, and where files are damaged: see the tests of those.
+    # Others are drawn in moves, splits, takeovers and deployments, and where files are damaged: see their tests.
     drawn_kinds = {fault.kind for name, seed in CASES for fault in drawn(name, seed)}
-    elsewhere_drawn = {*AIMED, *AIMED_SPLITS, *LATE_ORDERS, *STORAGE, "stale move"}
+    elsewhere_drawn = {*AIMED, *AIMED_SPLITS, *TAKEOVERS, *LATE_VOTES, *LATE_ORDERS, *STORAGE, "stale move"}
     assert drawn_kinds == set(KINDS) - elsewhere_drawn
 
 

@@ -35,14 +35,18 @@ def run_gateway(config: Path, *, as_json: bool = False) -> None:
         ConfigError, StateError, LinkError: as ``md.spark.gateway``.
     """
     done = threading.Event()
-    for each in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(each, lambda number, frame: done.set())
-    with opened(config) as made:
-        name = made.name
-        line = json.dumps({"gateway": name, "listening": made.address})
-        print(line if as_json else f"gateway {name} listening on {made.address}", flush=True)
-        while not done.wait(3600):
-            continue
+    stops = (signal.SIGTERM, signal.SIGINT)
+    before = {each: signal.signal(each, lambda number, frame: done.set()) for each in stops}
+    try:
+        with opened(config) as made:
+            name = made.name
+            line = json.dumps({"gateway": name, "listening": made.address})
+            print(line if as_json else f"gateway {name} listening on {made.address}", flush=True)
+            while not done.wait(3600):
+                continue
+    finally:
+        for each, handler in before.items():
+            signal.signal(each, handler)
 
 
 def opened(config: Path) -> Gateway:
