@@ -65,7 +65,9 @@ def test_help_lists_all_commands() -> None:
 def test_a_gateway_is_run_by_its_configuration_alone(tmp_path: Path) -> None:
     (tmp_path / "g.toml").write_text("node = 7\n")
     for arguments in (("gateway", tmp_path / "g.toml"), ("gateway", "run", tmp_path / "g.toml", "--json")):
+        before = [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)]
         assert "node: expected text, got 7" in run(*arguments).stderr
+        assert [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)] == before
     assert "File 'none.toml' does not exist" in run("gateway", "none.toml").stderr
     assert "Did you mean 'status'?" in run("gateway", "statu").stderr
     shown = run("gateway", "--help").output
