@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from functools import partial
 from typing import Any
 
 from medusa.errors import LinkError, QueryError
@@ -22,7 +21,7 @@ from medusa.nodes.messages import Heard
 from medusa.nodes.remote.stopping import StoppedParts
 from medusa.nodes.security.registry import Caller
 from medusa.nodes.security.sessions import check_memory, refusal_of
-from medusa.nodes.spec.fragment_spec import FragmentSpec, fragment_from
+from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.wire.messages.links_and_commands import Install, Remove, Reply
 from medusa.wire.outbox import CloseFragment, OpenFragment, Outbox
 
@@ -122,25 +121,22 @@ class Fragments:
         """A node has a fragment installed. It hears once it is on disk, or why not."""
         message, owner = heard.message, heard.peer
         assert isinstance(message, Install)
-        spec = bytes(heard.payload or b"")
 
         def refuse(error: QueryError) -> None:
-            code = error.code if error.code == "E_BUSY" else "E_SPEC"
-            self._reply(owner, refusal_of(message.request, code, error.message, error.hint))
+            self._reply(owner, refusal_of(message.request, error.code, error.message, error.hint))
 
         def take(now_us: int, fragment: FragmentSpec) -> None:
             if (fragment.name, fragment.query) != (message.fragment, message.query) or fragment.guests:
-                refuse(QueryError(f"the spec is of {fragment.name!r}", code="query.placement"))
+                refuse(QueryError(f"the spec is of {fragment.name!r}", code="E_SPEC"))
             elif (reply := self.install(message.request, fragment, owner)) is not None:
                 self._reply(owner, reply)
 
-        self._parsing.read(
+        self._parsing.read_fragment(
             heard.now_us,
             owner,
             heard.caller,
             ("install", message.request),
-            nbytes=len(spec),
-            read=partial(fragment_from, spec),
+            bytes(heard.payload or b""),
             then=take,
             refuse=refuse,
         )

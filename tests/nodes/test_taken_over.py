@@ -540,3 +540,31 @@ def test_a_query_that_is_removed_after_a_takeover_leaves_nothing(at: Any) -> Non
     run.undeploy()
     check_removed(run)
     check_anew(run)
+
+
+def test_a_query_of_the_same_name_is_not_said_to_have_been_alone_since_the_one_before() -> None:
+    run = Run(counting(), WHOLE, standby={"m": ["s1"]}, deploys="e")
+
+    def alone_us() -> int | None:
+        return run.recovery("m").succession.alone_us(run.fed.world.now_us, run.replicas("q/rows"))
+
+    run.deploy()
+    run.until_guarded("q/rows")
+    assert alone_us() is None
+    run.lose("s1")
+    run.until(lambda: (since_us := alone_us()) is not None and since_us > 10_000_000, "alone for 10 s")
+    asked = run.deployer.undeploy("q")
+    run.until(lambda: not run.fed.nodes["m"].brain.fragments, "m has removed it")
+    run.lost.clear()
+    run.fed.restart("s1")
+    assert run.fed.answer(run.deployer, asked)[0].code == ""
+    run.standby = {"m": ["s2"]}
+    run.deploy()
+    seen: list[int] = []
+
+    def guarded() -> bool:
+        seen.append(alone_us() or 0)
+        return run.guarded("q/rows", 1)
+
+    run.until(guarded, "s2 follows")
+    assert max(seen) < 5_000_000

@@ -11,10 +11,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Generic, TypeVar
 
 from medusa.errors import QueryError
 from medusa.nodes.security.registry import Caller
+from medusa.nodes.spec.fragment_spec import FragmentSpec, fragment_from
 from medusa.wire.outbox import Outbox, Parse
 from medusa.wire.status import ParsingStatus
 
@@ -117,6 +119,30 @@ class BackgroundParsing:
         job = _Job(peer=peer, about=about, query=query, nbytes=nbytes, read=read, then=then, refuse=refuse)
         self._waiting.setdefault(who, deque()).append(job)
         self._next()
+
+    def read_fragment(
+        self,
+        now_us: int,
+        peer: str,
+        caller: Caller | None,
+        about: tuple[str | int, ...],
+        data: bytes,
+        *,
+        then: Callable[[int, FragmentSpec], None],
+        refuse: Callable[[QueryError], None],
+    ) -> None:
+        """Have the spec of a fragment read, which a node has sent; as ``read``.
+
+        Args:
+            refuse: answers that it is none (``E_SPEC``), or not now (``E_BUSY``).
+        """
+
+        def refused(error: QueryError) -> None:
+            code = error.code if error.code == "E_BUSY" else "E_SPEC"
+            refuse(QueryError(error.message, hint=error.hint, code=code))
+
+        read = partial(fragment_from, data)
+        self.read(now_us, peer, caller, about, nbytes=len(data), read=read, then=then, refuse=refused)
 
     def holds(self, peer: str, query: str, again: Callable[[int], None]) -> bool:
         """Whether an order about a query waits, since a graph of that name, which the same peer sent before,

@@ -26,7 +26,7 @@ from medusa.nodes.migration.rerouting import Rerouting
 from medusa.nodes.migration.standby import StandbyFragment
 from medusa.nodes.migration.state_receiver import Carried, StateReceiver
 from medusa.nodes.security.registry import Caller
-from medusa.nodes.spec.fragment_spec import FragmentSpec, fragment_from
+from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
 from medusa.units import size_text
 from medusa.wire import limits
@@ -140,23 +140,19 @@ class IncomingMoves:
         """An owner wants us to take a fragment."""
         if self._is_settled(peer, message):
             return
-        data = bytes(payload)
         try:
             self._check_free(message)
         except LinkError as error:
-            self._refuse(peer, message, error.code, error)
+            self._refuse(peer, message, error)
             return
-        self._parsing.read(
+        self._parsing.read_fragment(
             now_us,
             peer,
             caller,
             ("receive", message.fragment, message.attempt),
-            nbytes=len(data),
-            read=partial(fragment_from, data),
+            bytes(payload),
             then=lambda now_us, spec: self._begin(now_us, peer, message, spec),
-            refuse=lambda error: self._refuse(
-                peer, message, error.code if error.code == "E_BUSY" else "E_SPEC", error
-            ),
+            refuse=partial(self._refuse, peer, message),
         )
 
     def _is_settled(self, peer: str, message: Receive) -> bool:
@@ -171,8 +167,8 @@ class IncomingMoves:
             return True
         return False
 
-    def _refuse(self, peer: str, message: Receive, code: str, error: LinkError | QueryError) -> None:
-        self._say_over(peer, message.fragment, message.attempt, code, error.message, error.hint)
+    def _refuse(self, peer: str, message: Receive, error: LinkError | QueryError) -> None:
+        self._say_over(peer, message.fragment, message.attempt, error.code, error.message, error.hint)
 
     def _begin(self, now_us: int, peer: str, message: Receive, spec: FragmentSpec) -> None:
         if self._is_settled(peer, message):
@@ -182,7 +178,7 @@ class IncomingMoves:
                 self._may_replace(peer, message, taking)
             self._check_spec(message, spec)
         except LinkError as error:
-            self._refuse(peer, message, error.code, error)
+            self._refuse(peer, message, error)
             return
         made = StateReceiver(
             spec,

@@ -24,7 +24,7 @@ from medusa.nodes.migration.standby import StandbyFragment
 from medusa.nodes.migration.state_receiver import Carried, StateReceiver
 from medusa.nodes.recovery.rewiring import replicas_of
 from medusa.nodes.security.registry import Caller
-from medusa.nodes.spec.fragment_spec import FragmentSpec, fragment_from
+from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
 from medusa.units import size_text
 from medusa.wire import limits
@@ -113,33 +113,29 @@ class Followings:
         ):
             coming.ready()
             return
-        data = bytes(payload)
         try:
             self._check_free(peer, message)
         except LinkError as error:
-            self._refuse(peer, message, error.code, error)
+            self._refuse(peer, message, error)
             return
-        self._parsing.read(
+        self._parsing.read_fragment(
             now_us,
             peer,
             caller,
             ("seed", message.fragment, message.attempt),
-            nbytes=len(data),
-            read=partial(fragment_from, data),
+            bytes(payload),
             then=lambda now_us, spec: self._begin(now_us, peer, message, spec),
-            refuse=lambda error: self._refuse(
-                peer, message, error.code if error.code == "E_BUSY" else "E_SPEC", error
-            ),
+            refuse=partial(self._refuse, peer, message),
         )
 
-    def _refuse(self, peer: str, message: Seed, code: str, error: _Failure) -> None:
+    def _refuse(self, peer: str, message: Seed, error: _Failure) -> None:
         most = limits.TEXT_CHARS_MAX
         self._outbox.send(
             peer,
             GiveUp(
                 fragment=message.fragment,
                 attempt=message.attempt,
-                code=code,
+                code=error.code,
                 text=error.message[:most],
                 hint=error.hint[:most],
             ),
@@ -176,7 +172,7 @@ class Followings:
                 raise LinkError(text, hint=f"add {strangers[0]} to [peers] of {me}", code="E_PEER")
             self._check(spec)
         except LinkError as error:
-            self._refuse(peer, message, error.code, error)
+            self._refuse(peer, message, error)
             return
         if (before := self._coming.pop(name, None)) is not None:
             before.drop()

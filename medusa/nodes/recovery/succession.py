@@ -409,12 +409,13 @@ class Succession:
 
     def removed(self, query: str) -> None:
         """The query is no more."""
-        for known in (self._takeovers, self._offered):
-            for name in [name for name in known if name.partition("/")[0] == query]:
-                del known[name]
-        for each in sorted(self._without_state):
-            if each[0].partition("/")[0] == query:
-                self._without_state.discard(each)
+        for by_fragment in (self._takeovers, self._offered, self._alone_since_us):
+            for name in [name for name in by_fragment if name.partition("/")[0] == query]:
+                del by_fragment[name]
+        for of_epochs in (self._without_state, self._said_hindered):
+            of_epochs.difference_update([each for each in of_epochs if each[0].partition("/")[0] == query])
+        for about in [about for about in self._sought if about[0] == query]:
+            del self._sought[about]
 
     def wake_at_us(self, now_us: int) -> int | None:
         """When ``tick`` has work."""

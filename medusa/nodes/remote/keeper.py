@@ -24,7 +24,7 @@ from medusa.nodes.deploy.background_parsing import BackgroundParsing
 from medusa.nodes.deploy.stale_requests import StaleRequests
 from medusa.nodes.remote.stopping import StoppedParts
 from medusa.nodes.security.registry import Caller
-from medusa.nodes.spec.fragment_spec import Feed, FragmentSpec, fragment_from
+from medusa.nodes.spec.fragment_spec import Feed, FragmentSpec
 from medusa.ports import Buffer
 from medusa.wire.messages.links_and_commands import Reply
 from medusa.wire.messages.remote import DropRemote, Instantiate, KeepRemote
@@ -100,11 +100,6 @@ class RemoteKeeper:
             QueryError: refused; nothing changed.
         """
         self._check(now_us, peer, participant, message)
-        data = bytes(payload)
-
-        def refuse(error: QueryError) -> None:
-            code = error.code if error.code == "E_BUSY" else "E_SPEC"
-            self._refuse(peer, message.request, QueryError(error.message, hint=error.hint, code=code))
 
         def take(now_us: int, fragment: FragmentSpec) -> None:
             try:
@@ -113,15 +108,14 @@ class RemoteKeeper:
             except QueryError as error:
                 self._refuse(peer, message.request, error)
 
-        self._parsing.read(
+        self._parsing.read_fragment(
             now_us,
             peer,
             caller,
             ("keep", message.request),
-            nbytes=len(data),
-            read=partial(fragment_from, data),
+            bytes(payload),
             then=take,
-            refuse=refuse,
+            refuse=partial(self._refuse, peer, message.request),
         )
 
     def _check(self, now_us: int, peer: str, participant: str, message: KeepRemote) -> None:
