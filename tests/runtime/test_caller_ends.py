@@ -194,3 +194,21 @@ def test_the_end_of_a_link_that_was_cut_is_told_to_nobody(open_transport) -> Non
         peer.close()
     [events] = until(lambda s: LinkDown(links[1]) in s, server)
     assert LinkDown(links[0]) not in events
+
+
+def test_an_end_counts_though_the_door_had_no_time_to_ask_whose_the_connection_was(
+    one: Open, other: Open
+) -> None:
+    """It came, spoke and ended while the door was busy; another one that is told at last stands."""
+    at = Ends()
+    callers = Callers(at.ends)
+    link, stands = callers.begin(b"1", one.connection), callers.begin(b"2", other.connection)
+    one.close()
+    for each in (one, other):
+        at.ends.gone(each.connection.number)
+    assert at.wakes == 2
+    assert callers.some_end(at.now_s)
+    assert callers.over(at.now_s, drained=True) == [link]
+    callers.forget(link)
+    assert not callers.some_end(at.now_s)
+    assert stands in callers

@@ -33,7 +33,7 @@ class CallerEnds:
         wake: makes the loop ask for ``closed``.
         clock: seconds.
 
-    The thread at the door calls ``accepted`` and ``disconnected``, the loop's thread ``closed``.
+    The thread at the door calls ``accepted``, ``disconnected`` and ``gone``, the loop's thread all else.
     """
 
     def __init__(self, wake: Callable[[], None], clock: Callable[[], float] = time.monotonic) -> None:
@@ -42,6 +42,8 @@ class CallerEnds:
         self._open: dict[int, Connection] = {}
         self._told: deque[tuple[float, Connection]] = deque()
         self._closing: list[tuple[float, Connection]] = []
+        self._gone: deque[int] = deque()
+        """Descriptors of connections that had ended before the door asked whose they are."""
 
     def accepted(self, connection: Connection) -> None:
         """It stands; what had its descriptor before has ended, should that have escaped us."""
@@ -57,15 +59,31 @@ class CallerEnds:
             self._told.append((self._clock(), connection))
             self._wake()
 
+    def gone(self, number: int) -> None:
+        """What was accepted under this descriptor is closed already."""
+        self._gone.append(number)
+        self._wake()
+
     def closed(self) -> list[Connection]:
         """Those whose descriptor has been closed since the last call."""
         if not self._told and not self._closing:
             return []
         self._closing += [self._told.popleft() for _ in range(len(self._told))]
         since_s = self._clock() - CLOSING_S
-        over = [connection for _, connection in self._closing if not connection.is_open()]
-        self._closing = [each for each in self._closing if each[0] > since_s and each[1] not in over]
+        over: list[Connection] = []
+        waiting: list[tuple[float, Connection]] = []
+        for told_s, connection in self._closing:
+            if not connection.is_open():
+                over.append(connection)
+            elif told_s > since_s:
+                waiting.append((told_s, connection))
+        self._closing = waiting
         return over
+
+    def closed_unseen(self) -> set[int]:
+        """Descriptors of connections that came and ended while the door was busy: of those by which messages
+        came, the closed ones have ended."""
+        return {self._gone.popleft() for _ in range(len(self._gone))}
 
     @property
     def waits(self) -> bool:

@@ -87,7 +87,11 @@ class Callers:
 
     def some_end(self, now_s: float) -> bool:
         """Before the socket is read: note whose connections are closed; whether to read without a rest."""
-        for link in self.by(self._ends.closed()):
+        closed = self._ends.closed()
+        if numbers := self._ends.closed_unseen():
+            brought = (each for each in self._brought.values() if each is not None and each.number in numbers)
+            closed += [each for each in brought if not each.is_open()]
+        for link in self.by(closed):
             self._ended.setdefault(link, now_s)
         return bool(self._ended) or self._ends.waits
 

@@ -186,7 +186,8 @@ class ZapHandler:
         self._left(number)  # Should its end have escaped us.
         connection = Connection.of(number)
         if connection is None:
-            return  # It is gone already.
+            self._ends.gone(number)
+            return
         self._ends.accepted(connection)
         if not connection.address:
             return  # It comes over ipc: then it is of this machine and user.
