@@ -130,7 +130,8 @@ class AdvertisedEntries:
             self._made[name] = known
             self._versions |= {e.stream: e.sender.stream_version for e in hosted.outputs.values()}
             own_epoch = self._directory.own_epoch("fragment", name)
-            epoch = max(own_epoch, self._catalog.ownership.epoch(name), self._above_lost(spec))
+            epoch = self._catalog.ownership.epoch(name)
+            epoch = max(own_epoch, epoch, self._above_lost(spec) if epoch != FIRST_EPOCH else 0)
             wanted |= {key: (max(epoch, at_least), body) for key, (at_least, body) in known[1].items()}
         for deployment in self._catalog.deployments.values():
             if not deployment.defined:
@@ -155,8 +156,6 @@ class AdvertisedEntries:
     def _above_lost(self, spec: FragmentSpec) -> int:
         """An epoch above that of every node that had a fragment which was taken over: one that is lost never
         takes its word back, and says a higher one where the query had been deployed there before."""
-        if self._catalog.ownership.epoch(spec.name) == FIRST_EPOCH:
-            return 0
         said = (
             each for each in self._directory.holders("fragment", spec.name) if each.writer in spec.standby
         )
