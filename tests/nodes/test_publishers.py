@@ -358,6 +358,26 @@ def test_whoever_dies_at_whatever_turn_each_row_counts_once(turn):
     assert world.answer() == windows(60)
 
 
+def test_who_lost_the_name_does_not_get_it_from_a_node_that_restarted():
+    """It never heard that it had the name, and asks again after the node has forgotten all but its checkpoint."""
+    world = World()
+    late = world.federation.client("late", "n")
+    late.names["q.rows"] = "w"
+    late.publish("q.rows", pa.table({"ts": [], "v": []}, schema_to_arrow(world.columns)), world.columns)
+    inputs = world.federation.nodes["n"].brain.fragments["q/rows"].inputs
+    world.until(lambda: ("rows", "/w") in inputs)
+    late.dead = True
+    _, publication = world.program()
+    world.crash()
+    late.dead = False
+    late.do(lambda mind: None)
+    refused = late.publication("q.rows")
+    world.until(lambda: refused.refusal)
+    assert refused.refusal.code == "E_TAKEN"
+    assert world.input().by == "program-1"
+    assert publication.refusal is None
+
+
 def test_the_order_of_several_is_done_again_with_rows_of_the_next_life():
     """The node and the program die while the log holds more than the checkpoint."""
     world = World()

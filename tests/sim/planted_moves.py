@@ -85,11 +85,11 @@ def one_row_too_far(monkeypatch):
     """The target asks upstream for the row after the one that it wants."""
     honest = StandbyFragment.own
 
-    def far(self, now_us):
+    def far(self, now_us, *args, **options):
         for input in self.inputs.values():
             if input.fed_seq:
                 input.fed_seq += 1
-        honest(self, now_us)
+        honest(self, now_us, *args, **options)
 
     monkeypatch.setattr(StandbyFragment, "own", far)
 
@@ -138,7 +138,7 @@ MOVED = {
     "never, while it takes": (4, never_while_it_takes),
     "what follows emits": (0, what_follows_emits),
     "one row too far": (3, one_row_too_far),
-    "readers are told once": (38, readers_are_told_once),
+    "readers are told once": (76, readers_are_told_once),
     "the target stays expected": (1, the_target_stays_expected),
     "the same epoch": (0, the_same_epoch),
     "the coordinator is not told": (7, the_coordinator_is_not_told),

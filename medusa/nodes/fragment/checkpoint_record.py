@@ -27,7 +27,7 @@ class InputRecord(msgspec.Struct, frozen=True, kw_only=True):
     """How far one stream was fed: the next row wanted, the promise that stood, the sender's note.
 
     ``peer`` of a named publisher is its key (``wire.link.named_subscriptions``), ``holder`` the client that
-    has the name.
+    has the name, ``ousted`` those that had it last, oldest first: none of them has it again.
     ``life``: of the stream, as its sender said; 0: unknown.
     ``acknowledged``: the sender was told that rows below it are durable; -1: unknown.
     """
@@ -38,6 +38,7 @@ class InputRecord(msgspec.Struct, frozen=True, kw_only=True):
     boundary_us: int
     note: bytes = b""
     holder: str = ""
+    ousted: tuple[str, ...] = ()
     life: int = 0
     acknowledged: int = -1
 

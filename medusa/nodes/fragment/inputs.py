@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import deque
+
 from medusa.elements import START_US, Boundary, Silent, Train
 from medusa.errors import RemoteProtocolError
 from medusa.nodes.fragment.checkpoint_record import InputRecord
@@ -24,6 +26,10 @@ from medusa.wire.outbox import Outbox
 
 __all__ = ["FragmentInput", "Work"]
 
+
+OUSTED_KEPT = 16
+"""Clients that had a name of a publisher and lost it. What one of them said before it lost the name is under
+way for seconds at most, and it takes that long until a program is started again."""
 
 LOST_MAX = 1 << 32
 """Rows that a named publisher may say are lost, once after a start: it forgot what a checkpoint held that the
@@ -72,6 +78,7 @@ class FragmentInput:
         peer: the node or client; of a named publisher its key, ``by`` then is the client that has the name.
         fed_seq, fed_us, fed_note: where the fragment stands: the next row, the last promise, the
             sender's note.
+        ousted: of a named publisher, the clients that had the name last, oldest first.
         durable_us: the last promise that a checkpoint holds.
         rows: fed since the process started.
         came_bytes: of rows and promises, since then, as credit counts them.
@@ -131,6 +138,7 @@ class FragmentInput:
             self.receiver.durable_again(record.acknowledged)
         self.receiver.note = self.fed_note
         self.receiver.life = record.life if record else 0
+        self.ousted: deque[str] = deque(record.ousted if record else (), maxlen=OUSTED_KEPT)
         if self.named:
             self.receiver.may_lose = 0 if record is None else LOST_MAX
 
@@ -255,6 +263,8 @@ class FragmentInput:
         """Another client has the name from now on, or nobody; what came stays."""
         self.silent_since_us = None
         self.gone = False
+        if self.by not in ("", by):
+            self.ousted.append(self.by)
         self.receiver.redirect(by)
 
     def issued(self, work: Work) -> None:
@@ -277,6 +287,7 @@ class FragmentInput:
             boundary_us=self.fed_us,
             note=self.fed_note,
             holder=self.by if self.named else "",
+            ousted=tuple(self.ousted),
             life=self.receiver.life,
             acknowledged=self.receiver.durable_seq,
         )

@@ -77,8 +77,8 @@ class Publishers:
         self._outbox = outbox
         self._waiting: list[_Waiting] = []
         self._answered: deque[tuple[str, int]] = deque(maxlen=ANSWERS_KEPT)
-        self._ousted: deque[tuple[str, str]] = deque(maxlen=ANSWERS_KEPT)
-        """Name and client that had it."""
+        self._ended: deque[tuple[str, str]] = deque(maxlen=ANSWERS_KEPT)
+        """Name and the client that had it when it was ended."""
 
     def count(self, owner: str) -> int:
         """Names of this owner."""
@@ -118,7 +118,7 @@ class Publishers:
         if waiting is not None and isinstance(waiting.message, Forget):
             raise LinkError(f"publisher {message.name!r} is just being ended", code=TAKEN)
         # A connection opens a name once: if it had it and has it no more, it only asks again.
-        if peer != input.by and (message.resumed or (key, peer) in self._ousted):
+        if peer != input.by and (message.resumed or peer in input.ousted or (key, peer) in self._ended):
             raise LinkError(
                 f"another program publishes as {message.name!r} meanwhile",
                 hint="give each program a name of its own; who opens a name last has it",
@@ -154,9 +154,7 @@ class Publishers:
     def _oust(self, input: FragmentInput, code: str, text: str) -> None:
         """Whoever has the name has it no more, and hears so at once. If that word is lost, or was never said,
         it hears so when it sends or asks again: nothing takes its rows (``StreamRouter.unwanted``), and
-            ``offer``
-        refuses who goes on with a name that another client has."""
-        self._ousted.append((input.peer, input.by))
+        ``offer`` refuses a client that goes on with a name that another client has."""
         for each in self._waiting:
             if each.input is input and isinstance(each.message, Offer):
                 refusal = Refuse(code=code, text=text, stream=input.stream)
@@ -199,6 +197,7 @@ class Publishers:
             self._outbox.send(peer, Reply(request=message.request, code=TAKEN, text=text))
         else:
             self._oust(input, "E_REMOVED", f"publisher {message.name!r} was ended")
+            self._ended.append((input.peer, input.by))
             self._take(input, "")
             input.silent_since_us = now_us
             self._wait(now_us, input, peer, message)

@@ -117,6 +117,16 @@ class Page:
     def focused(self) -> str:
         return self.run("return document.activeElement.dataset?.key ?? document.activeElement.id")
 
+    @contextmanager
+    def told(self) -> Iterator[None]:
+        """Print what the page shows where the body fails."""
+        try:
+            yield
+        except AssertionError:
+            kinds = {key: (self.kind(key), self.text(key)) for key in sorted(self.keys())}
+            print(f"the page: {self.state()}; {kinds}; {self.complaints()}")
+            raise
+
     def complaints(self) -> list[str]:
         return [
             each["message"] for each in self._driver.get_log("browser") if "events" not in each["message"]
@@ -198,7 +208,9 @@ def test_a_link_that_is_cut_between_two_living_nodes_is_shown_until_it_is_whole(
                 url = json.loads(first_line(process))["url"]
                 with net.on("pub"), browser() as driver:
                     driver.get(url)
-                    watch_cut(Page(driver), net)
+                    page = Page(driver)
+                    with page.told():
+                        watch_cut(page, net)
             finally:
                 process.kill()
                 process.communicate()
