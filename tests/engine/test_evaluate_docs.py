@@ -79,10 +79,16 @@ def same(ours: str, theirs: object) -> bool:
     return ours == ("fails" if theirs == "fails" else show(theirs))
 
 
+def alike(note: str) -> bool:
+    """Whether the page says that this DuckDB gives the same."""
+    before = re.fullmatch(r"same before DuckDB (\d+), there .+", note)
+    return note == "same" or (before is not None and int(duckdb.__version__.split(".")[0]) < int(before[1]))
+
+
 @pytest.mark.parametrize(("text", "result", "note"), EXAMPLES, ids=[each[0] for each in EXAMPLES])
 def test_an_example_is_true(text: str, result: str, note: str) -> None:
     assert medusa(text) == result
-    assert same(result, in_duckdb(text)) == (note == "same")
+    assert same(result, in_duckdb(text)) == alike(note)
 
 
 def test_every_function_is_documented_once() -> None:
