@@ -359,7 +359,7 @@ def test_whoever_dies_at_whatever_turn_each_row_counts_once(turn):
 
 
 def test_who_lost_the_name_does_not_get_it_from_a_node_that_restarted():
-    """It never heard that it had the name, and asks again after the node has forgotten all but its checkpoint."""
+    """It never heard that it had the name, and asks again once the node has its checkpoint only."""
     world = World()
     late = world.federation.client("late", "n")
     late.names["q.rows"] = "w"
