@@ -6,8 +6,8 @@
 Data: frames of 64 KiB of one stream, and of four at once, from one process to another: a node's transport
 and the minds of both ends, with credit, acknowledgements and retention; nothing is encoded or computed. On
 loopback, plain and with CURVE; and, where root and /dev/net/tun are, over a line with delay and loss
-(CURVE), which tests/system/network makes. Per run: bytes per second from the first frame to the last, all
-streams together. Not shown: lines that several links share.
+(CURVE), which medusa.apps.workloads.network makes. Per run: bytes per second from the first frame to the
+last, all streams together. Not shown: lines that several links share.
 """
 
 from __future__ import annotations
@@ -240,7 +240,7 @@ def _apart(lanes: int) -> list[int]:
 
 
 def measure(rounds: int) -> dict[str, Any]:
-    from tests.system.network.net import Net, why_not
+    from medusa.apps.workloads.network.net import Net, why_not
 
     found: dict[str, Any] = {**machine.describe(), "rounds": rounds, "why_not": why_not(), "lines": {}}
     for name, line in LINES.items():

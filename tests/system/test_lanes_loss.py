@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import medusa as md
+from medusa.apps.workloads.network.net import Net
 from medusa.wire.link.lanes import lane_of
-from tests.system.network.net import Net, needs_network
+from tests.system.network import needs_network
 from tests.system.nodes import DEADLINE_S, until
 from tests.system.test_partitions import Keyed
 

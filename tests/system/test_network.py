@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.system.network.net import Net, needs_network
+from medusa.apps.workloads.network.net import Net
+from tests.system.network import needs_network
 
 pytestmark = pytest.mark.system
 

@@ -14,8 +14,9 @@ import numpy as np
 import pytest
 
 import medusa as md
+from medusa.apps.workloads.network.net import Net
 from medusa.runtime.keys.key_files import CurveKey, write_key
-from tests.system.network.net import Net, needs_network
+from tests.system.network import needs_network
 from tests.system.nodes import DEADLINE_S, RUN, first_line, until
 
 pytestmark = pytest.mark.system

@@ -50,9 +50,11 @@ class LocalNodes:
         later: names of nodes that ``start`` starts.
         config: gives the TOML of a node; relative paths in it are relative to ``folder``. None: nodes that
             know each other, without keys.
+        addresses: node -> where it listens; None: at free ports of this machine.
+        words: gives what comes before the command that starts a node, such as what puts it elsewhere.
 
     Attributes:
-        addresses: node -> ``tcp://127.0.0.1:port``.
+        addresses: node -> where it listens, ``tcp://127.0.0.1:port`` if nothing else was given.
         pids: node -> its process.
     """
 
@@ -64,8 +66,12 @@ class LocalNodes:
         *,
         later: Sequence[str] = (),
         config: Callable[[str, Mapping[str, str]], str] | None = None,
+        addresses: Mapping[str, str] | None = None,
+        words: Callable[[str], Sequence[str]] = lambda name: (),
     ) -> None:
         self.addresses: dict[str, str] = {}
+        self._given = addresses
+        self._words = words
         self._names = tuple(names)
         self._later = tuple(later)
         self._config = config or self._without_keys
@@ -75,7 +81,8 @@ class LocalNodes:
 
     @property
     def pids(self) -> Mapping[str, int]:
-        return {name: node.process.pid for name, node in self._nodes.items()}
+        nodes = self._nodes.copy()  # Another thread may ask while one is started.
+        return {name: node.process.pid for name, node in nodes.items()}
 
     def __enter__(self) -> Self:
         with self._interruption:
@@ -117,7 +124,7 @@ class LocalNodes:
 
     def _start_all(self) -> None:
         names = (*self._names, *self._later)
-        self.addresses = dict(zip(names, _free_addresses(len(names)), strict=True))
+        self.addresses = dict(self._given or zip(names, _free_addresses(len(names)), strict=True))
         for name in self._names:
             self._interruption.check()
             self._start(name)
@@ -130,7 +137,8 @@ class LocalNodes:
         config, log = self._folder / f"{name}.toml", self._folder / f"{name}.log"
         config.write_text(self._config(name, self.addresses))
         output = log.open("wb")
-        command = [sys.executable, "-m", "medusa.cli.main", "node", str(config), "--with-parent"]
+        command = [*self._words(name), sys.executable, "-m", "medusa.cli.main", "node", str(config)]
+        command.append("--with-parent")
         try:
             process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=output, stderr=output, start_new_session=True

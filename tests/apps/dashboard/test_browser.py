@@ -15,8 +15,9 @@ from typing import Any
 import pytest
 
 import medusa as md
+from medusa.apps.workloads.network.net import Net
 from tests.apps.dashboard.browser import MISSING, browser
-from tests.system.network.net import Net, needs_network
+from tests.system.network import needs_network
 from tests.system.nodes import DEADLINE_S, RUN, ForkedNodes, first_line, until
 from tests.system.test_partitions import Keyed
 

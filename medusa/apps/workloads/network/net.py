@@ -1,4 +1,4 @@
-"""Hosts in network namespaces with a router between them; made and removed by a test."""
+"""Hosts in network namespaces with a router between them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,13 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
+from medusa.errors import LinkError
+
+__all__ = ["Net", "why_not"]
 
 DEADLINE_S = 60.0
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
+NEWNET = 0x40000000
 
 
 def why_not() -> str:
@@ -32,16 +35,12 @@ def why_not() -> str:
     return ""
 
 
-def needs_network() -> None:
-    """Skip, saying why, where there can be no network of our own; in CI that fails."""
-    if reason := why_not():
-        if os.environ.get("CI"):
-            pytest.fail(f"CI has what this needs, yet it {reason}")
-        pytest.skip(reason)
-
-
 class Net:
-    """Hosts by name, each at an address of its own, all a hop from each other."""
+    """Hosts by name, each at an address of its own, all a hop from each other.
+
+    Raises:
+        LinkError: there can be no such network here, though ``why_not`` finds nothing: rights are missing.
+    """
 
     def __init__(self, names: Iterable[str], *, seed: int = 0) -> None:
         self.names = list(names)
@@ -59,7 +58,7 @@ class Net:
                 [
                     sys.executable,
                     "-m",
-                    "tests.system.network.router",
+                    "medusa.apps.workloads.network.router",
                     str(seed),
                     *(f"{self.space(name)}={address}" for name, address in self.addresses.items()),
                 ],
@@ -67,8 +66,10 @@ class Net:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
+                start_new_session=True,  # Ctrl-C is for who made it: then it is closed in order.
             )
-            assert self._answer() == "ready"
+            if self._answer() != "ready":
+                raise LinkError("the router between the namespaces doesn't start", code="link.network")
             for name, address in self.addresses.items():
                 _ip("-n", self.space(name), "addr", "add", f"{address}/24", "dev", "tun0")
                 _ip("-n", self.space(name), "link", "set", "tun0", "up", "mtu", "9000", "txqueuelen", "10000")
@@ -119,19 +120,25 @@ class Net:
 
     def _order(self, ways: Iterable[tuple[str, str]], **what: Any) -> dict[str, int]:
         pairs = [[self.space(a), self.space(b)] for a, b in ways]
-        return self._ask({"ways": pairs, **what})
+        counts: dict[str, int] = self._ask({"ways": pairs, **what})
+        return counts
 
     def _ask(self, order: dict[str, Any]) -> Any:
-        assert self._router is not None
-        self._router.stdin.write(json.dumps(order) + "\n")
-        self._router.stdin.flush()
+        router = self._router
+        if router is None or router.stdin is None:
+            raise LinkError("the network is closed", code="link.network")
+        router.stdin.write(json.dumps(order) + "\n")
+        router.stdin.flush()
         return json.loads(self._answer())
 
     def _answer(self) -> str:
-        timer = threading.Timer(DEADLINE_S, self._router.kill)
+        router = self._router
+        if router is None or router.stdout is None:
+            return ""
+        timer = threading.Timer(DEADLINE_S, router.kill)
         timer.start()
         try:
-            return self._router.stdout.readline().rstrip("\n")
+            return router.stdout.readline().rstrip("\n")
         finally:
             timer.cancel()
 
@@ -160,10 +167,13 @@ class Net:
 
     def close(self) -> None:
         """Everything on it dies with it."""
-        if self._router is not None:
-            self._router.stdin.close()
-            self._router.wait(DEADLINE_S)
-            self._router.stdout.close()
+        router, self._router = self._router, None
+        if router is not None:
+            if router.stdin is not None:
+                router.stdin.close()
+            router.wait(DEADLINE_S)
+            if router.stdout is not None:
+                router.stdout.close()
         for space in self._made:
             for pid in _ip("netns", "pids", space).split():
                 with contextlib.suppress(ProcessLookupError):
@@ -179,11 +189,16 @@ class Net:
 
 
 def _enter(libc: ctypes.CDLL, handle: int) -> None:
-    if libc.setns(handle, 0x40000000):
+    if libc.setns(handle, NEWNET):
         raise OSError(ctypes.get_errno(), "setns")
 
 
 def _ip(*arguments: str) -> str:
-    done = subprocess.run(["ip", *arguments], capture_output=True, text=True, timeout=DEADLINE_S, check=False)
-    assert done.returncode == 0, f"ip {' '.join(arguments)}: {done.stderr}"
+    """``ip ARGUMENTS``: what it prints."""
+    command = ["ip", *arguments]
+    done = subprocess.run(
+        command, capture_output=True, text=True, timeout=DEADLINE_S, check=False, start_new_session=True
+    )
+    if done.returncode:
+        raise LinkError(f"{' '.join(command)}: {done.stderr.strip()}", code="link.network")
     return done.stdout

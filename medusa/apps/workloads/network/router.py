@@ -1,7 +1,7 @@
 """A network between namespaces, in user space: delay, loss, repetition, rates, cuts in one direction.
 
-``python -m tests.system.network.router SEED NAME=ADDRESS ...`` opens a TUN device in each namespace and
-carries packets between them. Orders come on standard input, one JSON object a line; each is answered by
+``python -m medusa.apps.workloads.network.router SEED NAME=ADDRESS ...`` opens a TUN device in each namespace
+and carries packets between them. Orders come on standard input, one JSON object a line; each is answered by
 a line when it is in force. The kernel here has no netem, and one-way cuts need more than a blackhole route.
 """
 
@@ -19,6 +19,9 @@ import struct
 import sys
 import threading
 import time
+from typing import Any
+
+__all__ = ["PacketRouter"]
 
 TUNSETIFF = 0x400454CA
 IFF_TUN, IFF_NO_PI = 0x0001, 0x1000
@@ -54,7 +57,7 @@ def open_tun(namespace: str) -> int:
     return opened[0]
 
 
-class Way:
+class PacketWay:
     """One direction between two hosts. Chances are in thousandths of packets."""
 
     def __init__(self) -> None:
@@ -69,7 +72,7 @@ class Way:
         self.queued = 0
 
 
-class Flow:
+class PacketFlow:
     """What one side of a TCP connection sends. Chances are in thousandths of packets."""
 
     def __init__(self) -> None:
@@ -78,20 +81,20 @@ class Flow:
         self.bytes = 0
 
 
-class Router:
+class PacketRouter:
     """Carries packets by their destination until standard input ends."""
 
     def __init__(self, seed: int, hosts: dict[str, str]) -> None:
         self._random = random.Random(seed)
         self._devices = {name: open_tun(name) for name in hosts}
         self._by_address = {socket.inet_aton(address): name for name, address in hosts.items()}
-        self._ways = {(a, b): Way() for a in hosts for b in hosts if a != b}
+        self._ways = {(a, b): PacketWay() for a in hosts for b in hosts if a != b}
         self._flying: list[tuple[float, int, tuple[str, str], bytes]] = []
         self._number = 0
-        self._flows: dict[tuple[str, str, int, int], Flow] = {}
+        self._flows: dict[tuple[str, str, int, int], PacketFlow] = {}
         self.counts = {"carried": 0, "dropped": 0, "repeated": 0}
 
-    def order(self, order: dict) -> object:
+    def order(self, order: dict[str, Any]) -> object:
         """``{"ways": [[from, to], ...], "cut": bool, "delay_s": ..., ...}``, or ``{"flows": [[from, to, port,
         port], ...], "cut": bool, "loss": ...}``: the counts; ``{"list": [from, to]}``: the flows there."""
         if "list" in order:
@@ -178,7 +181,7 @@ class Router:
     def _flow_drops(self, source: str, target: str, packet: bytes) -> bool:
         begin = (packet[0] & 15) * 4  # of the TCP header
         ports = struct.unpack_from("!HH", packet, begin)
-        flow = self._flows.setdefault((source, target, *ports), Flow())
+        flow = self._flows.setdefault((source, target, *ports), PacketFlow())
         flow.bytes += len(packet)
         return flow.cut or self._random.randrange(1000) < flow.loss
 
@@ -199,7 +202,7 @@ class Router:
 
 def main() -> None:
     hosts = dict(argument.split("=") for argument in sys.argv[2:])
-    Router(int(sys.argv[1]), hosts).run()
+    PacketRouter(int(sys.argv[1]), hosts).run()
 
 
 if __name__ == "__main__":
