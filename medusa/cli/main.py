@@ -92,7 +92,7 @@ def main() -> None:
 
 @main.group()
 def demo() -> None:
-    """Watch Medusa at work: a botnet that is found, an overload that is borne, two owners, Spark beside."""
+    """Watch Medusa at work: a botnet found, an overload borne, two owners, a cut network, Spark beside."""
 
 
 @demo.command(epilog=example("medusa demo netmon --speed 0 --report netmon.html"))
@@ -173,6 +173,48 @@ def federation(*, as_json: bool, **options: Any) -> None:
 
     with sigterm_interrupts():
         fine = run_demo(FederationOptions(**options), as_json=as_json)
+    sys.exit(0 if fine else 1)
+
+
+@demo.command(epilog=example("medusa demo partition --plot partition.png"))
+@click.option(
+    "--network",
+    type=click.Choice(["namespaces", "relays"]),
+    help="what is cut; default: network namespaces where they are allowed, else relays",
+)
+@click.option(
+    "--rate", type=click.IntRange(100, 100_000), default=2000, show_default=True, help="rows a second"
+)
+@click.option(
+    "--rest",
+    type=click.FloatRange(0, 3600),
+    default=3.0,
+    show_default=True,
+    help="seconds of rows before the cut, while it lasts, and after it",
+)
+@click.option(
+    "--plot",
+    type=click.Path(dir_okay=False, path_type=Path),
+    default="partition.svg",
+    show_default=True,
+    help="where to draw the received row numbers: .png or .svg",
+)
+@click.option("--keep", is_flag=True, help="keep the nodes' folder: keys, configurations, state, logs")
+@AS_JSON
+def partition(*, as_json: bool, **options: Any) -> None:
+    """Watch a reader go on with a replica when the network is cut, and stay with it.
+
+    Nodes a, b and c, a publisher p and a reader r are on hosts of their own. Node a runs a fragment, b stands
+    by for it, c reads its rows, and r reads those of c. The link of a is cut: b takes over and c reads on at
+    the same row; the link heals, and c stays with b. At the end the rows of r are checked: each once, in
+    order, equal to those of one undisturbed process. What is cut is a network of namespaces, which needs
+    root, or else relays below the nodes' connections: the first line says which. Exit code 1: a check isn't
+    passed. Ctrl-C at any time stops all nodes.
+    """
+    from medusa.apps.workloads.demos.partition_demo import PartitionOptions, run_demo
+
+    with sigterm_interrupts():
+        fine = run_demo(PartitionOptions(**options), as_json=as_json)
     sys.exit(0 if fine else 1)
 
 

@@ -5,8 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
 
-__all__ = ["quietly"]
+from medusa.errors import QueryError
+
+__all__ = ["check_kind", "new_figure", "quietly", "save"]
 
 
 @contextmanager
@@ -20,3 +24,44 @@ def quietly() -> Iterator[None]:
         yield
     finally:
         logger.setLevel(before)
+
+
+def check_kind(path: Path) -> None:
+    """A plot is a PNG or an SVG.
+
+    Raises:
+        QueryError: this one is neither.
+    """
+    if path.suffix.lower() not in (".png", ".svg"):
+        raise QueryError(f"--plot {path}: a plot is a .png or a .svg", code="query.plot")
+
+
+def new_figure(path: Path, size: tuple[float, float]) -> Any:
+    """An empty figure for this file.
+
+    Args:
+        size: width and height, in inches.
+
+    Raises:
+        QueryError: no matplotlib, or no such kind of file.
+    """
+    check_kind(path)
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise QueryError(
+            "--plot takes matplotlib", hint="pip install medusa-streams[plot]", code="query.plot"
+        ) from None
+    return Figure(figsize=size, layout="constrained")
+
+
+def save(figure: Any, path: Path) -> None:
+    """Write a figure.
+
+    Raises:
+        QueryError: the file can't be written.
+    """
+    try:
+        figure.savefig(path, dpi=150)
+    except OSError as error:
+        raise QueryError(f"{path} can't be written: {error}", code="query.plot") from error

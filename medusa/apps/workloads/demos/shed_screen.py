@@ -11,8 +11,7 @@ import click
 import numpy as np
 
 from medusa.apps.workloads.demos.shed_demo import COSTS_US, LOADS, RULES, ShedOutcome, ran
-from medusa.apps.workloads.plots import quietly
-from medusa.errors import QueryError
+from medusa.apps.workloads.plots import new_figure, quietly, save
 
 __all__ = ["run_demo"]
 
@@ -35,7 +34,7 @@ def run_demo(*, plot: Path | None = None, seed: int = 0, as_json: bool = False) 
         QueryError: it can't be drawn.
     """
     with quietly():
-        figure = None if plot is None else _figure(plot)
+        figure = None if plot is None else new_figure(plot, (9, 3.6))
     found = []
     for load in LOADS:
         outcomes = [ran(load, rule, seed=seed) for rule in RULES]
@@ -106,23 +105,6 @@ def _plain(outcome: ShedOutcome) -> dict[str, Any]:
     }
 
 
-def _figure(path: Path) -> Any:
-    """A figure with room for each load.
-
-    Raises:
-        QueryError: no matplotlib, or no such kind of file.
-    """
-    if path.suffix.lower() not in (".png", ".svg"):
-        raise QueryError(f"--plot {path}: a plot is a .png or a .svg", code="query.plot")
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise QueryError(
-            "--plot takes matplotlib", hint="pip install medusa-streams[plot]", code="query.plot"
-        ) from None
-    return Figure(figsize=(9, 3.6), layout="constrained")
-
-
 def _draw(figure: Any, found: Sequence[ShedOutcome], path: Path) -> None:
     axes = figure.subplots(1, len(LOADS), sharey=True)
     for axis, load in zip(axes, LOADS, strict=True):
@@ -139,7 +121,4 @@ def _draw(figure: Any, found: Sequence[ShedOutcome], path: Path) -> None:
         axis.spines[["top", "right"]].set_visible(False)
     axes[0].set_ylabel("utility")
     axes[0].legend(frameon=False, loc="lower left")
-    try:
-        figure.savefig(path, dpi=150)
-    except OSError as error:
-        raise QueryError(f"{path} can't be written: {error}", code="query.plot") from error
+    save(figure, path)
