@@ -297,10 +297,11 @@ class PartitionRun:
         self._progress.link_is("cut")
         self._say(f"the link of {of.GUARDED} is cut: nothing comes from it or gets there")
         seen = self._until_seen(lambda each: each.origin == of.SECONDARY, "c doesn't read from another node")
-        row = next(each.next_row for each in reversed(self._sightings) if each.origin == of.GUARDED)
+        last = next(each for each in reversed(self._sightings) if each.origin == of.GUARDED)
+        row, later = last.next_row, "" if last.asked_s >= self._cut_s else " or a later one"
         self._say(
             f"by configuration {seen.configuration} {seen.owner} has {self._fragment}; "
-            f"c reads on from {seen.origin} at row {row:,}"
+            f"c reads on from {seen.origin} at row {row:,}{later}"
         )
         count = self._received
         self._crew.wait(lambda: self._received > max(row, count), lambda: "no new row at r", TIMEOUT_S)

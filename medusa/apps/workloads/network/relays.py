@@ -23,6 +23,7 @@ __all__ = ["Relays"]
 
 PIECE_BYTES = 65536
 END_S = 10.0
+LOOK_EVERY_S = 0.02
 
 Pair = tuple[str, str]
 
@@ -91,7 +92,7 @@ class Relays:
         pair = self._caller(writer), name
         with contextlib.closing(writer):
             await self._open(pair)
-            inside, there = await asyncio.open_unix_connection(await self._inside(name))
+            inside, there = await self._node(name)
             with contextlib.closing(there):
                 ways = {
                     asyncio.ensure_future(self._pass(pair, reader, there)),
@@ -120,6 +121,14 @@ class Relays:
         told = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
         pid = struct.unpack("3i", told)[0]
         return next((name for name, each in self._pids().items() if each == pid), "")
+
+    async def _node(self, name: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection to a node itself; one that doesn't listen yet is waited for."""
+        for _ in range(round(END_S / LOOK_EVERY_S)):
+            with contextlib.suppress(FileNotFoundError, ConnectionRefusedError):
+                return await asyncio.open_unix_connection(await self._inside(name))
+            await asyncio.sleep(LOOK_EVERY_S)
+        raise ConnectionRefusedError(f"node {name} doesn't listen")
 
     async def _inside(self, name: str) -> Path:
         """Where the node itself listens; what was its door is a relay's from now on."""
