@@ -21,7 +21,9 @@ from click.testing import CliRunner
 from medusa.apps.workloads.demos import partition_demo
 from medusa.apps.workloads.demos.federation_outcome import TableComparison
 from medusa.apps.workloads.demos.partition_outcome import (
-    Arrival,
+    PartitionArrival as Arrival,
+)
+from medusa.apps.workloads.demos.partition_outcome import (
     PartitionEvent,
     PartitionOutcome,
     Sighting,
@@ -46,7 +48,12 @@ def sighting(asked_s: float, origin: str, next_row: int, **changes: Any) -> Sigh
     return Sighting(asked_s=asked_s, origin=origin, next_row=next_row, **{**known, **changes})
 
 
-ARRIVALS = [Arrival(0.5, 0, [0, 1]), Arrival(1.0, 2, [2]), Arrival(3.0, 3, [3, 4, 5]), Arrival(6.0, 6, [6])]
+ARRIVALS = [
+    Arrival(0.5, 0, [0, 1]),
+    Arrival(1.0, 2, [2]),
+    Arrival(3.0, 3, [3, 4, 5]),
+    Arrival(6.0, 6, [6]),
+]
 SIGHTINGS = [
     sighting(0.5, "a", 2),
     sighting(2.5, "a", 3),
@@ -103,8 +110,14 @@ def test_a_cut_is_survived_with_each_row_once(network: str, tmp_path: Path) -> N
         ([Arrival(0, 0, [0, 1]), Arrival(1, 2, [3])], "row 2 is missing: 3 came"),
         ([Arrival(0, 0, [0, 1]), Arrival(1, 2, [1, 2])], "row 1 came again after row 1"),
         ([Arrival(0, 0, [0, 2, 1])], "row 1 is missing: 2 came"),
-        ([Arrival(0, 0, [0, 1]), Arrival(1, 3, [2])], "row 3 by the node's count came where 2 was due"),
-        ([Arrival(0, 0, [0, 1]), Arrival(1, 1, [2])], "row 1 by the node's count came where 2 was due"),
+        (
+            [Arrival(0, 0, [0, 1]), Arrival(1, 3, [2])],
+            "row 3 by the node's count came where 2 was due",
+        ),
+        (
+            [Arrival(0, 0, [0, 1]), Arrival(1, 1, [2])],
+            "row 1 by the node's count came where 2 was due",
+        ),
     ],
     ids=["none", "gap", "repeat", "disorder", "gap in count", "repeat in count"],
 )

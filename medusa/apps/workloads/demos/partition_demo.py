@@ -21,7 +21,7 @@ from medusa.apps.workloads.demos import partition_query as of
 from medusa.apps.workloads.demos.crew import Crew, started
 from medusa.apps.workloads.demos.federation_outcome import compare
 from medusa.apps.workloads.demos.partition_outcome import (
-    Arrival,
+    PartitionArrival,
     PartitionEvent,
     PartitionOutcome,
     Sighting,
@@ -191,7 +191,7 @@ class PartitionRun:
         self._progress = PartitionProgress()
         self._crew = Crew(screen, self._progress, interruption)
         self._events: list[PartitionEvent] = []
-        self._arrivals: list[Arrival] = []
+        self._arrivals: list[PartitionArrival] = []
         self._batches: list[pa.RecordBatch] = []
         self._schema: pa.Schema | None = None
         self._sightings: list[Sighting] = []
@@ -371,7 +371,7 @@ class PartitionRun:
     def _read(self, trains: Subscription) -> None:
         for train in trains:
             numbers = train.batch.column("n").to_pylist()
-            self._arrivals.append(Arrival(self._since(), train.first_seq, numbers))
+            self._arrivals.append(PartitionArrival(self._since(), train.first_seq, numbers))
             self._batches.append(train.batch)
             self._received += len(numbers)
             self._progress.came(len(numbers))

@@ -9,11 +9,11 @@ from typing import Any
 
 from medusa.apps.workloads.demos.federation_outcome import TableComparison
 
-__all__ = ["Arrival", "PartitionCheck", "PartitionEvent", "PartitionOutcome", "Sighting", "fault_in"]
+__all__ = ["PartitionArrival", "PartitionCheck", "PartitionEvent", "PartitionOutcome", "Sighting", "fault_in"]
 
 
 @dataclass(frozen=True, slots=True)
-class Arrival:
+class PartitionArrival:
     """Rows that came to the reader at once.
 
     Attributes:
@@ -67,7 +67,7 @@ class PartitionCheck:
     fault: str
 
 
-def fault_in(arrivals: Sequence[Arrival]) -> str:
+def fault_in(arrivals: Sequence[PartitionArrival]) -> str:
     """Where the received numbers aren't 0, 1, 2, ...; empty: each came once, in order."""
     wanted = 0
     for arrival in arrivals:
@@ -100,7 +100,7 @@ class PartitionOutcome:
     guarded: str
     secondary: str
     events: Sequence[PartitionEvent]
-    arrivals: Sequence[Arrival]
+    arrivals: Sequence[PartitionArrival]
     sightings: Sequence[Sighting]
     cut_s: float
     healed_s: float

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from medusa.apps.workloads.network import router
 from medusa.errors import LinkError
 
 __all__ = ["Net", "why_not"]
@@ -58,7 +59,7 @@ class Net:
                 [
                     sys.executable,
                     "-m",
-                    "medusa.apps.workloads.network.router",
+                    router.__name__,
                     str(seed),
                     *(f"{self.space(name)}={address}" for name, address in self.addresses.items()),
                 ],
@@ -124,21 +125,21 @@ class Net:
         return counts
 
     def _ask(self, order: dict[str, Any]) -> Any:
-        router = self._router
-        if router is None or router.stdin is None:
+        carrier = self._router
+        if carrier is None or carrier.stdin is None:
             raise LinkError("the network is closed", code="link.network")
-        router.stdin.write(json.dumps(order) + "\n")
-        router.stdin.flush()
+        carrier.stdin.write(json.dumps(order) + "\n")
+        carrier.stdin.flush()
         return json.loads(self._answer())
 
     def _answer(self) -> str:
-        router = self._router
-        if router is None or router.stdout is None:
+        carrier = self._router
+        if carrier is None or carrier.stdout is None:
             return ""
-        timer = threading.Timer(DEADLINE_S, router.kill)
+        timer = threading.Timer(DEADLINE_S, carrier.kill)
         timer.start()
         try:
-            return router.stdout.readline().rstrip("\n")
+            return carrier.stdout.readline().rstrip("\n")
         finally:
             timer.cancel()
 
@@ -167,13 +168,13 @@ class Net:
 
     def close(self) -> None:
         """Everything on it dies with it."""
-        router, self._router = self._router, None
-        if router is not None:
-            if router.stdin is not None:
-                router.stdin.close()
-            router.wait(DEADLINE_S)
-            if router.stdout is not None:
-                router.stdout.close()
+        carrier, self._router = self._router, None
+        if carrier is not None:
+            if carrier.stdin is not None:
+                carrier.stdin.close()
+            carrier.wait(DEADLINE_S)
+            if carrier.stdout is not None:
+                carrier.stdout.close()
         for space in self._made:
             for pid in _ip("netns", "pids", space).split():
                 with contextlib.suppress(ProcessLookupError):

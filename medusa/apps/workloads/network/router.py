@@ -19,6 +19,7 @@ import struct
 import sys
 import threading
 import time
+from dataclasses import dataclass
 from typing import Any
 
 __all__ = ["PacketRouter"]
@@ -57,28 +58,28 @@ def open_tun(namespace: str) -> int:
     return opened[0]
 
 
+@dataclass(slots=True)
 class PacketWay:
     """One direction between two hosts. Chances are in thousandths of packets."""
 
-    def __init__(self) -> None:
-        self.cut = False
-        self.delay_s = 0.0
-        self.jitter_s = 0.0
-        self.loss = 0
-        self.repeat = 0
-        self.bytes_per_s = 0
-        self.busy_until = 0.0
-        self.arrives_at = 0.0
-        self.queued = 0
+    cut: bool = False
+    delay_s: float = 0.0
+    jitter_s: float = 0.0
+    loss: int = 0
+    repeat: int = 0
+    bytes_per_s: int = 0
+    busy_until: float = 0.0
+    arrives_at: float = 0.0
+    queued: int = 0
 
 
+@dataclass(slots=True)
 class PacketFlow:
     """What one side of a TCP connection sends. Chances are in thousandths of packets."""
 
-    def __init__(self) -> None:
-        self.cut = False
-        self.loss = 0
-        self.bytes = 0
+    cut: bool = False
+    loss: int = 0
+    bytes: int = 0
 
 
 class PacketRouter:
