@@ -21,9 +21,7 @@ from click.testing import CliRunner
 from medusa.apps.workloads.demos import partition_demo
 from medusa.apps.workloads.demos.federation_outcome import TableComparison
 from medusa.apps.workloads.demos.partition_outcome import (
-    PartitionArrival as Arrival,
-)
-from medusa.apps.workloads.demos.partition_outcome import (
+    PartitionArrival,
     PartitionEvent,
     PartitionOutcome,
     Sighting,
@@ -35,6 +33,8 @@ from tests.system.network import needs_network
 
 DEADLINE_S = 120
 KINDS = ("relays", "namespaces")
+
+Arrival = PartitionArrival
 
 
 def sighting(asked_s: float, origin: str, next_row: int, **changes: Any) -> Sighting:
