@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from medusa.cli.dashboard import dashboard, draw
+from medusa.cli.demo import demo
 from medusa.cli.explain import explain
 from medusa.cli.keygen import declare, keygen
 from medusa.cli.move import grant, move
@@ -28,7 +29,7 @@ from medusa.cli.publish import publish
 from medusa.cli.remote import remote
 from medusa.cli.repair import repair
 from medusa.cli.run import run
-from medusa.cli.signals import INTERRUPTED, sigterm_interrupts
+from medusa.cli.signals import INTERRUPTED
 from medusa.cli.simulate import sim
 from medusa.cli.split import merge, split
 from medusa.cli.status import status
@@ -90,163 +91,7 @@ def main() -> None:
     """Medusa: continuous queries over streams, inside a program or over many nodes."""
 
 
-@main.group()
-def demo() -> None:
-    """Watch Medusa at work: a botnet found, an overload borne, two owners, a cut network, Spark beside."""
-
-
-@demo.command(epilog=example("medusa demo netmon --speed 0 --report netmon.html"))
-@click.option(
-    "--speed",
-    type=click.FloatRange(min=0),
-    default=60.0,
-    show_default=True,
-    help="1 is real time, 60 a minute of the trace per second, 0 as fast as possible",
-)
-@click.option("--seed", type=int, default=0, show_default=True, help="of the delays that disorder the flows")
-@click.option(
-    "--report",
-    type=click.Path(dir_okay=False, path_type=Path),
-    default="netmon-report.html",
-    show_default=True,
-    help="where to write the HTML report",
-)
-@click.option("--trace", type=FILE, help="replay this Parquet file instead of the shipped trace")
-@click.option("--check", type=FILE, help="expect the answers of this file (default: of the one replayed)")
-@click.option("--keep", is_flag=True, help="keep the nodes' folder: configurations, state, logs")
-@AS_JSON
-def netmon(*, as_json: bool, **options: Any) -> None:
-    """Watch three nodes on this machine find a botnet in a real campus trace.
-
-    Two edge nodes each see every second flow and send partial counts; the third merges them. At the
-    end the results are compared, row by row, with an independent computation. Exit code 1: they are
-    not equal. Ctrl-C at any time stops all three nodes.
-    """
-    from medusa.apps.workloads.demos.netmon_demo import NetmonOptions, run_demo
-
-    with sigterm_interrupts():
-        equal = run_demo(NetmonOptions(**options), as_json=as_json)
-    sys.exit(0 if equal else 1)
-
-
-@demo.command(epilog=example("medusa demo shed --plot shed.svg"))
-@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="draw it: .png or .svg")
-@click.option("--seed", type=int, default=0, show_default=True, help="of the rows that come")
-@AS_JSON
-def shed(plot: Path | None, seed: int, as_json: bool) -> None:
-    """Watch a query at 1.5 and 3 times what it can bear.
-
-    By our shedder, by random drops, and with none: what its two outputs are worth, second by second, and
-    the account of every row. In virtual time, on rows and costs that are recorded. Exit code 1: an account
-    doesn't add up.
-    """
-    from medusa.apps.workloads.demos.shed_screen import run_demo
-
-    with sigterm_interrupts():
-        adds_up = run_demo(plot=plot, seed=seed, as_json=as_json)
-    sys.exit(0 if adds_up else 1)
-
-
-@demo.command(epilog=example("medusa demo federation --json"))
-@click.option(
-    "--rate", type=click.IntRange(50, 1_000_000), default=2000, show_default=True, help="cars a second"
-)
-@click.option(
-    "--rest",
-    type=click.FloatRange(0, 3600),
-    default=1.5,
-    show_default=True,
-    help="seconds without a change between two of them",
-)
-@click.option("--seed", type=int, default=0, show_default=True, help="of the cars")
-@click.option("--keep", is_flag=True, help="keep the nodes' folder: keys, configurations, state, logs")
-@AS_JSON
-def federation(*, as_json: bool, **options: Any) -> None:
-    """Watch two owners run one query over five nodes, and change where it runs.
-
-    Alice has three nodes on this machine, bob two; bob runs two boxes for her, within what he offers.
-    While rows flow a fragment is moved twice, a box is split over two nodes and merged, a node leaves and
-    one joins; a subscriber at bob follows the result by its name. At the end the result is compared, row by
-    row, with the query in one process. Exit code 1: something differs. Ctrl-C at any time stops all nodes.
-    """
-    from medusa.apps.workloads.demos.federation_demo import FederationOptions, run_demo
-
-    with sigterm_interrupts():
-        fine = run_demo(FederationOptions(**options), as_json=as_json)
-    sys.exit(0 if fine else 1)
-
-
-@demo.command(epilog=example("medusa demo partition --plot partition.png"))
-@click.option(
-    "--network",
-    type=click.Choice(["namespaces", "relays"]),
-    help="what is cut; default: network namespaces where they are allowed, else relays",
-)
-@click.option(
-    "--rate", type=click.IntRange(100, 100_000), default=2000, show_default=True, help="rows a second"
-)
-@click.option(
-    "--rest",
-    type=click.FloatRange(0, 3600),
-    default=3.0,
-    show_default=True,
-    help="seconds of rows before the cut, while it lasts, and after it",
-)
-@click.option(
-    "--plot",
-    type=click.Path(dir_okay=False, path_type=Path),
-    default="partition.svg",
-    show_default=True,
-    help="where to draw the received row numbers: .png or .svg",
-)
-@click.option("--keep", is_flag=True, help="keep the nodes' folder: keys, configurations, state, logs")
-@AS_JSON
-def partition(*, as_json: bool, **options: Any) -> None:
-    """Watch a reader go on with a replica when the network is cut, and stay with it.
-
-    Nodes a, b and c, a publisher p and a reader r are on hosts of their own. Node a runs a fragment, b stands
-    by for it, c reads its rows, and r reads those of c. The link of a is cut: b takes over and c reads on at
-    the same row; the link heals, and c stays with b. At the end the rows of r are checked: each once, in
-    order, equal to those of one undisturbed process. What is cut is a network of namespaces, which needs
-    root, or else relays below the nodes' connections: the first line says which. Exit code 1: a check isn't
-    passed. Ctrl-C at any time stops all nodes.
-    """
-    from medusa.apps.workloads.demos.partition_demo import PartitionOptions, run_demo
-
-    with sigterm_interrupts():
-        fine = run_demo(PartitionOptions(**options), as_json=as_json)
-    sys.exit(0 if fine else 1)
-
-
-@demo.command("spark", epilog=example("medusa demo spark --json"))
-@click.option(
-    "--speed",
-    type=click.FloatRange(min=0),
-    default=60.0,
-    show_default=True,
-    help="1 is real time, 60 a minute of the trace per second, 0 as fast as possible",
-)
-@click.option("--memory", default="1g", show_default=True, help="of Spark")
-@click.option("--keep", is_flag=True, help="keep the folder: archives, nodes' state, logs")
-@AS_JSON
-def spark_demo(*, as_json: bool, memory: str, **options: Any) -> None:
-    """Watch Spark prepare, archive and check what two nodes answer.
-
-    Spark makes the input of the campus trace; two nodes on this machine answer a query over it live, some
-    rows late, and a fragment goes to Spark and comes back meanwhile. Spark archives the stream, each row
-    once, and computes the answers again in batch. Each step's checks are printed. Needs Java 17 and the
-    extra `spark`. Exit code 1: a check isn't passed.
-    """
-    import medusa.spark as jobs
-    from medusa.apps.workloads.demos.spark_demo import SparkDemoOptions, run_demo
-    from medusa.cli.pipeline import spark_session
-
-    with sigterm_interrupts(), spark_session("local[2]", memory) as spark:
-        fine = run_demo(SparkDemoOptions(**options), spark, jobs, as_json=as_json)
-    sys.exit(0 if fine else 1)
-
-
-for _each in (run, publish, top, draw, dashboard, keygen, declare, sim):
+for _each in (demo, run, publish, top, draw, dashboard, keygen, declare, sim):
     main.add_command(_each)
 
 
