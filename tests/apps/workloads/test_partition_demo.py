@@ -135,6 +135,7 @@ WRONG: list[tuple[str, Mapping[str, Any]]] = [
     ("other rows", {"comparison": TableComparison(rows=7, expected=7, example="row 1: ...")}),
     ("never switched", {"sightings": SIGHTINGS[:2]}),
     ("switched back", {"sightings": [*SIGHTINGS, BACK]}),
+    ("switched before the cut", {"cut_s": 3.5}),
     ("unseen", {"healed_s": 6.0}),
     ("not back", {"sightings": [*SIGHTINGS[:3], replace(SIGHTINGS[3], following=[])]}),
 ]

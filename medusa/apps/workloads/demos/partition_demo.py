@@ -262,6 +262,7 @@ class PartitionRun:
         self._crew.start(self._look, coordinator)
         reads, publishes = self._crew.start(self._read, trains), self._crew.start(self._publish, publisher)
         self._say(f"rows flow: p publishes at {of.GUARDED}, c reads from there, r reads {of.OUT} at c")
+        self._until_seen(lambda each: each.origin == of.GUARDED, f"c doesn't read from {of.GUARDED}")
         self._rest()
         before = trains.stream_version
         self._cut()

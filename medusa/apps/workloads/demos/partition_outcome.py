@@ -155,7 +155,10 @@ class PartitionOutcome:
         wanted = [self.guarded, self.secondary]
         found = [each.origin for each in self.sightings]
         changes = [one for one, before in zip(found, ["", *found], strict=False) if one != before]
-        return "" if changes == wanted else f"it read from {', then '.join(changes) or 'nobody'}"
+        if changes != wanted:
+            return f"it read from {', then '.join(changes) or 'nobody'}"
+        early = any(each.origin == self.secondary and each.asked_s < self.cut_s for each in self.sightings)
+        return f"it read from {self.secondary} before the cut: this machine is too busy" if early else ""
 
     def _stay(self) -> str:
         after = [each for each in self.sightings if each.asked_s >= self.healed_s]
