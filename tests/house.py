@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # Low to high. A file imports only from its own room or a lower layer; rooms of one layer keep apart.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "elements", "units", "ports"),
+    ("errors", "elements", "units", "ports", "decoders"),
     ("query",),
     ("engine",),
     ("wire",),
@@ -285,6 +285,19 @@ def data_never_becomes_code(source: Source) -> Iterator[Finding]:
             yield called.lineno, f"calls {called.id}(): use a table of functions"
 
 
+def types_are_read_by_decoders(source: Source) -> Iterator[Finding]:
+    if not source.is_package_code or source.path == "medusa/decoders.py":
+        return
+    for node in ast.walk(source.tree):
+        called = node.func if isinstance(node, ast.Call) else None
+        if not isinstance(called, ast.Attribute) or not ast.unparse(called).startswith("msgspec."):
+            continue
+        typed = called.attr == "decode" and any(each.arg == "type" for each in node.keywords)
+        if called.attr in ("Decoder", "convert") or typed:
+            said = ast.unparse(called)
+            yield node.lineno, f"calls {said}(): two threads that do end the process; see medusa/decoders.py"
+
+
 def dependencies_are_declared(source: Source) -> Iterator[Finding]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     modules = {"pyzmq": "zmq", "prometheus_client": "prometheus_client"}
@@ -438,6 +451,7 @@ RULES: tuple[Rule, ...] = (
     minds_do_no_io,
     minds_are_deterministic,
     data_never_becomes_code,
+    types_are_read_by_decoders,
     kinds_of_boxes_are_asked,
     dependencies_are_declared,
     mypy_finds_what_is_imported,

@@ -125,6 +125,16 @@ PLANTED: list[tuple[Rule, str, str, str | None]] = [
     (house.data_never_becomes_code, "medusa/cli/main.py", "def f():\n    eval('1')", "calls eval()"),
     (house.data_never_becomes_code, "medusa/query/a.py", "import re\nre.compile('x')", None),
     (
+        house.types_are_read_by_decoders,
+        "medusa/wire/a.py",
+        "msgspec.convert(1, T)",
+        "calls msgspec.convert()",
+    ),
+    (house.types_are_read_by_decoders, "medusa/wire/a.py", "msgspec.json.Decoder(T)", "Decoder"),
+    (house.types_are_read_by_decoders, "medusa/wire/a.py", "msgspec.json.decode(b, type=T)", "decode"),
+    (house.types_are_read_by_decoders, "medusa/wire/a.py", "msgspec.json.decode(b)", None),
+    (house.types_are_read_by_decoders, "medusa/decoders.py", "msgspec.convert(1, T)", None),
+    (
         house.kinds_of_boxes_are_asked,
         "medusa/nodes/a.py",
         f"{KINDS}\nX = (Top, Join, Route, Sink)",

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from medusa.decoders import json_decoder, msgpack_decoder
 from medusa.errors import QueryError
 from medusa.query.boxes import FORMAT_VERSION, Graph
 from medusa.query.graph import check_graph, label_of
@@ -25,6 +26,10 @@ BYTES_MAX = 8 << 20
 
 class _Head(msgspec.Struct):
     version: int
+
+
+_FROM_JSON = json_decoder(_Head).decode, json_decoder(Graph).decode
+_FROM_MSGPACK = msgpack_decoder(_Head).decode, msgpack_decoder(Graph).decode
 
 
 def graph_to_json(graph: Graph) -> str:
@@ -57,7 +62,7 @@ def graph_from_json(text: str | bytes) -> Graph:
     if not isinstance(text, str | bytes):
         raise QueryError(f"query: expected JSON text, got {type(text).__name__}", code="query.codec")
     _check_size(len(text))
-    return _checked("JSON", lambda type: msgspec.json.decode(text, type=type))
+    return _checked("JSON", text, *_FROM_JSON)
 
 
 def graph_from_msgpack(data: bytes | bytearray | memoryview) -> Graph:
@@ -69,7 +74,7 @@ def graph_from_msgpack(data: bytes | bytearray | memoryview) -> Graph:
     if not isinstance(data, bytes | bytearray | memoryview):
         raise QueryError(f"query: expected bytes, got {type(data).__name__}", code="query.codec")
     _check_size(len(data))
-    return _checked("msgpack", lambda type: msgspec.msgpack.decode(data, type=type))
+    return _checked("msgpack", data, *_FROM_MSGPACK)
 
 
 def _check_size(size: int) -> None:
@@ -77,22 +82,21 @@ def _check_size(size: int) -> None:
         raise QueryError(f"query: has {size:,} bytes, at most {BYTES_MAX:,}", code="query.limit")
 
 
-def _checked(form: str, decode: Callable[[type], Any]) -> Graph:
+def _checked(form: str, data: Any, head: Callable[[Any], _Head], whole: Callable[[Any], Graph]) -> Graph:
     try:
         # The version first: of a later one nothing else can be told.
-        version = decode(_Head).version
+        version = head(data).version
         if version > FORMAT_VERSION:
             raise QueryError(
                 f"query: its format has version {version}, this program reads {FORMAT_VERSION}",
                 hint="a newer Medusa wrote it",
                 code="query.version",
             )
-        graph = decode(Graph)
+        graph = whole(data)
     except (msgspec.MsgspecError, UnicodeError) as error:
         raise QueryError(f"query: not the {form} of a query: {error}", code="query.codec") from None
     except RecursionError:
         raise QueryError("query: nested too deeply", code="query.limit") from None
-    assert isinstance(graph, Graph)
     refuse_unregistered(graph, f"the {form} of a query")
     check_graph(graph)
     return graph

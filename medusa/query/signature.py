@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from medusa.decoders import converter
 from medusa.query.boxes import Box, Table
 from medusa.query.expressions.expression import Expression
 from medusa.query.expressions.show import show
@@ -16,6 +17,8 @@ from medusa.query.graph import CheckedGraph
 from medusa.query.ids import kind_of
 
 __all__ = ["differences", "signatures"]
+
+_expression = converter(Expression)
 
 SHOWN_MAX = 60
 EXPRESSION_MAX = 10_000
@@ -118,7 +121,7 @@ def _text(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(_text, value)) or "none"
     if isinstance(value, dict) and "node" in value:
-        return show(msgspec.convert(value, Expression), longest=EXPRESSION_MAX)
+        return show(_expression(value), longest=EXPRESSION_MAX)
     if isinstance(value, dict) and value.keys() == {"name", "type"}:
         return f"{value['name']} {value['type']}"
     if isinstance(value, dict) and value.keys() == {"name", "expression"}:

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import msgspec
 import pyarrow as pa
 
+from medusa.decoders import msgpack_decoder
 from medusa.elements import END_US, START_US, Kind, Train
 from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.ports import Buffer
@@ -32,7 +33,7 @@ from medusa.wire.messages.links_and_commands import Attached, Data, Hello, Messa
 __all__ = ["TrainCodec", "decode_frame", "decode_header", "encode_frame", "late_below", "split"]
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder: msgspec.msgpack.Decoder[Message] = msgspec.msgpack.Decoder(Message)
+_decoder: msgspec.msgpack.Decoder[Message] = msgpack_decoder(Message)
 
 
 def encode_frame(message: Message, payload: Buffer | None = None) -> list[Buffer]:

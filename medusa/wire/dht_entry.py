@@ -13,6 +13,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from medusa.decoders import msgpack_decoder
 from medusa.errors import LinkError, RemoteProtocolError
 from medusa.ports import Signer, Verify
 from medusa.query.boxes import Schema
@@ -98,8 +99,8 @@ class SignedEntry(msgspec.Struct, frozen=True, kw_only=True, array_like=True, fo
 
 
 _encoder = msgspec.msgpack.Encoder()
-_entries: msgspec.msgpack.Decoder[DhtEntry] = msgspec.msgpack.Decoder(DhtEntry)
-_signed: msgspec.msgpack.Decoder[SignedEntry] = msgspec.msgpack.Decoder(SignedEntry)
+_entries: msgspec.msgpack.Decoder[DhtEntry] = msgpack_decoder(DhtEntry)
+_signed: msgspec.msgpack.Decoder[SignedEntry] = msgpack_decoder(SignedEntry)
 
 
 def age_of(entry: DhtEntry) -> Age:

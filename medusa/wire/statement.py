@@ -21,6 +21,7 @@ from typing import Annotated, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from medusa.decoders import msgpack_decoder
 from medusa.errors import LinkError, RemoteProtocolError
 from medusa.ports import Signer, Verify
 from medusa.wire import limits
@@ -125,8 +126,8 @@ class Signed(msgspec.Struct, frozen=True, kw_only=True, array_like=True, forbid_
 
 
 _encoder = msgspec.msgpack.Encoder()
-_statements: msgspec.msgpack.Decoder[Statement] = msgspec.msgpack.Decoder(Statement)
-_signed: msgspec.msgpack.Decoder[Signed] = msgspec.msgpack.Decoder(Signed)
+_statements: msgspec.msgpack.Decoder[Statement] = msgpack_decoder(Statement)
+_signed: msgspec.msgpack.Decoder[Signed] = msgpack_decoder(Signed)
 
 
 def is_curve_key(text: object) -> bool:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET, UnsetType
 
+from medusa.decoders import converter
 from medusa.errors import DataError
 
 __all__ = [
@@ -580,6 +581,9 @@ class NodeStatus(_Status, frozen=True, kw_only=True):
         return "" if away is None else away.text
 
 
+_STATUS = converter(NodeStatus)
+
+
 class OwnInputs(_Status, frozen=True, kw_only=True):
     """Of a fragment what a client has published into it."""
 
@@ -609,7 +613,7 @@ def status_of(said: Mapping[str, Any]) -> NodeStatus:
         DataError: a field has another type: the node is of another version, or hostile.
     """
     try:
-        return msgspec.convert(said, NodeStatus)
+        return _STATUS(said)
     except msgspec.ValidationError as error:
         raise DataError(
             f"the status can't be read: {error}",

@@ -32,10 +32,10 @@ Connect = Callable[[str, str], "Federation"]
 
 def connector(timeout_s: float, key: str | None, server_keys: Mapping[str, str]) -> Connect:
     """A function that connects to a node with our key, those of nodes by address, and this deadline."""
+    # Loading it takes seconds of a busy machine, and the interpreter: done here, no page waits for it.
+    from medusa.runtime.client.client import connect
 
     def connect_to(address: str, server_key: str) -> Federation:
-        from medusa.runtime.client.client import connect
-
         theirs = server_keys.get(address) or server_key or None
         return connect(address, f"{round(timeout_s * 1000)}ms", key=key, server_key=theirs)
 

@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import pyarrow as pa
 
+from medusa.decoders import json_decoder
 from medusa.errors import DataError, StateError
 from medusa.query.boxes import Schema
 from medusa.query.types import is_type, to_arrow
@@ -57,6 +58,10 @@ __all__ = [
     "sync_folder",
     "write_manifest",
 ]
+
+_HEADS = json_decoder(dict[str, Any])
+
+_STARTS = json_decoder(dict[str, str | int | float | None])
 
 MANIFEST, WRITING, QUERY, ROWS = "_manifest.json", "_writing.json", "_query.json", "rows"
 """Names with ``_`` in front are passed by where Spark, pyarrow or DuckDB read a folder."""
@@ -200,6 +205,9 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return told
 
 
+_MANIFESTS = json_decoder(Manifest)
+
+
 class Stored:
     """A folder that holds a whole archive, or table."""
 
@@ -261,12 +269,12 @@ def _unfinished(path: Path) -> DataError:
 def _read(path: Path, text: bytes) -> Manifest:
     """A manifest comes from a disk that others write too: what it says is checked."""
     try:
-        version = msgspec.json.decode(text, type=dict[str, Any]).get("medusa_archive")
+        version = _HEADS.decode(text).get("medusa_archive")
         if version != VERSION:
             raise DataError(
                 f"{path}: format {version!r:.20}, and this is Medusa for {VERSION}", code="data.archive"
             )
-        made = msgspec.json.decode(text, type=Manifest)
+        made = _MANIFESTS.decode(text)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise DataError(f"{path} is no manifest: {str(error)[:200]}", code="data.archive") from None
     if made.kind not in ("archive", "table"):
@@ -370,7 +378,7 @@ def begun(path: Path) -> dict[str, str | int | float | None] | None:
     if (path / MANIFEST).exists() or not (path / WRITING).exists():
         return None
     try:
-        return msgspec.json.decode((path / WRITING).read_bytes(), type=dict[str, str | int | float | None])
+        return _STARTS.decode((path / WRITING).read_bytes())
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise DataError(f"{path / WRITING} can't be read: {str(error)[:200]}", code="data.archive") from None
 

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from medusa.apps.pipeline.folder import ROWS, ArchiveFile
+from medusa.decoders import msgpack_decoder
 from medusa.query.boxes import Schema
 from medusa.query.types import to_arrow
 from medusa.spark import column_types
@@ -69,6 +70,9 @@ class WriteTask(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int | None = None
 
 
+_TASKS = msgpack_decoder(WriteTask)
+
+
 FIELDS = ("path", "rows", "bytes", "first", "last", "from_us", "to_us", "late", "shed")
 
 
@@ -100,7 +104,7 @@ def _parts(told: DataFrame) -> list[ArchiveFile]:
 
 def _write(encoded: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """What ``mapInArrow`` calls."""
-    files = _Files(msgspec.msgpack.decode(encoded, type=WriteTask))
+    files = _Files(_TASKS.decode(encoded))
     for batch in batches:
         if batch.num_rows:
             files.spark(batch)
@@ -110,7 +114,7 @@ def _write(encoded: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Rec
 def _make(
     make: Callable[[int], Iterator[RowChunk]], encoded: bytes, batches: Iterable[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    files = _Files(msgspec.msgpack.decode(encoded, type=WriteTask))
+    files = _Files(_TASKS.decode(encoded))
     for batch in batches:
         for number in batch.column(0).to_pylist():
             for chunk in make(number):

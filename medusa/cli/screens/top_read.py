@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from medusa.decoders import converter
 from medusa.errors import LinkError
 from medusa.wire.status import BoxFigures
 
@@ -27,6 +28,9 @@ class Box(BoxFigures, frozen=True, kw_only=True):
     fragment: str = ""
     attached: str = ""
     box: str
+
+
+_BOXES = converter(list[Box])
 
 
 @contextmanager
@@ -114,7 +118,7 @@ def _stats(url: str, address: str, timeout_s: float) -> Any:
 
 def _boxes(rows: Any, address: str) -> list[Box]:
     try:
-        return msgspec.convert(rows, list[Box])
+        return _BOXES(rows)
     except msgspec.ValidationError as error:
         raise _stranger(address, str(error)) from None
 

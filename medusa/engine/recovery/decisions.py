@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from medusa._native import crc32c
+from medusa.decoders import msgpack_decoder
 from medusa.elements import END_US, START_US
 
 __all__ = [
@@ -134,7 +135,7 @@ class Batch(msgspec.Struct, frozen=True, array_like=True):
 
 
 _encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Batch)
+_decoder = msgpack_decoder(Batch)
 
 
 def pack(entries: Sequence[Entry], *, carried: bool = False) -> bytes:

@@ -8,6 +8,7 @@ from typing import TypeVar, cast
 
 import msgspec
 
+from medusa.decoders import msgpack_decoder
 from medusa.errors import LinkError, RemoteProtocolError, StateError
 from medusa.nodes.automaton import next_state
 from medusa.nodes.catalog.deployment_automaton import DEPLOYMENT, DeploymentEvent, DeploymentState
@@ -170,6 +171,9 @@ class _Saved(msgspec.Struct, frozen=True, kw_only=True):
     in_doubt: InDoubt = msgspec.field(default_factory=InDoubt)
     configurations: dict[str, KeptConfiguration] = {}
     buried: dict[str, int] = {}
+
+
+_SAVED = msgpack_decoder(_Saved)
 
 
 class Catalog:
@@ -408,7 +412,7 @@ class Catalog:
             StateError: damaged, of another version, or of another node.
         """
         try:
-            saved = msgspec.msgpack.decode(data, type=_Saved)
+            saved = _SAVED.decode(data)
             for run in saved.runs:
                 check_run(run)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, RemoteProtocolError) as error:

@@ -7,6 +7,7 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 from msgspec import Meta
 
+from medusa.decoders import msgpack_decoder
 from medusa.wire import limits
 
 __all__ = [
@@ -169,6 +170,10 @@ KINDS: dict[str, type[_Body]] = {
 }
 """Of what this version knows; others are passed on and never read."""
 
+_READERS: dict[type[_Body], msgspec.msgpack.Decoder[Any]] = {
+    kind: msgpack_decoder(kind) for kind in KINDS.values()
+}
+
 _B = TypeVar("_B", bound=_Body)
 
 
@@ -180,9 +185,10 @@ def body_to(body: _Body) -> bytes:
 def body_from(data: bytes, kind: type[_B]) -> _B | None:
     """Read it; None: it is none of this kind."""
     try:
-        return msgspec.msgpack.decode(data, type=kind)
+        body: _B = _READERS[kind].decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return None
+    return body
 
 
 def fields_of(body: _Body) -> dict[str, Any]:

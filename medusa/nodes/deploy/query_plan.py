@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from medusa.decoders import msgpack_decoder
 from medusa.errors import QueryError
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.deploy.cross_query_reads import feeds_from
@@ -51,6 +52,9 @@ class _Head(msgspec.Struct):
     name: str
 
 
+_HEADS = msgpack_decoder(_Head)
+
+
 def name_of(graph: bytes) -> str:
     """What a graph says that it is called, with nothing else read.
 
@@ -58,7 +62,7 @@ def name_of(graph: bytes) -> str:
         QueryError: it isn't one.
     """
     try:
-        return msgspec.msgpack.decode(graph, type=_Head).name
+        return _HEADS.decode(graph).name
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         text = f"query: not the msgpack of a query: {error}"[:500]
         raise QueryError(text, code="query.codec") from None

@@ -13,6 +13,7 @@ from hashlib import blake2b
 
 import msgspec
 
+from medusa.decoders import msgpack_decoder
 from medusa.wire import limits
 
 __all__ = ["CutSealer", "SealedCut"]
@@ -60,6 +61,9 @@ class SealedCut(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
         return next((seq for name, seq in self.outputs if name == sink), 0)
 
 
+_CUTS = msgpack_decoder(SealedCut)
+
+
 class CutSealer:
     """Makes notes of cuts, and cuts of one's own notes only.
 
@@ -86,7 +90,7 @@ class CutSealer:
         if not data or self._tag(data) != tag:
             return None
         try:
-            cut = msgspec.msgpack.decode(data, type=SealedCut)
+            cut = _CUTS.decode(data)
         except msgspec.MsgspecError:
             return None
         return cut if cut.fragment == fragment and cut.version == VERSION else None

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from medusa.decoders import msgpack_decoder
 from medusa.errors import StateError
 from medusa.ports import Buffer
 from medusa.wire import limits
@@ -118,6 +119,9 @@ class FragmentRecord(msgspec.Struct, frozen=True, kw_only=True):
         return msgspec.msgpack.encode(self)
 
 
+_RECORDS = msgpack_decoder(FragmentRecord)
+
+
 def read_record(data: Buffer, *, where: str) -> FragmentRecord:
     """Read a record back.
 
@@ -125,7 +129,7 @@ def read_record(data: Buffer, *, where: str) -> FragmentRecord:
         StateError: it is damaged, or of another version.
     """
     try:
-        record = msgspec.msgpack.decode(data, type=FragmentRecord)
+        record = _RECORDS.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise StateError(f"{where} is damaged: {error}", code="state.record") from None
     if record.version != VERSION:

@@ -19,6 +19,7 @@ import msgspec
 import pyarrow as pa
 from msgspec import Meta
 
+from medusa.decoders import msgpack_decoder
 from medusa.elements import END_US, START_US, Boundary, Train
 from medusa.engine.recovery.decisions import framed, frames
 from medusa.nodes.fragment.inputs import FragmentInput, Work
@@ -86,7 +87,7 @@ class InputLogRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknow
         ]
 
 
-_decoder = msgspec.msgpack.Decoder(InputLogRecord)
+_decoder = msgpack_decoder(InputLogRecord)
 
 
 def pack(fragment: str, first: int, decisions: Iterable[Decision]) -> bytes:

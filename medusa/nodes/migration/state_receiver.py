@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from medusa.decoders import msgpack_decoder
 from medusa.engine.state.checkpoint import crc32c
 from medusa.errors import RemoteProtocolError, StateError
 from medusa.nodes.fragment.checkpoint_record import LOG, RECORD, read_record
@@ -35,7 +36,7 @@ AGAIN_US = 300_000
 ACK_US = 5_000
 """Frames that were taken in are acknowledged after this at the latest."""
 
-_CLIENTS = msgspec.msgpack.Decoder(Clients)
+_CLIENTS = msgpack_decoder(Clients)
 
 Carried = Piece | Whole | Fed | Standing | Handover
 

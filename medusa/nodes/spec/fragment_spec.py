@@ -9,6 +9,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from medusa.decoders import msgpack_decoder
 from medusa.errors import QueryError
 from medusa.nodes.spec.cached_attribute import lazily
 from medusa.nodes.spec.spec_limits import check_limits
@@ -148,6 +149,9 @@ class FragmentSpec(
         return {feed.source: feed for feed in self.feeds if feed.source in reading}
 
 
+_FRAGMENTS = msgpack_decoder(FragmentSpec)
+
+
 def guest_name(sink: str, participant: str, query: str, source: str) -> str:
     """What stands for a sink id where another query reads a sink: no id of a box has a point in it.
 
@@ -182,7 +186,7 @@ def fragment_from(data: Buffer) -> FragmentSpec:
     if memoryview(data).nbytes > SPEC_BYTES_MAX:
         raise QueryError(f"a fragment of more than {SPEC_BYTES_MAX:,} bytes", code="query.limit")
     try:
-        fragment = msgspec.msgpack.decode(data, type=FragmentSpec)
+        fragment = _FRAGMENTS.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise QueryError(f"no spec of a fragment: {error}"[:500], code="query.codec") from None
     fragment.check()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from medusa.decoders import converter
 from medusa.elements import END_US
 from medusa.engine.input.push_arguments import boundary_time_us
 from medusa.errors import LinkError, QueryError
@@ -46,6 +47,8 @@ if TYPE_CHECKING:
     from medusa.query.builder import Query
 
 __all__ = ["Federation", "connect", "dial"]
+
+_PLANNED = converter(PlannedStandby)
 
 PAUSES_S = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6)
 """Between attempts to deploy a query whose stream moves meanwhile."""
@@ -241,7 +244,7 @@ class Federation(NameMethods, NamedMethods, Overview, MoveMethods, SplitMethods,
     ) -> PlannedStandby:
         dry = deployment(at, self._reads(graph), wish, dry=True)
         said = self._ask(partial(_numbered, dry), graph_to_msgpack(graph))
-        return msgspec.convert(said, PlannedStandby)
+        return _PLANNED(said)
 
     def status(self) -> dict[str, Any]:
         """What the node runs and how it goes: docs/nodes.md describes each field.

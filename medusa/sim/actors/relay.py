@@ -16,6 +16,7 @@ from struct import pack, unpack
 
 import msgspec
 
+from medusa.decoders import msgpack_decoder
 from medusa.elements import START_US
 from medusa.engine.state.checkpoint import unseal
 from medusa.errors import RemoteProtocolError, StateError
@@ -78,7 +79,7 @@ def newest(store: Store) -> dict[str, Buffer]:
 def covered_seq(store: Store) -> int:
     """The next row that the newest whole checkpoint wants."""
     files = newest(store)
-    return msgspec.msgpack.decode(files["state"], type=_State).next_seq if files else 0
+    return _STATES.decode(files["state"]).next_seq if files else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,6 +110,9 @@ class _State(msgspec.Struct, frozen=True):
     next_seq: int
     boundary_us: int
     publisher: str
+
+
+_STATES = msgpack_decoder(_State)
 
 
 class Relay:
@@ -144,7 +148,7 @@ class Relay:
             return self.sender_type(
                 settings.target, SCHEMA, timed=True, outbox=self.outbox, settings=settings.link
             )
-        state = msgspec.msgpack.decode(files["state"], type=_State)
+        state = _STATES.decode(files["state"])
         self.taken_seq = self.durable_seq = state.next_seq
         self._boundary_us = state.boundary_us
         self._publisher = state.publisher

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from medusa.decoders import msgpack_decoder
 from medusa.errors import LocalProtocolError, StateError
 from medusa.ports import Buffer
 from medusa.query.boxes import Schema
@@ -34,6 +35,9 @@ class _SavedSender(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     boundary_us: int
     entries: list[_Saved]
     durable: dict[str, int]
+
+
+_SAVED = msgpack_decoder(_SavedSender)
 
 
 def save_sender(sender: Sender) -> bytes:
@@ -80,7 +84,7 @@ def load_sender(
         StateError: the bytes can't have come from ``save_sender``.
     """
     try:
-        saved = msgspec.msgpack.decode(data, type=_SavedSender)
+        saved = _SAVED.decode(data)
         if saved.version != FORMAT_VERSION:
             raise StateError(
                 f"stream {stream!r}: saved output of version {saved.version}", code="state.version"

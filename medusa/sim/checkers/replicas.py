@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pyarrow as pa
 
+from medusa.decoders import converter
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.catalog.kept_configurations import KeptConfiguration
 from medusa.nodes.catalog.kept_moves import FIRST_EPOCH
@@ -28,6 +29,8 @@ if TYPE_CHECKING:
     from medusa.sim.actors.node import NodeMachine
 
 __all__ = ["ReplicaChecks"]
+
+_KEPT = converter(KeptConfiguration)
 
 DATA = b"\xa4data"
 """How the header of a ``Data`` goes on after its first byte."""
@@ -324,7 +327,7 @@ def _has_accepted(node: NodeMachine, configuration: Configuration) -> bool:
     facts = {} if data is None else msgspec.msgpack.decode(data).get("configurations", {})
     if configuration.query not in facts:
         return False
-    kept = msgspec.convert(facts[configuration.query], KeptConfiguration)
+    kept = _KEPT(facts[configuration.query])
     accepted = kept.accepted
     if accepted is not None and accepted.configuration == configuration:
         return True

@@ -13,10 +13,13 @@ from functools import partial
 
 import msgspec
 
+from medusa.decoders import msgpack_decoder
 from medusa.ports import Buffer
 from medusa.sim.world.virtual_time import World
 
 __all__ = ["Faults", "Network"]
+
+_PARTS = msgpack_decoder(list[msgspec.Raw])
 
 Way = tuple[str, str]
 
@@ -267,4 +270,4 @@ class Network:
 
 def _tag(frames: list[Buffer]) -> str:
     """Of the message in a frame: the first field of its header."""
-    return str(msgspec.msgpack.decode(msgspec.msgpack.decode(frames[0], type=list[msgspec.Raw])[0]))
+    return str(msgspec.msgpack.decode(_PARTS.decode(frames[0])[0]))

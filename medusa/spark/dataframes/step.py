@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from medusa.decoders import msgpack_decoder
 from medusa.elements import START_US, Boundary, Train
 from medusa.engine.core.rows import TIME as TIMES
 from medusa.engine.core.rows import as_int64
@@ -81,6 +82,9 @@ class MapStep(msgspec.Struct, frozen=True, kw_only=True):
         return len(self.kept) if self.bound is not None else 1
 
 
+_STEPS = msgpack_decoder(MapStep)
+
+
 def run(encoded: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """The rows of a partition through a step; what ``mapInArrow`` calls.
 
@@ -91,7 +95,7 @@ def run(encoded: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Record
         QueryError: the graph doesn't hold, or names functions that no module registers.
         DataError: a value doesn't fit its column; a failed row with ``on_error="stop"``.
     """
-    yield from _Running(msgspec.msgpack.decode(encoded, type=MapStep)).run(batches)
+    yield from _Running(_STEPS.decode(encoded)).run(batches)
 
 
 class _Running:

@@ -16,6 +16,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from medusa.decoders import msgpack_decoder
 from medusa.engine.state.checkpoint import crc32c
 from medusa.errors import LinkError, StateError
 from medusa.ports import Buffer
@@ -112,7 +113,7 @@ _encoder = msgspec.msgpack.Encoder()
 _BEGINNING = re.compile(rb"[\x90-\x9f][\xa0-\xbf](?:balance|published|delivered|dropped)")
 """Of what a record holds: an array with its tag."""
 
-_decoder: msgspec.msgpack.Decoder[Line] = msgspec.msgpack.Decoder(Line)
+_decoder: msgspec.msgpack.Decoder[Line] = msgpack_decoder(Line)
 
 
 def pack(line: Line) -> bytes:

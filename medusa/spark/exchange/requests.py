@@ -13,6 +13,7 @@ from typing import Annotated, TypeVar
 import msgspec
 from msgspec import Meta
 
+from medusa.decoders import msgpack_decoder
 from medusa.elements import START_US
 from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.ports import Buffer
@@ -427,8 +428,8 @@ Request = (
 Answer = Opened | Range | Cuts | Rows | Listed | Described | Done | Failed
 
 _encoder = msgspec.msgpack.Encoder()
-_requests: msgspec.msgpack.Decoder[Request] = msgspec.msgpack.Decoder(Request)
-_answers: msgspec.msgpack.Decoder[Answer] = msgspec.msgpack.Decoder(Answer)
+_requests: msgspec.msgpack.Decoder[Request] = msgpack_decoder(Request)
+_answers: msgspec.msgpack.Decoder[Answer] = msgpack_decoder(Answer)
 
 
 def encode(message: Request | Answer, payload: Buffer | None = None) -> list[Buffer]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import msgspec
 import pyarrow as pa
 
+from medusa.decoders import msgpack_decoder
 from medusa.elements import Boundary, Element, Kind, Train
 from medusa.errors import DataError
 
@@ -29,7 +30,7 @@ class _Packed(msgspec.Struct, frozen=True, array_like=True):
     arrival_us: int | None = None
 
 
-_ITEMS = msgspec.msgpack.Decoder(list[_Packed])
+_ITEMS = msgpack_decoder(list[_Packed])
 
 
 def unfit(item: Item) -> str:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
+from medusa.decoders import msgpack_decoder
 from medusa.ports import Buffer
 from medusa.query.boxes import Graph
 from medusa.query.codec import graph_to_msgpack
@@ -27,6 +28,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["OnSpark", "worker"]
+
+_MADE = msgpack_decoder(Made)
+
+_TASKS = msgpack_decoder(GroupTask)
 
 CHUNK_BYTES = 1 << 20
 STATE, TASK, MADE = 0, 1, 2
@@ -95,7 +100,7 @@ class OnSpark:
             raise self._lost(key, "a trigger failed", error) from error
         held.let_go()
         held.made, held.rows = made, made.where(f"kind = {STATE}")
-        return {number: msgspec.msgpack.decode(data, type=Made) for (number, _), data in found.items()}
+        return {number: _MADE.decode(data) for (number, _), data in found.items()}
 
     def states(self, key: str) -> dict[int, dict[str, Buffer]]:
         """See ``Executor``."""
@@ -172,7 +177,7 @@ def worker(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         state = State(token, files.get(shard, {}))
         out: list[Row] = []
         if shard in work:
-            made, state = run_group(msgspec.msgpack.decode(work[shard], type=GroupTask), state)
+            made, state = run_group(_TASKS.decode(work[shard]), state)
             out += _chunks(shard, MADE, b"", "", msgspec.msgpack.encode(made))
         yield from _batches([*out, *_rows(shard, state)])
 

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from medusa.decoders import json_decoder
 from medusa.elements import END_US, START_US, Train
 from medusa.engine.core.rows import TIME, as_bools, as_times
 from medusa.errors import DataError, StateError
@@ -107,6 +108,9 @@ class _State(msgspec.Struct, forbid_unknown_fields=True):
     newest_us: int = _NONE
     promised_us: int = _NONE
     bound_us: int = int(START_US)
+
+
+_STATES = json_decoder(_State)
 
 
 class LatenessJudge:
@@ -261,7 +265,7 @@ class LatenessJudge:
 def _known(saved: bytes, spec: Entered) -> _State:
     """What was saved, of the same source."""
     try:
-        state = msgspec.json.decode(saved, type=_State)
+        state = _STATES.decode(saved)
     except msgspec.DecodeError as error:
         text = f"source {spec.source!r}: not the state of its judge: {error}"
         raise StateError(text, code="state.corrupt") from None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from medusa.decoders import msgpack_decoder
 from medusa.errors import StateError
 from medusa.ports import Buffer
 from medusa.spark.streaming.packed import Packed, table
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming import StatefulProcessorHandle
 
 __all__ = ["CHUNK_BYTES", "Chunks", "Processor", "StateManifest", "index_of", "load", "save"]
+
+_STAGES = msgpack_decoder(StatefulStage)
 
 CHUNK_BYTES = 1 << 20
 SMALL_BYTES = 1 << 12
@@ -58,6 +61,9 @@ class StateManifest(msgspec.Struct, frozen=True):
         return msgspec.msgpack.encode(self)
 
 
+_MANIFESTS = msgpack_decoder(StateManifest)
+
+
 def index_of(data: bytes) -> StateManifest:
     """An index as it was written.
 
@@ -65,7 +71,7 @@ def index_of(data: bytes) -> StateManifest:
         StateError: it isn't one.
     """
     try:
-        return msgspec.msgpack.decode(data, type=StateManifest)
+        return _MANIFESTS.decode(data)
     except msgspec.DecodeError as error:
         raise StateError(f"index: not the state of a step: {error}", code="state.corrupt") from None
 
@@ -135,7 +141,7 @@ class Processor:
 
     def init(self, handle: StatefulProcessorHandle) -> None:
         """Spark calls it once for a partition."""
-        self._stage = msgspec.msgpack.decode(self._encoded, type=StatefulStage)
+        self._stage = _STAGES.decode(self._encoded)
         self._groups = {group.shard: group for group in self._stage.groups}
         self._index = handle.getValueState("index", "data binary")
         self._chunks = _Chunks(handle.getMapState("chunks", "file string, number int", "data binary"))

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pyarrow as pa
 
+from medusa.decoders import msgpack_decoder
 from medusa.elements import START_US
 from medusa.errors import ConfigError, DataError, QueryError
 from medusa.query.boxes import Graph, Schema, Sink, Source
@@ -36,6 +37,10 @@ if TYPE_CHECKING:
     from medusa.query.shape import StreamShape
 
 __all__ = ["Streams", "stream"]
+
+_ENTERED = msgpack_decoder(tuple[Entered, int, int])
+
+_LEFT = msgpack_decoder(tuple[Schema, bool])
 
 STORE = "spark.sql.streaming.stateStore.providerClass"
 
@@ -323,7 +328,7 @@ class _Parts:
 
 def _enter(encoded: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Rows of a source on their way to the first step; what ``mapInArrow`` calls."""
-    spec, lane, shard = msgspec.msgpack.decode(encoded, type=tuple[Entered, int, int])
+    spec, lane, shard = _ENTERED.decode(encoded)
     for batch in batches:
         if batch.num_rows:
             rows = spec.pack(batch).serialize().to_pybytes()
@@ -332,7 +337,7 @@ def _enter(encoded: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Rec
 
 def _leave(encoded: bytes, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Rows of a sink from the last step; what ``mapInArrow`` calls."""
-    schema, numbered = msgspec.msgpack.decode(encoded, type=tuple[Schema, bool])
+    schema, numbered = _LEFT.decode(encoded)
     for rows in _in_order(batches):
         yield read(rows, shown(schema, numbered=numbered))
 

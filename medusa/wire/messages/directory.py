@@ -12,6 +12,7 @@ from typing import Annotated, ClassVar, TypeAlias, TypeVar
 import msgspec
 from msgspec import Meta
 
+from medusa.decoders import msgpack_decoder
 from medusa.errors import RemoteProtocolError
 from medusa.ports import Buffer
 from medusa.wire import limits
@@ -141,8 +142,8 @@ Seen: TypeAlias = dict[str, int]
 _Runs = Annotated[tuple[EntryRun, ...], Meta(max_length=limits.WRITERS_MAX)]
 _Seen = Annotated[tuple[tuple[Looked, Count], ...], Meta(max_length=limits.WRITERS_MAX)]
 _encoder = msgspec.msgpack.Encoder()
-_runs: msgspec.msgpack.Decoder[tuple[EntryRun, ...]] = msgspec.msgpack.Decoder(_Runs)
-_seen: msgspec.msgpack.Decoder[tuple[tuple[str, int], ...]] = msgspec.msgpack.Decoder(_Seen)
+_runs: msgspec.msgpack.Decoder[tuple[EntryRun, ...]] = msgpack_decoder(_Runs)
+_seen: msgspec.msgpack.Decoder[tuple[tuple[str, int], ...]] = msgpack_decoder(_Seen)
 _T = TypeVar("_T")
 
 
