@@ -805,7 +805,8 @@ class NodeMind:
     def _fragment_status(self, now_us: int, name: str, hosted: FragmentHost) -> FragmentStatus:
         known = self.installed.counts.get(name, {})
         why = explained(hosted, known.get("boxes", {}), self._unmoved, now_us, self.orders.moves.away)
-        return fragment_status(hosted, self.rates, now_us, known, self.loads, why)
+        guarded = self.recovery.guarded(now_us, hosted.spec)
+        return fragment_status(hosted, self.rates, now_us, known, self.loads, why, guarded)
 
     def status(self, now_us: int) -> dict[str, Any]:
         """What ``medusa status`` shows, as JSON has it: docs/nodes.md describes each field."""

@@ -206,7 +206,12 @@ class OutputStatus(_Status, frozen=True, kw_only=True):
 
 
 class FragmentStatus(_Status, frozen=True, kw_only=True):
-    """A part of a query at a node."""
+    """A part of a query at a node.
+
+    Attributes:
+        configuration: of its query, the newest that the node knows; left out where nobody stands by for it.
+        replicas: who stands by for it, by the word of this node, which has it; left out likewise.
+    """
 
     fragment: str
     query: str = ""
@@ -239,6 +244,8 @@ class FragmentStatus(_Status, frozen=True, kw_only=True):
     publishers: tuple[PublisherStatus, ...] = ()
     gone_publishers: GonePublishers = GonePublishers()
     load: SmoothedLoad | None = None
+    configuration: int | UnsetType = UNSET
+    replicas: ReplicasStatus | UnsetType = UNSET
 
     def is_held(self, box: str) -> bool:
         """Whether an input holds a box back while another is further on."""
@@ -422,10 +429,13 @@ class SecondaryStatus(_Status, frozen=True, kw_only=True):
     Attributes:
         state: ``seeding``: it is being sent the state; ``following``: it could take over; ``missing``.
         since_us: for how long it has been so; None: nobody here knows.
+        behind_bytes: what its owner has fed and it hasn't, beside the state that it is still being sent;
+            None: nobody here knows.
     """
 
     state: str = ""
     since_us: int | None = None
+    behind_bytes: int | None = None
 
 
 class ReplicasStatus(_Status, frozen=True, kw_only=True):

@@ -22,7 +22,9 @@ from medusa.nodes.deploy.unfinished_deployments import UnfinishedDeployments
 from medusa.nodes.names.advertise import AdvertisedEntries
 from medusa.nodes.status.status import queries_of
 from medusa.query.codec import graph_to_msgpack
+from medusa.runtime.client.guarded_fragments import guarded_fragments
 from medusa.runtime.client.overview import explanation
+from medusa.runtime.client.status_tables import tables_of
 from medusa.wire.messages.directory import CatalogEntry, EntryRun, runs_to
 from medusa.wire.messages.links_and_commands import Deploy, Entries, Hello, Lookup, Reply
 from medusa.wire.messages.load import WHOLE, Load
@@ -122,9 +124,79 @@ def test_what_boxes_wait_for_says_who_stands_by_for_their_fragment():
         (box,) = explanation([plain(each) for each in order], "q")
         assert box["standby"] == {"spare": "seeding"}
         assert _lines([box])[0] == "q/rows at a; standby: spare (seeding)"
+    own = msgspec.structs.replace(fragment, configuration=3, replicas=decided("missing").fragments["q/rows"])
+    (box,) = explanation([plain(NodeStatus(node="b", fragments=(own,)))], "q")
+    assert box["standby"] == {"spare": "missing"}
     (bare,) = explanation([plain(NodeStatus(node="a", fragments=(fragment,)))], "q")
     assert "standby" not in bare
     assert _lines([bare])[0] == "q/rows at a"
+
+
+def owned(node, number, **of):
+    """A node that has ``q/rows``, by its own word."""
+    behind = SecondaryStatus(state="seeding", since_us=1_000_000, behind_bytes=2048)
+    of = {"owner": node, "secondaries": {"spare": behind}, "alone_us": 4_000_000} | of
+    fragment = FragmentStatus(
+        fragment="q/rows", query="q", configuration=number, replicas=ReplicasStatus(**of)
+    )
+    return NodeStatus(node=node, fragments=(fragment,))
+
+
+COORDINATOR = NodeStatus(node="c", queries=queries_of([DEPLOYED], lambda query: decided()))
+
+
+def told_of_rows(*statuses, silent=()):
+    for order in (statuses, statuses[::-1]):
+        rows, *_ = guarded_fragments(order, silent)
+        assert rows.fragment == "q/rows"
+        yield rows.number, rows.replicas.owner, rows.replicas.secondaries["spare"].state, rows.alone
+
+
+def test_an_owner_knows_more_of_its_secondaries_than_the_coordinator():
+    assert set(told_of_rows(COORDINATOR)) == {(3, "a", "following", False)}
+    assert set(told_of_rows(COORDINATOR, owned("a", 2))) == {(3, "a", "seeding", True)}
+    assert set(told_of_rows(COORDINATOR, owned("a", 4))) == {(4, "a", "seeding", True)}
+
+
+def test_after_a_takeover_the_newer_owner_counts_and_who_fell_silent_less():
+    later = owned("d", 4, epoch=2, alone_us=None)
+    assert set(told_of_rows(COORDINATOR, owned("a", 3), later)) == {(4, "d", "seeding", True)}
+    assert set(told_of_rows(COORDINATOR, owned("a", 3), silent=["a"])) == {(3, "a", "following", False)}
+    assert set(told_of_rows(owned("a", 3), silent=["a"])) == {(3, "a", "seeding", True)}
+
+
+def test_who_owns_a_fragment_says_who_stands_by_where_another_node_coordinates():
+    lines = shown(owned("a", 4))
+    assert (
+        "q/rows at a, epoch 1; standby: spare seeding for 1s, 2 KiB behind; ALONE for 4s; configuration 4 of "
+        "query q"
+    ) in lines
+    console = Console(width=200, highlight=False)
+    with console.capture() as capture:
+        console.print(screen([plain(COORDINATOR), plain(owned("a", 4))]))
+    both = [line for line in capture.get().splitlines() if "q/rows at a" in line]
+    assert len(both) == 2, "each node says it"
+    assert all("seeding for 1s, 2 KiB behind" in line for line in both)
+
+
+def test_replicas_as_a_table():
+    rows, some = tables_of([COORDINATOR, owned("a", 4)])["replicas"].to_pylist()
+    assert rows == {
+        "node": "spare",
+        "query": "q",
+        "fragment": "q/rows",
+        "owner": "a",
+        "epoch": 1,
+        "configuration": 4,
+        "state": "seeding",
+        "since_us": 1_000_000,
+        "behind_bytes": 2048,
+        "alone_us": 4_000_000,
+    }
+    known = ("node", "owner", "state", "since_us", "behind_bytes")
+    assert [some[name] for name in known] == ["spare", "b", "following", None, None]
+    (bare,) = tables_of([owned("a", 4, secondaries={})])["replicas"].to_pylist()
+    assert (bare["node"], bare["owner"], bare["alone_us"]) == (None, "a", 4_000_000)
 
 
 # --- the catalog ----------------------------------------------------------------------------------------

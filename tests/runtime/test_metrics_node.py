@@ -18,10 +18,10 @@ from medusa.nodes.config.settings_load import LoadRules
 from medusa.nodes.load.load_status import node_load
 from medusa.nodes.load.loads import NodeLoads
 from medusa.runtime.client.status_tables import SCHEMAS
-from medusa.runtime.metrics.prometheus_node import LINKS, NODE, node_families
+from medusa.runtime.metrics.prometheus_node import LINKS, NODE, STANDBY, node_families
 from medusa.sim.actors.node import NodeMachine
 from medusa.wire.outbox import Outbox
-from medusa.wire.status import status_of
+from medusa.wire.status import FragmentStatus, NodeStatus, ReplicasStatus, SecondaryStatus, status_of
 from tests.nodes.test_explaining import Three
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -31,7 +31,7 @@ def found(node: NodeMachine) -> dict[tuple[str, str], float]:
     """(metric, peer) -> value."""
     status = node.brain.status(node.clock.monotonic_us())
     made = list(node_families(status_of(status)))
-    assert len({each.name for each in made}) == len(made) == len(NODE) + len(LINKS) + 1
+    assert len({each.name for each in made}) == len(made) == len(NODE) + len(LINKS) + len(STANDBY) + 1
     assert all(each.documentation and each.type == "gauge" for each in made)
     samples = [sample for each in made for sample in each.samples]
     assert {sample.labels["node"] for sample in samples} == {node.name}
@@ -57,6 +57,36 @@ def test_a_node_tells_its_load_and_its_links_and_nothing_that_it_does_not_know()
     assert not any(peer not in ("", "e1", "e2") for _, peer in values), "clients aren't told one by one"
 
 
+def test_who_has_a_guarded_fragment_tells_who_stands_by() -> None:
+    secondaries = {
+        "s": SecondaryStatus(state="following", since_us=1, behind_bytes=300),
+        "t": SecondaryStatus(state="missing"),
+    }
+    some = ReplicasStatus(owner="n", secondaries=secondaries)
+    none = ReplicasStatus(owner="n", secondaries={"t": SecondaryStatus(state="missing")}, alone_us=1_500_000)
+    fragments = (
+        FragmentStatus(fragment="q/a", query="q", configuration=2, replicas=some),
+        FragmentStatus(fragment="q/b", query="q", configuration=2, replicas=none),
+        FragmentStatus(fragment="q/c", query="q"),
+    )
+    made = node_families(NodeStatus(node="n", fragments=fragments))
+    samples = [each for one in made for each in one.samples if each.name.startswith("medusa_fragment_")]
+    values = {
+        (each.name.removeprefix("medusa_fragment_"), each.labels["fragment"], each.labels.get("secondary")): (
+            each.value
+        )
+        for each in samples
+    }
+    assert values == {
+        ("secondaries", "q/a", None): 1,
+        ("alone_seconds", "q/a", None): 0,
+        ("behind_bytes", "q/a", "s"): 300,
+        ("secondaries", "q/b", None): 0,
+        ("alone_seconds", "q/b", None): 1.5,
+    }
+    assert {(each.labels["node"], each.labels["query"]) for each in samples} == {("n", "q")}
+
+
 def test_it_is_served_with_the_boxes(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder, said = tmp_path_factory.mktemp("m"), list[str]()
     config = {"name": "n", "listen": f"ipc://{folder}/n", "data": folder / "d", "metrics": "127.0.0.1:0"}
@@ -72,6 +102,7 @@ def test_every_metric_and_column_and_setting_is_documented() -> None:
     for prefix, fields in (("node", NODE), ("link", LINKS)):
         for name, _, _ in fields.values():
             assert f"`medusa_{prefix}_{name}`" in metrics
+    assert all(f"`medusa_fragment_{name}`" in metrics for name in STANDBY)
     for table, schema in SCHEMAS.items():
         row = next(
             line for line in brain.splitlines() if line.startswith(f"| `{table}` |") and "`node`" in line

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET
 
 from medusa.cli.screens.terminal_text import number, plain, share
+from medusa.runtime.client.guarded_fragments import GuardedFragment, guarded_fragments
 from medusa.units import duration_text, size_text
 from medusa.wire.status import (
     CauseStatus,
@@ -16,6 +17,7 @@ from medusa.wire.status import (
     LinkStatus,
     NodeStatus,
     OutputStatus,
+    SecondaryStatus,
     SmoothedLoad,
     status_of,
 )
@@ -37,12 +39,12 @@ def screen(statuses: Sequence[Status]) -> RenderableType:
     from rich.console import Group
     from rich.text import Text
 
-    whole: list[NodeStatus] = []
+    known = [status_of(said) if "rows_in" in said else None for said in statuses]
+    whole = [status for status in known if status is not None]
+    guarded = guarded_fragments(whole)
     parts: list[RenderableType] = []
-    for said in statuses:
-        if "rows_in" in said:
-            whole.append(status_of(said))
-        first, *others = _of_node(whole[-1]) if "rows_in" in said else _of_little(said)
+    for said, status in zip(statuses, known, strict=True):
+        first, *others = _of_little(said) if status is None else _of_node(status, guarded)
         parts.append(Text(plain(first), style="bold"))
         parts += [Text(plain(f"  {line}")) for line in others]
     for title, names, rows in (
@@ -82,7 +84,7 @@ def _of_little(status: Status) -> Iterator[str]:
     yield f"reads: {', '.join(status['streams']) or 'nothing'}"
 
 
-def _of_node(status: NodeStatus) -> Iterator[str]:
+def _of_node(status: NodeStatus, guarded: Sequence[GuardedFragment]) -> Iterator[str]:
     load = status.load
     held = "" if load.memory_bytes is None else f", {size_text(load.memory_bytes)} of memory"
     yield (
@@ -113,8 +115,13 @@ def _of_node(status: NodeStatus) -> Iterator[str]:
             yield f"ENDED: {fragment} at node {end.node}, {end.code}: {end.why}"
         if of.configuration is not UNSET:
             yield from _guarded(query, of.configuration)
+            yield from (_replicas(each) for each in guarded if each.query == query)
         for stream, output in ({} if of.outputs is UNSET else of.outputs).items():
             yield f"{stream}, by {output.method.replace('_', ' ')}: {output.guarantee}"
+    for each in guarded:
+        told = status.queries.get(each.query)
+        if each.replicas.owner == status.node and (told is None or told.configuration is UNSET):
+            yield f"{_replicas(each)}; configuration {each.number} of query {each.query}"
     for fragment, going in status.moves.going.items():
         waits = f"; {going.waits_for}" if going.waits_for else ""
         sent = size_text(going.bytes)
@@ -134,16 +141,24 @@ def _of_node(status: NodeStatus) -> Iterator[str]:
 
 
 def _guarded(query: str, decided: ConfigurationStatus) -> Iterator[str]:
-    """Who has what of a query, and who stands by."""
+    """Who decides who has what of a query."""
     yield (
         f"query {query}: configuration {decided.number}, coordinated by {decided.coordinator}, voters "
         f"{', '.join(decided.voters)}"
     )
-    for fragment, of in decided.fragments.items():
-        others = [f"{node} {each.state}{_for(each.since_us)}" for node, each in of.secondaries.items()]
-        alone = f"; ALONE{_for(of.alone_us)}" if of.alone_us is not None else ""
-        standby = ", ".join(others) or "nobody"
-        yield f"{fragment} at {of.owner}, epoch {of.epoch}; standby: {standby}{alone}"
+
+
+def _replicas(guarded: GuardedFragment) -> str:
+    """Who has a fragment, and who stands by."""
+    of = guarded.replicas
+    standby = ", ".join(_secondary(node, each) for node, each in of.secondaries.items()) or "nobody"
+    alone = f"; ALONE{_for(of.alone_us)}" if of.alone_us is not None else ""
+    return f"{guarded.fragment} at {of.owner}, epoch {of.epoch}; standby: {standby}{alone}"
+
+
+def _secondary(node: str, of: SecondaryStatus) -> str:
+    behind = f", {size_text(of.behind_bytes)} behind" if of.behind_bytes else ""
+    return f"{node} {of.state}{_for(of.since_us)}{behind}"
 
 
 def _for(since_us: int | None) -> str:

@@ -157,6 +157,15 @@ class Recovery:
             fragments={each.fragment: self._replicas_status(now_us, each) for each in current.fragments},
         )
 
+    def guarded(self, now_us: int, spec: FragmentSpec) -> tuple[int, ReplicasStatus] | None:
+        """The number of the configuration of a fragment of this node, and who stands by for it; None: nobody
+        should, or it is another's by now."""
+        current = self.agreement.current(spec.query)
+        replicas = None if current is None else current.replicas(spec.name)
+        if current is None or replicas is None or replicas.owner != self._me:
+            return None
+        return current.number, self._replicas_status(now_us, replicas)
+
     def _replicas_status(self, now_us: int, replicas: Replicas) -> ReplicasStatus:
         return ReplicasStatus(
             owner=replicas.owner,
@@ -171,8 +180,7 @@ class Recovery:
 
     def _secondary_status(self, now_us: int, replicas: Replicas, node: str) -> SecondaryStatus:
         if replicas.owner == self._me:
-            state, since_us = self.replication.state_of(now_us, replicas.fragment, node)
-            return SecondaryStatus(state=state, since_us=since_us)
+            return self.replication.status(now_us, replicas.fragment, node)
         return SecondaryStatus(state=FOLLOWING if node in replicas.secondaries else MISSING)
 
     # --- what the engine and the disk have done ----------------------------------------------------

@@ -27,6 +27,7 @@ from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.configuration import Configuration, Replicas
 from medusa.wire.messages.move import GiveUp, Got, Ready, Seed
 from medusa.wire.outbox import Outbox
+from medusa.wire.status import SecondaryStatus
 
 __all__ = ["FOLLOWING", "MISSING", "Replication"]
 
@@ -128,12 +129,13 @@ class Replication:
         link = self._links.get((fragment, node))
         return link is not None and link.state is _S.FOLLOWING
 
-    def state_of(self, now_us: int, fragment: str, node: str) -> tuple[str, int | None]:
-        """The state of a secondary for the status, and for how long it has been in it."""
+    def status(self, now_us: int, fragment: str, node: str) -> SecondaryStatus:
+        """Of a secondary."""
         link = self._links.get((fragment, node))
         if link is None:
-            return MISSING, None
-        return SHOWN[link.state], now_us - link.since_us
+            return SecondaryStatus(state=MISSING)
+        behind = None if link.sender is None else link.tap.nbytes
+        return SecondaryStatus(state=SHOWN[link.state], since_us=now_us - link.since_us, behind_bytes=behind)
 
     # --- messages ---------------------------------------------------------------------------------
 

@@ -39,6 +39,7 @@ from medusa.wire.status import (
     QueryStatus,
     ReceiverStatus,
     RecoveredStatus,
+    ReplicasStatus,
     SourceStatus,
     VisibleStatus,
 )
@@ -118,6 +119,7 @@ def fragment_status(
     engine: Mapping[str, Any],
     loads: NodeLoads,
     why: Mapping[str, Mapping[str, Any]],
+    guarded: tuple[int, ReplicasStatus] | None = None,
 ) -> FragmentStatus:
     """One fragment.
 
@@ -125,6 +127,7 @@ def fragment_status(
         engine: what the driver knows of the boxes: ``late``, ``dead``, ``state_bytes``, ``boxes``; nothing
             until the engine has told.
         why: of each box, what it waits for: ``blocking_reasons.explained``.
+        guarded: the number of the configuration, and who stands by; None: nobody should.
     """
     # Publishers that went and left nothing open are only remembered.
     shown = [i for i in hosted.inputs.values() if i.judged or i.silent_since_us is None or not i.settled]
@@ -174,6 +177,8 @@ def fragment_status(
         publishers=tuple(_publisher_status(each) for each in hosted.inputs.values() if each.named),
         gone_publishers=_gone(hosted, now_us),
         load=loads.fragment(name),
+        configuration=UNSET if guarded is None else guarded[0],
+        replicas=UNSET if guarded is None else guarded[1],
     )
 
 

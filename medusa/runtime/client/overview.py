@@ -10,7 +10,8 @@ from msgspec import UNSET
 
 from medusa.errors import LinkError
 from medusa.query.suggest import did_you_mean
-from medusa.wire.status import ConfigurationStatus, FragmentStatus, NodeStatus, status_of
+from medusa.runtime.client.guarded_fragments import guarded_fragments
+from medusa.wire.status import FragmentStatus, NodeStatus, status_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,7 +34,8 @@ class Overview(ABC):
 
     def tables(self, *, all: bool = False) -> dict[str, pa.Table]:
         """How it goes, as Arrow tables: ``nodes``, ``fragments``, ``boxes``, ``streams`` (one row per stream
-        and reader) and ``links`` (one row per node and peer). docs/nodes.md describes each column.
+        and reader), ``replicas`` (one row per fragment and node that stands by for it) and ``links`` (one row
+        per node and peer). docs/brain.md describes each column.
 
         Args:
             all: of every node that answers, not of this one alone.
@@ -123,16 +125,10 @@ def explanation(
 
 
 def _guarded(statuses: Iterable[NodeStatus]) -> dict[str, dict[str, Any]]:
-    """Of fragments that others stand by for who that is, as the highest number of a query's has it."""
-    newest: dict[str, ConfigurationStatus] = {}
-    for query, of in ((query, of) for status in statuses for query, of in status.queries.items()):
-        decided = of.configuration
-        if decided is not UNSET and (query not in newest or decided.number > newest[query].number):
-            newest[query] = decided
+    """Of fragments that others stand by for who that is."""
     return {
-        name: {"standby": {node: of.state for node, of in each.secondaries.items()}}
-        for decided in newest.values()
-        for name, each in decided.fragments.items()
+        each.fragment: {"standby": {node: of.state for node, of in each.replicas.secondaries.items()}}
+        for each in guarded_fragments(statuses)
     }
 
 

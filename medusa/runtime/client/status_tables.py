@@ -15,6 +15,7 @@ from msgspec.structs import asdict
 
 from medusa.engine.core.rows import TIME
 from medusa.engine.stats import STATS_SCHEMA
+from medusa.runtime.client.guarded_fragments import GuardedFragment, guarded_fragments
 from medusa.wire.status import (
     FragmentStatus,
     LinkStatus,
@@ -23,6 +24,8 @@ from medusa.wire.status import (
     NodeStatus,
     OutputStatus,
     ReceiverStatus,
+    ReplicasStatus,
+    SecondaryStatus,
     SmoothedLoad,
 )
 
@@ -39,6 +42,7 @@ _ARROW: dict[Any, pa.DataType] = {
 }
 _OWN = {
     "boundary": TIME,
+    "configuration": pa.int64(),
     "fragment": pa.string(),
     "fragments": pa.int64(),
     "node": pa.string(),
@@ -102,6 +106,11 @@ SCHEMAS = {
         ReceiverStatus,
         NamedStatus,
     ),
+    "replicas": _schema(
+        "node query fragment owner epoch configuration state since_us behind_bytes alone_us",
+        SecondaryStatus,
+        ReplicasStatus,
+    ),
     "links": _schema(
         "node peer state bytes_out_per_s bytes_in_per_s bandwidth share waiting_bytes lag_rows queue_bytes"
         " lag_us peer_load",
@@ -114,6 +123,7 @@ SCHEMAS = {
 def tables_of(statuses: Sequence[NodeStatus]) -> dict[str, pa.Table]:
     """Rows in the order of the statuses, and in each as it has them."""
     rows: dict[str, list[Row]] = {name: [] for name in SCHEMAS}
+    rows["replicas"] = [row for each in guarded_fragments(statuses) for row in _replicas(each)]
     for status in statuses:
         rows["nodes"].append(_node(status))
         rows["links"] += _links(status)
@@ -167,6 +177,17 @@ def _named(one: NamedStatus) -> Row:
         "state": "flowing" if one.connected else "detached",
         "durable_row": one.acknowledged_row,
     }
+
+
+def _replicas(guarded: GuardedFragment) -> Iterator[Row]:
+    """One row per fragment and node that stands by; where nobody does one without a node."""
+    replicas = guarded.replicas
+    of_fragment = {**asdict(replicas), "query": guarded.query, "fragment": guarded.fragment}
+    of_fragment["configuration"] = guarded.number
+    for node, each in replicas.secondaries.items():
+        yield {**of_fragment, "node": node, **asdict(each)}
+    if not replicas.secondaries:
+        yield of_fragment
 
 
 def _links(status: NodeStatus) -> Iterator[Row]:

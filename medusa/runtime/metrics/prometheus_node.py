@@ -1,16 +1,20 @@
-"""What the status of a node says of its load and its links, as metrics of Prometheus."""
+"""What the status of a node says of its load, its links and who stands by, as metrics of Prometheus."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from msgspec import UNSET
+
 from medusa.wire.status import NodeStatus
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-__all__ = ["LINKS", "NODE", "node_families"]
+__all__ = ["LINKS", "NODE", "STANDBY", "node_families"]
+
+FOLLOWING = "following"
 
 # Field of ``LoadStatus``: (metric, what it is, factor).
 NODE: dict[str, tuple[str, str, float]] = {
@@ -35,10 +39,16 @@ LINKS: dict[str, tuple[str, str, float]] = {
     "queue_bytes": ("queue_bytes", "Bytes from the peer that are not through the engine.", 1),
     "lag_us": ("lag_seconds", "How far what the peer promised is behind another input.", 1e-6),
 }
+# Of a guarded fragment, at its owner: metric -> what it is.
+STANDBY = {
+    "secondaries": "Nodes that could take the fragment over now.",
+    "alone_seconds": "For how long nobody could have taken the fragment over; 0: somebody can.",
+    "behind_bytes": "What the owner has fed and the secondary hasn't.",
+}
 
 
 def node_families(status: NodeStatus) -> Iterator[Metric]:
-    """Of the node itself, and of its links to other nodes; what is null has no sample."""
+    """Of the node itself, its links to other nodes and its guarded fragments; what is null has no sample."""
     from prometheus_client.core import GaugeMetricFamily
 
     load = status.load
@@ -56,6 +66,29 @@ def node_families(status: NodeStatus) -> Iterator[Metric]:
             if value is not None:
                 metric.add_metric([status.node, peer], float(value) * factor)
         yield metric
+    yield from _standby(status)
+
+
+def _standby(status: NodeStatus) -> Iterator[Metric]:
+    """By the owner's word, which alone is whole."""
+    from prometheus_client.core import GaugeMetricFamily
+
+    labels = ["node", "query", "fragment"]
+    count, alone, behind = (
+        GaugeMetricFamily(f"medusa_fragment_{name}", text, labels=[*labels, *more])
+        for (name, text), more in zip(STANDBY.items(), ([], [], ["secondary"]), strict=True)
+    )
+    for fragment in status.fragments:
+        if fragment.replicas is UNSET:
+            continue
+        who = [status.node, fragment.query, fragment.fragment]
+        secondaries = fragment.replicas.secondaries
+        count.add_metric(who, float(sum(each.state == FOLLOWING for each in secondaries.values())))
+        alone.add_metric(who, (fragment.replicas.alone_us or 0) * 1e-6)
+        for node, each in secondaries.items():
+            if each.behind_bytes is not None:
+                behind.add_metric([*who, node], float(each.behind_bytes))
+    yield from (count, alone, behind)
 
 
 def _up(status: NodeStatus) -> Metric:

@@ -100,7 +100,7 @@ def _of_owner(node: NodeMachine, replicas: Replicas) -> Iterator[str]:
     if set(hosted.durability.secondaries) - set(replicas.secondaries):
         yield "joins"
     states = (
-        node.brain.recovery.replication.state_of(0, replicas.fragment, other)[0]
+        node.brain.recovery.replication.status(0, replicas.fragment, other).state
         for other in replicas.members
         if other != node.name
     )
