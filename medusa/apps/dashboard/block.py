@@ -1,19 +1,33 @@
-"""The inside of a node in the drawing: its fragments below each other, boxes and ports in them."""
+"""The inside of a node in the drawing: its fragments below each other, boxes and ports in them, and what it
+stands by for."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from medusa.apps.dashboard.network import UNASKED, UP, NodeView, input_rate, output_rate
+from medusa.apps.dashboard.network import UNASKED, UP, NodeView, StandbyView, input_rate, output_rate
 from medusa.apps.dashboard.shapes import PADDING, SIZES, Drawn, Rect, TextShape, width_of
-from medusa.apps.dashboard.words import ago, clipped, count, lag, per_second, percent
+from medusa.apps.dashboard.words import (
+    ago,
+    clipped,
+    count,
+    lag,
+    per_second,
+    percent,
+    secondary,
+    who_stands_by,
+)
 from medusa.query.render.layout import Layout, layered
+from medusa.runtime.client.guarded_fragments import GuardedFragment
 from medusa.wire.status import FragmentStatus, InputStatus, OutputStatus
 
 __all__ = ["NodeBlock"]
 
 HEADER = 42.0
 FRAGMENT_HEADER = 38.0
+GUARDED = 14.0
+"""More, where somebody stands by."""
 PORT = 15.0
 BETWEEN = 12.0
 NODE_WIDTH_MIN = 176.0
@@ -25,15 +39,28 @@ MIDDLE = 18.0
 class NodeBlock:
     """A node: how large it must be, and, once its place is known, everything in it.
 
+    Args:
+        guarded: fragments that it has and others stand by for, by name.
+        standbys: for what it stands by.
+
     Attributes:
         width, height: at least and exactly.
     """
 
-    def __init__(self, node: NodeView) -> None:
+    def __init__(
+        self,
+        node: NodeView,
+        guarded: Mapping[str, GuardedFragment] | None = None,
+        standbys: Sequence[StandbyView] = (),
+    ) -> None:
         self._node = node
         self._title = clipped(node.name, NAME_MAX)
         self._state = clipped(node_state(node), 60)
-        self._parts = [_FragmentBlock(node, fragment) for fragment in node.fragments]
+        known = guarded or {}
+        self._parts: list[_FragmentBlock | _StandbyBlock] = [
+            _FragmentBlock(node, fragment, known.get(fragment.fragment)) for fragment in node.fragments
+        ]
+        self._parts += [_StandbyBlock(each) for each in standbys]
         header = width_of([("node", self._title), ("state", self._state)])
         inner = max((part.width for part in self._parts), default=0.0)
         self.width = max(NODE_WIDTH_MIN, header + 2 * PADDING, inner + 2 * PADDING)
@@ -61,11 +88,13 @@ class _PortLine:
 
 
 class _FragmentBlock:
-    def __init__(self, node: NodeView, fragment: FragmentStatus) -> None:
+    def __init__(self, node: NodeView, fragment: FragmentStatus, guarded: GuardedFragment | None) -> None:
         self._node = node
         self._fragment = fragment
         self._title = clipped(fragment.fragment, NAME_MAX + 8)
         self._figures = clipped(fragment_figures(fragment), 60)
+        self._guarded = [] if guarded is None else [clipped(who_stands_by(guarded), 60)]
+        self._header = FRAGMENT_HEADER + GUARDED * len(self._guarded)
         self._ins = _in_lines(node, fragment)
         self._outs = [_PortLine(output.stream, _out_text(fragment, output)) for output in fragment.outputs]
         self._boxes = list(fragment.boxes)
@@ -73,10 +102,11 @@ class _FragmentBlock:
         left = width_of([("port", line.text) for line in self._ins])
         right = width_of([("port", line.text) for line in self._outs])
         self._ports = PORT * max(len(self._ins), len(self._outs))
-        titles = width_of([("fragment", self._title), ("figures", self._figures)])
+        figures = [("figures", text) for text in (self._figures, *self._guarded)]
+        titles = width_of([("fragment", self._title), *figures])
         self.width = 2 * PADDING + max(titles, left + MIDDLE + right, self._layout.width)
         boxes = self._layout.height + 12.0 if self._boxes else 0.0
-        self.height = FRAGMENT_HEADER + self._ports + boxes + 6.0
+        self.height = self._header + self._ports + boxes + 6.0
 
     def place(self, drawn: Drawn, rect: Rect) -> None:
         node, name = self._node.name, self._fragment.fragment
@@ -85,7 +115,8 @@ class _FragmentBlock:
             TextShape(rect.x + PADDING, rect.y + 16, "fragment", self._title),
             TextShape(rect.x + PADDING, rect.y + 30, "figures", self._figures),
         ]
-        top = rect.y + FRAGMENT_HEADER
+        texts += [TextShape(rect.x + PADDING, rect.y + 44, "figures", text) for text in self._guarded]
+        top = rect.y + self._header
         for place, line in enumerate(self._ins):
             y = top + place * PORT + 10
             texts.append(TextShape(rect.x + PADDING, y, "port", line.text))
@@ -116,6 +147,27 @@ class _FragmentBlock:
                 points.append((left + stands[bend].x + stands[bend].width, top + stands[bend].middle))
             points.append((left + stands[way[-1]].x, top + stands[way[-1]].middle))
             drawn.arcs.append(((node, name), self._boxes[way[0]], self._boxes[way[-1]], points))
+
+
+class _StandbyBlock:
+    """What a node stands by for: no boxes, since it shows nothing."""
+
+    def __init__(self, standby: StandbyView) -> None:
+        self._standby = standby
+        self._title = clipped(standby.fragment, NAME_MAX + 8)
+        told = secondary(standby.state, standby.since_us, standby.behind_bytes)
+        self._figures = clipped(f"stands by for {standby.owner}: {told}", 60)
+        titles = width_of([("fragment", self._title), ("figures", self._figures)])
+        self.width = 2 * PADDING + titles
+        self.height = FRAGMENT_HEADER
+
+    def place(self, drawn: Drawn, rect: Rect) -> None:
+        key = self._standby.node, self._standby.fragment
+        drawn.standbys[key] = (self._standby, rect)
+        drawn.texts["standby", *key] = [
+            TextShape(rect.x + PADDING, rect.y + 16, "fragment", self._title),
+            TextShape(rect.x + PADDING, rect.y + 30, "figures", self._figures),
+        ]
 
 
 def node_state(node: NodeView) -> str:

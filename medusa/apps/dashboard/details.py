@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from medusa.apps.dashboard.network import UP, Link, NetworkView, NodeView, StreamView
+from medusa.apps.dashboard.network import UP, Link, NetworkView, NodeView, StandbyView, StreamView
 from medusa.apps.dashboard.picture import key_of, stream_key
-from medusa.apps.dashboard.words import ago, count, lag, per_second, percent, plain, size
+from medusa.apps.dashboard.words import ago, count, lag, per_second, percent, plain, secondary, size
+from medusa.runtime.client.guarded_fragments import GuardedFragment
 from medusa.wire.status import BoxStatus, FragmentStatus
 
 __all__ = ["Details", "details_of"]
@@ -25,14 +26,24 @@ def details_of(network: NetworkView) -> Details:
 
 
 def _all(network: NetworkView) -> Iterator[tuple[str, str, Iterator[tuple[str, str]]]]:
+    guarded = {(each.replicas.owner, each.fragment): each for each in network.guarded}
     for node in network.nodes:
-        yield key_of("node", node.name), f"node {node.name}", _of_node(node)
+        stands_by = [each for each in network.standbys if each.node == node.name]
+        yield key_of("node", node.name), f"node {node.name}", _of_node(node, stands_by)
         for fragment in node.fragments:
             key = key_of("fragment", node.name, fragment.fragment)
-            yield key, f"fragment {fragment.fragment} at {node.name}", _of_fragment(fragment)
+            yield (
+                key,
+                f"fragment {fragment.fragment} at {node.name}",
+                _of_fragment(fragment, guarded.get((node.name, fragment.fragment))),
+            )
             for name, box in fragment.boxes.items():
                 key = key_of("box", node.name, fragment.fragment, name)
                 yield key, f"{box.kind} {name} of {fragment.fragment} at {node.name}", _of_box(box)
+    for standby in network.standbys:
+        title = f"standby {standby.node} for {standby.fragment} at {standby.owner}"
+        for kind in ("standby", "follows"):
+            yield key_of(kind, standby.node, standby.fragment), title, _of_standby(standby)
     for stream in network.streams:
         yield stream_key(stream), f"stream {stream.name}", _of_stream(stream)
     for link in network.links:
@@ -45,13 +56,38 @@ def _of_link(link: Link) -> Iterator[tuple[str, str]]:
     yield f"{link.b} says of {link.a}", link.said_by_b or "it doesn't answer"
 
 
-def _of_node(node: NodeView) -> Iterator[tuple[str, str]]:
+def _of_standby(standby: StandbyView) -> Iterator[tuple[str, str]]:
+    yield "state", standby.state
+    yield "for", "not known" if standby.since_us is None else ago(standby.since_us // 1_000_000)
+    behind = standby.behind_bytes
+    yield "behind", "not known" if behind is None else size(behind)
+    yield "fragment", standby.fragment
+    yield "has it", standby.owner
+    yield "place in the order", str(standby.place)
+    yield "configuration", f"{standby.number:,} of query {standby.query}"
+
+
+def _of_guarded(guarded: GuardedFragment) -> Iterator[tuple[str, str]]:
+    replicas = guarded.replicas
+    yield "configuration", f"{guarded.number:,}, epoch {replicas.epoch:,} of the fragment"
+    for node, each in replicas.secondaries.items():
+        yield f"standby {node}", secondary(each.state, each.since_us, each.behind_bytes)
+    if guarded.alone:
+        since_us = replicas.alone_us
+        since = "" if since_us is None else f" for {ago(since_us // 1_000_000)}"
+        yield "ALONE", f"nobody could take it over{since}"
+
+
+def _of_node(node: NodeView, standbys: Sequence[StandbyView]) -> Iterator[tuple[str, str]]:
     yield "state", node.state
     if node.why:
         yield "why", node.why
     if node.address:
         yield "address", node.address
     yield "owner", node.owner or "not known"
+    for each in standbys:
+        told = secondary(each.state, each.since_us, each.behind_bytes)
+        yield f"stands by for {each.fragment}", f"{told}; {each.owner} has it"
     if node.status is None:
         return
     status = node.status
@@ -68,9 +104,11 @@ def _of_node(node: NodeView) -> Iterator[tuple[str, str]]:
         yield f"link to {peer}", f"{state}: it {refused.refusal}" if refused and refused.refusal else state
 
 
-def _of_fragment(fragment: FragmentStatus) -> Iterator[tuple[str, str]]:
+def _of_fragment(fragment: FragmentStatus, guarded: GuardedFragment | None) -> Iterator[tuple[str, str]]:
     yield "query", fragment.query
     yield "state", fragment.state
+    if guarded is not None:
+        yield from _of_guarded(guarded)
     if fragment.failed:
         yield "failed", fragment.failed
     yield "rows in", f"{fragment.rows_in:,}, {per_second(fragment.rows_in_per_s)}"

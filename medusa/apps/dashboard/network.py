@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from medusa.runtime.client.guarded_fragments import GuardedFragment, guarded_fragments
 from medusa.wire.status import FragmentStatus, InputStatus, NodeStatus, OutputStatus, ReceiverStatus
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "NetworkView",
     "NodeView",
     "Seen",
+    "StandbyView",
     "StreamView",
     "input_rate",
     "network_of",
@@ -25,6 +27,7 @@ __all__ = [
 ]
 
 UP, UNREACHABLE, UNASKED = "up", "unreachable", "not asked"
+FOLLOWING, SEEDING, MISSING = "following", "seeding", "missing"
 FLOWING, WAITING, CUT, REFUSED, UNKNOWN = "flowing", "waiting", "cut", "refused", "unknown"
 
 
@@ -108,13 +111,39 @@ class Link:
         return UNKNOWN if not said else UP if said == {UP} else CUT
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StandbyView:
+    """A node that stands by for a fragment of another, or should.
+
+    Attributes:
+        number: of the configuration of the query.
+        state: following, seeding or missing.
+        since_us: for how long; None: not known.
+        behind_bytes: what the owner has fed and it hasn't; None: not known.
+        place: in the order of succession, from 1.
+    """
+
+    query: str
+    fragment: str
+    number: int
+    owner: str
+    node: str
+    state: str
+    since_us: int | None
+    behind_bytes: int | None
+    place: int
+
+
 @dataclass(frozen=True, slots=True)
 class NetworkView:
-    """Nodes by owner and name, streams and links by their ends."""
+    """Nodes by owner and name, streams and links by their ends, guarded fragments and who stands by for
+    them by name."""
 
     nodes: tuple[NodeView, ...]
     streams: tuple[StreamView, ...]
     links: tuple[Link, ...]
+    guarded: tuple[GuardedFragment, ...] = ()
+    standbys: tuple[StandbyView, ...] = ()
 
     @property
     def owners(self) -> tuple[str, ...]:
@@ -125,11 +154,35 @@ class NetworkView:
 def network_of(seen: Iterable[Seen]) -> NetworkView:
     """Put together what the nodes say, in an order that only depends on their names."""
     nodes = _nodes(seen)
+    statuses = [node.status for node in nodes.values() if node.status is not None]
+    away = {node.name for node in nodes.values() if node.state != UP}
+    guarded = guarded_fragments(statuses, away)
+    standbys = [each for one in guarded for each in _standbys(one)]
+    for name in [name for each in standbys for name in (each.owner, each.node)]:
+        nodes.setdefault(name, NodeView(name=name, owner="", state=UNASKED))
     return NetworkView(
         tuple(sorted(nodes.values(), key=lambda node: (node.owner == "", node.owner, node.name))),
         tuple(_streams(nodes)),
         tuple(_links(nodes)),
+        guarded,
+        tuple(standbys),
     )
+
+
+def _standbys(guarded: GuardedFragment) -> Iterator[StandbyView]:
+    replicas = guarded.replicas
+    for place, (node, each) in enumerate(replicas.secondaries.items(), start=1):
+        yield StandbyView(
+            query=guarded.query,
+            fragment=guarded.fragment,
+            number=guarded.number,
+            owner=replicas.owner,
+            node=node,
+            state=each.state if each.state in (FOLLOWING, SEEDING) else MISSING,
+            since_us=each.since_us,
+            behind_bytes=each.behind_bytes,
+            place=place,
+        )
 
 
 def _nodes(seen: Iterable[Seen]) -> dict[str, NodeView]:

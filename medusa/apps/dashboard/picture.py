@@ -13,17 +13,21 @@ from xml.sax.saxutils import escape, quoteattr
 from medusa.apps.dashboard.network import (
     CUT,
     FLOWING,
+    FOLLOWING,
+    MISSING,
     REFUSED,
+    SEEDING,
     UNASKED,
     UNREACHABLE,
     NetworkView,
     Seen,
+    StandbyView,
     StreamView,
     network_of,
 )
 from medusa.apps.dashboard.placing import placed
 from medusa.apps.dashboard.shapes import SIZES, Arrow, Drawn, Point, Rect, TextShape
-from medusa.apps.dashboard.words import count, per_second, plain
+from medusa.apps.dashboard.words import count, per_second, plain, secondary, who_stands_by
 from medusa.query.render.diagram_load import DARK_INK, LEGEND_HEIGHT, LEGEND_WIDTH, colours, legend, outline
 
 __all__ = ["key_of", "picture", "svg_of"]
@@ -36,6 +40,9 @@ NODE_COLOURS = {"up": "#f2f6fb", UNREACHABLE: "#fbe9e9", UNASKED: "#f4f4f4"}
 NODE_OUTLINES = {"up": "#3a72b0", UNREACHABLE: "#b3261e", UNASKED: "#8a93a0"}
 ARROWS = {FLOWING: "#56606e", CUT: "#b3261e", REFUSED: "#b3261e"}
 ARROW_ELSE = "#9aa3af"
+STANDBY = {FOLLOWING: "#1e7a3c", SEEDING: "#8a6d00", MISSING: "#b3261e"}
+"""Outlines and arrows of those that stand by; each has its dashes, too."""
+STANDBY_DASHES = {FOLLOWING: "1 3", SEEDING: "4 3", MISSING: "6 3"}
 OVER = "over the last 5 s"
 
 
@@ -71,7 +78,8 @@ def svg_of(network: NetworkView) -> str:
         f'<rect class="paper" width="{width:.0f}" height="{height:.0f}" fill="#ffffff"/>',
         *_owners(drawn),
         *_nodes(drawn),
-        *_fragments(drawn),
+        *_fragments(drawn, network),
+        *_standbys(drawn),
         *_inner_arcs(drawn),
         *_boxes(drawn),
         *(line for arrow in drawn.arrows for line in _arrow(arrow)),
@@ -85,7 +93,8 @@ def svg_of(network: NetworkView) -> str:
 
 def _defs() -> Iterator[str]:
     yield "<defs>"
-    for name, colour in (("flowing", ARROWS[FLOWING]), ("cut", ARROWS[CUT]), ("unknown", ARROW_ELSE)):
+    arrows = {"flowing": ARROWS[FLOWING], "cut": ARROWS[CUT], "unknown": ARROW_ELSE}
+    for name, colour in (arrows | STANDBY).items():
         yield (
             f'<marker id="medusa-{name}" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="8" markerHeight="8"'
             f' markerUnits="userSpaceOnUse" orient="auto"><path d="M0 0L8 4L0 8z" fill="{colour}"/></marker>'
@@ -116,15 +125,38 @@ def _nodes(drawn: Drawn) -> Iterator[str]:
         yield "</g>"
 
 
-def _fragments(drawn: Drawn) -> Iterator[str]:
+def _fragments(drawn: Drawn, network: NetworkView) -> Iterator[str]:
+    guarded = {(each.replicas.owner, each.fragment): each for each in network.guarded}
     for (node, name), (fragment, rect) in drawn.fragments.items():
         faded = ' opacity="0.55"' if drawn.nodes[node][0].state == UNREACHABLE else ""
         bad = fragment.state == "failed"
-        yield f'<g class="fragment{" failed" * bad}" {_asked("fragment", node, name)}{faded}>'
-        yield _title(f"fragment {name} at {node}: {fragment.failed or fragment.state}")
-        yield _rect(rect, f'rx="5" fill="#ffffff" stroke="{ARROWS[CUT] if bad else "#9aa7b8"}"')
+        of = guarded.get((node, name))
+        alone = of is not None and of.alone
+        kind = "fragment" + " failed" * bad + " alone" * alone
+        yield f'<g class="{kind}" {_asked("fragment", node, name)}{faded}>'
+        title = f"fragment {name} at {node}: {fragment.failed or fragment.state}"
+        yield _title(title if of is None else f"{title}\n{who_stands_by(of)}")
+        yield _rect(rect, f'rx="5" fill="#ffffff" stroke="{ARROWS[CUT] if bad or alone else "#9aa7b8"}"')
         yield from _texts(drawn, "fragment", node, name)
         yield "</g>"
+
+
+def _standbys(drawn: Drawn) -> Iterator[str]:
+    for (node, name), (standby, rect) in drawn.standbys.items():
+        title = _standby_title(standby)
+        yield f'<g class="standby {standby.state}" {_asked_as(key_of("standby", node, name), title)}>'
+        yield _title(title)
+        colour, dashes = STANDBY[standby.state], STANDBY_DASHES[standby.state]
+        yield _rect(
+            rect, f'rx="5" fill="none" stroke="{colour}" stroke-width="1.6" stroke-dasharray="{dashes}"'
+        )
+        yield from _texts(drawn, "standby", node, name)
+        yield "</g>"
+
+
+def _standby_title(standby: StandbyView) -> str:
+    told = secondary(standby.state, standby.since_us, standby.behind_bytes)
+    return f"{standby.node} stands by for {standby.fragment} at {standby.owner}: {told}"
 
 
 def _inner_arcs(drawn: Drawn) -> Iterator[str]:
@@ -150,6 +182,9 @@ def _boxes(drawn: Drawn) -> Iterator[str]:
 
 def _arrow(arrow: Arrow) -> Iterator[str]:
     what = arrow.what
+    if isinstance(what, StandbyView):
+        yield from _standby_arrow(what, arrow.points)
+        return
     state = what.state
     colour = ARROWS.get(state, ARROW_ELSE)
     marker = {FLOWING: "flowing", CUT: "cut", REFUSED: "cut"}.get(state, "unknown")
@@ -167,12 +202,9 @@ def _arrow(arrow: Arrow) -> Iterator[str]:
         key, kind, end = key_of("link", what.a, what.b), "link", ""
         title = f"link between {what.a} and {what.b}: {state}"
     points = arrow.points
-    path = _curve(points) if len(points) == 2 else _cornered(points)
     yield f'<g class="{kind} {state}" {_asked_as(key, title)}>'
     yield _title(title)
-    yield f'<path class="hit" d="{path}" fill="none" stroke="#000000" stroke-opacity="0" stroke-width="12"/>'
-    line = f'stroke="{colour}" stroke-width="{width:.1f}"{dashes}{end}'
-    yield f'<path class="line" d="{path}" fill="none" {line}/>'
+    yield from _line(points, f'stroke="{colour}" stroke-width="{width:.1f}"{dashes}{end}')
     if state in (CUT, REFUSED):
         x, y = _middle(points)
         yield (
@@ -180,6 +212,24 @@ def _arrow(arrow: Arrow) -> Iterator[str]:
             f' stroke="{colour}" stroke-width="3"/>'
         )
     yield "</g>"
+
+
+def _standby_arrow(standby: StandbyView, points: tuple[Point, ...]) -> Iterator[str]:
+    """From who has a fragment to who stands by for it."""
+    state, title = standby.state, _standby_title(standby)
+    key = key_of("follows", standby.node, standby.fragment)
+    yield f'<g class="follows {state}" {_asked_as(key, title)}>'
+    yield _title(title)
+    dashes = f'stroke-dasharray="{STANDBY_DASHES[state]}" marker-end="url(#medusa-{state})"'
+    yield from _line(points, f'stroke="{STANDBY[state]}" stroke-width="1.4" {dashes}')
+    yield "</g>"
+
+
+def _line(points: tuple[Point, ...], look: str) -> Iterator[str]:
+    """A way, and around it what a pointer can hit."""
+    path = _curve(points) if len(points) == 2 else _cornered(points)
+    yield f'<path class="hit" d="{path}" fill="none" stroke="#000000" stroke-opacity="0" stroke-width="12"/>'
+    yield f'<path class="line" d="{path}" fill="none" {look}/>'
 
 
 def stream_key(stream: StreamView) -> str:

@@ -11,9 +11,10 @@ from collections import Counter
 from collections.abc import Sequence
 
 from medusa.apps.dashboard.block import NodeBlock
-from medusa.apps.dashboard.network import CUT, UP, Link, NetworkView, NodeView, StreamView
+from medusa.apps.dashboard.network import CUT, UP, Link, NetworkView, NodeView, StandbyView, StreamView
 from medusa.apps.dashboard.shapes import PADDING, Arrow, Drawn, Point, Rect, TextShape
 from medusa.apps.dashboard.words import clipped
+from medusa.runtime.client.guarded_fragments import GuardedFragment
 
 __all__ = ["placed"]
 
@@ -24,7 +25,7 @@ OWNER_HEADER = 30.0
 ALONE_COLUMNS = 4
 NAME_MAX = 60
 
-Arc = StreamView | Link
+Arc = StreamView | Link | StandbyView
 
 
 def placed(network: NetworkView) -> Drawn:
@@ -37,8 +38,9 @@ class _Placing:
         self.drawn = Drawn()
         self._network = network
         self._column = _columns(network)
-        self._blocks = {node.name: NodeBlock(node) for node in network.nodes}
+        self._blocks = _blocks(network)
         self._arcs: list[Arc] = [*network.streams, *(each for each in network.links if self._is_shown(each))]
+        self._arcs += network.standbys
         self._tracks: Counter[int] = Counter()
         self._track: dict[int, tuple[int, int]] = {}
         for place, arc in enumerate(self._arcs):
@@ -143,15 +145,38 @@ class _Placing:
         if isinstance(arc, StreamView):
             start = self.drawn.outs.get((origin, arc.origin_fragment, arc.name), start)
             end = self.drawn.ins.get((target, arc.target_fragment, arc.name, origin), end)
+        elif isinstance(arc, StandbyView):
+            known = self.drawn.fragments.get((origin, arc.fragment))
+            start = start if known is None else _at(known[1], right=True)
+            end = _at(self.drawn.standbys[target, arc.fragment][1], right=False)
         return start, end
 
     def _at_node(self, name: str, *, right: bool) -> Point:
-        rect = self.drawn.nodes[name][1]
-        return (rect.right if right else rect.x), rect.y + 15
+        return _at(self.drawn.nodes[name][1], right=right)
+
+
+def _at(rect: Rect, *, right: bool) -> Point:
+    return (rect.right if right else rect.x), rect.y + 15
+
+
+def _blocks(network: NetworkView) -> dict[str, NodeBlock]:
+    guarded: dict[str, dict[str, GuardedFragment]] = {node.name: {} for node in network.nodes}
+    standbys: dict[str, list[StandbyView]] = {node.name: [] for node in network.nodes}
+    for one in network.guarded:
+        guarded[one.replicas.owner][one.fragment] = one
+    for each in network.standbys:
+        standbys[each.node].append(each)
+    return {node.name: NodeBlock(node, guarded[node.name], standbys[node.name]) for node in network.nodes}
 
 
 def _ends(arc: Arc) -> tuple[str, str]:
-    return (arc.origin, arc.target) if isinstance(arc, StreamView) else (arc.a, arc.b)
+    match arc:
+        case StreamView():
+            return arc.origin, arc.target
+        case StandbyView():
+            return arc.owner, arc.node
+        case _:
+            return arc.a, arc.b
 
 
 def _columns(network: NetworkView) -> dict[str, int]:

@@ -18,10 +18,10 @@ import msgspec
 from medusa.apps.dashboard.details import details_of
 from medusa.apps.dashboard.guard import RequestGuard
 from medusa.apps.dashboard.hub import Hub
-from medusa.apps.dashboard.network import NodeView, Seen, network_of
+from medusa.apps.dashboard.network import NodeView, Seen, StandbyView, network_of
 from medusa.apps.dashboard.picture import key_of, svg_of
 from medusa.apps.dashboard.watching import EVERY_S, Watcher
-from medusa.apps.dashboard.words import plain
+from medusa.apps.dashboard.words import plain, secondary
 from medusa.errors import ConfigError
 from medusa.nodes.config.endpoint import check_endpoint, is_loopback
 
@@ -56,12 +56,22 @@ def event_of(seen: list[Seen], number: int) -> bytes:
             (key_of("link", each.a, each.b), plain(each.a), plain(each.b), each.state)
             for each in network.links
         ],
+        "standbys": [
+            (key_of("standby", each.node, each.fragment), *_standing(each)) for each in network.standbys
+        ],
+        "alone": [plain(each.fragment) for each in network.guarded if each.alone],
     }
     return b"id: %d\nevent: federation\ndata: %b\n\n" % (number, msgspec.json.encode(document))
 
 
 def _words(node: NodeView) -> tuple[str, str, str, float, str]:
     return plain(node.name), plain(node.owner), node.state, node.age_s, plain(node.why)
+
+
+def _standing(standby: StandbyView) -> tuple[str, str, str, str, str]:
+    told = secondary(standby.state, standby.since_us, standby.behind_bytes)
+    names = plain(standby.fragment), plain(standby.owner), plain(standby.node)
+    return (*names, standby.state, told)
 
 
 def application(hub: Hub) -> ASGIApp:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from medusa.apps.dashboard.network import Link, NodeView, StreamView
+from medusa.apps.dashboard.network import Link, NodeView, StandbyView, StreamView
 from medusa.apps.dashboard.words import columns
 from medusa.wire.status import BoxStatus, FragmentStatus
 
@@ -63,9 +63,10 @@ class TextShape:
 
 @dataclass(frozen=True, slots=True)
 class Arrow:
-    """The way of a stream or a link: two points for a curve over a gap, more for lines with corners."""
+    """The way of a stream or a link, or from an owner to who stands by for it: two points for a curve over a
+    gap, more for lines with corners."""
 
-    what: StreamView | Link
+    what: StreamView | Link | StandbyView
     points: tuple[Point, ...]
 
 
@@ -74,6 +75,7 @@ class Drawn:
     """Everything with its place.
 
     Attributes:
+        standbys: by the node that stands by, and fragment.
         boxes: by node, fragment and box.
         arcs: within fragments: of which, from box, to box, and the points on the way.
         texts: in no other thing's place: by what they belong to, ``("node", "edge-1")``.
@@ -86,6 +88,7 @@ class Drawn:
     owners: dict[str, Rect] = field(default_factory=dict)
     nodes: dict[str, tuple[NodeView, Rect]] = field(default_factory=dict)
     fragments: dict[FragmentKey, tuple[FragmentStatus, Rect]] = field(default_factory=dict)
+    standbys: dict[FragmentKey, tuple[StandbyView, Rect]] = field(default_factory=dict)
     boxes: dict[tuple[str, str, str], tuple[BoxStatus, Rect]] = field(default_factory=dict)
     arcs: list[tuple[FragmentKey, str, str, list[Point]]] = field(default_factory=list)
     texts: dict[tuple[str, ...], list[TextShape]] = field(default_factory=dict)

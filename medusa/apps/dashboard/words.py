@@ -4,9 +4,22 @@ from __future__ import annotations
 
 from unicodedata import east_asian_width
 
+from medusa.runtime.client.guarded_fragments import GuardedFragment
 from medusa.units import size_text
 
-__all__ = ["ago", "clipped", "columns", "count", "lag", "per_second", "percent", "plain", "size"]
+__all__ = [
+    "ago",
+    "clipped",
+    "columns",
+    "count",
+    "lag",
+    "per_second",
+    "percent",
+    "plain",
+    "secondary",
+    "size",
+    "who_stands_by",
+]
 
 
 def plain(text: str) -> str:
@@ -76,3 +89,19 @@ def ago(seconds: float) -> str:
 
 def size(number: int) -> str:
     return size_text(number)
+
+
+def secondary(state: str, since_us: int | None, behind_bytes: int | None) -> str:
+    """How one is that stands by: ``following for 3 min, 2 KiB behind``."""
+    text = state if since_us is None else f"{state} for {ago(since_us // 1_000_000)}"
+    return f"{text}, {size(behind_bytes)} behind" if behind_bytes else text
+
+
+def who_stands_by(guarded: GuardedFragment) -> str:
+    """A line on a fragment that others stand by for: what is wrong first."""
+    replicas = guarded.replicas
+    told = ", ".join(f"{node} {each.state}" for node, each in replicas.secondaries.items()) or "nobody"
+    if not guarded.alone:
+        return f"standby: {told}"
+    since_us = replicas.alone_us
+    return f"ALONE{'' if since_us is None else f' for {ago(since_us // 1_000_000)}'}, standby: {told}"

@@ -77,3 +77,32 @@ def edges_and_core(edges: int = 2) -> list[dict[str, Any]]:
     ]
     core = fragment("q/all", ins={f"q.cars-{name}": name for name in names}, outs={"q.out": "client-2"})
     return [*made, node("core", core, peers=" ".join(names), participant="bob")]
+
+
+def owned(
+    name: str,
+    secondaries: dict[str, str],
+    *,
+    configuration: int = 3,
+    alone_us: int | None = None,
+    **fields: Any,
+) -> dict[str, Any]:
+    """A guarded fragment by the word of the node that has it.
+
+    Args:
+        secondaries: node -> its state.
+    """
+    said = {
+        node: {"state": state, "since_us": 12_000_000, "behind_bytes": None if state == "missing" else 2048}
+        for node, state in secondaries.items()
+    }
+    replicas = {"owner": "", "epoch": 2, "secondaries": said, "alone_us": alone_us}
+    return fragment(name, configuration=configuration, replicas=replicas, **fields)
+
+
+def guarding(states: dict[str, str], alone_us: int | None = None) -> list[dict[str, Any]]:
+    """An edge whose fragment others stand by for, and those."""
+    guarded = owned("q/cars", states, alone_us=alone_us, ins={"q.cars": "client-1"})
+    guarded["replicas"]["owner"] = "edge"
+    spares = [node(name, peers="edge") for name in states]
+    return [node("edge", guarded, peers=" ".join(states)), *spares]

@@ -40,9 +40,9 @@ def query() -> md.Query:
 class Publishing:
     """Publishes into the edge, a few rows at a time, until it is closed."""
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, standby: dict[str, list[str]] | None = None) -> None:
         self._fed = md.connect(address, "60s")
-        self._fed.deploy(query(), at={"edge": ["cars"], "core": ["quick"]})
+        self._fed.deploy(query(), at={"edge": ["cars"], "core": ["quick"]}, standby=standby)
         self._done = threading.Event()
         self._thread = threading.Thread(target=self._publish, daemon=True)
         self._thread.start()
@@ -190,6 +190,43 @@ def watch(page: Page, nodes: ForkedNodes, server: subprocess.Popen[str]) -> None
     # The server dies: the page says so.
     server.kill()
     until(lambda: page.state().startswith("the server doesn't answer"), what="the silence is told")
+
+
+def test_who_stands_by_shows_and_that_nobody_does_any_more(tmp_path: Path) -> None:
+    nodes = ForkedNodes(tmp_path, NAMES)
+    try:
+        nodes.start()
+        publishing = Publishing(nodes.addresses["edge"], {"core": ["spare"]})
+        try:
+            with dashboard([nodes.addresses["edge"]]) as (_, url), browser() as driver:
+                driver.get(url)
+                page = Page(driver)
+                with page.told():
+                    watch_standby(page, nodes)
+        finally:
+            publishing.close()
+    finally:
+        nodes.close()
+
+
+def watch_standby(page: Page, nodes: ForkedNodes) -> None:
+    key = "standby spare cars/quick"
+    table = (
+        "return [...document.querySelectorAll('#standby:not([hidden]) #standbys td')].map(e => e.textContent)"
+    )
+    until(lambda: page.kind(key) == "standby following", what="the spare follows")
+    assert page.text(key).strip().startswith("spare stands by for cars/quick at core: following")
+    assert page.run(table)[:3] == ["cars/quick", "core", "spare"]
+    until(lambda: page.state() == "3 nodes", what="all have answered")
+    page.focus("follows spare cars/quick")
+    page.press("ENTER")
+    until(lambda: page.details().get("has it") == "core", what="the details show")
+    nodes.kill("spare")
+    until(lambda: page.kind(key) == "standby missing", what="it is missing")
+    until(lambda: page.state().endswith("nobody could take over cars/quick"), what="that is told")
+    assert page.kind("fragment core cars/quick") == "fragment alone"
+    assert "missing" in page.run(table)[3]
+    assert page.complaints() == []
 
 
 def test_a_link_that_is_cut_between_two_living_nodes_is_shown_until_it_is_whole(tmp_path: Path) -> None:

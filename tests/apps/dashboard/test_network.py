@@ -7,7 +7,7 @@ import pytest
 from medusa.apps.dashboard.network import Seen, StreamView, network_of
 from medusa.errors import DataError
 from medusa.wire.status import status_of
-from tests.apps.dashboard.statuses import box, edges_and_core, fragment, node, seen
+from tests.apps.dashboard.statuses import box, edges_and_core, fragment, guarding, node, seen
 
 
 def streams_of(*statuses: dict) -> tuple[StreamView, ...]:
@@ -130,6 +130,36 @@ def test_a_box_is_held_where_its_inputs_stand_apart() -> None:
     assert held(a={"boundary": 5}, b={"boundary": 6})
     assert held(a={"boundary": None}, b={"boundary": 6})
     assert held(a={"boundary": 5}, b={"boundary": None, "finished": True})
+
+
+def test_who_stands_by_for_what_and_who_is_missing() -> None:
+    network = network_of(seen(*guarding({"s": "following", "t": "seeding", "u": "missing"})))
+    assert [(each.fragment, each.owner, each.node, each.state, each.place) for each in network.standbys] == [
+        ("q/cars", "edge", "s", "following", 1),
+        ("q/cars", "edge", "t", "seeding", 2),
+        ("q/cars", "edge", "u", "missing", 3),
+    ]
+    assert {each.number for each in network.standbys} == {3}
+    assert not network.guarded[0].alone
+    (alone,) = network_of(seen(*guarding({"s": "seeding"}))).guarded
+    assert alone.alone, "who is being seeded can't take it over"
+
+
+def test_a_node_that_only_the_configuration_names_is_drawn_as_not_asked() -> None:
+    edge = guarding({"far": "following"})[0] | {"peers": {}}
+    network = network_of(seen(edge))
+    assert [(each.name, each.state) for each in network.nodes] == [("edge", "up"), ("far", "not asked")]
+
+
+def test_what_a_dead_owner_said_of_its_secondaries_counts_less_than_the_living() -> None:
+    edge, spare = guarding({"s": "following"})
+    replicas = {"owner": "edge", "epoch": 2, "secondaries": {"s": {"state": "missing"}}}
+    decided = {"number": 4, "coordinator": "c", "fragments": {"q/cars": replicas}}
+    c = node("c", queries={"q": {"configuration": decided}})
+    (standby,) = network_of([*seen(spare, c), *seen(edge, why="no answer", age_s=9.0)]).standbys
+    assert (standby.state, standby.number) == ("missing", 4)
+    (standby,) = network_of([*seen(spare), *seen(edge, why="no answer", age_s=9.0)]).standbys
+    assert standby.state == "following", "nobody knows better"
 
 
 @pytest.mark.parametrize("wrong", [{"node": 1}, {"node": "a", "peers": [1]}, [], None, {"fragments": []}])

@@ -13,7 +13,7 @@ from medusa.apps.dashboard.network import NetworkView, network_of
 from medusa.apps.dashboard.picture import key_of, picture, svg_of
 from medusa.apps.dashboard.placing import placed
 from medusa.apps.dashboard.shapes import SIZES, Drawn, Rect, width_of
-from tests.apps.dashboard.statuses import box, edges_and_core, fragment, node, seen
+from tests.apps.dashboard.statuses import box, edges_and_core, fragment, guarding, node, seen
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = "<script>alert(1)</script>&\"'\x00\x1b]\ud800\n界]]>"
@@ -38,6 +38,15 @@ def random_federation(seed: int) -> NetworkView:
         statuses[name]["peers"] = known
     told = []
     for each in statuses.values():
+        for part in each["fragments"]:
+            if chance.random() < 0.4:
+                states = {
+                    name: {"state": chance.choice(["following", "seeding", "missing"]), "since_us": 5_000_000}
+                    for name in chance.sample([*names, "spare"], chance.randrange(1 + min(3, len(names))))
+                    if name != each["node"]
+                }
+                part["replicas"] = {"owner": each["node"], "secondaries": states}
+                part["configuration"] = 7
         each["fragments"] = [*each["fragments"], *each.pop("more", [])]
         told += seen(each, why="gone" if chance.random() < 0.2 else "")
     return network_of(told)
@@ -67,15 +76,18 @@ def check_geometry(network: NetworkView) -> Drawn:
     nodes = {name: rect for name, (_, rect) in drawn.nodes.items()}
     fragments = {key: rect for key, (_, rect) in drawn.fragments.items()}
     boxes = {key: rect for key, (_, rect) in drawn.boxes.items()}
-    for rects in (drawn.owners, nodes, fragments, boxes):
+    standbys = {key: rect for key, (_, rect) in drawn.standbys.items()}
+    inner = {("fragment", *key): rect for key, rect in fragments.items()}
+    inner |= {("standby", *key): rect for key, rect in standbys.items()}
+    for rects in (drawn.owners, nodes, inner, boxes):
         assert not [pair for pair in combinations(rects.values(), 2) if overlap(*pair)]
     assert all(inside(rect, whole) for rect in drawn.owners.values())
     assert all(inside(rect, drawn.owners[drawn.nodes[name][0].owner]) for name, rect in nodes.items())
-    assert all(inside(rect, nodes[node_]) for (node_, _), rect in fragments.items())
+    assert all(inside(rect, nodes[node_]) for (_, node_, _), rect in inner.items())
     assert all(inside(rect, fragments[node_, name]) for (node_, name, _), rect in boxes.items())
     places = {("owner", key): rect for key, rect in drawn.owners.items()}
     places |= {("node", key): rect for key, rect in nodes.items()}
-    places |= {("fragment", *key): rect for key, rect in fragments.items()}
+    places |= inner
     places |= {("box", *key): rect for key, rect in boxes.items()}
     for key, texts in drawn.texts.items():
         for text in texts:
@@ -83,7 +95,7 @@ def check_geometry(network: NetworkView) -> Drawn:
             left = text.x - wide if text.end else text.x
             rect = Rect(left, text.y - SIZES[text.role], wide, SIZES[text.role])
             assert inside(rect, places[key]), (key, text)
-            within = {"owner": nodes, "node": fragments, "fragment": boxes}.get(key[0], {})
+            within = {"owner": nodes, "node": inner, "fragment": boxes}.get(key[0], {})
             assert not [other for other in within.values() if overlap(rect, other)], (key, text)
     return drawn
 
@@ -113,6 +125,8 @@ def test_every_node_fragment_box_and_stream_is_drawn_once_and_has_details(seed: 
         for part in each.fragments:
             asked.add(key_of("fragment", each.name, part.fragment))
             asked |= {key_of("box", each.name, part.fragment, name) for name in part.boxes}
+    for each in network.standbys:
+        asked |= {key_of(kind, each.node, each.fragment) for kind in ("standby", "follows")}
     for s in network.streams:
         asked.add(key_of("stream", s.name, s.origin, s.origin_fragment, s.target, s.target_fragment))
     drawn = keys(svg_of(network))
@@ -141,6 +155,9 @@ def test_hostile_names_stay_text() -> None:
     )
     status = node(HOSTILE, bad, participant=HOSTILE, disk_error=HOSTILE)
     status["peers"] = {HOSTILE + "3": HOSTILE, HOSTILE: "up"}
+    said = {HOSTILE + "4": {"state": HOSTILE, "since_us": -(2**62)}, "other": {"state": "following"}}
+    decided = {HOSTILE: {"owner": HOSTILE + "5", "secondaries": said}}
+    status["queries"] = {HOSTILE: {"configuration": {"number": 1, "coordinator": "x", "fragments": decided}}}
     network = network_of(seen(status, node("other", peers="x"), why=HOSTILE))
     svg = svg_of(network)
     root = ElementTree.fromstring(svg)
@@ -212,6 +229,67 @@ def test_loads_have_colours_and_who_is_held_an_outline() -> None:
     assert rect.get("fill") == "#662506"
     assert rect.get("stroke-dasharray") is not None
     assert title.text == "join join\nwaits for rows; a holds it at 1"
+
+
+def groups(svg: str) -> dict[str, ElementTree.Element]:
+    found = {each.get("data-key", ""): each for each in ElementTree.fromstring(svg).iter(f"{SVG}g")}
+    return {key: each for key, each in found.items() if key}
+
+
+def test_who_stands_by_is_drawn_otherwise_than_who_has_it_and_linked_to_it() -> None:
+    network = network_of(seen(*guarding({"s": "following", "t": "missing"})))
+    drawn = groups(svg_of(network))
+    owner, follows, missing = (
+        drawn[key] for key in ("fragment edge q/cars", "standby s q/cars", "standby t q/cars")
+    )
+    assert (owner.get("class"), follows.get("class")) == ("fragment", "standby following")
+    assert missing.get("class") == "standby missing"
+    outlines = [each.find(f"{SVG}rect") for each in (owner, follows, missing)]
+    assert len({(each.get("stroke"), each.get("stroke-dasharray")) for each in outlines}) == 3
+    lines = {text.text for each in (owner, follows, missing) for text in each.iter(f"{SVG}text")}
+    assert {
+        "standby: s following, t missing",
+        "stands by for edge: following for 12 s, 2 KiB behind",
+        "stands by for edge: missing for 12 s",
+    } <= lines
+    placed_ = placed(network)
+    for node_ in "st":
+        assert drawn[f"follows {node_} q/cars"].get("tabindex") == "0", "also by keyboard"
+        (arrow,) = (each for each in placed_.arrows if getattr(each.what, "node", "") == node_)
+        fragment_, standby = placed_.fragments["edge", "q/cars"][1], placed_.standbys[node_, "q/cars"][1]
+        assert (arrow.points[0][0], arrow.points[-1][0]) == (fragment_.right, standby.x)
+
+
+def test_details_tell_the_configuration_and_who_is_how_far() -> None:
+    details = details_of(network_of(seen(*guarding({"s": "following", "t": "missing"}))))
+    title, lines = details["standby t q/cars"]
+    assert title == "standby t for q/cars at edge"
+    assert dict(lines) == {
+        "state": "missing",
+        "for": "12 s",
+        "behind": "not known",
+        "fragment": "q/cars",
+        "has it": "edge",
+        "place in the order": "2",
+        "configuration": "3 of query q",
+    }
+    assert details["follows t q/cars"] == details["standby t q/cars"]
+    assert (
+        dict(details["node s"][1])["stands by for q/cars"] == "following for 12 s, 2 KiB behind; edge has it"
+    )
+    fragment_ = dict(details["fragment edge q/cars"][1])
+    assert fragment_["configuration"] == "3, epoch 2 of the fragment"
+    assert fragment_["standby t"] == "missing for 12 s"
+    assert "ALONE" not in fragment_
+
+
+def test_a_fragment_that_nobody_could_take_over_is_marked() -> None:
+    network = network_of(seen(*guarding({"s": "missing"}, alone_us=7_900_000)))
+    owner = groups(svg_of(network))["fragment edge q/cars"]
+    assert owner.get("class") == "fragment alone"
+    assert "ALONE for 7 s, standby: s missing" in [each.text for each in owner.iter(f"{SVG}text")]
+    lines = dict(details_of(network)["fragment edge q/cars"][1])
+    assert lines["ALONE"] == "nobody could take it over for 7 s"
 
 
 def test_keys_of_different_things_differ() -> None:

@@ -22,7 +22,7 @@ from medusa.apps.dashboard.hub import Hub
 from medusa.apps.dashboard.server import application, event_of, serve, server_of
 from medusa.apps.dashboard.watching import Watcher
 from medusa.errors import ConfigError
-from tests.apps.dashboard.statuses import edges_and_core, seen
+from tests.apps.dashboard.statuses import edges_and_core, guarding, seen
 from tests.system.nodes import DEADLINE_S, RUN, first_line
 from tests.system.nodes import until as asked_until
 
@@ -62,7 +62,7 @@ def test_an_event_is_one_line_of_json_that_has_all_the_page_needs() -> None:
     head, name, data, *rest = event.decode().split("\n")
     assert (head, name, rest) == ("id: 7", "event: federation", ["", ""])
     document = json.loads(data.removeprefix("data: "))
-    assert set(document) == {"svg", "details", "nodes", "links"}
+    assert set(document) == {"svg", "details", "nodes", "links", "standbys", "alone"}
     assert [node[1:4] for node in document["nodes"]] == [
         ["edge-1", "alice", "up"],
         ["edge-2", "alice", "up"],
@@ -74,6 +74,21 @@ def test_an_event_is_one_line_of_json_that_has_all_the_page_needs() -> None:
         ["link core edge-1", "core", "edge-1", "up"],
         ["link core edge-2", "core", "edge-2", "up"],
     ]
+
+
+def test_an_event_tells_who_stands_by_and_what_nobody_could_take_over() -> None:
+    def told(**states: str) -> tuple[list[list[str]], list[str]]:
+        document = json.loads(event_of(seen(*guarding(states)), 7).partition(b"data: ")[2])
+        assert {row[0] for row in document["standbys"]} <= set(document["details"])
+        return document["standbys"], document["alone"]
+
+    rows, alone = told(s="following", t="missing")
+    assert rows == [
+        ["standby s q/cars", "q/cars", "edge", "s", "following", "following for 12 s, 2 KiB behind"],
+        ["standby t q/cars", "q/cars", "edge", "t", "missing", "missing for 12 s"],
+    ]
+    assert alone == []
+    assert told(s="missing")[1] == ["q/cars"]
 
 
 def test_a_browser_that_does_not_read_holds_up_nobody_and_gets_the_newest() -> None:

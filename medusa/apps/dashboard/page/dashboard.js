@@ -19,6 +19,9 @@ function take(event) {
   fill(at("nodes"), newest.nodes.map(([key, name, owner, state, age, why]) =>
     [key, [name, owner || "not known", state, state === "not asked" ? "" : `${age.toFixed(0)} s ago`, why], state]));
   fill(at("links"), newest.links.map(([key, a, b, state]) => [key, [a, b, state], state]));
+  fill(at("standbys"), newest.standbys.map(([key, fragment, owner, node, state, told]) =>
+    [key, [fragment, owner, node, told], state]));
+  at("standby").hidden = newest.standbys.length === 0;
   showDetails();
   tellState();
 }
@@ -169,7 +172,8 @@ function tellState() {
     text = `${newest.nodes.length} nodes`;
     if (away.length) text += `; no answer from ${away.join(", ")}`;
     if (cut.length) text += `; cut: ${cut.join(", ")}`;
-    state.classList.toggle("bad", away.length + cut.length > 0);
+    if (newest.alone.length) text += `; nobody could take over ${newest.alone.join(", ")}`;
+    state.classList.toggle("bad", away.length + cut.length + newest.alone.length > 0);
   }
   if (lost) state.classList.add("bad");
   else if (newest === null) state.classList.remove("bad");
