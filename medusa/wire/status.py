@@ -427,7 +427,8 @@ class SecondaryStatus(_Status, frozen=True, kw_only=True):
     """A node that stands by for a fragment.
 
     Attributes:
-        state: ``seeding``: it is being sent the state; ``following``: it could take over; ``missing``.
+        state: ``seeding``: it is being sent the state, or isn't counted yet; ``following``: it could take
+            over; ``missing``.
         since_us: for how long it has been so; None: nobody here knows.
         behind_bytes: what its owner has fed and it hasn't, beside the state that it is still being sent;
             None: nobody here knows.

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection
 from typing import Any
 
 from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
 
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.catalog.persistence import CatalogWriter
@@ -22,7 +23,7 @@ from medusa.nodes.recovery.agreement import Agreement
 from medusa.nodes.recovery.audience import audience
 from medusa.nodes.recovery.first_configuration import first_configuration
 from medusa.nodes.recovery.followings import Followings
-from medusa.nodes.recovery.replication import FOLLOWING, MISSING, Replication
+from medusa.nodes.recovery.replication import FOLLOWING, MISSING, SEEDING, Replication
 from medusa.nodes.recovery.succession import Succession
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
@@ -75,6 +76,7 @@ class Recovery:
         self._me = me
         self._catalog = catalog
         self._fragments = fragments
+        self._is_up = is_up
         self.agreement = agreement = Agreement(
             settings,
             catalog,
@@ -179,8 +181,12 @@ class Recovery:
         )
 
     def _secondary_status(self, now_us: int, replicas: Replicas, node: str) -> SecondaryStatus:
+        if replicas.owner == self._me and not self._is_up(node):  # Its link is kept: it may be back at once.
+            return SecondaryStatus(state=MISSING, since_us=self.succession.silent_us(now_us, node))
         if replicas.owner == self._me:
-            return self.replication.status(now_us, replicas.fragment, node)
+            told = self.replication.status(now_us, replicas.fragment, node)
+            early = told.state == FOLLOWING and node not in replicas.secondaries
+            return replace(told, state=SEEDING) if early else told
         return SecondaryStatus(state=FOLLOWING if node in replicas.secondaries else MISSING)
 
     # --- what the engine and the disk have done ----------------------------------------------------

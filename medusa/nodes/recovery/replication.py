@@ -29,7 +29,7 @@ from medusa.wire.messages.move import GiveUp, Got, Ready, Seed
 from medusa.wire.outbox import Outbox
 from medusa.wire.status import SecondaryStatus
 
-__all__ = ["FOLLOWING", "MISSING", "Replication"]
+__all__ = ["FOLLOWING", "MISSING", "SEEDING", "Replication"]
 
 ASK_AGAIN_US = 300_000
 """An unanswered ``Seed`` is said again after this."""

@@ -407,6 +407,11 @@ class Succession:
         since_us = self._alone_since_us.get(replicas.fragment)
         return None if replicas.secondaries or since_us is None else now_us - since_us
 
+    def silent_us(self, now_us: int, node: str) -> int | None:
+        """For how long a node has been silent; None: it isn't, or nobody here has heard it."""
+        since_us = self._silent_since_us.get(node)
+        return None if since_us is None else now_us - since_us
+
     def removed(self, query: str) -> None:
         """The query is no more."""
         for by_fragment in (self._takeovers, self._offered, self._alone_since_us):
