@@ -355,15 +355,17 @@ class Agreement:
             bid.pause(now_us, current.voters.index(self._me) + 1)
 
     def _promised_to(self, now_us: int, query: str, bid: Bid) -> None:
-        """More than half have promised. What one of them has accepted may be decided: then it is that."""
-        best, ballot = bid.best, bid.ballot
+        """More than half have promised. What some of them have accepted may be decided: then it is that."""
+        current, ballot = self.current(query), bid.ballot
+        assert current is not None
         assert ballot is not None
-        wanted = best.configuration if best is not None else self._wanted(query, bid)
+        bound = bid.may_be_decided(current)
+        wanted = bound if bound is not None else self._wanted(query, bid)
         if wanted is None:
             self.withdraw(query)
             return
-        own = best is None or wanted in bid.wishes
-        if best is None:
+        own = bound is None or wanted in bid.wishes
+        if bound is None:
             bid.wish(wanted)
         self._offer(now_us, bid, ballot, wanted, bid.suspects if own else ())
 

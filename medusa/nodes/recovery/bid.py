@@ -40,6 +40,7 @@ class Bid:
         noes: why others haven't voted, by node.
         behind: who was told the current configuration in this ballot.
         best: of what voters had accepted before, that of the highest ballot.
+        before: what each had accepted before.
         wishes: what this node has proposed of its own for the change that it wants.
         round: the highest that was heard of.
         again_us: when to ask again, or to begin a new ballot; None: nothing is under way.
@@ -55,6 +56,7 @@ class Bid:
     noes: dict[str, str] = field(default_factory=dict)
     behind: set[str] = field(default_factory=set)
     best: Proposal | None = None
+    before: dict[str, Configuration] = field(default_factory=dict)
     wishes: list[Configuration] = field(default_factory=list)
     round: int = 0
     tries: int = 0
@@ -76,7 +78,7 @@ class Bid:
     def ask(self, now_us: int, question: Prepare | Accept) -> None:
         """Voters are asked this from now on."""
         if self.ballot != question.ballot:
-            self.best = None
+            self.best, self.before = None, {}
         self.ballot, self.question = question.ballot, question
         self.round = max(self.round, question.ballot.round)
         self.yes, self.overruled, self.noes, self.behind = set(), set(), {}, set()
@@ -107,8 +109,22 @@ class Bid:
         self.overruled.discard(peer)
         self.yes.add(peer)
         before = vote.accepted
+        if before is not None:
+            self.before[peer] = before.configuration
         if before is not None and (self.best is None or self.best.ballot < before.ballot):
             self.best = before
+
+    def may_be_decided(self, current: Configuration) -> Configuration | None:
+        """What may have been decided before this ballot; None: nothing can have been, so the wish is free.
+
+        Whoever accepted what is decided says so, unless it is one of those that haven't voted in this ballot.
+        """
+        if self.best is None:
+            return None
+        found = self.best.configuration
+        silent = sum(node not in self.yes for node in current.voters)
+        accepted = sum(self.before.get(node) == found for node in current.voters)
+        return found if accepted + silent >= current.majority else None
 
     def overrule(self, node: str) -> None:
         """It has promised another ballot."""
@@ -150,4 +166,4 @@ class Bid:
     def rest(self, again_us: int | None) -> None:
         """Nothing is under way."""
         self.question, self.again_us = None, again_us
-        self.yes, self.overruled, self.best = set(), set(), None
+        self.yes, self.overruled, self.best, self.before = set(), set(), None, {}

@@ -138,7 +138,22 @@ def test_of_two_nodes_one_alone_decides_nothing():
     world.back("a")
     world.propose("a", voting("a", ("a", "b", "c"), 3))
     world.settle()
-    assert world.number("a") == world.number("b") == 3, "what b had accepted is brought to an end before"
+    assert world.number("a") == world.number("b") == 2, "both have voted, so nobody can have decided on b"
+    assert world.actors["b"].agreement.current(QUERY).coordinator == "a"
+
+
+def test_what_a_silent_voter_may_have_accepted_is_brought_to_its_end():
+    world = Calm(voters=3)
+    world.lose("a")
+    world.lose("c")
+    world.propose("b", takeover("b", 2), suspects=("a",))
+    world.settle()
+    assert world.number("b") == 1
+    world.actors["b"].agreement.withdraw(QUERY)
+    world.back("a")
+    world.propose("a", voting("a", ("a", "b", "c", "d"), 3))
+    world.settle()
+    assert world.number("a") == world.number("b") == 3, "c might have accepted it too"
 
 
 def test_a_witness_makes_the_majority():
