@@ -57,6 +57,8 @@ class Deployment(msgspec.Struct, kw_only=True):
         began: the first request of the attempt to deploy it, which may have to be undone; 0: it has run.
         idle: of ``nodes`` those that were given nothing to run: they stand by, or vote on who takes over.
         recovered: (stream, method, fragments by which its rows come) of outputs that somebody stands by for.
+        life: of the configuration of a query that is being removed, where every node of it has that; else 0.
+        taken_over: another node deployed it, and lost the coordinator's role to this one.
     """
 
     query: str
@@ -75,6 +77,8 @@ class Deployment(msgspec.Struct, kw_only=True):
     began: int = 0
     idle: tuple[str, ...] = ()
     recovered: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
+    life: int = 0
+    taken_over: bool = False
 
     @property
     def shown(self) -> str:
@@ -84,6 +88,10 @@ class Deployment(msgspec.Struct, kw_only=True):
     def stands_at(self, places: Mapping[str, str]) -> None:
         """These of its streams and sources are at these nodes now."""
         self.streams = tuple((name, places.get(name, node)) for name, node in self.streams)
+
+    def has_streams(self, streams: tuple[tuple[str, str], ...]) -> None:
+        """These are its streams and sources that clients can use, and where."""
+        self.streams = streams
 
     def step(self, event: DeploymentEvent) -> None:
         """Take a step of the automaton."""

@@ -20,6 +20,7 @@ from medusa.nodes.migration.state_receiver import Carried
 from medusa.nodes.placement.placement import PlacementPlan
 from medusa.nodes.recovery.agreement import Agreement
 from medusa.nodes.recovery.audience import audience
+from medusa.nodes.recovery.coordination import Coordination, CoordinatorRole
 from medusa.nodes.recovery.first_configuration import first_configuration
 from medusa.nodes.recovery.followings import Followings
 from medusa.nodes.recovery.replication import FOLLOWING, MISSING, Replication
@@ -27,7 +28,7 @@ from medusa.nodes.recovery.succession import Succession
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
 from medusa.wire.link.automaton import LinkEvent
-from medusa.wire.messages.configuration import RecoveryMessage, Replicas
+from medusa.wire.messages.configuration import Configuration, RecoveryMessage, Replicas
 from medusa.wire.messages.links_and_commands import Reply
 from medusa.wire.messages.move import GiveUp, Got, Ready, Seed
 from medusa.wire.outbox import Outbox
@@ -47,12 +48,14 @@ class Recovery:
         check: raises LinkError if there is no room for a fragment.
         owned: called when a fragment that was taken over may begin.
         next_token: gives tokens and numbers of attempts: larger than any before.
+        role: told who coordinates what, where that changes.
 
     Attributes:
         agreement: on the configuration of each query.
         replication: what this node sends its secondaries.
         followings: what it follows.
         succession: takeovers, and who may succeed.
+        coordination: who coordinates.
     """
 
     def __init__(
@@ -70,8 +73,10 @@ class Recovery:
         check: Callable[[FragmentSpec], None],
         owned: Callable[[int, StandbyFragment, Collection[str]], None],
         next_token: Callable[[], int],
+        role: CoordinatorRole,
     ) -> None:
         me = settings.name
+        self._own_peers = settings.own_peers
         self._me = me
         self._catalog = catalog
         self._fragments = fragments
@@ -82,8 +87,12 @@ class Recovery:
             saver=saver,
             number=diverting.number,
             is_up=is_up,
-            decided=lambda now_us, old, new: self.succession.decided(now_us, old, new),
+            decided=self._decided,
             audience=self._audience,
+            ended=lambda now_us, query: self.coordination.ended(now_us, query),
+        )
+        self.coordination = Coordination(
+            settings, catalog, outbox=outbox, agreement=agreement, is_up=is_up, role=role
         )
         shared: dict[str, Any] = {
             "outbox": outbox,
@@ -109,6 +118,10 @@ class Recovery:
 
     def _audience(self, query: str) -> Collection[str]:
         return audience(self._catalog, query, [shadow.spec for _, _, shadow in self.followings.followed()])
+
+    def _decided(self, now_us: int, old: Configuration | None, new: Configuration) -> None:
+        self.coordination.decided(now_us, new)
+        self.succession.decided(now_us, old, new)
 
     # --- messages -----------------------------------------------------------------------------------
 
@@ -206,6 +219,7 @@ class Recovery:
 
     def start(self, now_us: int) -> None:
         """The node starts: do what configurations say that were learned before."""
+        self.coordination.start(now_us)
         self.succession.start(now_us)
 
     def stop(self) -> None:
@@ -221,7 +235,7 @@ class Recovery:
 
     def deployed(self, now_us: int, plan: PlacementPlan, life: int) -> None:
         """This node deploys a query: where it has standbys, its first configuration goes out."""
-        configuration = first_configuration(plan, self._me, life)
+        configuration = first_configuration(plan, self._me, life, self._own_peers)
         if configuration is not None:
             self.agreement.install(now_us, configuration)
 
@@ -244,6 +258,7 @@ class Recovery:
             self.replication.drop(name)
         self.followings.removed(query)
         self.succession.removed(query)
+        self.coordination.removed(query)
         self.agreement.forget(query)
 
     def flush(self, now_us: int) -> None:
@@ -256,9 +271,11 @@ class Recovery:
         self.followings.tick(now_us)
         self.replication.tick(now_us)
         self.succession.tick(now_us)
+        self.coordination.tick(now_us)
 
     def wake_at_us(self, now_us: int) -> int | None:
         """When ``tick`` has work."""
         times = [self.agreement.wake_at_us(), self.followings.wake_at_us()]
         times += [self.replication.wake_at_us(now_us), self.succession.wake_at_us(now_us)]
+        times.append(self.coordination.wake_at_us(now_us))
         return min((time for time in times if time is not None), default=None)
