@@ -48,8 +48,8 @@ class Fragments:
         loads: told what boxes count.
         abroad: the participant of another one's node; empty: it is of our own.
         removed: told the query, which of its fragments are gone from here, and whether the query is.
-        undone: told a query of which what these requests of its coordinator began is undone; the fragments
-            that may have been taken over meanwhile, and came by none of them.
+        undone: told a query and the life of it whose deployment is undone; the fragments that may have been
+            taken over meanwhile, and came by no request of that.
         answered: told what became of a fragment that this node asked itself for, where that took a while.
 
     Attributes:
@@ -73,7 +73,7 @@ class Fragments:
         abroad: Callable[[str], str],
         removed: Callable[[str, list[str], bool], None],
         answered: Callable[[int, str, Reply], None],
-        undone: Callable[[str, range], Collection[str]] = lambda query, requests: (),
+        undone: Callable[[str, int], Collection[str]] = lambda query, life: (),
     ) -> None:
         self._undone = undone
         self.running = running
@@ -225,7 +225,9 @@ class Fragments:
         came: list[str] | None = None
         if message.since:
             requests = range(message.since, request)
-            came = [*dict.fromkeys((*self._catalog.came_by(query, requests), *self._undone(query, requests)))]
+            came = [
+                *dict.fromkeys((*self._catalog.came_by(query, requests), *self._undone(query, message.life)))
+            ]
         self.drop(query, came, undoes=bool(message.since))
         return done
 

@@ -253,7 +253,7 @@ class NodeMind:
             loads=self.loads,
             abroad=naming.abroad,
             removed=self._removed,
-            undone=lambda query, requests: self.recovery.undone(query, requests),
+            undone=lambda query, life: self.recovery.undone(query, life),
             answered=lambda now_us, node, reply: self.coordinator.reply(now_us, node, reply),
             **shared,
         )
@@ -269,7 +269,7 @@ class NodeMind:
             readers=names.readers_of,
             abroad=naming.abroad,
             unfinished=UnfinishedDeployments(catalog, naming),
-            guarded=lambda now_us, plan, life: self.recovery.deployed(now_us, plan, life),
+            guarded=lambda now_us, plan, request: self.recovery.deployed(now_us, plan, request),
             unguarded=lambda query: self.recovery.removed(query),
             is_up=self._is_linked,
             **shared,

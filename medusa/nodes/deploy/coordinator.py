@@ -101,7 +101,7 @@ class DeploymentCoordinator:
         readers: Callable[[str], list[str]] = lambda query: [],
         abroad: Callable[[str], str] = lambda node: "",
         unfinished: UnfinishedDeployments | None = None,
-        guarded: Callable[[int, PlacementPlan, int], None] = lambda now_us, plan, life: None,
+        guarded: Callable[[int, PlacementPlan, int], None] = lambda now_us, plan, request: None,
         unguarded: Callable[[str], None] = lambda query: None,
         is_up: Callable[[str], bool] = lambda node: True,
     ) -> None:
@@ -477,13 +477,16 @@ class DeploymentCoordinator:
     def _begin_removal(self, now_us: int, deployment: Deployment, event: DeploymentEvent) -> None:
         query = deployment.query
         self._drop_questions(query)
+        ran = deployment.state == RUNNING
         deployment.step(event)
         kept = self._catalog.configurations.get(query)
+        if kept is not None:
+            deployment.life = kept.current.life
         if kept is not None and kept.current.parts is not None:
-            # Who took the coordinator's role over, say, may have no other part.
+            # Who had the coordinator's role, say, may have no other part.
             others = (node for node in kept.current.nodes() if node != self._catalog.node)
             deployment.nodes = tuple(dict.fromkeys((*deployment.nodes, *others)))
-            deployment.life = kept.current.life
+            deployment.lets_go = ran  # Else a node may have a part and no configuration yet.
         self._unguarded(query)
         token = self._saver.save()
         for node in deployment.nodes:
@@ -508,8 +511,9 @@ class DeploymentCoordinator:
         """Whether the removal of a query waits only for nodes that needn't be waited for: each knows the
         query's configuration, asks about it when it is back, and hears that the query was removed. A machine
         that is lost for good holds nothing up."""
-        asked = [each for each in self._questions.values() if each.query == query]
-        if any(not _learns_later(each) or self._is_up(each.node) for each in asked):
+        deployment = self._catalog.deployments.get(query)
+        asked = [each.node for each in self._questions.values() if each.query == query]
+        if deployment is None or not deployment.lets_go or any(map(self._is_up, asked)):
             return False
         self._drop_questions(query)
         return True
@@ -555,7 +559,7 @@ class DeploymentCoordinator:
             if number not in self._questions:
                 continue
             question.asked_at_us = now_us
-            if _learns_later(question) and self._let_go(question.query):
+            if self._let_go(question.query):
                 self._removed(self._catalog.deployments[question.query])
             elif question.node != self._catalog.node:
                 self._ask(question)
@@ -586,10 +590,3 @@ class DeploymentCoordinator:
         else:
             self._answers.wait(client, reply.request, after)
             self._saver.send(client, reply, after=after)
-
-
-def _learns_later(question: DeploymentQuestion) -> bool:
-    """Whether a node that is asked to remove a query hears so in any case once it is back. Of a deployment
-    that is undone it may have a part, and no configuration."""
-    message = question.message
-    return isinstance(message, Remove) and message.life != 0 and not message.since

@@ -219,7 +219,7 @@ class Agreement:
         told = message.configuration
         query, current = told.query, self.current(told.query)
         code = text = ""
-        if current is None and self._catalog.is_buried(query, told.life):
+        if self._catalog.is_buried(query, told.life):
             code, text = "E_REMOVED", f"query {query!r} was removed from node {self._me!r}"
         elif current is None and told.number == 1 and told.parts is not None and peer != told.coordinator:
             # Whoever deploys it tells us, or has undone that: a node that was away meanwhile may not know.

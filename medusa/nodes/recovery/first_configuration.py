@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from hashlib import blake2b
 
 import msgspec
 
@@ -19,7 +20,13 @@ from medusa.wire.messages.configuration import (
     names_bytes,
 )
 
-__all__ = ["first_configuration"]
+__all__ = ["first_configuration", "life_of"]
+
+
+def life_of(node: str, request: int) -> int:
+    """Of a query that a node deploys by this request: another one for each deployment, whoever does it. Two
+    nodes that deploy a query one after the other may use the same number."""
+    return int.from_bytes(blake2b(f"{node} {request}".encode(), digest_size=8).digest()) >> 2 | 1
 
 
 def first_configuration(

@@ -21,7 +21,7 @@ from medusa.nodes.placement.placement import PlacementPlan
 from medusa.nodes.recovery.agreement import Agreement
 from medusa.nodes.recovery.audience import audience
 from medusa.nodes.recovery.coordination import Coordination, CoordinatorRole
-from medusa.nodes.recovery.first_configuration import first_configuration
+from medusa.nodes.recovery.first_configuration import first_configuration, life_of
 from medusa.nodes.recovery.followings import Followings
 from medusa.nodes.recovery.replication import FOLLOWING, MISSING, Replication
 from medusa.nodes.recovery.succession import Succession
@@ -233,17 +233,19 @@ class Recovery:
         self.succession.peer_event(now_us, peer, event)
         self.tick(now_us)
 
-    def deployed(self, now_us: int, plan: PlacementPlan, life: int) -> None:
-        """This node deploys a query: where it has standbys, its first configuration goes out."""
+    def deployed(self, now_us: int, plan: PlacementPlan, request: int) -> None:
+        """This node deploys a query by a request and those after it: where it has standbys, its first
+        configuration goes out."""
+        life = life_of(self._me, request)
         configuration = first_configuration(plan, self._me, life, self._own_peers)
         if configuration is not None:
             self.agreement.install(now_us, configuration)
 
-    def undone(self, query: str, requests: range) -> Collection[str]:
-        """What these requests of its coordinator began is undone; the fragments that others may have taken
+    def undone(self, query: str, life: int) -> Collection[str]:
+        """The deployment that gave a query this life is undone; the fragments that others may have taken
         over meanwhile, so that nobody looks for them where they were."""
         current = self.agreement.current(query)
-        if current is None or current.life not in requests:
+        if current is None or current.life != life:
             return ()
         self.removed(query)
         names = [each.fragment for each in current.fragments]
