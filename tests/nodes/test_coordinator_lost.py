@@ -1,4 +1,4 @@
-"""The node that deployed a query is lost for good, wakes up, or dies amid an undeploy: who coordinates then."""
+"""The node that deployed a query is lost for good, wakes up, or dies amid an undeploy: who has its role."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_coordinator_that_is_lost_for_good_has_a_successor_that_all_name(at: A
     assert set(shown["nodes"]) == {*at, "s1", "s2", "w"}
     made = deployment(run, "m")
     assert made is not None
-    assert {name: node for name, node in made.streams}["q.out"] == ("m" if at is WHOLE else "c")
+    assert dict(made.streams)["q.out"] == ("m" if at is WHOLE else "c")
 
 
 @PLACES
@@ -180,7 +180,7 @@ def test_two_voters_alone_leave_the_role_where_it_is() -> None:
     check_removed(run)
 
 
-# --- an undeploy that is begun and never finished ------------------------------------------------------------
+# --- an undeploy that is begun and never finished -----------------------------------------------------------
 
 
 @PLACES
