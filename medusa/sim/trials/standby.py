@@ -41,12 +41,14 @@ class StandbyOptions(QueryOptions):
         lost: machines that are lost for good, and when.
         deployer: is asked to deploy, and is one of them; in the end somebody removes the query, and they come
             back. Empty: one that stays is asked.
+        wakes: it is back as soon as another one coordinates.
     """
 
     standby: Mapping[str, Sequence[str]]
     witnesses: Sequence[str] = ()
     lost: Sequence[tuple[str, int]] = ()
     deployer: str = ""
+    wakes: bool = False
 
 
 class StandbyTrial(QueryTrial):
@@ -66,6 +68,7 @@ class StandbyTrial(QueryTrial):
         nodes: Sequence[str],
     ) -> None:
         self._burnt: set[str] = set()
+        self._burns = 0
         self._stays = [node for node in nodes if node not in {name for name, _ in options.lost}]
         self._standby = options
         super().__init__(world, q, tables, options, want=want, nodes=nodes)
@@ -108,9 +111,19 @@ class StandbyTrial(QueryTrial):
             return
         self.world.trace(name, "burns")
         self._burnt.add(name)
+        self._burns += 1
         self._look_at_us, self._resting = 0, False  # What was at rest before is looked at anew.
         self.nodes[name].crash()
         self._count_lost(name)
+        if name == self._standby.deployer and self._standby.wakes:
+            self._wake(name)
+
+    def _wake(self, name: str) -> None:
+        newest = self._checks.newest
+        if newest is not None and newest.coordinator != name:
+            self._return(name)
+        else:
+            self.world.after(LOOK_AGAIN_US, lambda: self._wake(name))
 
     def _guarded(self, name: str) -> bool:
         newest = self._checks.newest
@@ -217,7 +230,7 @@ class StandbyTrial(QueryTrial):
             return True
         if self._removal is not None:
             return self._removal.done
-        if len(self._burnt) < len(self._standby.lost) or not super().ended:
+        if self._burns < len(self._standby.lost) or not super().ended:
             return False
         if not self._standby.deployer:
             return True
@@ -226,9 +239,8 @@ class StandbyTrial(QueryTrial):
 
     def _remove(self) -> None:
         client = self.client("remover", "")
-        lost = [name for name, _ in self._standby.lost]
         query = self.q.graph.name
-        self._removal = QueryRemoval(self.world, query, self.nodes, client, lost, self._return)
+        self._removal = QueryRemoval(self.world, query, self.nodes, client, sorted(self._burnt), self._return)
         self._removal.begin()
 
     def _return(self, name: str) -> None:
@@ -303,6 +315,7 @@ def _trial(
         witnesses=witnesses,
         lost=tuple((node, dice.randrange(*LOST_AFTER_US)) for node in lost),
         deployer=deployer,
+        wakes=deployer not in busy and world.dice("wakes").random() < 0.5,
     )
     nodes = [*busy, *spares, *witnesses, *([deployer] if deployer == "d" else [])]
     return StandbyTrial(world, q, tables, made, want=want, nodes=nodes)
