@@ -10,6 +10,7 @@ from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.deploy.background_parsing import BackgroundParsing
 from medusa.nodes.deploy.coordinator import DeploymentCoordinator
+from medusa.nodes.deploy.passed_on import PassedOnRemovals
 from medusa.nodes.deploy.query_plan import DeployRequest, check_name, plan_of, planned_standby
 from medusa.nodes.fragments import Fragments
 from medusa.nodes.messages import Heard
@@ -35,6 +36,7 @@ class ClientQueries:
         nodes: those that are known here, with what speaks for and against their standing by.
         deployed_at: the node where a query was deployed, as far as is known here; empty: unknown.
         away: which nodes don't answer.
+        number: gives numbers for questions to nodes.
     """
 
     def __init__(
@@ -50,6 +52,7 @@ class ClientQueries:
         nodes: Callable[[], Mapping[str, StandbyNode]],
         deployed_at: Callable[[str], str],
         away: UnreachablePeers,
+        number: Callable[[], int],
     ) -> None:
         self._settings, self._catalog, self._coordinator = settings, catalog, coordinator
         self._definitions, self._fragments = definitions, fragments
@@ -58,19 +61,49 @@ class ClientQueries:
         self._nodes = nodes
         self._deployed_at = deployed_at
         self._away = away
+        self._passed_on = PassedOnRemovals(
+            catalog,
+            outbox=outbox,
+            patience_us=settings.limits.deploy_timeout_us,
+            number=number,
+            here=coordinator.undeploy,
+            away=away,
+        )
+
+    def answered(self, now_us: int, peer: str, reply: Reply) -> bool:
+        """Take an answer; whether it was to what this node passed on for a client."""
+        return self._passed_on.answered(now_us, peer, reply)
+
+    def tick(self, now_us: int) -> None:
+        """Pass on again what wasn't answered."""
+        self._passed_on.tick(now_us)
+
+    def wake_at_us(self) -> int | None:
+        """When ``tick`` has work."""
+        return self._passed_on.wake_at_us()
 
     def receive(self, heard: Heard) -> None:
         """Take a command about a query."""
         now_us, peer, message, payload = heard.now_us, heard.peer, heard.message, heard.payload or b""
+        ours = heard.caller is None or heard.caller.participant == self._settings.participant
         match message:
             case Deploy() | DeployGuarded():
                 self._deploy(now_us, peer, message, bytes(payload), heard.caller)
             case Define():
                 self._definitions.define(now_us, peer, message, payload, heard.caller)
-            case Remove() if heard.client:
+            case Remove() if heard.client or (message.asked and ours):
                 self._undeploy(now_us, peer, message)
             case Remove():
+                if ours:
+                    self._ended(now_us, message)
                 self._fragments.remove_for(peer, message, heard.caller)
+
+    def _ended(self, now_us: int, message: Remove) -> None:
+        """A query that this node coordinates was removed by one that did so before, or thinks it does."""
+        kept = self._catalog.configurations.get(message.query)
+        same = message.life != 0 and kept is not None and kept.current.life == message.life
+        if kept is not None and same and message.query in self._catalog.deployments:
+            self._coordinator.ended(now_us, message.query, kept.current.nodes())
 
     def _deploy(
         self,
@@ -131,6 +164,8 @@ class ClientQueries:
             self._coordinator.undeploy(now_us, client, message.request, query)
             return
         if self._coordinator.answered(client, message.request):
+            return
+        if not message.asked and self._passed_on.take(now_us, client, message.request, query):
             return
         owner = self._catalog.owners.get(query) or self._deployed_at(query)
         away = self._away.told(now_us, [owner], {owner: query})

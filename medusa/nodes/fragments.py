@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+import msgspec
+
 from medusa.errors import LinkError, QueryError
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.catalog.persistence import CatalogWriter
@@ -46,8 +48,8 @@ class Fragments:
         loads: told what boxes count.
         abroad: the participant of another one's node; empty: it is of our own.
         removed: told the query, which of its fragments are gone from here, and whether the query is.
-        undone: told a query of which what these requests of its coordinator began is undone; the fragments
-            that may have been taken over meanwhile, and came by none of them.
+        undone: told a query and the life of it whose deployment is undone; the fragments that may have been
+            taken over meanwhile, and came by no request of that.
         answered: told what became of a fragment that this node asked itself for, where that took a while.
 
     Attributes:
@@ -71,7 +73,7 @@ class Fragments:
         abroad: Callable[[str], str],
         removed: Callable[[str, list[str], bool], None],
         answered: Callable[[int, str, Reply], None],
-        undone: Callable[[str, range], Collection[str]] = lambda query, requests: (),
+        undone: Callable[[str, int], Collection[str]] = lambda query, life: (),
     ) -> None:
         self._undone = undone
         self.running = running
@@ -145,6 +147,8 @@ class Fragments:
         """A node has a query removed: what this node runs of it for that one."""
         foreign = caller is not None and caller.participant != self._settings.participant
         if not self._stopping.removed(peer, message, foreign=foreign):
+            if foreign:  # It has no part in our configurations.
+                message = msgspec.structs.replace(message, life=0)
             self._reply(peer, self.remove(message, peer))
 
     def _reply(self, peer: str, reply: Reply) -> None:
@@ -206,16 +210,24 @@ class Fragments:
             self._reply(pending.owner, reply)
 
     def remove(self, message: Remove, owner: str) -> Reply:
-        """Forget a query's fragments here, if there are any that this node asked for."""
+        """Forget a query's fragments here, if there are any that this node asked for, or if they are of a
+        query whose configuration says that it is the one that was removed."""
         query, request = message.query, message.request
         done = Reply(request=request)
-        if self._late.remove(owner, query, request) or self._catalog.owners.get(query, owner) != owner:
+        late = self._late.remove(owner, query, request)
+        kept = self._catalog.configurations.get(query)
+        if message.life and kept is not None:
+            if kept.current.life != message.life:
+                return done  # Another query of that name is here by now.
+        elif late or self._catalog.owners.get(query, owner) != owner:
             return done
         self._stopping.undeployed(query)
         came: list[str] | None = None
         if message.since:
             requests = range(message.since, request)
-            came = [*dict.fromkeys((*self._catalog.came_by(query, requests), *self._undone(query, requests)))]
+            came = [
+                *dict.fromkeys((*self._catalog.came_by(query, requests), *self._undone(query, message.life)))
+            ]
         self.drop(query, came, undoes=bool(message.since))
         return done
 

@@ -47,6 +47,7 @@ from medusa.nodes.names.definitions import Definitions
 from medusa.nodes.names.lookup import NameLookup
 from medusa.nodes.names.names import NodeNames
 from medusa.nodes.names.participant_catalog import ParticipantCatalog
+from medusa.nodes.recovery.coordination import CoordinatorRole
 from medusa.nodes.recovery.recovery import Recovery
 from medusa.nodes.remote.definitions import RemoteDefinitions
 from medusa.nodes.repair.resolution import DoubtResolution
@@ -252,7 +253,7 @@ class NodeMind:
             loads=self.loads,
             abroad=naming.abroad,
             removed=self._removed,
-            undone=lambda query, requests: self.recovery.undone(query, requests),
+            undone=lambda query, life: self.recovery.undone(query, life),
             answered=lambda now_us, node, reply: self.coordinator.reply(now_us, node, reply),
             **shared,
         )
@@ -268,8 +269,9 @@ class NodeMind:
             readers=names.readers_of,
             abroad=naming.abroad,
             unfinished=UnfinishedDeployments(catalog, naming),
-            guarded=lambda now_us, plan, life: self.recovery.deployed(now_us, plan, life),
+            guarded=lambda now_us, plan, request: self.recovery.deployed(now_us, plan, request),
             unguarded=lambda query: self.recovery.removed(query),
+            is_up=self._is_linked,
             **shared,
         )
         self.recovery = Recovery(
@@ -283,6 +285,12 @@ class NodeMind:
             check=self.installed.check_room,
             owned=self._owned,
             next_token=self._next_token,
+            role=CoordinatorRole(
+                took_over=self.coordinator.took_over,
+                handed_over=self.coordinator.handed_over,
+                ended=self.coordinator.ended,
+                placed=lambda *placed: self.orders.arrivals.coordinated(*placed),
+            ),
             **shared,
         )
         moving: dict[str, Any] = {**shared, "diverting": diverting, "next_token": self._next_token}
@@ -335,6 +343,7 @@ class NodeMind:
             nodes=lambda: standby_nodes(settings, naming.directory, self.loads, self.sessions, naming.abroad),
             deployed_at=names.deployed_at,
             away=moves.away,
+            number=number,
         )
         self._resolving = DoubtResolution(
             settings,
@@ -592,6 +601,7 @@ class NodeMind:
             or self.remotes.answered(peer, reply)
             or self._reading.answered(now_us, peer, reply)
             or self.recovery.answered(now_us, peer, reply)
+            or self._queries.answered(now_us, peer, reply)
             or self.diverting.answered(now_us, peer, reply)
         ):
             self.coordinator.reply(now_us, peer, reply)
@@ -775,6 +785,7 @@ class NodeMind:
             self._cut_off(now_us)
         self.coordinator.tick(now_us)
         self._definitions.tick(now_us)
+        self._queries.tick(now_us)
         self.diverting.tick(now_us)
         self._reading.tick(now_us)
         self.remotes.tick(now_us)
@@ -796,7 +807,7 @@ class NodeMind:
         times += [self._saver.wake_at_us(), self.coordinator.wake_at_us(), self._definitions.wake_at_us()]
         times += [self._reading.wake_at_us(), self.diverting.wake_at_us(), self.remotes.wake_at_us()]
         times += [self._resolving.wake_at_us(), self.naming.wake_at_us(), self.orders.wake_at_us(now_us)]
-        times.append(self.recovery.wake_at_us(now_us))
+        times += [self.recovery.wake_at_us(now_us), self._queries.wake_at_us()]
         self.outbox.append(WakeAt(at_us=min((t for t in times if t is not None), default=now_us + 1_000_000)))
         self._say_stopped()
 

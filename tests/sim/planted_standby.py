@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.sim.planting import Edit, Mistake, edit
 
-__all__ = ["STANDBY"]
+__all__ = ["COORDINATORS", "STANDBY"]
 
 _SCENARIOS = ("standby",)
 
@@ -276,3 +276,56 @@ STANDBY: dict[str, Mistake] = {
     ),
 }
 """By name."""
+
+
+COORDINATORS: dict[str, Mistake] = {
+    "two coordinators: who was replaced goes on": Mistake(
+        area="recovery",
+        about="A coordinator that hears that another node has its role keeps its plan. Both answer for the "
+        "query, and each removes or installs what the other doesn't know of.",
+        edits=edit(
+            "nodes.recovery.coordination:Coordination.decided",
+            "elif new.coordinator != self._me and deployment is not None",
+            "elif False and deployment is not None",
+        ),
+        scenarios=("coordinators",),
+        seed=3,
+        shows="SimulationError: coordinator",
+    ),
+    "two coordinators: who proposes itself begins at once": Mistake(
+        area="recovery",
+        about="A voter coordinates before the others have decided so. Another one may be chosen.",
+        edits=edit(
+            "nodes.recovery.coordination:Coordination._watch",
+            "self._agreement.propose(now_us, query, silent.change, suspects=(coordinator,))",
+            "self._agreement.propose(now_us, query, silent.change, suspects=(coordinator,)); "
+            "self._role.took_over(query, current.parts)",
+        ),
+        scenarios=("coordinators",),
+        seed=0,
+        shows="SimulationError: coordinator",
+    ),
+    "who comes back is not told that the query was removed": Mistake(
+        area="recovery",
+        about="A node that was away while a query was removed hears so, and does nothing: what it has of it "
+        "stays for ever.",
+        edits=edit("nodes.recovery.agreement:Agreement.answered", "self._ended(now_us, query)", "pass"),
+        scenarios=("coordinators",),
+        seed=1,
+        shows="SimulationError: liveness",
+    ),
+    "a coordinator that was replaced is the only one to be obeyed": Mistake(
+        area="recovery",
+        about="Fragments go on to obey who deployed them: its successor removes the query in vain.",
+        edits=edit(
+            "nodes.recovery.coordination:Coordination.decided",
+            "owners[query] = new.coordinator",
+            "owners[query] = owners[query]",
+        )
+        + edit("nodes.fragments:Fragments.remove", "if message.life and kept is not None:", "if False:"),
+        scenarios=("coordinators",),
+        seed=0,
+        shows="SimulationError: liveness",
+    ),
+}
+"""Of who coordinates."""

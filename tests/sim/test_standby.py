@@ -11,7 +11,7 @@ from medusa.sim.world.fault_draws import MOMENTS
 from medusa.sim.world.faults import LATE_VOTES, TAKEOVERS, Fault, draw
 from medusa.sim.world.virtual_time import World
 from tests.sim.conftest import SPENT
-from tests.sim.planted_standby import STANDBY
+from tests.sim.planted_standby import COORDINATORS, STANDBY
 from tests.sim.planting import noticed, planted
 
 SEEDS = 100
@@ -32,6 +32,9 @@ FOUND = (
 )
 """Seeds that have shown something before, beside those of the first hundred."""
 
+COORDINATED = 30
+"""Seeds of ``coordinators``."""
+
 CAUGHT = [name for name, each in STANDBY.items() if each.seed is not None]
 
 
@@ -41,11 +44,11 @@ def test_seed(seed):
     passed(seed)
 
 
-def passed(seed):
+def passed(seed, scenario="standby"):
     began = time.process_time()
-    outcome = run_scenario("standby", seed)
+    outcome = run_scenario(scenario, seed)
     assert outcome.ok, str(outcome)
-    SPENT.append(("standby", outcome.events, time.process_time() - began))
+    SPENT.append((scenario, outcome.events, time.process_time() - began))
 
 
 @pytest.mark.full
@@ -55,6 +58,29 @@ def test_more_seeds(block):
     """2,000 in all."""
     for seed in range(2000 + 100 * block, 2000 + 100 * (block + 1)):
         passed(seed)
+
+
+@pytest.mark.full
+@pytest.mark.issue(17)
+@pytest.mark.parametrize("block", range(10))
+def test_more_seeds_of_coordinators(block):
+    """1,000 in all."""
+    for seed in range(2000 + 100 * block, 2000 + 100 * (block + 1)):
+        passed(seed, "coordinators")
+
+
+@pytest.mark.parametrize("seed", range(COORDINATED))
+def test_seed_of_coordinators(seed):
+    """Who deployed is lost for good: another node has its role, and removes all of it."""
+    passed(seed, "coordinators")
+
+
+@pytest.mark.parametrize("name", COORDINATORS)
+def test_the_recorded_seed_of_coordinators_notices_it(name):
+    mistake = COORDINATORS[name]
+    assert mistake.seed is not None
+    with planted(mistake):
+        assert noticed(lambda seed: run_scenario("coordinators", seed).violation, mistake.seed, mistake.shows)
 
 
 @pytest.mark.parametrize("name", CAUGHT)

@@ -16,7 +16,7 @@ import pytest
 import medusa as md
 from medusa.runtime.embedded.embedded_run import collect
 from tests.system.nodes import DEADLINE_S, run_to_end, until
-from tests.system.standby_nodes import StandbyNodes
+from tests.system.standby_nodes import NAMES, StandbyNodes
 
 pytestmark = pytest.mark.system
 
@@ -223,3 +223,33 @@ def test_the_command_line_deploys_with_standby_and_says_who_stands_by(nodes: Sta
     refused = run_to_end(*asked[:4], "--standby", "m=nobody", *nodes.words("e"))
     assert refused.returncode != 0
     assert "knows no such node" in refused.stderr
+
+
+@pytest.mark.parametrize("at", [WHOLE, CUT], ids=["no part", "a part"])
+def test_a_query_whose_coordinator_is_killed_for_good_is_removed_through_another_node(
+    nodes: StandbyNodes, at: dict[str, list[str]]
+) -> None:
+    """And the killed one, started long after, has it no more."""
+    deployed(nodes, at)
+    others = [name for name in NAMES if name != "e"]
+
+    def said(name: str) -> dict[str, Any]:
+        with nodes.connect(name) as fed:
+            return fed.status()
+
+    def coordinators(*names: str) -> list[str]:
+        return [name for name in names if "q" in said(name)["queries"]]
+
+    nodes.kill("e")
+    until(lambda: coordinators(*others), what="another node coordinates it")
+    [new] = coordinators(*others)
+    assert said(new)["queries"]["q"]["configuration"]["coordinator"] == new
+    listed = run_to_end("queries", *nodes.words("s2"))
+    assert listed.returncode == 0, listed.stderr
+    assert new in listed.stdout
+    done = run_to_end("undeploy", "q", *nodes.words("s2"))
+    assert done.returncode == 0, done.stderr
+    assert [name for name in others if said(name)["fragments"]] == []
+    assert coordinators(*others) == []
+    nodes.start("e")
+    until(lambda: not (said("e")["fragments"] or said("e")["queries"]), what="e has heard")

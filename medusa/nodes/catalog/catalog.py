@@ -34,6 +34,10 @@ DEPLOYING, RUNNING, REMOVING = (
 )
 ENDED = "ended"
 
+LIVES_MAX = 100
+"""Of queries of one name that are remembered as removed. A node that was away for more of them brings the
+configuration of one back when it comes, and what it has of it."""
+
 REMOVED_MAX = 1000
 """Names of removed queries that are remembered. A part that was being moved asks within seconds of its node's
 start; one that asks after so many removals stays, and its node says so."""
@@ -58,6 +62,9 @@ class Deployment(msgspec.Struct, kw_only=True):
         began: the first request of the attempt to deploy it, which may have to be undone; 0: it has run.
         idle: of ``nodes`` those that were given nothing to run: they stand by, or vote on who takes over.
         recovered: (stream, method, fragments by which its rows come) of outputs that somebody stands by for.
+        life: of the configuration of a query that is being removed; 0: it had none.
+        lets_go: its removal doesn't wait for nodes that are away.
+        taken_over: another node deployed it, and lost the coordinator's role to this one.
     """
 
     query: str
@@ -76,6 +83,9 @@ class Deployment(msgspec.Struct, kw_only=True):
     began: int = 0
     idle: tuple[str, ...] = ()
     recovered: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
+    life: int = 0
+    lets_go: bool = False
+    taken_over: bool = False
 
     @property
     def shown(self) -> str:
@@ -85,6 +95,10 @@ class Deployment(msgspec.Struct, kw_only=True):
     def stands_at(self, places: Mapping[str, str]) -> None:
         """These of its streams and sources are at these nodes now."""
         self.streams = tuple((name, places.get(name, node)) for name, node in self.streams)
+
+    def has_streams(self, streams: tuple[tuple[str, str], ...]) -> None:
+        """These are its streams and sources that clients can use, and where."""
+        self.streams = streams
 
     def step(self, event: DeploymentEvent) -> None:
         """Take a step of the automaton."""
@@ -170,7 +184,7 @@ class _Saved(msgspec.Struct, frozen=True, kw_only=True):
     removed: tuple[str, ...] = ()
     in_doubt: InDoubt = msgspec.field(default_factory=InDoubt)
     configurations: dict[str, KeptConfiguration] = {}
-    buried: dict[str, int] = {}
+    buried: dict[str, tuple[int, ...]] = {}
 
 
 _SAVED = msgpack_decoder(_Saved)
@@ -198,7 +212,7 @@ class Catalog:
         (``nodes.repair.resolution``).
         configurations: of queries with replicas, and what was promised for the next one
         (``nodes.recovery.agreement``).
-        buried: query -> the life of its last configuration, which was removed from here.
+        buried: query -> the lives of its last configurations, which were removed from here, the newest last.
         becoming: what is written as if it were so already: if the write fails nothing has been.
     """
 
@@ -220,7 +234,7 @@ class Catalog:
         self.removed: tuple[str, ...] = ()
         self.in_doubt = InDoubt()
         self.configurations: dict[str, KeptConfiguration] = {}
-        self.buried: dict[str, int] = {}
+        self.buried: dict[str, tuple[int, ...]] = {}
         self.becoming: list[PendingReplacement] = []
 
     def add(self, fragment: FragmentSpec, owner: str, request: int = 0) -> None:
@@ -263,15 +277,15 @@ class Catalog:
         """Forget its configuration; whether there was one. What is late of it never makes it anew."""
         kept = self.configurations.pop(query, None)
         if kept is not None and kept.current.life:
-            self.buried.pop(query, None)
-            self.buried[query] = kept.current.life
+            before = self.buried.pop(query, ())
+            self.buried[query] = (*before, kept.current.life)[-LIVES_MAX:]
             if len(self.buried) > REMOVED_MAX:
                 del self.buried[next(iter(self.buried))]
         return kept is not None
 
     def is_buried(self, query: str, life: int) -> bool:
         """Whether this life of a query had a configuration that was removed from here."""
-        return life != 0 and self.buried.get(query) == life
+        return life in self.buried.get(query, ())
 
     def undeployed(self, query: str) -> None:
         """A deployment of ours is over; one that was undone removed nothing that was there before."""

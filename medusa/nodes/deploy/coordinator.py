@@ -9,7 +9,7 @@ Asking twice is harmless: installing what is installed, and removing what isn't 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from medusa.nodes.catalog.catalog import DEPLOYING, REMOVING, RUNNING, Catalog, Deployment
 from medusa.nodes.catalog.deployment_automaton import DeploymentEvent
@@ -36,6 +36,7 @@ from medusa.nodes.placement.recovered_outputs import ways_of
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.codec import graph_to_msgpack
 from medusa.query.published_stream import reads_of
+from medusa.wire.messages.configuration import QueryParts
 from medusa.wire.messages.links_and_commands import Install, Remove, Reply
 from medusa.wire.messages.remote import Instantiate
 from medusa.wire.outbox import Outbox
@@ -78,6 +79,7 @@ class DeploymentCoordinator:
         unfinished: what other nodes have of deployments of an earlier life; None: nobody is asked.
         guarded: told of each plan that is spread, and the number of the first request by which it is.
         unguarded: told of each query whose removal begins: nobody takes any of it over from then on.
+        is_up: whether a node is heard here.
 
     Attributes:
         stale: answers of nodes to questions that are not open: late, repeated or of an earlier life.
@@ -99,10 +101,11 @@ class DeploymentCoordinator:
         readers: Callable[[str], list[str]] = lambda query: [],
         abroad: Callable[[str], str] = lambda node: "",
         unfinished: UnfinishedDeployments | None = None,
-        guarded: Callable[[int, PlacementPlan, int], None] = lambda now_us, plan, life: None,
+        guarded: Callable[[int, PlacementPlan, int], None] = lambda now_us, plan, request: None,
         unguarded: Callable[[str], None] = lambda query: None,
+        is_up: Callable[[str], bool] = lambda node: True,
     ) -> None:
-        self._guarded, self._unguarded = guarded, unguarded
+        self._guarded, self._unguarded, self._is_up = guarded, unguarded, is_up
         self._catalog = catalog
         self._outbox = outbox
         self._timeout_us = timeout_us
@@ -330,6 +333,66 @@ class DeploymentCoordinator:
         self._answer(client, Reply(request=request), after=token)
         return True
 
+    # --- a role that others take over -------------------------------------------------------------
+
+    def took_over(self, query: str, parts: QueryParts) -> None:
+        """This node coordinates a query from now on that another one has deployed."""
+        self._catalog.deployments[query] = Deployment(
+            query=query,
+            nodes=parts.nodes,
+            state=RUNNING,
+            client=self._catalog.node,
+            request=0,
+            streams=parts.streams,
+            reads=parts.reads,
+            recovered=parts.recovered,
+            taken_over=True,
+        )
+
+    def handed_over(self, query: str, to: str) -> None:
+        """Another node coordinates a query now: nothing of it is installed, undone or removed from here, and
+        who waits hears whom to ask."""
+        deployment = self._catalog.deployments.pop(query)
+        self._drop_questions(query)
+        if self.unfinished is not None:
+            self.unfinished.drop(query)
+        attempt = self._attempts.pop(query, None)
+        if attempt is not None:
+            text = (
+                f"query {query!r} is {deployment.state}; node {to!r} coordinates it since this one was away"
+            )
+            why = Reply(request=attempt.request, code="E_MOVED", text=text, hint=f"ask node {to!r}")
+            self._answer(attempt.client, why, after=self._saver.save())
+
+    def ended(self, now_us: int, query: str, nodes: Iterable[str]) -> None:
+        """Another node says that a query was removed, or is told to remove it by one that knows: all of it
+        goes, whoever began, since that may never come back.
+
+        Args:
+            nodes: that may have something of it.
+        """
+        known = self._catalog.deployments.get(query)
+        if known is None:
+            known = self._catalog.deployments[query] = Deployment(
+                query=query,
+                nodes=tuple(dict.fromkeys((*nodes, self._catalog.node))),
+                state=RUNNING,
+                client=self._catalog.node,
+                request=0,
+                streams=(),
+                taken_over=True,
+            )
+        if known.state == REMOVING:
+            return
+        if query in self._catalog.owners:
+            self._catalog.owners[query] = self._catalog.node  # What is here obeys us.
+        if self.unfinished is not None:
+            self.unfinished.drop(query)
+        attempt = self._attempts.pop(query, None)
+        self._begin_removal(now_us, known, _E.REMOVE)
+        if attempt is not None:
+            self._answer(attempt.client, undeployed(attempt.request, query), after=self._saver.save())
+
     # --- what nodes answer ----------------------------------------------------------------------
 
     def reply(self, now_us: int, node: str, reply: Reply) -> None:
@@ -413,14 +476,22 @@ class DeploymentCoordinator:
 
     def _begin_removal(self, now_us: int, deployment: Deployment, event: DeploymentEvent) -> None:
         query = deployment.query
-        self._questions = {n: q for n, q in self._questions.items() if q.query != query}
-        self._saver.drop(lambda message: isinstance(message, BEGINS) and message.query == query)
+        self._drop_questions(query)
+        ran = deployment.state == RUNNING
         deployment.step(event)
+        kept = self._catalog.configurations.get(query)
+        if kept is not None:
+            deployment.life = kept.current.life
+        if kept is not None and kept.current.parts is not None:
+            # Who had the coordinator's role, say, may have no other part.
+            others = (node for node in kept.current.nodes() if node != self._catalog.node)
+            deployment.nodes = tuple(dict.fromkeys((*deployment.nodes, *others)))
+            deployment.lets_go = ran  # Else a node may have a part and no configuration yet.
         self._unguarded(query)
         token = self._saver.save()
         for node in deployment.nodes:
             self._request += 1
-            message = Remove(request=self._request, query=query, since=deployment.began)
+            message = Remove(request=self._request, query=query, since=deployment.began, life=deployment.life)
             question = DeploymentQuestion(
                 query=query, node=node, message=message, payload=None, after=token, asked_at_us=now_us
             )
@@ -431,6 +502,21 @@ class DeploymentCoordinator:
             if question.query == query and question.node == self._catalog.node:
                 assert isinstance(question.message, Remove)
                 self.reply(now_us, question.node, self._remove(question.message))
+
+    def _drop_questions(self, query: str) -> None:
+        self._questions = {n: q for n, q in self._questions.items() if q.query != query}
+        self._saver.drop(lambda message: isinstance(message, BEGINS) and message.query == query)
+
+    def _let_go(self, query: str) -> bool:
+        """Whether the removal of a query waits only for nodes that needn't be waited for: each knows the
+        query's configuration, asks about it when it is back, and hears that the query was removed. A machine
+        that is lost for good holds nothing up."""
+        deployment = self._catalog.deployments.get(query)
+        asked = [each.node for each in self._questions.values() if each.query == query]
+        if deployment is None or not deployment.lets_go or any(map(self._is_up, asked)):
+            return False
+        self._drop_questions(query)
+        return True
 
     def _removed(self, deployment: Deployment) -> None:
         self._catalog.undeployed(deployment.query)
@@ -470,8 +556,12 @@ class DeploymentCoordinator:
         for number, question in list(self._questions.items()):
             if now_us - question.asked_at_us < ASK_AGAIN_US:
                 continue
+            if number not in self._questions:
+                continue
             question.asked_at_us = now_us
-            if question.node != self._catalog.node:
+            if self._let_go(question.query):
+                self._removed(self._catalog.deployments[question.query])
+            elif question.node != self._catalog.node:
                 self._ask(question)
             elif question.fragment is not None:  # Contended here.
                 self._install_here(now_us, number, question)

@@ -308,6 +308,11 @@ class IncomingMoves:
         self._saver.save()
         return True
 
+    def coordinated(self, now_us: int, spec: FragmentSpec, coordinator: str) -> None:
+        """Another node coordinates the query of a fragment of ours, and hears that it is here."""
+        self._kept.unplaced[spec.name] = coordinator
+        self._say_placed(now_us, spec, coordinator)
+
     def peer_event(self, peer: str, event: LinkEvent) -> None:
         """A node came, went or restarted: what it was sending is over."""
         if event is LinkEvent.PEER_UP:

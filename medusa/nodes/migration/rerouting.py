@@ -437,13 +437,18 @@ class Rerouting:
         deployment = self._catalog.deployments.get(message.query)
         if deployment is None:
             self._check_disk()  # Else it may only have forgotten it.
+        if deployment is None and message.query in self._catalog.configurations:
+            text = f"node {self._settings.name!r} hasn't heard that it coordinates {message.query!r}"
+            raise LinkError(text, hint="try again in a moment", code="E_BUSY")
         if (removed := self._catalog.is_removed(message.query)) or deployment is None:
             text = f"query {message.query[:100]!r} isn't deployed from node {self._settings.name!r}"
             raise LinkError(text, code="E_REMOVED" if removed else "E_QUERY")
         if deployment.state != RUNNING:
             text = f"query {message.query!r} is being deployed"
             raise LinkError(text, hint="try again in a moment", code="E_BUSY")
-        if peer not in deployment.nodes:
+        # Who had the role before may have had no time to tell of the move by which it has one.
+        moved = deployment.taken_over and peer in self._settings.own_peers and peer == message.node
+        if peer not in deployment.nodes and not moved:
             raise LinkError(f"node {peer!r} has no part of query {message.query!r}", code="E_READER")
         self._check_peer(message.node)
         before = deployment.nodes, deployment.streams

@@ -144,7 +144,7 @@ class AdvertisedEntries:
                 )
                 if len(body_to(body)) > limits.BODY_BYTES_MAX:
                     body = msgspec.structs.replace(body, abroad=())
-                wanted["query", deployment.query] = 1, body_to(body)
+                wanted["query", deployment.query] = self._above_former(deployment), body_to(body)
             elif deployment.definition and deployment.state != REMOVING:
                 wanted["definition", deployment.query] = 1, self._definition(deployment)
         for query, said in self._decided().items():
@@ -152,6 +152,15 @@ class AdvertisedEntries:
         node = msgspec.structs.replace(self._node, **self._accepting.told())
         wanted["node", self._settings.name] = 1, body_to(node)
         return {key: value for key, value in wanted.items() if len(value[1]) <= limits.BODY_BYTES_MAX}
+
+    def _above_former(self, deployment: Deployment) -> int:
+        """An epoch above that of the node that coordinated a query before us: its word stands for as long as
+        it is away."""
+        if not deployment.taken_over:
+            return 1
+        said = self._directory.holders("query", deployment.query)
+        others = [each.epoch + 1 for each in said if each.writer != self._settings.name]
+        return max([self._directory.own_epoch("query", deployment.query), *others])
 
     def _above_lost(self, spec: FragmentSpec) -> int:
         """An epoch above that of every node that had a fragment which was taken over: one that is lost never

@@ -152,9 +152,10 @@ class NameLookup:
         return next((node for node, state in rivals if state != DEPLOYING or node < me), "")
 
     def _rivals(self, query: str) -> Iterator[tuple[str, str]]:
-        """The other nodes that have this name and may still be there, and the state of what they have."""
+        """The other nodes that have this name and may still be there, and the state of what they have. Who
+        took a query over goes before who had it."""
         for kind in ("query", "definition"):
-            for entry in self._directory.holders(kind, query):
+            for entry in sorted(self._directory.holders(kind, query), key=lambda entry: -entry.epoch):
                 body = body_from(entry.body, KINDS[kind])
                 nodes = entry.writer, *getattr(body, "nodes", ())
                 there = (self._directory.is_there(node) or node not in self._peers for node in nodes)

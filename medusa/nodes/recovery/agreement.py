@@ -53,6 +53,7 @@ class Agreement:
             Its number rose by more than one where those between weren't heard of. It may not be on this
             node's disk yet.
         audience: nodes that have a part of a query, beside those that its configuration names.
+        ended: told of a query with a configuration here that another node says was removed.
     """
 
     def __init__(
@@ -66,6 +67,7 @@ class Agreement:
         is_up: Callable[[str], bool],
         decided: Callable[[int, Configuration | None, Configuration], None],
         audience: Callable[[str], Collection[str]] = _nobody,
+        ended: Callable[[int, str], None] = lambda now_us, query: None,
     ) -> None:
         self._me = settings.name
         self._peers = settings.own_peers
@@ -77,6 +79,7 @@ class Agreement:
         self._is_up = is_up
         self._decided = decided
         self._audience = audience
+        self._ended = ended
         self._voter = Voter(catalog, saver=saver, is_up=is_up)
         self._bids: dict[str, Bid] = {}
         self._telling: dict[str, Telling] = {}
@@ -96,6 +99,11 @@ class Agreement:
     def proposing(self, query: str) -> bool:
         """Whether this node wants another configuration that isn't decided yet."""
         return query in self._bids
+
+    def wants(self, query: str, change: Change) -> bool:
+        """Whether it is this change that this node wants."""
+        bid = self._bids.get(query)
+        return bid is not None and bid.change is change
 
     def suspects(self, query: str) -> tuple[str, ...]:
         """Nodes that what this node proposes counts out."""
@@ -199,7 +207,9 @@ class Agreement:
         for query, telling in self._telling.items():
             if telling.request == reply.request:
                 telling.known_by(peer)
-                if reply.code not in ("", "E_CONFIGURATION"):
+                if reply.code == "E_REMOVED":
+                    self._ended(now_us, query)
+                elif reply.code not in ("", "E_CONFIGURATION"):
                     about = {"query": query, "node": peer, "code": reply.code}
                     self._outbox.report("warning", "configuration refused", why=reply.text, **about)
                 return True
@@ -209,8 +219,11 @@ class Agreement:
         told = message.configuration
         query, current = told.query, self.current(told.query)
         code = text = ""
-        if current is None and self._catalog.is_buried(query, told.life):
+        if self._catalog.is_buried(query, told.life):
             code, text = "E_REMOVED", f"query {query!r} was removed from node {self._me!r}"
+        elif current is None and told.number == 1 and told.parts is not None and peer != told.coordinator:
+            # Whoever deploys it tells us, or has undone that: a node that was away meanwhile may not know.
+            code, text = "E_QUERY", f"no such query at node {self._me!r}"
         elif current is not None and current.life != told.life:
             code, text = "E_QUERY", f"another query {query!r} is at node {self._me!r}"
         elif current is None or told.number > current.number:
@@ -335,6 +348,8 @@ class Agreement:
         if bid is None or not bid.answers(vote) or peer not in current.voters:
             return
         bid.take(peer, vote)
+        if vote.code == "E_REMOVED":
+            self._ended(now_us, vote.query)
         if vote.code in ("E_CONFIGURATION", "E_QUERY") and peer not in bid.behind:
             bid.behind.add(peer)
             self._tell(now_us, vote.query, peer)
@@ -458,6 +473,9 @@ class Agreement:
             elif current is not None and event is not LinkEvent.PEER_DOWN and peer in current.voters:
                 self._ask(query, bid, (peer,))
         if event is LinkEvent.PEER_DOWN:
+            for query, told in self._telling.items():
+                if self._kept[query].current.parts is not None:
+                    told.knows.discard(peer)  # It may have been told meanwhile that the query is no more.
             for asked_by, message in list(self._deferred.values()):
                 if peer in message.suspects:
                     self._asked(asked_by, message)
@@ -467,8 +485,9 @@ class Agreement:
             knows = telling is not None and peer in telling.knows
             waits = telling is not None and peer in telling.untold
             concerned = peer in current.nodes() or peer in self._audience(query)
-            # The first one is told by who deploys; also by a later life of that.
-            may_tell = current.number > 1 or current.coordinator == self._me
+            # The first one is told by who deploys; also by a later life of that. Who has a part tells it to
+            # hear whether the query was removed meanwhile.
+            may_tell = current.number > 1 or current.coordinator == self._me or current.parts is not None
             if waits or (concerned and not knows and may_tell):
                 self._tell(now_us, query, peer)
 

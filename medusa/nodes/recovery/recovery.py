@@ -21,14 +21,15 @@ from medusa.nodes.migration.state_receiver import Carried
 from medusa.nodes.placement.placement import PlacementPlan
 from medusa.nodes.recovery.agreement import Agreement
 from medusa.nodes.recovery.audience import audience
-from medusa.nodes.recovery.first_configuration import first_configuration
+from medusa.nodes.recovery.coordination import Coordination, CoordinatorRole
+from medusa.nodes.recovery.first_configuration import first_configuration, life_of
 from medusa.nodes.recovery.followings import Followings
 from medusa.nodes.recovery.replication import FOLLOWING, MISSING, SEEDING, Replication
 from medusa.nodes.recovery.succession import Succession
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
 from medusa.wire.link.automaton import LinkEvent
-from medusa.wire.messages.configuration import RecoveryMessage, Replicas
+from medusa.wire.messages.configuration import Configuration, RecoveryMessage, Replicas
 from medusa.wire.messages.links_and_commands import Reply
 from medusa.wire.messages.move import GiveUp, Got, Ready, Seed
 from medusa.wire.outbox import Outbox
@@ -48,12 +49,14 @@ class Recovery:
         check: raises LinkError if there is no room for a fragment.
         owned: called when a fragment that was taken over may begin.
         next_token: gives tokens and numbers of attempts: larger than any before.
+        role: told who coordinates what, where that changes.
 
     Attributes:
         agreement: on the configuration of each query.
         replication: what this node sends its secondaries.
         followings: what it follows.
         succession: takeovers, and who may succeed.
+        coordination: who coordinates.
     """
 
     def __init__(
@@ -71,8 +74,10 @@ class Recovery:
         check: Callable[[FragmentSpec], None],
         owned: Callable[[int, StandbyFragment, Collection[str]], None],
         next_token: Callable[[], int],
+        role: CoordinatorRole,
     ) -> None:
         me = settings.name
+        self._own_peers = settings.own_peers
         self._me = me
         self._catalog = catalog
         self._fragments = fragments
@@ -84,8 +89,12 @@ class Recovery:
             saver=saver,
             number=diverting.number,
             is_up=is_up,
-            decided=lambda now_us, old, new: self.succession.decided(now_us, old, new),
+            decided=self._decided,
             audience=self._audience,
+            ended=lambda now_us, query: self.coordination.ended(now_us, query),
+        )
+        self.coordination = Coordination(
+            settings, catalog, outbox=outbox, agreement=agreement, is_up=is_up, role=role
         )
         shared: dict[str, Any] = {
             "outbox": outbox,
@@ -111,6 +120,10 @@ class Recovery:
 
     def _audience(self, query: str) -> Collection[str]:
         return audience(self._catalog, query, [shadow.spec for _, _, shadow in self.followings.followed()])
+
+    def _decided(self, now_us: int, old: Configuration | None, new: Configuration) -> None:
+        self.coordination.decided(now_us, new)
+        self.succession.decided(now_us, old, new)
 
     # --- messages -----------------------------------------------------------------------------------
 
@@ -220,6 +233,7 @@ class Recovery:
 
     def start(self, now_us: int) -> None:
         """The node starts: do what configurations say that were learned before."""
+        self.coordination.start(now_us)
         self.succession.start(now_us)
 
     def stop(self) -> None:
@@ -233,17 +247,19 @@ class Recovery:
         self.succession.peer_event(now_us, peer, event)
         self.tick(now_us)
 
-    def deployed(self, now_us: int, plan: PlacementPlan, life: int) -> None:
-        """This node deploys a query: where it has standbys, its first configuration goes out."""
-        configuration = first_configuration(plan, self._me, life)
+    def deployed(self, now_us: int, plan: PlacementPlan, request: int) -> None:
+        """This node deploys a query by a request and those after it: where it has standbys, its first
+        configuration goes out."""
+        life = life_of(self._me, request)
+        configuration = first_configuration(plan, self._me, life, self._own_peers)
         if configuration is not None:
             self.agreement.install(now_us, configuration)
 
-    def undone(self, query: str, requests: range) -> Collection[str]:
-        """What these requests of its coordinator began is undone; the fragments that others may have taken
+    def undone(self, query: str, life: int) -> Collection[str]:
+        """The deployment that gave a query this life is undone; the fragments that others may have taken
         over meanwhile, so that nobody looks for them where they were."""
         current = self.agreement.current(query)
-        if current is None or current.life not in requests:
+        if current is None or current.life != life:
             return ()
         self.removed(query)
         names = [each.fragment for each in current.fragments]
@@ -258,6 +274,7 @@ class Recovery:
             self.replication.drop(name)
         self.followings.removed(query)
         self.succession.removed(query)
+        self.coordination.removed(query)
         self.agreement.forget(query)
 
     def flush(self, now_us: int) -> None:
@@ -270,9 +287,11 @@ class Recovery:
         self.followings.tick(now_us)
         self.replication.tick(now_us)
         self.succession.tick(now_us)
+        self.coordination.tick(now_us)
 
     def wake_at_us(self, now_us: int) -> int | None:
         """When ``tick`` has work."""
         times = [self.agreement.wake_at_us(), self.followings.wake_at_us()]
         times += [self.replication.wake_at_us(now_us), self.succession.wake_at_us(now_us)]
+        times.append(self.coordination.wake_at_us(now_us))
         return min((time for time in times if time is not None), default=None)

@@ -96,6 +96,8 @@ class Voter:
             return msgspec.structs.replace(plain, **known)
 
         kept = self._kept.get(query)
+        if self._catalog.is_buried(query, life):
+            return no("E_REMOVED", f"query {query!r} was removed from node {self._catalog.node!r}")
         if kept is None or kept.current.life != life:
             return no("E_QUERY", f"no such query at node {self._catalog.node!r}")
         current = kept.current

@@ -53,6 +53,8 @@ class ReplicaChecks:
         self._clients = clients
         self.newest: Configuration | None = None
         self._known: dict[tuple[str, int, int], Configuration] = {}
+        self._lives: list[int] = []
+        """Of queries of the name, in order."""
         self._numbers: dict[str, tuple[int, int, int]] = {}
         """Node -> its life, and life and number of the configuration that it went by last."""
         self._epochs: dict[tuple[str, int, str], int] = {}
@@ -107,7 +109,12 @@ class ReplicaChecks:
             )
         self._numbers[node.name] = now
         newest = self.newest
-        if newest is None or (newest.life, newest.number) < (current.life, current.number):
+        anew = newest is None or newest.life != current.life
+        if current.life not in self._lives:
+            self._lives.append(current.life)
+        if (anew and current.life == self._lives[-1]) or (
+            newest is not None and not anew and newest.number < current.number
+        ):
             self.newest = current
 
     def _check_decided(self, current: Configuration) -> None:

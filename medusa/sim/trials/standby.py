@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -14,6 +14,7 @@ from medusa.sim.actors.client import Client
 from medusa.sim.actors.follower import Follower
 from medusa.sim.actors.node import NodeMachine
 from medusa.sim.actors.takeover_faults import TakeoverAims
+from medusa.sim.checkers.coordinators import CoordinatorChecks, QueryRemoval
 from medusa.sim.checkers.replicas import ReplicaChecks
 from medusa.sim.trials.federations import OFTEN, ROWS, options
 from medusa.sim.trials.moves import KINDS, answered
@@ -38,11 +39,16 @@ class StandbyOptions(QueryOptions):
         standby: node -> those that stand by for its fragments.
         witnesses: vote, and run nothing.
         lost: machines that are lost for good, and when.
+        deployer: is asked to deploy, and is one of them; in the end somebody removes the query, and they come
+            back. Empty: one that stays is asked.
+        wakes: it is back as soon as another one coordinates.
     """
 
     standby: Mapping[str, Sequence[str]]
     witnesses: Sequence[str] = ()
     lost: Sequence[tuple[str, int]] = ()
+    deployer: str = ""
+    wakes: bool = False
 
 
 class StandbyTrial(QueryTrial):
@@ -62,11 +68,14 @@ class StandbyTrial(QueryTrial):
         nodes: Sequence[str],
     ) -> None:
         self._burnt: set[str] = set()
+        self._burns = 0
         self._stays = [node for node in nodes if node not in {name for name, _ in options.lost}]
         self._standby = options
         super().__init__(world, q, tables, options, want=want, nodes=nodes)
         self._checks = ReplicaChecks(self.nodes, self.clients)
         self._aims = TakeoverAims(self)
+        self._roles = CoordinatorChecks(q.graph.name)
+        self._removal: QueryRemoval | None = None
         self._beyond: set[str] = set()
         """Fragments of which more is lost than there were secondaries."""
 
@@ -77,6 +86,8 @@ class StandbyTrial(QueryTrial):
     def client(self, name: str, node: str) -> Client:
         """All find the streams from any node; who deploys does so at one that stays."""
         home = self.world.dice(f"home of {name}").choice(self._stays)
+        if name == "reader" and self._standby.deployer:
+            home = self._standby.deployer
         made = self.clients[name] = Follower(self.world, self.network, name, home, self.nodes)
         return made
 
@@ -100,9 +111,19 @@ class StandbyTrial(QueryTrial):
             return
         self.world.trace(name, "burns")
         self._burnt.add(name)
+        self._burns += 1
         self._look_at_us, self._resting = 0, False  # What was at rest before is looked at anew.
         self.nodes[name].crash()
         self._count_lost(name)
+        if name == self._standby.deployer and self._standby.wakes:
+            self._wake(name)
+
+    def _wake(self, name: str) -> None:
+        newest = self._checks.newest
+        if newest is not None and newest.coordinator != name:
+            self._return(name)
+        else:
+            self.world.after(LOOK_AGAIN_US, lambda: self._wake(name))
 
     def _guarded(self, name: str) -> bool:
         newest = self._checks.newest
@@ -136,6 +157,9 @@ class StandbyTrial(QueryTrial):
         super()._deliver(source, target, frames)
 
     def _watch(self, node: NodeMachine) -> None:
+        self._roles.look(node)
+        if self._removal is not None:
+            return  # All rows have come; those that were lost come back as what they were then.
         if self._lives.get(node.name) != node.lives and self._checks.newest is not None:
             self._count_lost(node.name)
         super()._watch(node)
@@ -204,10 +228,36 @@ class StandbyTrial(QueryTrial):
     def ended(self) -> bool:
         if self._beyond:
             return True
-        return len(self._burnt) == len(self._standby.lost) and super().ended
+        if self._removal is not None:
+            return self._removal.done
+        if self._burns < len(self._standby.lost) or not super().ended:
+            return False
+        if not self._standby.deployer:
+            return True
+        self._remove()
+        return False
+
+    def _remove(self) -> None:
+        client = self.client("remover", "")
+        query = self.q.graph.name
+        self._removal = QueryRemoval(self.world, query, self.nodes, client, sorted(self._burnt), self._return)
+        self._removal.begin()
+
+    def _return(self, name: str) -> None:
+        """It was away for long."""
+        self._burnt.discard(name)
+        self.restart(name)
 
     def _missing(self) -> str:
+        if self._standby.deployer and not self._coordinated():
+            return "nobody coordinates it"
         return self._checks.guarded_again(frozenset(self._burnt))
+
+    def _coordinated(self) -> bool:
+        query = self.q.graph.name
+        having = [node.name for node in self.living if query in node.brain.catalog.deployments]
+        newest = self._checks.newest
+        return newest is not None and having == [newest.coordinator]
 
 
 def follows(node: NodeMachine, fragment: str) -> bool:
@@ -220,6 +270,23 @@ SMALL = {"a": ["left", "l", "right", "r", "both"], "b": ["some", "last", "out"]}
 
 
 def guarded(world: World, rows: int | None, parts: Any) -> StandbyTrial:
+    return _trial(world, rows, lambda standby, witnesses: "")
+
+
+def coordinated(world: World, rows: int | None, parts: Any) -> StandbyTrial:
+    """Who deploys has a part that others stand by for, or only votes, or neither."""
+    dice = world.dice("coordinator")
+
+    def deployer_of(standby: Sequence[str], witnesses: Sequence[str]) -> str:
+        chosen = dice.choice([*standby, *witnesses, "d"])
+        return "d" if len(standby) == 1 and not witnesses else chosen  # Of two voters none may be lost.
+
+    return _trial(world, rows, deployer_of)
+
+
+def _trial(
+    world: World, rows: int | None, deployer_of: Callable[[Sequence[str], Sequence[str]], str]
+) -> StandbyTrial:
     dice = world.dice("options")
     kind = dice.choice(["slides", "unites", "unites"])
     make, _, _ = KINDS[kind]
@@ -232,7 +299,8 @@ def guarded(world: World, rows: int | None, parts: Any) -> StandbyTrial:
     guarded_nodes = ["a"] if few else [node for node in busy if dice.random() < 0.7] or busy[:1]
     standby = {node: spares if dice.random() < 0.6 else [spares[0]] for node in guarded_nodes}
     witnesses = ["w1", "w2"][: dice.randrange(2) if few else dice.choice([0, 2, 2])]
-    lost = _lost(dice, standby, witnesses)
+    deployer = deployer_of([*standby], witnesses)
+    lost = _lost(dice, standby, witnesses, deployer)
     decided = options(dice, at)
     made = StandbyOptions(
         at=at,
@@ -246,15 +314,22 @@ def guarded(world: World, rows: int | None, parts: Any) -> StandbyTrial:
         standby=standby,
         witnesses=witnesses,
         lost=tuple((node, dice.randrange(*LOST_AFTER_US)) for node in lost),
+        deployer=deployer,
+        wakes=deployer not in busy and world.dice("wakes").random() < 0.5,
     )
-    return StandbyTrial(world, q, tables, made, want=want, nodes=[*busy, *spares, *witnesses])
+    nodes = [*busy, *spares, *witnesses, *([deployer] if deployer == "d" else [])]
+    return StandbyTrial(world, q, tables, made, want=want, nodes=nodes)
 
 
-def _lost(dice: Random, standby: Mapping[str, Sequence[str]], witnesses: Sequence[str]) -> list[str]:
-    """As many as leave somebody to have each fragment, and more than half of the voters."""
+def _lost(
+    dice: Random, standby: Mapping[str, Sequence[str]], witnesses: Sequence[str], deployer: str
+) -> list[str]:
+    """As many as leave somebody to have each fragment, and more than half of the voters; who deploys is one
+    of them."""
     candidates = [*standby, *standby, "s1", *witnesses]
-    voters = len({*standby, *(node for nodes in standby.values() for node in nodes), *witnesses})
-    lost: list[str] = []
+    others = {deployer} - {""}
+    voters = len({*standby, *(node for nodes in standby.values() for node in nodes), *witnesses, *others})
+    lost: list[str] = list(others)
     for node in dice.sample(candidates, len(candidates)):
         after = {*lost, node}
         kept = all(len(after & {of, *nodes}) <= len(nodes) for of, nodes in standby.items())
@@ -271,5 +346,14 @@ STANDBY: dict[str, Scenario] = {
         more=[*LATE, *BELIEVED, *LATE_VOTES],
         count=6,
         events_max=900_000,
+    ),
+    "coordinators": Scenario(
+        about="who deployed is lost for good: another coordinates, and removes all of it",
+        build=coordinated,
+        kinds=[*WEATHER, *LINKS, *OFTEN, *MACHINES, *TAKEOVERS, *TAKEOVERS],
+        more=[*LATE, *BELIEVED, *LATE_VOTES],
+        count=6,
+        liveness_us=60_000_000,
+        events_max=1_800_000,
     ),
 }

@@ -14,6 +14,7 @@ a ``Reply`` answers it.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from typing import Annotated, TypeAlias
 
 import msgspec
@@ -29,6 +30,7 @@ __all__ = [
     "Configure",
     "Prepare",
     "Proposal",
+    "QueryParts",
     "RecoveryMessage",
     "Replicas",
     "Vote",
@@ -78,6 +80,30 @@ class Replicas(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
             raise ValueError(f"a node follows {self.fragment!r} twice")
 
 
+class QueryParts(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """What a node has to know of a query to coordinate it, beside who has the guarded fragments.
+
+    Attributes:
+        nodes: all that have a part of it, stand by, or vote.
+        streams: (stream or source, node) of fragments that nobody stands by for.
+        reads: full names of the streams of other queries that it reads.
+        recovered: (stream, method, fragments by which its rows come) of outputs that somebody stands by for.
+    """
+
+    nodes: Names = ()
+    streams: Annotated[tuple[tuple[Name, Name], ...], Meta(max_length=limits.PLACES_MAX)] = ()
+    reads: Names = ()
+    recovered: Annotated[tuple[tuple[Name, Name, Names], ...], Meta(max_length=limits.PLACES_MAX)] = ()
+
+    def names(self) -> Iterator[str]:
+        """All that it names, also twice."""
+        yield from (*self.nodes, *self.reads)
+        for pair in self.streams:
+            yield from pair
+        for stream, method, fragments in self.recovered:
+            yield from (stream, method, *fragments)
+
+
 class Configuration(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """Who does what in a query, from one change of that to the next.
 
@@ -87,6 +113,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
         fragments: those that have replicas, or may get them.
         life: of the query: tells it from one of its name that was removed. Who deploys it takes a number that
             no query of this name has had; 0: it isn't told apart.
+        parts: what whoever takes the coordinator's role over has to know; None: the role stays where it is.
     """
 
     query: Name
@@ -95,6 +122,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     voters: Voters
     fragments: Annotated[tuple[Replicas, ...], Meta(max_length=GUARDED_MAX)] = ()
     life: Count = 0
+    parts: QueryParts | None = None
 
     def __post_init__(self) -> None:
         if len(set(self.voters)) < len(self.voters):
@@ -105,7 +133,9 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
         for each in self.fragments:
             names += (each.fragment, each.owner, *each.secondaries, *each.members)
             names += (*each.reads, *each.streams)
-        if (nbytes := sum(len(name.encode()) for name in names)) > NAMES_BYTES_MAX:
+        if self.parts is not None:
+            names += self.parts.names()
+        if (nbytes := names_bytes(names)) > NAMES_BYTES_MAX:
             raise ValueError(f"a configuration with {nbytes:,} bytes of names, at most {NAMES_BYTES_MAX:,}")
 
     @property
@@ -118,9 +148,16 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
         return next((each for each in self.fragments if each.fragment == fragment), None)
 
     def nodes(self) -> tuple[str, ...]:
-        """All that are named, each once: voters first, then coordinator, owners, those that follow or may."""
-        parts = (node for each in self.fragments for node in (each.owner, *each.secondaries, *each.members))
-        return tuple(dict.fromkeys((*self.voters, self.coordinator, *parts)))
+        """All that are named, each once: voters first, then coordinator, owners, those that follow or may,
+        and who has another part."""
+        having = (node for each in self.fragments for node in (each.owner, *each.secondaries, *each.members))
+        others = () if self.parts is None else self.parts.nodes
+        return tuple(dict.fromkeys((*self.voters, self.coordinator, *having, *others)))
+
+
+def names_bytes(names: Iterable[str]) -> int:
+    """How much of ``NAMES_BYTES_MAX`` they take."""
+    return sum(len(name.encode()) for name in names)
 
 
 class Ballot(msgspec.Struct, frozen=True, order=True, array_like=True):
@@ -193,7 +230,8 @@ class Vote(MessageBase, frozen=True, tag="vote"):
         number, ballot: what was asked about.
         code: empty: yes. Else why not, and nothing has changed: ``E_CONFIGURATION`` (not the next one here:
             ``known`` is the newest), ``E_BALLOT`` (``promised`` goes before), ``E_ALIVE`` (a suspect is heard
-            here), ``E_QUERY`` (no such query here), ``E_VOTER`` (the proposer doesn't vote, or who answers).
+            here), ``E_QUERY`` (no such query here), ``E_REMOVED`` (it was removed from here), ``E_VOTER``
+            (the proposer doesn't vote, or who answers).
         accepted: with a promise: what was accepted before.
         promised: the ballot that goes before.
         known: the newest configuration here.

@@ -387,11 +387,16 @@ class Remove(MessageBase, frozen=True, tag="remove"):
     Attributes:
         since: from a node that undoes a deployment: the first request of it. Only what its requests, from
             this one to below ``request``, have installed goes; what was there before stays. 0: all of it.
+        life: of a query with a configuration, as that says it: who has a configuration of this life obeys
+            whoever says so, since a query is removed once and for all. 0: its coordinator says so.
+        asked: from a node that doesn't coordinate the query, to the one that does: a client wants it removed.
     """
 
     request: Count
     query: Name
     since: Count = 0
+    life: Count = 0
+    asked: bool = False
 
 
 class Forget(MessageBase, frozen=True, tag="forget"):

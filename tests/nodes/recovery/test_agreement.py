@@ -348,7 +348,7 @@ def test_what_is_late_of_a_removed_query_does_not_make_it_anew():
     [answer] = world.hear("c", "d", Configure(request=6, configuration=again))
     assert (answer.code, actor.agreement.current(QUERY)) == ("", again)
     [answer] = world.hear("c", "d", late)
-    assert (answer.code, actor.agreement.current(QUERY)) == ("E_QUERY", again)
+    assert (answer.code, actor.agreement.current(QUERY)) == ("E_REMOVED", again)
 
 
 def test_forgetting_ends_what_was_wanted():
