@@ -100,7 +100,7 @@ class ClientQueries:
 
     def _ended(self, now_us: int, message: Remove) -> None:
         """A query that this node coordinates was removed by one that did so before, or thinks it does."""
-        kept = self._catalog.configurations.get(message.query)
+        kept = self._catalog.configuration(message.query)
         same = message.life != 0 and kept is not None and kept.current.life == message.life
         if kept is not None and same and message.query in self._catalog.deployments:
             self._coordinator.ended(now_us, message.query, kept.current.nodes())
@@ -167,7 +167,7 @@ class ClientQueries:
             return
         if not message.asked and self._passed_on.take(now_us, client, message.request, query):
             return
-        owner = self._catalog.owners.get(query) or self._deployed_at(query)
+        owner = self._catalog.coordinator_of(query) or self._deployed_at(query)
         away = self._away.told(now_us, [owner], {owner: query})
         text = f"no query {query[:100]!r} was deployed at node {self._settings.name!r}"
         hint = did_you_mean(query, self._catalog.deployments)

@@ -172,7 +172,7 @@ class Fragments:
             return refusal_of(request, "E_STALE", text, "")
         if known and known.as_deployed == fragment and self._catalog.owners[fragment.query] == owner:
             return Reply(request=request)
-        if known is not None or self._catalog.owners.get(fragment.query, owner) != owner:
+        if known is not None or self._catalog.coordinator_of(fragment.query, owner) != owner:
             where = self._catalog.owners[fragment.query]
             code = CONTENDED if owner < where else "E_DEPLOYED"
             return there_already(request, fragment.query, where, self._abroad(where), code)
@@ -215,11 +215,11 @@ class Fragments:
         query, request = message.query, message.request
         done = Reply(request=request)
         late = self._late.remove(owner, query, request)
-        kept = self._catalog.configurations.get(query)
+        kept = self._catalog.configuration(query)
         if message.life and kept is not None:
             if kept.current.life != message.life:
                 return done  # Another query of that name is here by now.
-        elif late or self._catalog.owners.get(query, owner) != owner:
+        elif late or self._catalog.coordinator_of(query, owner) != owner:
             return done
         self._stopping.undeployed(query)
         came: list[str] | None = None

@@ -429,7 +429,7 @@ class NodeMind:
         *,
         secondary: bool = False,
     ) -> Any:
-        node = self.catalog.owners.get(spec.query) or owner or self.settings.name
+        node = self.catalog.coordinator_of(spec.query) or owner or self.settings.name
         whose = self.diverting.participant_of(node) or self.settings.participant
         self.outbox.append(Owned(query=spec.query, owner=whose))
         make = partial(StandbyFragment, owner=owner, secondary=secondary) if owner else make

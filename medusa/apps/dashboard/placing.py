@@ -146,8 +146,8 @@ class _Placing:
             start = self.drawn.outs.get((origin, arc.origin_fragment, arc.name), start)
             end = self.drawn.ins.get((target, arc.target_fragment, arc.name, origin), end)
         elif isinstance(arc, StandbyView):
-            known = self.drawn.fragments.get((origin, arc.fragment))
-            start = start if known is None else _at(known[1], right=True)
+            if (origin, arc.fragment) in self.drawn.fragments:
+                start = _at(self.drawn.fragments[origin, arc.fragment][1], right=True)
             end = _at(self.drawn.standbys[target, arc.fragment][1], right=False)
         return start, end
 

@@ -100,6 +100,19 @@ class Deployment(msgspec.Struct, kw_only=True):
         """These are its streams and sources that clients can use, and where."""
         self.streams = streams
 
+    def is_of_life(self, life: int) -> None:
+        """The configuration of the query that is being removed has this number."""
+        self.life = life
+
+    def reaches(self, nodes: Iterable[str], *, lets_go: bool) -> None:
+        """Its removal is for these nodes too.
+
+        Args:
+            lets_go: it waits for none that is away.
+        """
+        self.nodes = tuple(dict.fromkeys((*self.nodes, *nodes)))
+        self.lets_go = lets_go
+
     def step(self, event: DeploymentEvent) -> None:
         """Take a step of the automaton."""
         state = DeploymentState(self.state)
@@ -243,6 +256,18 @@ class Catalog:
         self.installed.pop(fragment.name, None)
         if request:
             self.installed[fragment.name] = request
+
+    def deployment(self, query: str) -> Deployment | None:
+        """The query as this node coordinates it; None: it doesn't."""
+        return self.deployments.get(query)
+
+    def configuration(self, query: str) -> KeptConfiguration | None:
+        """What is known here of who has the query's guarded fragments; None: nothing."""
+        return self.configurations.get(query)
+
+    def coordinator_of(self, query: str, unknown: str = "") -> str:
+        """The node that coordinates a query with fragments here, else ``unknown``."""
+        return self.owners.get(query, unknown)
 
     def held(self, fragment: str, query: str) -> tuple[str, int]:
         """The coordinator of a fragment of ours and its epoch; 0: it isn't ours, or not yet."""

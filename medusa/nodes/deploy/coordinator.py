@@ -178,7 +178,7 @@ class DeploymentCoordinator:
         Args:
             defined: of a stream defined by name, the version of the definition.
         """
-        known = self._catalog.deployments.get(plan.query)
+        known = self._catalog.deployment(plan.query)
         if known is not None:
             same = (known.client, known.request) == (client, request)
             if same and known.state == RUNNING:
@@ -193,7 +193,7 @@ class DeploymentCoordinator:
                 what = "being removed" if known.state == REMOVING else "deployed already"
                 self._answer(client, taken(request, plan.query, what))
             return
-        owner = self._catalog.owners.get(plan.query, self._catalog.node)
+        owner = self._catalog.coordinator_of(plan.query, self._catalog.node)
         if owner != self._catalog.node:
             self._is_there(client, request, plan.query, owner)
             return
@@ -371,7 +371,7 @@ class DeploymentCoordinator:
         Args:
             nodes: that may have something of it.
         """
-        known = self._catalog.deployments.get(query)
+        known = self._catalog.deployment(query)
         if known is None:
             known = self._catalog.deployments[query] = Deployment(
                 query=query,
@@ -406,7 +406,7 @@ class DeploymentCoordinator:
             question.asked_at_us = now_us + CONTENDED_AGAIN_US - ASK_AGAIN_US
             return
         del self._questions[reply.request]
-        deployment = self._catalog.deployments.get(question.query)
+        deployment = self._catalog.deployment(question.query)
         if deployment is None:
             return
         if isinstance(question.message, BEGINS):
@@ -479,14 +479,14 @@ class DeploymentCoordinator:
         self._drop_questions(query)
         ran = deployment.state == RUNNING
         deployment.step(event)
-        kept = self._catalog.configurations.get(query)
+        kept = self._catalog.configuration(query)
         if kept is not None:
-            deployment.life = kept.current.life
+            deployment.is_of_life(kept.current.life)
         if kept is not None and kept.current.parts is not None:
             # Who had the coordinator's role, say, may have no other part.
             others = (node for node in kept.current.nodes() if node != self._catalog.node)
-            deployment.nodes = tuple(dict.fromkeys((*deployment.nodes, *others)))
-            deployment.lets_go = ran  # Else a node may have a part and no configuration yet.
+            # Where it hasn't run yet, a node may have a part and no configuration.
+            deployment.reaches(others, lets_go=ran)
         self._unguarded(query)
         token = self._saver.save()
         for node in deployment.nodes:
@@ -511,7 +511,7 @@ class DeploymentCoordinator:
         """Whether the removal of a query waits only for nodes that needn't be waited for: each knows the
         query's configuration, asks about it when it is back, and hears that the query was removed. A machine
         that is lost for good holds nothing up."""
-        deployment = self._catalog.deployments.get(query)
+        deployment = self._catalog.deployment(query)
         asked = [each.node for each in self._questions.values() if each.query == query]
         if deployment is None or not deployment.lets_go or any(map(self._is_up, asked)):
             return False

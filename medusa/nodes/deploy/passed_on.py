@@ -66,7 +66,7 @@ class PassedOnRemovals:
 
     def take(self, now_us: int, client: str, request: int, query: str) -> bool:
         """Pass it on, if another node coordinates this query; whether that is so."""
-        kept = self._catalog.configurations.get(query)
+        kept = self._catalog.configuration(query)
         if kept is None or kept.current.parts is None or kept.current.coordinator == self._catalog.node:
             return False
         if not any((each.client, each.request) == (client, request) for each in self._open.values()):
@@ -104,7 +104,7 @@ class PassedOnRemovals:
         for number, each in list(self._open.items()):
             if now_us - each.said_us < AGAIN_US:
                 continue
-            kept = self._catalog.configurations.get(each.query)
+            kept = self._catalog.configuration(each.query)
             current = None if kept is None or kept.current.life != each.life else kept.current
             if current is not None:
                 each.node = current.coordinator

@@ -65,7 +65,7 @@ class UnfinishedDeployments:
         found: list[tuple[Deployment, bool | None]] = []
         for query in [query for query, at_us in self._queries.items() if now_us >= at_us]:
             self._queries[query] = now_us + LOOK_US
-            deployment = self._catalog.deployments.get(query)
+            deployment = self._catalog.deployment(query)
             if deployment is None or deployment.state != DEPLOYING:
                 del self._queries[query]
             elif not self.away(deployment):

@@ -226,7 +226,7 @@ class IncomingMoves:
             if not streams.isdisjoint(feed.stream for feed in other.spec.feeds):
                 text = f"fragment {other.spec.name!r}, which is at node {me!r}, reads a stream of {name!r}"
                 raise LinkError(text, code="E_BUSY")
-        if self._catalog.owners.get(spec.query, message.coordinator) != message.coordinator:
+        if self._catalog.coordinator_of(spec.query, message.coordinator) != message.coordinator:
             where = self._catalog.owners[spec.query]
             raise LinkError(f"query {spec.query!r} is there from node {where!r}", code="E_DEPLOYED")
         others = {feed.node for feed in spec.feeds} | {message.coordinator}

@@ -205,7 +205,7 @@ class OutgoingMoves:
             for reader in readers:
                 stream = {"stream": spec.streams[sink], "node": order.to}
                 ask(order, reader, Follow(request=self._diverting.number(), **about, **stream))
-        coordinator = self._catalog.owners.get(spec.query, self._me)
+        coordinator = self._catalog.coordinator_of(spec.query, self._me)
         place: dict[str, Any] = {"fragment": spec.name, "node": order.to}
         ask(order, coordinator, Placed(request=self._diverting.number(), **about, **place))
         order.token = self._saver.save()
@@ -225,7 +225,7 @@ class OutgoingMoves:
             fragment=spec.name,
             attempt=order.attempt,
             epoch=order.epoch,
-            coordinator=self._catalog.owners.get(spec.query, self._me),
+            coordinator=self._catalog.coordinator_of(spec.query, self._me),
         )
         self._outbox.send(order.to, message, fragment_to(msgspec.structs.replace(spec, node=order.to)))
 
@@ -411,7 +411,7 @@ class OutgoingMoves:
 
     def _coordinates(self, order: OutgoingMove) -> dict[str, str]:
         query = self._fragments[order.fragment].spec.query
-        return {self._catalog.owners.get(query, self._me): query}
+        return {self._catalog.coordinator_of(query, self._me): query}
 
     def tick(self, now_us: int) -> None:
         """Do what is due."""

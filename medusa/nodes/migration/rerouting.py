@@ -434,7 +434,7 @@ class Rerouting:
     # --- the coordinator ------------------------------------------------------------------------------
 
     def _placed(self, peer: str, message: Placed) -> bool:
-        deployment = self._catalog.deployments.get(message.query)
+        deployment = self._catalog.deployment(message.query)
         if deployment is None:
             self._check_disk()  # Else it may only have forgotten it.
         if deployment is None and message.query in self._catalog.configurations:
@@ -484,7 +484,7 @@ class Rerouting:
             if theirs and all(feed.source in hosted.spec.reads() for hosted, feed in reading):
                 return  # It says so of its own stream, which a query here reads.
             queries = tuple(hosted.spec.query for hosted, _ in reading)
-        owners = [self._catalog.owners.get(query, self._settings.name) for query in queries]
+        owners = [self._catalog.coordinator_of(query, self._settings.name) for query in queries]
         if not owners or {self.participant_of(node) for node in (*owners, other)} != {whose}:
             text = (
                 f"node {peer!r} of participant {whose!r} may move only what is next to parts that it has here"

@@ -125,7 +125,7 @@ class AdvertisedEntries:
                 continue
             known = made.get(name)
             if known is None or known[0] is not spec:
-                whose = self._abroad(self._catalog.owners.get(spec.query, self._settings.name))
+                whose = self._abroad(self._catalog.coordinator_of(spec.query, self._settings.name))
                 known = spec, _of_fragment(spec, hosted, whose)
             self._made[name] = known
             self._versions |= {e.stream: e.sender.stream_version for e in hosted.outputs.values()}

@@ -168,7 +168,7 @@ class Definitions:
         if elsewhere is not None and elsewhere.writer != me:
             text = f"{name!r} is defined at node {elsewhere.writer!r} already"
             raise QueryError(text, hint="define it there", code="E_DEFINED")
-        known = self._catalog.deployments.get(name)
+        known = self._catalog.deployment(name)
         if known is None:
             return 1
         if not known.defined:

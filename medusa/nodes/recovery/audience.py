@@ -16,7 +16,7 @@ def audience(catalog: Catalog, query: str, followed: Iterable[FragmentSpec] = ()
     Args:
         followed: what this node follows, and may have in a moment: whoever is next to it switches then.
     """
-    deployment = catalog.deployments.get(query)
+    deployment = catalog.deployment(query)
     found = dict.fromkeys(() if deployment is None else deployment.nodes)
     if query in catalog.owners:
         found[catalog.owners[query]] = None

@@ -107,8 +107,11 @@ class Coordination:
 
     def start(self, now_us: int) -> None:
         """After a start: what configurations say that we learned before."""
-        for kept in list(self._catalog.configurations.values()):
-            self.decided(now_us, kept.current)
+        for current in self._known():
+            self.decided(now_us, current)
+
+    def _known(self) -> list[Configuration]:
+        return [kept.current for kept in dict(self._catalog.configurations).values()]
 
     # --- what is decided ------------------------------------------------------------------------------
 
@@ -117,7 +120,7 @@ class Coordination:
         query, parts = new.query, new.parts
         if parts is None or new.number == 1:
             return
-        deployment = self._catalog.deployments.get(query)
+        deployment = self._catalog.deployment(query)
         if new.coordinator == self._me and deployment is None:
             self._role.took_over(query, parts)
             self._outbox.report("warning", "coordinator's role taken over", query=query, number=new.number)
@@ -134,8 +137,8 @@ class Coordination:
 
     def _unguarded(self, new: Configuration) -> list[FragmentSpec]:
         """Fragments here that nobody stands by for: nothing else says where they are."""
-        specs = self._catalog.fragments.values()
-        return [each for each in specs if each.query == new.query and new.replicas(each.name) is None]
+        here = [each for each in dict(self._catalog.fragments).values() if each.query == new.query]
+        return [each for each in here if new.replicas(each.name) is None]
 
     def _say_placed(self, now_us: int, new: Configuration) -> None:
         for spec in self._unguarded(new):
@@ -165,8 +168,7 @@ class Coordination:
                 del self._ended[query]
                 self._outbox.report("warning", "query was removed elsewhere", query=query)
                 self._role.ended(now_us, query, current.nodes())
-        for kept in list(self._catalog.configurations.values()):
-            current = kept.current
+        for current in self._known():
             if current.parts is None or self._me not in current.voters:
                 continue
             if current.coordinator == self._me:
@@ -177,14 +179,14 @@ class Coordination:
 
     def _keep(self, now_us: int, current: Configuration) -> None:
         """Whoever succeeds us is to know of parts that moved."""
-        deployment = self._catalog.deployments.get(current.query)
+        deployment = self._catalog.deployment(current.query)
         if deployment is None or deployment.state != RUNNING or self._agreement.proposing(current.query):
             return
         if _parts(current, deployment) != current.parts:
             self._agreement.propose(now_us, current.query, self._with_parts)
 
     def _with_parts(self, current: Configuration) -> Configuration | None:
-        deployment = self._catalog.deployments.get(current.query)
+        deployment = self._catalog.deployment(current.query)
         if deployment is None or deployment.state != RUNNING or current.coordinator != self._me:
             return None
         parts = _parts(current, deployment)
@@ -255,6 +257,6 @@ class Coordination:
 def _parts(current: Configuration, deployment: Deployment) -> QueryParts:
     """As who coordinates the query knows them."""
     assert current.parts is not None
-    guarded = {name for each in current.fragments for name in each.streams}
-    streams = tuple(each for each in deployment.streams if each[0] not in guarded)
+    known = {name for each in current.fragments for name in each.streams}
+    streams = tuple(each for each in deployment.streams if each[0] not in known)
     return msgspec.structs.replace(current.parts, nodes=deployment.nodes, streams=streams)

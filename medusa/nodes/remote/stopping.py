@@ -141,7 +141,7 @@ class StoppedParts:
         if (
             each is not None
             and each.code
-            and self._catalog.owners.get(fragment.query, each.node) == each.node
+            and self._catalog.coordinator_of(fragment.query, each.node) == each.node
         ):
             text = f"fragment {fragment.name!r} has ended here: {each.why}"
             raise LinkError(text, hint=f"undeploy {fragment.query} first", code=each.code)
@@ -166,7 +166,7 @@ class StoppedParts:
         gone = [name for name, each in kept if (each.node, each.query) == (peer, message.query)]
         for name in gone:
             self._forget(name)
-        owner = self._catalog.owners.get(message.query)
+        owner = self._catalog.coordinator_of(message.query)
         if gone and owner is None:
             self._saver.send(peer, Reply(request=message.request), after=self._saver.save())
             return True
@@ -181,7 +181,7 @@ class StoppedParts:
 
     def heard(self, peer: str, message: StoppedRemote) -> None:
         """A node says that a part of a query of ours has ended there."""
-        known = self._catalog.deployments.get(message.query)
+        known = self._catalog.deployment(message.query)
         part = message.fragment, peer
         if known is not None and peer in known.nodes and known.state != REMOVING:
             heard = len(known.stopped) + len(known.ended)

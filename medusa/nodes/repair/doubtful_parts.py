@@ -16,7 +16,7 @@ def lost_state(catalog: Catalog, fragment: str) -> None:
     spec = catalog.fragments.pop(fragment)
     catalog.in_doubt.fragments[fragment] = FragmentInDoubt(
         spec=spec,
-        coordinator=catalog.owners.get(spec.query, catalog.node),
+        coordinator=catalog.coordinator_of(spec.query, catalog.node),
         epoch=catalog.ownership.epoch(fragment),
         state="lost",
         why="it had checkpoints, and none of them is whole",

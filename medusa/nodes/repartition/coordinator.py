@@ -116,7 +116,7 @@ class RepartitionCoordinator:
             refuse(self._outbox, peer, order.request, error.code, error.message, error.hint)
             return
         query = self._fragments[order.fragment].spec.query
-        coordinator = self._catalog.owners.get(query, self._me)
+        coordinator = self._catalog.coordinator_of(query, self._me)
         job = RepartitionJob(
             self._node,
             self,

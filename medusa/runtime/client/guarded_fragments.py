@@ -34,7 +34,8 @@ class GuardedFragment:
     @property
     def alone(self) -> bool:
         """Nobody could take it over just now."""
-        states = [each.state for each in self.replicas.secondaries.values()]
+        secondaries = self.replicas.secondaries
+        states = [each.state for each in secondaries.values()]
         return self.replicas.alone_us is not None or FOLLOWING not in states
 
 

@@ -77,7 +77,7 @@ def _splits(node: NodeMachine) -> Iterator[tuple[str, tuple[str, dict[str, str]]
     for job in node.brain.orders.splits.status():
         hosted = node.brain.fragments[job.fragments[0]]
         roles = _roles(hosted.spec, node.name, node.name)
-        roles["coordinator"] = node.brain.catalog.owners.get(hosted.spec.query, node.name)
+        roles["coordinator"] = node.brain.catalog.coordinator_of(hosted.spec.query, node.name)
         yield f"{job.box} {job.what}", (f"{job.what} {job.state}", roles)
 
 

@@ -33,7 +33,7 @@ class CoordinatorChecks:
         if not node.alive:
             return
         catalog = node.brain.catalog
-        deployment, kept = catalog.deployments.get(self._query), catalog.configurations.get(self._query)
+        deployment, kept = catalog.deployment(self._query), catalog.configuration(self._query)
         if deployment is None or deployment.state != RUNNING:
             return
         if kept is None:
@@ -93,10 +93,11 @@ class QueryRemoval:
         request = self._client.undeploy(self._query)
 
         def look() -> None:
-            if request not in self._client.mind.replies:
+            replies = self._client.mind.replies
+            if request not in replies:
                 self._world.after(LOOK_US, look)
                 return
-            reply, _ = self._client.mind.replies.pop(request)
+            reply, _ = replies.pop(request)
             self._world.trace("world", f"undeployed: {reply.code or 'done'} {reply.text}")
             self._answered(reply)
 

@@ -75,7 +75,7 @@ class ColocatedTrial(QueryTrial):
     def _everywhere(self) -> bool:
         """It runs, and a crash now changes nothing of that."""
         node = self.nodes[self.reader.mind.node]
-        known = node.brain.catalog.deployments.get(self.q.graph.name) if node.alive else None
+        known = node.brain.catalog.deployment(self.q.graph.name) if node.alive else None
         return known is not None and known.state == RUNNING and node.brain.saved
 
 

@@ -212,7 +212,7 @@ class QueryTrial(Federation):
     def _everywhere(self) -> bool:
         """A deployment may be done and its answer lost: the next one is told that it is there already."""
         coordinator = self.nodes[self.reader.mind.node]
-        known = coordinator.brain.catalog.deployments.get(self.q.graph.name) if coordinator.alive else None
+        known = coordinator.brain.catalog.deployment(self.q.graph.name) if coordinator.alive else None
         return known is not None and known.state == RUNNING
 
     def _begin(self) -> None:
