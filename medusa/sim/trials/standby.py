@@ -238,8 +238,10 @@ class StandbyTrial(QueryTrial):
         return False
 
     def _remove(self) -> None:
-        client = self.client("remover", "")
         query = self.q.graph.name
+        knowing = [node.name for node in self.living if query in node.brain.catalog.configurations]
+        home = self.world.dice("who removes").choice(knowing)  # Others say where: clients go there.
+        client = self.clients["remover"] = Client(self.world, self.network, "remover", home)
         self._removal = QueryRemoval(self.world, query, self.nodes, client, sorted(self._burnt), self._return)
         self._removal.begin()
 
