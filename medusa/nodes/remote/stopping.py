@@ -167,7 +167,7 @@ class StoppedParts:
         for name in gone:
             self._forget(name)
         owner = self._catalog.coordinator_of(message.query)
-        if gone and owner is None:
+        if gone and not owner:
             self._saver.send(peer, Reply(request=message.request), after=self._saver.save())
             return True
         if not foreign or owner == peer:

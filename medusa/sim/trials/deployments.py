@@ -193,7 +193,7 @@ class DeployTrial(Federation):
         here: dict[str, list[str]] = {}
         for node, catalog in catalogs.items():
             here[node] = [each.name for each in catalog.fragments.values() if each.query == name]
-            if catalog.coordinator_of(name) != owners.get(node) or bool(here[node]) is not (node in owners):
+            if catalog.coordinator_of(name) != owners.get(node, "") or bool(here[node]) is not (node in owners):
                 raise SimulationError(
                     f"all or nothing: {node} has {here[node]} of {name}, for {catalog.coordinator_of(name)}; "
                     f"it should be for {owners.get(node)}"
