@@ -29,7 +29,7 @@ QUICK = ("cut", "crash", "chaos", "gap", "shed", "damage", "union")
 """Scenarios whose seeds take less than half a second."""
 
 QUICK_SEEDS, SEEDS = 20, 8
-"""Of each scenario in the full file. More show more and take longer: some 260 in all take three minutes of CPU."""
+"""Of each scenario in the full file. More show more and take longer: 260 in all are three minutes of CPU."""
 
 SAMPLE = tuple((name, seed) for name in SCENARIOS for seed in range(LARGE.get(name, 2)))
 FULL = tuple(

@@ -193,11 +193,10 @@ class DeployTrial(Federation):
         here: dict[str, list[str]] = {}
         for node, catalog in catalogs.items():
             here[node] = [each.name for each in catalog.fragments.values() if each.query == name]
-            if catalog.coordinator_of(name) != owners.get(node, "") or bool(here[node]) is not (node in owners):
-                raise SimulationError(
-                    f"all or nothing: {node} has {here[node]} of {name}, for {catalog.coordinator_of(name)}; "
-                    f"it should be for {owners.get(node)}"
-                )
+            has, should = catalog.coordinator_of(name), owners.get(node, "")
+            if has != should or bool(here[node]) is not (node in owners):
+                text = f"{node} has {here[node]} of {name}, for {has}; it should be for {should}"
+                raise SimulationError(f"all or nothing: {text}")
             if not set(here[node]) <= set(self.nodes[node].brain.fragments):
                 raise SimulationError(f"all or nothing: {name} at {node} is a name and nothing that runs")
         self._check_disks(name, here)
