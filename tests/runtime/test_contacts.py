@@ -17,7 +17,7 @@ from medusa.runtime.client.contacts import (
     GivenNode,
 )
 from medusa.runtime.keys.client_keys import FirstUse
-from medusa.wire.link.redirect import ASK_FIRST_US, ASK_LAST_US, ask_again_us
+from medusa.wire.link.redirect import ASK_FIRST_US, ASK_LAST_US, ASK_OFTEN_US, ask_again_us
 
 
 def at(node, address=None):
@@ -94,8 +94,8 @@ def test_which_nodes_there_are_is_asked_now_and_then():
 
 
 def test_it_is_asked_often_at_first_where_a_stream_is():
-    rests = [ask_again_us(away_us) for away_us in (0, 400_000, 2_000_000, 60_000_000)]
-    assert rests == [ASK_FIRST_US, ASK_FIRST_US, 200_000, ASK_LAST_US]
+    rests = [ask_again_us(away_us) for away_us in (0, 20_000, 60_000, 400_000, 2_000_000, 60_000_000)]
+    assert rests == [ASK_FIRST_US, ASK_FIRST_US, 30_000, ASK_OFTEN_US, 200_000, ASK_LAST_US]
 
 
 # --- what is given to connect -------------------------------------------------------------------------

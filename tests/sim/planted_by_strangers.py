@@ -350,8 +350,8 @@ MISTAKES: dict[str, Mistake] = {
         "same name, the one that loses removes parts of the one that wins.",
         edits=edit(
             "nodes.fragments:Fragments.remove",
-            "if self._late.remove(owner, query, request) or self._catalog.owners.get(query, owner) != owner:",
-            "if self._late.remove(owner, query, request):",
+            "elif late or self._catalog.coordinator_of(query, owner) != owner:",
+            "elif late:",
         ),
         scenarios=("deploys",),
         seed=14,

@@ -198,6 +198,8 @@ def test_a_client_of_one_node_gives_orders_to_another_while_that_is_away(nodes):
         fed.subscribe("q.out")
         until(lambda: len(fed._following._contacts._told) == 3, what="it knows the other nodes")
         nodes.kill("a")
+        # An order that was given before may have got there: it waits for that node.
+        until(lambda: fed._following.home.down_us() > 0, what="the client has noticed")
         assert fed.move("q/rows", to="c")["node"] == "c"
         nodes.start("a")
         assert (fed.node, fed.status()["node"]) == ("a", "a")

@@ -16,7 +16,7 @@ from medusa.runtime.client.client_loop import ClientLoop, now_us
 from medusa.runtime.client.contacts import Contacts, GivenNode, Place
 from medusa.runtime.client.followed_stream import Followed
 from medusa.runtime.keys.client_keys import ClientKeys
-from medusa.wire.link.redirect import RedirectStep, next_step
+from medusa.wire.link.redirect import RedirectStep, ask_again_us, next_step
 from medusa.wire.messages.links_and_commands import Lookup, Message
 
 __all__ = ["FollowedNames", "Place"]
@@ -330,7 +330,14 @@ class FollowedNames:
             # A connection that fails or is closed meanwhile says so to whoever uses it.
             with contextlib.suppress(LinkError, LocalProtocolError):
                 seeks = self._look()
-            rest_s = min(LOOK_AGAIN_S if told else 2 * rest_s, LOOK_EVERY_S) if seeks else LOOK_EVERY_S
+            usual_s = self._asks_in_s()
+            rest_s = min(LOOK_AGAIN_S if told else 2 * rest_s, usual_s) if seeks else LOOK_EVERY_S
+
+    def _asks_in_s(self) -> float:
+        """How soon to look again where a stream is whose node is away, if one is."""
+        with self._lock:
+            away_us = [each.loop.down_us() for each in self._streams]
+        return min([LOOK_EVERY_S, *(ask_again_us(each) / 1e6 for each in away_us if each)])
 
     def _end_rest(self) -> None:
         """A stream has moved: look at once."""

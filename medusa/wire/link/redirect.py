@@ -14,20 +14,23 @@ MOVED_US = 10_000_000
 came. Unknown for so long, it was removed on its way."""
 
 
-ASK_FIRST_US = 50_000
+ASK_FIRST_US = 10_000
+ASK_OFTEN_US = 50_000
 ASK_LAST_US = 1_000_000
 
 
 def ask_again_us(away_us: int) -> int:
     """How long a client rests before it asks again where a stream is whose node is away.
 
-    Often at first, since another node may be about to take the stream over; more and more rarely later, since
-    most nodes that are away come back with what they had.
+    Often at first, since another node takes a guarded stream over within some tens of milliseconds: what a
+    client waits beyond that is half of it at most. More and more rarely later, since most nodes that are away
+    come back with what they had.
 
     Args:
         away_us: for how long that node has been away.
     """
-    return min(max(away_us // 10, ASK_FIRST_US), ASK_LAST_US)
+    soon_us = min(max(away_us // 2, ASK_FIRST_US), ASK_OFTEN_US)
+    return min(max(away_us // 10, soon_us), ASK_LAST_US)
 
 
 class RedirectStep(Enum):
