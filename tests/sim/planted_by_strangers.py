@@ -342,7 +342,7 @@ MISTAKES: dict[str, Mistake] = {
         "fragment that no coordinator knows.",
         edits=edit("nodes.deploy.stale_requests:StaleRequests.install", "return True", "return False"),
         scenarios=("deploys",),
-        seed=56,
+        seed=59,
     ),
     "anybody's removal is obeyed": Mistake(
         area="deployments",
