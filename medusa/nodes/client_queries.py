@@ -152,6 +152,12 @@ class ClientQueries:
             query=query,
         )
 
+    def _is_over(self, query: str, life: int) -> bool:
+        """Whether this life of a query was removed; there may be another query of that name by now."""
+        kept = self._catalog.configuration(query)
+        same = kept is not None and kept.current.life == life
+        return not same and (self._catalog.is_buried(query, life) or query in self._catalog.deployments)
+
     def _undeploy(self, now_us: int, client: str, message: Remove) -> None:
         query = message.query
         try:
@@ -159,6 +165,9 @@ class ClientQueries:
                 return
         except QueryError as busy:
             self._outbox.send(client, refusal_of(message.request, busy.code, busy.message, busy.hint))
+            return
+        if message.asked and self._is_over(query, message.life):
+            self._outbox.send(client, Reply(request=message.request))
             return
         if query in self._catalog.deployments:
             self._coordinator.undeploy(now_us, client, message.request, query)
@@ -174,4 +183,6 @@ class ClientQueries:
         if owner and owner != self._settings.name:
             text = away or f"query {query!r} was deployed at node {owner!r}"
             hint = "undeploy it when it is back" if away else "undeploy it there"
-        self._outbox.send(client, refusal_of(message.request, "E_TIMEOUT" if away else "E_QUERY", text, hint))
+        # A node that asks for a client looks for who coordinates by then, who may be there for it.
+        code = "E_TIMEOUT" if away and not message.asked else "E_QUERY"
+        self._outbox.send(client, refusal_of(message.request, code, text, hint))

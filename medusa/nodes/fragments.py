@@ -170,8 +170,17 @@ class Fragments:
         if self._late.install(owner, fragment.query, request):
             text = f"query {fragment.query!r} was removed after node {owner!r} asked for it"
             return refusal_of(request, "E_STALE", text, "")
-        if known and known.as_deployed == fragment and self._catalog.owners[fragment.query] == owner:
-            return Reply(request=request)
+        same = known is not None and known.as_deployed == fragment
+        if same and self._catalog.owners[fragment.query] == owner:
+            kept = self._catalog.configuration(fragment.query)
+            if (
+                kept is None
+                or kept.current.parts is None
+                or self._catalog.installed_by(fragment.name) == request
+            ):
+                return Reply(request=request)
+            # Of a query of this name that was removed while this node was away: it hears so any moment.
+            return there_already(request, fragment.query, owner, self._abroad(owner), CONTENDED)
         if known is not None or self._catalog.coordinator_of(fragment.query, owner) != owner:
             where = self._catalog.owners[fragment.query]
             code = CONTENDED if owner < where else "E_DEPLOYED"
@@ -216,7 +225,7 @@ class Fragments:
         done = Reply(request=request)
         late = self._late.remove(owner, query, request)
         kept = self._catalog.configuration(query)
-        if message.life and kept is not None:
+        if message.life and kept is not None and (kept.current.life == message.life or not message.since):
             if kept.current.life != message.life:
                 return done  # Another query of that name is here by now.
         elif late or self._catalog.coordinator_of(query, owner) != owner:

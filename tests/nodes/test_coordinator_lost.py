@@ -254,6 +254,69 @@ def test_another_query_of_the_name_is_not_removed_by_who_removes_the_one_before(
     run.until(lambda: run.hosted("q/rows") is not None, "the new one runs")
 
 
+def deploy_again(run: Run) -> str:
+    run.deployer = run.fed.client("again", "e")
+    request = run.deployer.deploy_guarded(run.q, run.at, run.standby, run.witnesses)
+    reply, _ = run.fed.answer(run.deployer, request)
+    return reply.code
+
+
+def back(run: Run, name: str) -> None:
+    run.fed.restart(name)
+    run.lost.clear()
+
+
+@pytest.mark.parametrize("name", ["c", "m"])
+def test_a_query_that_is_deployed_again_while_a_node_still_has_the_removed_one_is_there_in_full(
+    name: str,
+) -> None:
+    """It took the part of before for the new one, and dropped it when it heard of the removal."""
+    run = guarded(CUT)
+    run.lose(name)
+    assert undeploy(run, "e").code == ""
+    back(run, name)
+    assert deploy_again(run) == ""
+    run.until_guarded("q/kind", 2)
+    run.fed.run(for_us=5_000_000)
+    assert [sorted(run.fed.nodes[at].brain.fragments) for at in "emc"] == [["q/rows"], ["q/kind"], ["q/out"]]
+    assert {run.current(at) for at in "emc"} == {run.newest()}
+    run.publish()
+
+
+def test_an_undeploy_of_a_removed_query_that_a_node_passes_on_spares_the_next_of_its_name() -> None:
+    run = guarded(CUT)
+    run.lose("c")
+    assert undeploy(run, "e").code == ""
+    back(run, "c")
+    run.fed.run(for_us=1)
+    assert run.current("c") is not None, "or it doesn't pass it on"
+    late = run.fed.client("late", "c")
+    request = late.undeploy("q")
+    run.fed.run(for_us=60_000)
+    run.until(lambda: run.current("c") is None, "c has heard of the removal")
+    assert deploy_again(run) == ""
+    reply, _ = run.fed.answer(late, request)
+    assert reply.code == "", "it is removed"
+    run.fed.run(for_us=5_000_000)
+    assert coordinators(run) == ["e"]
+    assert sorted(run.fed.nodes["m"].brain.fragments) == ["q/kind"]
+
+
+def test_a_client_whose_node_passed_its_undeploy_on_hears_that_it_is_done_though_who_did_it_died() -> None:
+    run = guarded(CUT)
+    for name in ("m", "s2", "c", "w"):
+        run.fed.network.cut("e", name)
+    client = run.fed.client("removes", "s1")
+    request = client.undeploy("q")
+    run.fed.run(for_us=4_000)
+    assert run.current("s1") is not None, "or it passes nothing on"
+    run.lose("e")
+    run.fed.network.heal_all()
+    reply, _ = run.fed.answer(client, request)
+    assert reply.code == ""
+    run.until(lambda: not run.remains(), "nothing is left")
+
+
 # --- what moves --------------------------------------------------------------------------------------------
 
 

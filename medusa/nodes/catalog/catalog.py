@@ -257,6 +257,10 @@ class Catalog:
         if request:
             self.installed[fragment.name] = request
 
+    def installed_by(self, fragment: str) -> int:
+        """The request of its coordinator by which it came; 0: none, or that isn't known any more."""
+        return self.installed.get(fragment, 0)
+
     def deployment(self, query: str) -> Deployment | None:
         """The query as this node coordinates it; None: it doesn't."""
         return self.deployments.get(query)

@@ -317,6 +317,9 @@ class DeploymentCoordinator:
             self._answer(client, Reply(request=request, code="E_DEPLOYED", text=text, hint=hint))
             return
         before = self._attempts.get(query)
+        same = before is not None and (before.client, before.request) == (client, request)
+        if same and deployment.state == REMOVING:
+            return  # Asked again: it is under way.
         self._attempts[query] = DeploymentAttempt(
             client=client, request=request, deadline_us=now_us + self._timeout_us
         )

@@ -86,7 +86,7 @@ class PassedOnRemovals:
 
     def _say(self, now_us: int, number: int, each: _PassedOn) -> None:
         each.said_us = now_us
-        self._outbox.send(each.node, Remove(request=number, query=each.query, asked=True))
+        self._outbox.send(each.node, Remove(request=number, query=each.query, life=each.life, asked=True))
 
     def answered(self, now_us: int, peer: str, reply: Reply) -> bool:
         """Take an answer; whether it was to one of these."""
@@ -103,6 +103,10 @@ class PassedOnRemovals:
         """Pass on again; refuse what took too long."""
         for number, each in list(self._open.items()):
             if now_us - each.said_us < AGAIN_US:
+                continue
+            if self._catalog.is_buried(each.query, each.life):  # It is removed, whoever did it.
+                del self._open[number]
+                self._outbox.send(each.client, Reply(request=each.request))
                 continue
             kept = self._catalog.configuration(each.query)
             current = None if kept is None or kept.current.life != each.life else kept.current

@@ -383,10 +383,10 @@ class IncomingMoves:
         if caught_up and taking.shadow is not None and taking.move(MoveEvent.HANDOVER):
             name = taking.spec.name
             self._diverting.back(name)
-            self._catalog.add(taking.shadow.spec, taking.coordinator)
+            self._catalog.add(taking.shadow.spec, self._coordinator_of(taking))
             self._kept.epochs[name] = taking.epoch
             self._kept.taken.setdefault(name, {})[taking.owner] = taking.attempt
-            self._kept.unplaced[name] = taking.coordinator
+            self._kept.unplaced[name] = self._coordinator_of(taking)
             self._fragments[name] = taking.shadow
             taking.token = self._saver.save()
         if taking.state is TargetState.TAKING and self._saver.durable >= taking.token:
@@ -402,7 +402,14 @@ class IncomingMoves:
         about: dict[str, Any] = {"fragment": name, "peer": taking.owner, "epoch": taking.epoch}
         with self._outbox.caused_by(taking.owner, taking.attempt):
             self._outbox.report("info", "fragment taken", **about)
-        self._say_placed(now_us, shadow.spec, taking.coordinator)
+        self._say_placed(now_us, shadow.spec, self._coordinator_of(taking))
+
+    def _coordinator_of(self, taking: StateReceiver) -> str:
+        """The role may have become another node's since the move began."""
+        kept = self._catalog.configuration(taking.spec.query)
+        if kept is None or kept.current.parts is None or kept.current.number == 1:
+            return taking.coordinator
+        return kept.current.coordinator
 
     def _say_placed(self, now_us: int, spec: FragmentSpec, coordinator: str) -> None:
         place = Placed(

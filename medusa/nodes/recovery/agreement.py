@@ -83,6 +83,8 @@ class Agreement:
         self._voter = Voter(catalog, saver=saver, is_up=is_up)
         self._bids: dict[str, Bid] = {}
         self._telling: dict[str, Telling] = {}
+        self._unfit: dict[str, int] = {}
+        """Query -> the number that couldn't be followed by what was wanted: said once."""
         self._own: list[tuple[int, Vote]] = []
         """Votes of this node for proposals of its own, and the writes that they wait for."""
         self._deferred: dict[str, tuple[str, Prepare | Accept]] = {}
@@ -174,6 +176,7 @@ class Agreement:
         """The query is removed."""
         self.withdraw(query)
         self._telling.pop(query, None)
+        self._unfit.pop(query, None)
         self._deferred.pop(query, None)
         self._voter.forget(query)
 
@@ -200,16 +203,22 @@ class Agreement:
             self._saver.send(peer, vote, after=self._voter.token(vote.query))
         if vote.code == "E_ALIVE":
             self._deferred[vote.query] = peer, message
-        self._shown(peer, vote.query, vote.number - 1)
+        if vote.code not in ("E_REMOVED", "E_QUERY"):  # It speaks of an earlier query of that name.
+            self._shown(peer, vote.query, vote.number - 1)
 
     def answered(self, now_us: int, peer: str, reply: Reply) -> bool:
         """Take an answer to a ``Configure``; whether it was one."""
         for query, telling in self._telling.items():
-            if telling.request == reply.request:
-                telling.known_by(peer)
+            # Others see these numbers too: only who was told answers.
+            if telling.request == reply.request and peer in self._peers and telling.concerns(peer):
+                first = True
+                if reply.code == "E_QUERY":  # It still has one of that name which was removed: told again.
+                    first = telling.refused_by(peer)
+                else:
+                    telling.known_by(peer)
                 if reply.code == "E_REMOVED":
                     self._ended(now_us, query)
-                elif reply.code not in ("", "E_CONFIGURATION"):
+                elif reply.code not in ("", "E_CONFIGURATION") and first:
                     about = {"query": query, "node": peer, "code": reply.code}
                     self._outbox.report("warning", "configuration refused", why=reply.text, **about)
                 return True
@@ -278,7 +287,13 @@ class Agreement:
         current = self.current(query)
         if current is None or self._me not in current.voters:
             return None
-        wanted = bid.change(current)
+        try:
+            wanted = bid.change(current)
+        except ValueError as error:  # More names than a configuration may have: the one that stands goes on.
+            if self._unfit.get(query) != current.number:
+                self._unfit[query] = current.number
+                self._outbox.report("error", "configuration can't be changed", query=query, why=str(error))
+            return None
         if wanted is None:
             return None
         follows = (current.query, current.life, current.number + 1)

@@ -59,7 +59,8 @@ def first_configuration(
 def _fits(made: Configuration, parts: QueryParts) -> bool:
     """Half of the room is for the rest: what whoever takes the role over has to know isn't what a deployment
     fails by."""
-    return names_bytes((*made.nodes(), *parts.names())) <= NAMES_BYTES_MAX // 2
+    secondaries = (node for each in made.fragments for node in each.members)
+    return names_bytes((*made.names(), *secondaries, *parts.names())) <= NAMES_BYTES_MAX // 2
 
 
 def _parts(plan: PlacementPlan) -> QueryParts:

@@ -25,6 +25,7 @@ class Telling:
         request: the number of what they are told.
         untold: those that haven't answered.
         knows: those that have, or have shown it otherwise.
+        refused: those that refused it and are told again.
         at_us: when they are told again; None: nobody is to be told.
     """
 
@@ -32,6 +33,7 @@ class Telling:
     request: int
     untold: dict[str, None] = field(default_factory=dict)
     knows: set[str] = field(default_factory=set)
+    refused: set[str] = field(default_factory=set)
     at_us: int | None = None
     wait_us: int = TELL_US
 
@@ -47,6 +49,16 @@ class Telling:
         are."""
         self.at_us = now_us + self.wait_us if reached else None
         self.wait_us = min(2 * self.wait_us, TELL_US_MAX)
+
+    def concerns(self, node: str) -> bool:
+        """Whether it was told, or is to be."""
+        return node in self.untold or node in self.knows
+
+    def refused_by(self, node: str) -> bool:
+        """It refuses it for now; whether for the first time."""
+        first = node not in self.refused
+        self.refused.add(node)
+        return first
 
     def known_by(self, node: str) -> None:
         """It has this configuration, or a newer one."""

@@ -226,7 +226,7 @@ class DoubtResolution:
         peer, message, client = heard.peer, heard.message, heard.client
         if not client and isinstance(message, Install):
             self._installed(heard.now_us, peer, message, heard.payload)
-        elif not client and isinstance(message, Remove):
+        elif not client and isinstance(message, Remove) and not message.asked:
             self._removed(peer, message)
         if not self._waits(message, client):
             return False
@@ -334,6 +334,9 @@ class DoubtResolution:
         body = None if said is None else body_from(said.body, QueryBody)
         if body is not None and body.state in (RUNNING, ENDED) and self._me in body.nodes:
             self._adopt(now_us, name, f"node {each.coordinator!r}, which deployed it, says that it runs")
+        elif said is None and entries:
+            where = entries[0].writer
+            self._because(name, f"no state of it is here, and node {where!r} has a query of that name by now")
         elif said is None:
             self._forget(name, f"node {each.coordinator!r}, which deployed it, has removed it")
         else:

@@ -47,15 +47,17 @@ def guarded_fragments(
     Args:
         silent: nodes that said it before they fell silent: what others say of the same epoch counts more.
     """
-    numbers: dict[str, int] = {}
-    best: dict[str, tuple[tuple[int, bool, bool, int], GuardedFragment]] = {}
+    # Participants may name queries alike, and none speaks of another's.
+    numbers: dict[tuple[str, str], int] = {}
+    best: dict[tuple[str, str, str], tuple[tuple[int, bool, bool, int], GuardedFragment]] = {}
     for status in statuses:
         for own, each in _told(status):
-            numbers[each.query] = max(each.number, numbers.get(each.query, 0))
+            of = status.participant, each.query
+            numbers[of] = max(each.number, numbers.get(of, 0))
             rank = each.replicas.epoch, status.node not in silent, own, each.number
-            if each.fragment not in best or rank > best[each.fragment][0]:
-                best[each.fragment] = rank, each
-    found = (replace(each, number=numbers[each.query]) for _, each in best.values())
+            if (*of, each.fragment) not in best or rank > best[*of, each.fragment][0]:
+                best[*of, each.fragment] = rank, each
+    found = (replace(each, number=numbers[key[:2]]) for key, (_, each) in best.items())
     return tuple(sorted(found, key=lambda each: (each.query, each.fragment)))
 
 

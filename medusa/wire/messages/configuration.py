@@ -129,19 +129,22 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
             raise ValueError(f"a node votes on query {self.query!r} twice")
         if len({each.fragment for each in self.fragments}) < len(self.fragments):
             raise ValueError(f"a fragment of query {self.query!r} stands twice")
-        names = [self.query, self.coordinator, *self.voters]
-        for each in self.fragments:
-            names += (each.fragment, each.owner, *each.secondaries, *each.members)
-            names += (*each.reads, *each.streams)
-        if self.parts is not None:
-            names += self.parts.names()
-        if (nbytes := names_bytes(names)) > NAMES_BYTES_MAX:
+        if (nbytes := names_bytes(self.names())) > NAMES_BYTES_MAX:
             raise ValueError(f"a configuration with {nbytes:,} bytes of names, at most {NAMES_BYTES_MAX:,}")
 
     @property
     def majority(self) -> int:
         """So many voters decide."""
         return len(self.voters) // 2 + 1
+
+    def names(self) -> Iterator[str]:
+        """All that it names, also twice."""
+        yield from (self.query, self.coordinator, *self.voters)
+        for each in self.fragments:
+            yield from (each.fragment, each.owner, *each.secondaries, *each.members)
+            yield from (*each.reads, *each.streams)
+        if self.parts is not None:
+            yield from self.parts.names()
 
     def replicas(self, fragment: str) -> Replicas | None:
         """Who has this fragment; None: it has no replicas."""

@@ -476,3 +476,31 @@ def test_status_names_who_is_waited_for():
     said = status(world, "b")
     assert (said.number, said.voters, said.coordinator) == (1, ("a", "b", "c"), "a")
     assert (said.proposing, said.silent) == ("accepting", ("a", "c"))
+
+
+def test_only_who_was_told_a_configuration_answers_for_it():
+    """Its number is seen by nodes of other participants too: one of them had the query removed everywhere."""
+    calm = Calm()
+    calm.lose("b")
+    calm.propose("a", lambda now: msgspec.structs.replace(now, number=2) if now.number == 1 else None)
+    calm.settle()
+    agreement = calm.actors["a"].agreement
+    request = agreement._telling[QUERY].request
+    for peer in ("stranger", "a"):
+        assert not agreement.answered(calm.now_us, peer, Reply(request=request, code="E_REMOVED"))
+    assert agreement.untold(QUERY)
+    assert agreement.answered(calm.now_us, "b", Reply(request=request))
+
+
+def test_a_wish_with_more_names_than_fit_is_given_up_and_said_once():
+    calm = Calm()
+
+    def wider(current):
+        names = tuple(f"{number}{'x' * 200}" for number in range(NAMES_BYTES_MAX // 200))
+        [one, *others] = current.fragments
+        fragments = (msgspec.structs.replace(one, streams=names), *others)
+        return msgspec.structs.replace(current, number=current.number + 1, fragments=fragments)
+
+    calm.propose("a", wider)
+    calm.settle()
+    assert calm.actors["a"].agreement.current(QUERY) == calm.begin

@@ -17,6 +17,7 @@ from medusa.nodes.recovery.coordination import (
     Coordination,
     CoordinatorRole,
 )
+from medusa.nodes.recovery.first_configuration import _fits
 from medusa.wire.messages.configuration import Configuration, QueryParts, Replicas
 from medusa.wire.outbox import Outbox
 
@@ -242,3 +243,14 @@ def test_a_configuration_as_an_earlier_release_of_this_format_wrote_it_is_read()
     older = msgspec.msgpack.encode(msgspec.to_builtins(FIRST)[:-1])
     read = msgspec.msgpack.decode(older, type=Configuration)
     assert read == msgspec.structs.replace(FIRST, parts=None)
+
+
+def test_what_a_successor_has_to_know_is_left_out_where_the_names_do_not_fit():
+    streams = tuple(f"q.{number}{'x' * 200}" for number in range(40))
+    wide = msgspec.structs.replace(
+        FIRST, parts=None, fragments=(msgspec.structs.replace(FIRST.fragments[0], streams=streams),)
+    )
+    some, many = (QueryParts(streams=tuple((each, "d") for each in streams[:count])) for count in (1, 40))
+    assert _fits(FIRST, PARTS)
+    assert _fits(wide, some)
+    assert not _fits(wide, many)
