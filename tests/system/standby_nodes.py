@@ -67,10 +67,13 @@ class StandbyNodes(ForkedNodes):
             return fed.status()["queries"]["q"]["configuration"]["fragments"][fragment]
 
     def until_guarded(self, fragment: str, *secondaries: str) -> None:
-        """Until these may succeed, and follow."""
+        """Until these may succeed, and follow, as the owner itself says: just after a takeover a configuration
+        may still name some that don't follow the new one yet."""
 
         def guarded() -> bool:
-            found = self.replicas(fragment)["secondaries"]
+            with self.connect(self.replicas(fragment)["owner"]) as fed:
+                told = next((each for each in fed.status()["fragments"] if each["fragment"] == fragment), {})
+            found = told.get("replicas", {}).get("secondaries", {})
             return all(found.get(each, {}).get("state") == "following" for each in secondaries)
 
         until(guarded, what=f"{secondaries} follow")
