@@ -67,8 +67,10 @@ class StandbyNodes(ForkedNodes):
             return fed.status()["queries"]["q"]["configuration"]["fragments"][fragment]
 
     def until_guarded(self, fragment: str, *secondaries: str) -> None:
-        """Until these may succeed, and follow, as the owner itself says: just after a takeover a configuration
-        may still name some that don't follow the new one yet."""
+        """Until these may succeed, and follow, as the owner itself says.
+
+        Just after a takeover the configuration may name some that don't follow the new owner yet.
+        """
 
         def guarded() -> bool:
             with self.connect(self.replicas(fragment)["owner"]) as fed:

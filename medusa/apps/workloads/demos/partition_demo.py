@@ -275,12 +275,20 @@ class PartitionRun:
         self._say(f"the end: {self._received:,} rows at r")
 
     def _deploy(self, coordinator: Federation) -> None:
+        meeting = self._crew.start(self._until_met, coordinator)
+        self._crew.result(meeting, f"{of.COORDINATOR} doesn't hear the others", TIMEOUT_S)
         deploys = partial(coordinator.deploy, of.query(), at=of.AT, standby=of.STANDBY)
         self._crew.result(self._crew.start(deploys), "no answer", TIMEOUT_S)
         following = self._crew.start(self._until_followed, coordinator)
         fragment = self._crew.result(following, f"{of.SECONDARY} doesn't follow", TIMEOUT_S)
         self._fragment = fragment
         self._screen.say(f"{of.GUARDED} runs {fragment}, {of.SECONDARY} stands by for it and follows")
+
+    def _until_met(self, coordinator: Federation) -> None:
+        """The node that deploys hears the others: on a busy machine they start seconds apart."""
+        while not self._over.wait(LOOK_EVERY_S):
+            if set(coordinator.status()["peers"].values()) == {"up"}:
+                return
 
     def _until_followed(self, coordinator: Federation) -> str:
         """The fragment that has a secondary, once that could take it over."""
