@@ -55,7 +55,7 @@ class Telling:
         return node in self.untold or node in self.knows
 
     def refused_by(self, node: str) -> bool:
-        """It refuses it for now; whether for the first time."""
+        """It refuses it, and is told again; whether for the first time."""
         first = node not in self.refused
         self.refused.add(node)
         return first
