@@ -330,8 +330,7 @@ class FollowedNames:
             # A connection that fails or is closed meanwhile says so to whoever uses it.
             with contextlib.suppress(LinkError, LocalProtocolError):
                 seeks = self._look()
-            usual_s = self._asks_in_s()
-            rest_s = min(LOOK_AGAIN_S if told else 2 * rest_s, usual_s) if seeks else LOOK_EVERY_S
+            rest_s = min(LOOK_AGAIN_S if told else 2 * rest_s, self._asks_in_s()) if seeks else LOOK_EVERY_S
 
     def _asks_in_s(self) -> float:
         """How soon to look again where a stream is whose node is away, if one is."""

@@ -16,7 +16,7 @@ from medusa.wire.messages.configuration import Configuration, Replicas
 __all__ = ["TakeoverAims"]
 
 SEEDING = "seeding"
-"""As ``Replication.state_of`` says."""
+"""As ``Replication.status`` says."""
 
 
 class TakeoverAims:
