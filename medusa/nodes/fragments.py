@@ -225,10 +225,11 @@ class Fragments:
         done = Reply(request=request)
         late = self._late.remove(owner, query, request)
         kept = self._catalog.configuration(query)
-        if message.life and kept is not None and (kept.current.life == message.life or not message.since):
-            if kept.current.life != message.life:
-                return done  # Another query of that name is here by now.
-        elif late or self._catalog.coordinator_of(query, owner) != owner:
+        told_apart = message.life != 0 and kept is not None
+        same = told_apart and kept is not None and kept.current.life == message.life
+        if told_apart and not same and not message.since:
+            return done  # Another query of that name is here by now.
+        if not same and (late or self._catalog.coordinator_of(query, owner) != owner):
             return done
         self._stopping.undeployed(query)
         came: list[str] | None = None

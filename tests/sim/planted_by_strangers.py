@@ -350,8 +350,8 @@ MISTAKES: dict[str, Mistake] = {
         "same name, the one that loses removes parts of the one that wins.",
         edits=edit(
             "nodes.fragments:Fragments.remove",
-            "elif late or self._catalog.coordinator_of(query, owner) != owner:",
-            "elif late:",
+            "if not same and (late or self._catalog.coordinator_of(query, owner) != owner):",
+            "if not same and late:",
         ),
         scenarios=("deploys",),
         seed=14,
