@@ -322,7 +322,11 @@ COORDINATORS: dict[str, Mistake] = {
             "owners[query] = new.coordinator",
             "owners[query] = owners[query]",
         )
-        + edit("nodes.fragments:Fragments.remove", "if message.life and kept is not None:", "if False:"),
+        + edit(
+            "nodes.fragments:Fragments.remove",
+            "told_apart = message.life != 0 and kept is not None",
+            "told_apart = False",
+        ),
         scenarios=("coordinators",),
         seed=0,
         shows="SimulationError: liveness",

@@ -91,9 +91,9 @@ def test_the_recorded_seed_notices_it(name):
         assert noticed(lambda seed: run_scenario("standby", seed).violation, mistake.seed, mistake.shows)
 
 
-@pytest.mark.parametrize("name", STANDBY)
+@pytest.mark.parametrize("name", [*STANDBY, *COORDINATORS])
 def test_the_words_that_it_changes_are_there(name):
-    with planted(STANDBY[name]):
+    with planted({**STANDBY, **COORDINATORS}[name]):
         pass
 
 
