@@ -65,7 +65,7 @@ def query(name: str, sources: int) -> md.Query:
         for number in range(sources)
     ]
     both = kept[0] if sources == 1 else kept[0].union(kept[1], name="both")
-    counted = both.group_by("k").running(n=md.max("n"), sent=md.max("sent"), rows=md.count(), name="counted")
+    counted = both.group_by("k").running(rows=md.count(), name="counted")
     q.sink("out", counted)
     return q
 
@@ -170,8 +170,9 @@ def chain(sources: int, *, standby: bool) -> Iterator[tuple[ForkedNodes, list[md
             for name in ("e", "w", "c", "d")
         ]
         until(lambda: set(feds[1].status()["peers"].values()) == {"up"})
-        guard = {"standby": {"m": ["s"]}, "witness": ["w"]} if standby else {}
-        feds[1].deploy(query("q", sources), at=placed("q", sources, "e", "m"), **guard)
+        # Who is asked to deploy votes: with m and s that makes three.
+        guard = {"m": ["s"]} if standby else None
+        feds[1].deploy(query("q", sources), at=placed("q", sources, "e", "m"), standby=guard)
         flow = Flow(feds[0], feds[1], "q", sources)
         flow.going_on()
         if standby:
