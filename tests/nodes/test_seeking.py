@@ -112,18 +112,31 @@ class Played:
 AWAY_S = range(SILENT_US // 1_000_000 + 2)
 
 
-def test_it_waits_a_while():
-    played = Played(Entry("new", 3))
+class Starting(Played):
+    """``old`` is there, and knows nothing of the stream."""
+
+    def __init__(self, said, *, code="E_STREAM"):
+        super().__init__(said, up=("new", "old"))
+        self.receiver, self.refusal = self, type("Refusal", (), {"code": code})()
+        self.inputs = {("in", "old"): self}
+
+
+def test_who_is_away_is_replaced_at_once_by_whom_the_catalog_says():
+    assert Played(Entry("new", 3)).after(0) == [("new", 3)]
+
+
+def test_who_knows_nothing_of_the_stream_is_waited_for():
+    played = Starting(Entry("new", 3))
     assert played.after(*range(SILENT_US // 1_000_000)) == []
     assert played.after(*AWAY_S)[0] == ("new", 3)
 
 
-def test_a_sender_that_comes_back_is_waited_for_anew():
-    played = Played(Entry("new", 3))
+def test_a_sender_that_knows_the_stream_again_is_waited_for_anew():
+    played = Starting(Entry("new", 3))
     played.after(0, 1, 2, 3)
-    played.up.add("old")
+    refusal, played.refusal = played.refusal, None
     played.after(4)
-    played.up.discard("old")
+    played.refusal = refusal
     assert played.after(5, 6, 7, 8, 9) == []
     assert played.after(10) == [("new", 3)]
 
@@ -145,12 +158,8 @@ def test_who_is_not_followed(said, up):
 
 
 @pytest.mark.parametrize(("code", "follows"), [("E_STREAM", True), ("E_BUSY", False)])
-def test_a_sender_that_knows_nothing_of_the_stream_is_as_one_that_is_away(code, follows):
-    played = Played(Entry("new", 3), up=["new", "old"])
-    played.receiver = played
-    played.refusal = type("Refusal", (), {"code": code})()
-    played.inputs = {("in", "old"): played}
-    assert bool(played.after(*AWAY_S)) is follows
+def test_a_sender_that_knows_nothing_of_the_stream_is_replaced_in_the_end(code, follows):
+    assert bool(Starting(Entry("new", 3), code=code).after(*AWAY_S)) is follows
 
 
 class Abroad(Played):
@@ -159,7 +168,7 @@ class Abroad(Played):
     def __init__(self, **more):
         super().__init__(Entry("ours", 9), **more)
         self.asked = []
-        self.seeking._whose = {"old": "bob"}.get
+        self.seeking._whose, self.seeking._ours = {"old": "bob"}.get, "alice"
         self.seeking.abroad = self.seek
 
     def reads(self):

@@ -8,6 +8,8 @@ import pyarrow as pa
 import pytest
 
 import medusa as md
+from medusa.query.published_stream import PublishedStream
+from medusa.query.types import schema_from
 from medusa.sim.actors.follower import Follower
 from medusa.wire.link.receiver import ReceivedRows
 from medusa.wire.messages.links_and_commands import OLDEST
@@ -568,3 +570,36 @@ def test_a_query_of_the_same_name_is_not_said_to_have_been_alone_since_the_one_b
 
     run.until(guarded, "s2 follows")
     assert max(seen) < 5_000_000
+
+
+# --- other queries read it ------------------------------------------------------------------------------
+
+
+def test_a_query_that_reads_a_guarded_stream_goes_on_with_who_took_it_over() -> None:
+    """Its node has no part in the configuration, and votes on nothing: it looks the stream up."""
+    run, fragment = run_of(counting(), WHOLE, {"m": ["s1"]}, reads=False)
+    columns = schema_from(run.want["out"].schema)
+    other = md.Query("p")
+    stream = PublishedStream(name="local/q.out", columns=columns, timed=True)
+    other.sink("seen", other.source("read", of=stream).filter("n > 0", name="kept"))
+    reads = [("read", "m", "q.out", 1)]
+    reply, _ = run.fed.answer(
+        run.deployer, run.deployer.deploy(other, {"c": ["read", "kept", "seen"]}, reads)
+    )
+    assert reply.code == "", reply
+    reader = run.client("second", "c")
+    reader.read("p.seen")
+    run.until_guarded(fragment)
+    run.publish(0, HALF)
+    run.until(lambda: bool(reader.rows.get("p.seen")), "rows come")
+    run.lose("m")
+    run.until_owned(fragment, "s1")
+    taken_us = run.fed.world.now_us
+    [kept] = run.fed.nodes["c"].brain.fragments.values()
+    run.until(lambda: [feed.node for feed in kept.spec.feeds] == ["s1"], "it reads from s1")
+    assert run.fed.world.now_us - taken_us <= 500_000
+    run.publish(HALF, ROWS)
+    run.until(lambda: "p.seen" in reader.ended, "all rows come")
+    assert not any(reader.lost.values())
+    got = [row for batch in reader.rows["p.seen"] for row in batch.to_pylist()]
+    assert got == run.want["out"].to_pylist()

@@ -120,6 +120,7 @@ class Rerouting:
             is_up=is_up,
             follow=self._follow,
             whose=self.participant_of,
+            ours=settings.participant,
             directory=naming.directory,
             abroad=naming.seek,
         )

@@ -2,9 +2,10 @@
 
 Who gives a fragment away tells its readers (``nodes.migration.rerouting``). If it dies between and never
 comes back,
-nobody would: then the catalog says who has the stream in a higher epoch; of another participant's stream the
-catalog between participants, as far as that publishes it. It is asked only after a while: who comes back says
-it itself.
+nobody would; nor does who takes a fragment over know who reads its streams in other queries. Then the catalog
+says who has the stream in a higher epoch. Of our own participant's that is looked up here, as soon as the
+sender is away. For another participant's the catalog between participants is asked, as far as that publishes
+it, and only after a while: who comes back says it itself.
 """
 
 from __future__ import annotations
@@ -19,12 +20,13 @@ from medusa.nodes.spec.fragment_spec import Feed, sink_of
 
 __all__ = ["SILENT_US", "UpstreamSearch"]
 
-LOOK_EVERY_US = 1_000_000
+LOOK_EVERY_US = 250_000
 ASK_EVERY_US = 5_000_000
 """Of another participant's stream: a search takes some messages to other members."""
 
 SILENT_US = 5_000_000
-"""So long a sender is away, or knows nothing of the stream, before its reader looks elsewhere."""
+"""So long another participant's sender is away, or a sender knows nothing of the stream (it may just have
+started), before its reader looks elsewhere."""
 
 
 class UpstreamSearch:
@@ -35,6 +37,7 @@ class UpstreamSearch:
         is_up: whether a node is there.
         follow: have a feed read from another node, in an epoch.
         whose: the participant of a node; None: not known.
+        ours: our participant.
         directory: the catalog; None: nobody is looked for.
         abroad: asks (time, participant, stream, who is told) between participants; False: it is of ours.
     """
@@ -46,6 +49,7 @@ class UpstreamSearch:
         is_up: Callable[[str], bool],
         follow: Callable[[int, Feed, str, int], None],
         whose: Callable[[str], str | None] = lambda node: None,
+        ours: str | None = None,
         directory: Directory | None = None,
         abroad: Callable[[int, str, str, Sought], bool] = lambda *_: False,
     ) -> None:
@@ -57,7 +61,7 @@ class UpstreamSearch:
         """Fragment and source -> since when nothing comes for it."""
         self._asked_us: dict[tuple[str, str], int] = {}
         """The same -> when it was asked for abroad."""
-        self._whose = whose
+        self._whose, self._ours = whose, ours
         self._look_at_us = 0
 
     def tick(self, now_us: int) -> None:
@@ -72,7 +76,8 @@ class UpstreamSearch:
                     continue
                 key = hosted.spec.name, feed.source
                 since_us = self._silent[key] = before.get(key, now_us)
-                if now_us - since_us >= SILENT_US and not self._sought_abroad(now_us, key, feed):
+                away = not self._is_up(feed.node) and self._whose(feed.node) == self._ours
+                if away or (now_us - since_us >= SILENT_US and not self._sought_abroad(now_us, key, feed)):
                     self._seek(now_us, feed, self.directory)
         self._asked_us = {key: at_us for key, at_us in self._asked_us.items() if key in self._silent}
 
