@@ -113,6 +113,23 @@ class Deployment(msgspec.Struct, kw_only=True):
         self.nodes = tuple(dict.fromkeys((*self.nodes, *nodes)))
         self.lets_go = lets_go
 
+    def part_ended(self, part: tuple[str, str], code: str, why: str, at_us: int) -> None:
+        """A fragment at a node took more than it may there.
+
+        Args:
+            at_us: when, since the Unix epoch; 0: the node didn't know the time.
+        """
+        self.ended += ((*part, code, why, at_us),)
+
+    def part_stopped(self, part: tuple[str, str]) -> None:
+        """A fragment at a node was ended by that node's owner."""
+        self.stopped += (part,)
+
+    def install_again_at(self, node: str, fragment: str, spec: bytes) -> None:
+        """A node that forgets what it runs has a fragment: when it has restarted, it is to have that anew."""
+        if (node, fragment, spec) not in self.forgetful:
+            self.forgetful += ((node, fragment, spec),)
+
     def step(self, event: DeploymentEvent) -> None:
         """Take a step of the automaton."""
         state = DeploymentState(self.state)
@@ -316,6 +333,10 @@ class Catalog:
         """Whether this life of a query had a configuration that was removed from here."""
         return life in self.buried.get(query, ())
 
+    def hand_over(self, query: str) -> Deployment:
+        """Another node coordinates a deployment of ours from now on; what is known of it."""
+        return self.deployments.pop(query)
+
     def undeployed(self, query: str) -> None:
         """A deployment of ours is over; one that was undone removed nothing that was there before."""
         deployment = self.deployments.pop(query)
@@ -323,6 +344,30 @@ class Catalog:
         if not deployment.began:
             others = tuple(each for each in self.removed if each != query)
             self.removed = (*others, query)[-REMOVED_MAX:]
+
+    def reads_no_more(self, stream: str) -> None:
+        """Its owner has answered that it is read by nobody here."""
+        self.reading.pop(stream, None)
+
+    def learns_from(self, runs: Callable[[], tuple[EntryRun, ...]]) -> None:
+        """What is written of the directory is what this says then."""
+        self.learned = runs
+
+    def end_move(self, fragment: str) -> None:
+        """It isn't moved from here any more."""
+        self.ownership.end_move(fragment)
+
+    def is_here_again(self, fragment: str) -> None:
+        """Nobody is sent elsewhere for it."""
+        self.left.pop(fragment, None)
+
+    def becomes(self, pending: PendingReplacement) -> None:
+        """Fragments will have replaced others once the catalog is on disk."""
+        self.becoming.append(pending)
+
+    def has_become(self, pending: PendingReplacement) -> None:
+        """They have, or never will."""
+        self.becoming.remove(pending)
 
     def remove(self, query: str, only: Collection[str] | None = None, *, undoes: bool = False) -> list[str]:
         """Forget the fragments of a query, or only these of them; their names.
@@ -335,7 +380,7 @@ class Catalog:
         for name in gone:
             for stream in self.fragments.pop(name).streams.values():
                 self.expects_only(stream)
-            self.remote.made.pop(name, None)
+            self.remote.end_made(name)
             self.installed.pop(name, None)
         if only is None or gone == of:
             self.owners.pop(query, None)

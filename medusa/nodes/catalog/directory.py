@@ -67,9 +67,9 @@ class Directory:
         """Something was learned or written since this was last set back."""
         return self._written.changes != self._changes
 
-    @changed.setter
-    def changed(self, changed: bool) -> None:
-        self._changes = -1 if changed else self._written.changes
+    def settled(self) -> None:
+        """All that was learned so far is on its way to the disk."""
+        self._changes = self._written.changes
 
     @property
     def changes(self) -> int:
@@ -240,7 +240,7 @@ class Directory:
         """Take up what an earlier life knew of others; nothing was taken or written yet."""
         for run in runs:
             self._written.take(now_us, run.writer, run, ())
-        self.changed = False
+        self.settled()
 
 
 def _rank(entry: CatalogEntry) -> tuple[int, int, str]:

@@ -68,6 +68,14 @@ class InDoubt(msgspec.Struct, kw_only=True):
         specs = (each.spec for each in self.fragments.values())
         return any(name in (*spec.streams.values(), *spec.entries.values()) for spec in specs)
 
+    def settle(self, fragment: str) -> FragmentInDoubt:
+        """It is known whether it is here; what was known of it."""
+        return self.fragments.pop(fragment)
+
+    def accept(self) -> None:
+        """The older catalog counts: an operator decided so."""
+        self.newest, self.old, self.accepted = 0, b"", False
+
     def query_of(self, query: str) -> bool:
         """Whether a fragment of this query is in doubt."""
         return any(each.spec.query == query for each in self.fragments.values())

@@ -102,6 +102,28 @@ class RemoteKept(msgspec.Struct, kw_only=True):
     made: dict[str, str] = {}
     stopped: dict[str, StoppedPart] = {}
 
+    def forget_held(self, full: str) -> HeldDefinition | None:
+        """Its owner has it here no more; what was kept."""
+        return self.held.pop(full, None)
+
+    def begin_revoking(self, name: str) -> MappedDefinition:
+        """No deployment of ours uses it any more, and its keeper is to forget it, also where that has begun."""
+        mapped = self.mapped.pop(name, None) or self.revoking[name]
+        self.revoking[name] = msgspec.structs.replace(mapped, asked=0)
+        return self.revoking[name]
+
+    def end_revoking(self, name: str) -> None:
+        """Its keeper has forgotten it."""
+        self.revoking.pop(name, None)
+
+    def end_made(self, fragment: str) -> None:
+        """It doesn't run here any more."""
+        self.made.pop(fragment, None)
+
+    def forget_stopped(self, fragment: str) -> None:
+        """It runs here again, or its owner has removed it."""
+        self.stopped.pop(fragment, None)
+
     def packed(self) -> RemoteKept:
         """What is encoded to the same, sooner."""
         held = {name: cast(HeldDefinition, each.packed) for name, each in self.held.items()}

@@ -66,6 +66,14 @@ class Ownership(msgspec.Struct, kw_only=True):
         for name in [each for each in self.replaced if each.partition("/")[0] == query]:
             del self.replaced[name]
 
+    def replace(self, gone: Sequence[str], made: Sequence[str]) -> None:
+        """These have taken the place of those."""
+        self.replaced = self.replaced_by(gone, made)
+
+    def end_move(self, fragment: str) -> None:
+        """It isn't moved from here any more."""
+        self.moves.pop(fragment, None)
+
     def replaced_by(self, gone: Sequence[str], made: Sequence[str]) -> dict[str, str]:
         """What ``replaced`` is once these have taken the place of those, the first of them foremost."""
         known = {name: by for name, by in self.replaced.items() if name not in made}

@@ -355,7 +355,7 @@ class DeploymentCoordinator:
     def handed_over(self, query: str, to: str) -> None:
         """Another node coordinates a query now: nothing of it is installed, undone or removed from here, and
         who waits hears whom to ask."""
-        deployment = self._catalog.deployments.pop(query)
+        deployment = self._catalog.hand_over(query)
         self._drop_questions(query)
         if self.unfinished is not None:
             self.unfinished.drop(query)
@@ -406,7 +406,7 @@ class DeploymentCoordinator:
             return
         attempt = self._attempts.get(question.query)
         if reply.code == CONTENDED and attempt is not None and now_us < attempt.contended_until_us:
-            question.asked_at_us = now_us + CONTENDED_AGAIN_US - ASK_AGAIN_US
+            question.asked(now_us + CONTENDED_AGAIN_US - ASK_AGAIN_US)
             return
         del self._questions[reply.request]
         deployment = self._catalog.deployment(question.query)
@@ -420,8 +420,7 @@ class DeploymentCoordinator:
                 return
             attempt.installs.pop(reply.request, None)
             if node in self._forgetful and question.payload is not None and not reply.code:
-                spec = node, question.message.fragment, question.payload
-                deployment.forgetful += () if spec in deployment.forgetful else (spec,)
+                deployment.install_again_at(node, question.message.fragment, question.payload)
             if reply.code:
                 self._undo(now_us, deployment, attempt, from_node(reply, node))
             elif not attempt.installs and (other := self.outranks(deployment.query)):
@@ -561,7 +560,7 @@ class DeploymentCoordinator:
                 continue
             if number not in self._questions:
                 continue
-            question.asked_at_us = now_us
+            question.asked(now_us)
             if self._let_go(question.query):
                 self._removed(self._catalog.deployments[question.query])
             elif question.node != self._catalog.node:

@@ -141,7 +141,7 @@ class CrossQueryReads:
         if (given := self._giving.get(reply.request)) is not None and given[0] == peer:
             del self._giving[reply.request]
             if reply.code not in ("E_BUSY", "E_STALE"):
-                self._catalog.reading.pop(given[1], None)
+                self._catalog.reads_no_more(given[1])
                 self._saver.save()
             return True
         for pending in self._pending.values():

@@ -44,7 +44,7 @@ class UnfinishedDeployments:
         """The own nodes of it that haven't said what they have; who runs nothing of it has nothing to say."""
         busy = {node for _, node in deployment.streams}
         parts = [node for node in deployment.nodes if node in busy or node not in deployment.idle]
-        return [node for node in parts if self._naming.early.awaits(node)]
+        return [node for node in parts if self._naming.awaits(node)]
 
     def drop(self, query: str) -> bool:
         """Judge it no more; whether it waited."""

@@ -58,6 +58,10 @@ class DeploymentQuestion:
     asked_at_us: int
     fragment: FragmentSpec | None = None
 
+    def asked(self, at_us: int) -> None:
+        """It is asked, or was as good as asked, at this time: it isn't again for a while after it."""
+        self.asked_at_us = at_us
+
 
 @dataclass(slots=True, kw_only=True)
 class DeploymentAttempt:

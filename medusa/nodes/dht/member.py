@@ -199,12 +199,12 @@ class DhtMember:
         """Say again what is due of what I publish; the rest in the next round."""
         for own in list(self._mine.values()):
             if own.due_us <= now_us and len(self._searches) < SEARCHES_MAX:
-                own.due_us = now_us + self.settings.republish_us
+                own.say_again(now_us + self.settings.republish_us)
                 self._put(now_us, own.data, partial(self._said, own))
 
     def _said(self, own: OwnEntry, now_us: int, put: PutOutcome) -> None:
         if not put.enough:
-            own.due_us = now_us  # In the next round.
+            own.say_again(now_us)  # In the next round.
         own.then(now_us, put)
 
     def _put(self, now_us: int, data: bytes, then: Callable[[int, PutOutcome], None]) -> None:
@@ -409,7 +409,7 @@ class DhtMember:
             self._say_mine(now_us)
         for held in self._keeper.due(now_us, self.settings.republish_us):
             if len(self._searches) < SEARCHES_MAX and held.entry.name not in self._mine:
-                held.since_us = now_us
+                held.brought(now_us)
                 self._put(now_us, held.data, partial(self._said_again, held.entry.name))
 
     def _said_again(self, name: str, now_us: int, put: PutOutcome) -> None:

@@ -33,6 +33,10 @@ class OwnEntry:
     due_us: int
     then: Callable[[int, PutOutcome], None]
 
+    def say_again(self, at_us: int) -> None:
+        """It is due then."""
+        self.due_us = at_us
+
 
 class EntryPut:
     """An entry on its way to those that should hold it."""

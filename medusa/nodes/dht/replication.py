@@ -32,7 +32,7 @@ class DhtReplication:
         found = [*self._table.closest(held.place, REPLICAS), (self._place ^ held.place, self._name)]
         found.sort()
         del found[REPLICAS:]
-        held.radius = found[-1][0] if len(found) == REPLICAS else 1 << 160
+        held.reaches(found[-1][0] if len(found) == REPLICAS else 1 << 160)
         return [who for _, who in found]
 
     def should_hold(self, name: str) -> bool:

@@ -54,6 +54,14 @@ class StoredEntry:
     since_us: int
     radius: int = 1 << 160
 
+    def brought(self, now_us: int) -> None:
+        """It is said again."""
+        self.since_us = now_us
+
+    def reaches(self, radius: int) -> None:
+        """So far from it are those that should hold it."""
+        self.radius = radius
+
 
 class DhtStorage:
     """Entries by name.

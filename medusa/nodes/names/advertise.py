@@ -99,7 +99,7 @@ class AdvertisedEntries:
         if now_us >= self._save_at_us:
             self._save_at_us = now_us + SAVE_EVERY_US
             if self._directory.changed:
-                self._directory.changed = False
+                self._directory.settled()
                 self._saver.save()
 
     def refresh(self, now_us: int) -> None:

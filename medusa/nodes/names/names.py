@@ -76,7 +76,7 @@ class NodeNames:
             settings.name, incarnation=incarnation, outbox=outbox, count=count, wall=wall.at
         )
         self.directory.load(0, catalog.runs)
-        catalog.learned = self.directory.runs
+        catalog.learns_from(self.directory.runs)
         self.listing = AdvertisedEntries(
             settings,
             catalog,
@@ -169,6 +169,19 @@ class NodeNames:
             self._outbox.send(peer, refusal_of(message.request, error.code, error.message, error.hint))
         else:
             self._outbox.send(peer, Reply(request=message.request), content)
+
+    def awaits(self, peer: str) -> bool:
+        """Whether a peer hasn't said yet what it has, and may."""
+        return self.early.awaits(peer)
+
+    @property
+    def heard_all(self) -> bool:
+        """Every peer of ours has said what it has."""
+        return self.early.heard_all
+
+    def stands(self, name: str, kind: str) -> bool:
+        """Whether the catalog has something of this name and kind."""
+        return self.names.stands(name, kind)
 
     def _waits(self, now_us: int, client: str, message: Lookup, caller: Caller | None) -> bool:
         return self.early.waits(

@@ -322,8 +322,7 @@ class RemoteDefinitions:
         if self._is_asked(client, message, DropRemote, mapped.template):
             return
         self._check_settled(message.name)
-        self._kept.mapped.pop(message.name, None)  # From now on no deployment of ours uses it.
-        mapped = self._kept.revoking[message.name] = msgspec.structs.replace(mapped, asked=0)
+        mapped = self._kept.begin_revoking(message.name)
         self._ask(now_us, client, message.request, self.revoking.word(message.name), None, mapped)
 
     def _ask(

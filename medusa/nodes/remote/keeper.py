@@ -166,7 +166,7 @@ class RemoteKeeper:
 
     def revoke(self, full: str) -> None:
         """Forget one by our own decision; a repeated word of the node that had us keep it changes nothing."""
-        held = self._kept.held.pop(full, None)
+        held = self._kept.forget_held(full)
         if held is not None:
             self._late.end(held.node, full)
 
@@ -176,7 +176,7 @@ class RemoteKeeper:
         if not self._late.remove(peer, full, message.request):
             held = self._kept.held.get(full)
             if held is not None and held.node == peer and message.since in (0, held.asked):
-                del self._kept.held[full]
+                self._kept.forget_held(full)
         self._saver.send(peer, Reply(request=message.request), after=self._saver.save())
 
     def instantiate(

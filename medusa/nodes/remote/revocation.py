@@ -55,7 +55,7 @@ class RemoteRevocations:
 
     def end(self, name: str) -> None:
         """Nothing is to be taken back under this name."""
-        self._kept.revoking.pop(name, None)
+        self._kept.end_revoking(name)
         self._numbers.pop(name, None)
         self._said_us.pop(name, None)
 

@@ -152,7 +152,7 @@ class StoppedParts:
         self._kept.made[fragment] = full
 
     def _forget(self, fragment: str) -> None:
-        self._kept.stopped.pop(fragment, None)
+        self._kept.forget_stopped(fragment)
         self._numbers.pop(fragment, None)
         self._said_us.pop(fragment, None)
 
@@ -187,12 +187,12 @@ class StoppedParts:
             heard = len(known.stopped) + len(known.ended)
             mine = message.fragment.startswith(f"{message.query}/") and heard < HEARD_MAX
             if mine and message.code and part not in [each[:2] for each in known.ended]:
-                known.ended += ((*part, message.code, message.why, message.at_us),)
+                known.part_ended(part, message.code, message.why, message.at_us)
                 if peer != self._catalog.node:
                     about = {"fragment": message.fragment, "node": peer, "code": message.code}
                     self._outbox.report("error", "ended at its host", **about, why=message.why)
             elif mine and not message.code and part not in known.stopped:
-                known.stopped += (part,)
+                known.part_stopped(part)
                 self._outbox.report("error", "stopped by its host", fragment=message.fragment, node=peer)
         if peer == self._catalog.node:
             return

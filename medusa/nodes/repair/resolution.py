@@ -28,7 +28,7 @@ from medusa.nodes.catalog.entry_bodies import (
     StreamBody,
     body_from,
 )
-from medusa.nodes.catalog.in_doubt import FragmentInDoubt, shared_box
+from medusa.nodes.catalog.in_doubt import FragmentInDoubt, InDoubt, shared_box
 from medusa.nodes.catalog.kept_moves import FIRST_EPOCH
 from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.config.settings import Settings
@@ -103,7 +103,7 @@ class DoubtResolution:
         self._outbox = outbox
         self._saver = saver
         self._host = host
-        self._naming = naming
+        self._naming, self._directory = naming, naming.directory
         self._moves = moves
         self._coordinator = coordinator
         self._diverting = diverting
@@ -117,6 +117,10 @@ class DoubtResolution:
         self._closing: list[tuple[int, str]] = []
         """Token of the catalog that no longer has it, and the fragment: then its files go."""
 
+    @property
+    def _doubt(self) -> InDoubt:
+        return self._catalog.in_doubt
+
     # --- life -----------------------------------------------------------------------------------------
 
     def begin(self, saved: Mapping[str, SavedCheckpoint], guard: Guard | None) -> None:
@@ -124,7 +128,7 @@ class DoubtResolution:
         self._saved, self._guard = saved, guard
         for spec in self._catalog.fragments.values():
             self._fragments[spec.name] = self._host(spec, saved.get(spec.name))
-        doubt = self._catalog.in_doubt
+        doubt = self._doubt
         if doubt.old:
             self._old = Catalog.from_bytes(doubt.old, node=self._me, where="the catalog before")
         if doubt.newest and guard is not None:
@@ -133,7 +137,7 @@ class DoubtResolution:
 
     def start(self, now_us: int) -> None:
         """Say what is in doubt, and do what an operator has decided."""
-        doubt = self._catalog.in_doubt
+        doubt = self._doubt
         if not doubt:
             return
         self._look_at_us = now_us + LOOK_US
@@ -154,12 +158,12 @@ class DoubtResolution:
 
     def _accept(self, now_us: int) -> None:
         """An operator says that there was nothing else: names that are unknown here are unknown."""
-        doubt = self._catalog.in_doubt
+        doubt = self._doubt
         for query, old in list(self._old.deployments.items()):
             if not doubt.query_of(query):
                 self._redeploy(now_us, query, anyway=any(node != self._me for node in old.nodes))
         self._outbox.report("warning", "the catalog counts again: an operator decided so", lost=doubt.newest)
-        doubt.newest, doubt.old, doubt.accepted = 0, b"", False
+        doubt.accept()
         self._let_in()
         self._saver.save()
 
@@ -179,12 +183,12 @@ class DoubtResolution:
                 self._outbox.append(CloseFragment(fragment=name))
         if self._look_at_us is None or now_us < self._look_at_us:
             return
-        if not self._catalog.in_doubt:
+        if not self._doubt:
             self._look_at_us = None
             return
         self._look_at_us = now_us + LOOK_US
-        heard, self._heard = self._heard, self._naming.early.heard_all
-        if heard and self._catalog.in_doubt.newest:
+        heard, self._heard = self._heard, self._naming.heard_all
+        if heard and self._doubt.newest:
             self._judge_all(now_us)
 
     def wake_at_us(self) -> int | None:
@@ -193,7 +197,7 @@ class DoubtResolution:
 
     def status(self) -> DoubtStatus:
         """What is in doubt."""
-        doubt = self._catalog.in_doubt
+        doubt = self._doubt
         if not doubt:
             return DoubtStatus()
         fragments = {
@@ -220,7 +224,7 @@ class DoubtResolution:
 
         A question with a number is answered ``E_BUSY``; others are asked again by themselves.
         """
-        doubt = self._catalog.in_doubt
+        doubt = self._doubt
         if not doubt:
             return False
         peer, message, client = heard.peer, heard.message, heard.client
@@ -238,7 +242,7 @@ class DoubtResolution:
         return True
 
     def _waits(self, message: Message, client: bool) -> bool:
-        catalog, doubt = self._catalog, self._catalog.in_doubt
+        catalog, doubt = self._catalog, self._doubt
         match message:
             case Instantiate():  # Its definition may have been withdrawn.
                 return bool(doubt.newest) or message.fragment in doubt.fragments
@@ -257,7 +261,7 @@ class DoubtResolution:
             case Placed():
                 return bool(doubt.newest) and message.query not in catalog.deployments
             case Lookup() if client and message.name:
-                return doubt.hides(message.name) and not self._naming.names.stands(message.name, message.kind)
+                return doubt.hides(message.name) and not self._naming.stands(message.name, message.kind)
             case Forget() if client:
                 return not self._has(message.stream, source=message.publisher) and doubt.hides(message.stream)
             case Expect() | Unexpect() | Release() | Read():
@@ -276,7 +280,7 @@ class DoubtResolution:
 
     def _installed(self, now_us: int, peer: str, message: Install, payload: Buffer | None) -> None:
         """A coordinator says that a fragment is to be here: if it is the one in doubt, it goes on."""
-        each = self._catalog.in_doubt.fragments.get(message.fragment)
+        each = self._doubt.fragments.get(message.fragment)
         if each is None or each.state == "lost" or each.coordinator != peer or payload is None:
             return
         if fragment_to(each.spec.as_deployed) == payload:  # A spec has one form.
@@ -287,7 +291,7 @@ class DoubtResolution:
 
         One that undoes a deployment may not know what was here before: only what has no state goes then.
         """
-        for name, each in list(self._catalog.in_doubt.fragments.items()):
+        for name, each in list(self._doubt.fragments.items()):
             if message.since and each.state != "none":
                 continue
             if (each.spec.query, each.coordinator) == (message.query, peer):
@@ -299,15 +303,15 @@ class DoubtResolution:
         """All own peers have said what they have."""
         if self._has_peers:
             self._let_in()
-        for name in list(self._catalog.in_doubt.fragments):
+        for name in list(self._doubt.fragments):
             self._judge(now_us, name)
         for query in list(self._old.deployments):
-            if not self._catalog.in_doubt.query_of(query):
+            if not self._doubt.query_of(query):
                 self._redeploy(now_us, query)
 
     def _judge(self, now_us: int, name: str) -> None:
-        each = self._catalog.in_doubt.fragments[name]
-        claims = [e for e in self._naming.directory.holders("fragment", name) if e.writer != self._me]
+        each = self._doubt.fragments[name]
+        claims = [e for e in self._directory.holders("fragment", name) if e.writer != self._me]
         last = max(claims, key=lambda claim: claim.epoch, default=None)
         handing = name in self._old.ownership.moves and self._old.ownership.moves[name].handing
         if last is not None and each.epoch and last.epoch > each.epoch:
@@ -329,7 +333,7 @@ class DoubtResolution:
 
     def _as_coordinated(self, now_us: int, name: str, each: FragmentInDoubt) -> None:
         """It has no state; the node that deployed its query says whether that runs."""
-        entries = self._naming.directory.holders("query", each.spec.query)
+        entries = self._directory.holders("query", each.spec.query)
         said = next((entry for entry in entries if entry.writer == each.coordinator), None)
         body = None if said is None else body_from(said.body, QueryBody)
         if body is not None and body.state in (RUNNING, ENDED) and self._me in body.nodes:
@@ -345,7 +349,7 @@ class DoubtResolution:
     def _overlaps(self, name: str, each: FragmentInDoubt) -> str | None:
         """Of a query here in which one fragment took another's place: one that has boxes in common with this
         one, or is next to it. None: there is none."""
-        doubt = self._catalog.in_doubt.fragments
+        doubt = self._doubt.fragments
         specs = (*(other.spec for other in doubt.values()), *self._catalog.fragments.values())
         here = [spec for spec in specs if spec.query == each.spec.query]
         if not any(shared_box(one, other) for one in here for other in here):
@@ -357,10 +361,10 @@ class DoubtResolution:
         return None
 
     def _because(self, name: str, why: str) -> None:
-        each = self._catalog.in_doubt.fragments[name]
+        each = self._doubt.fragments[name]
         why = f"{why}, so it waits for an operator"
         if each.why != why:
-            each = self._catalog.in_doubt.fragments[name] = msgspec.structs.replace(each, why=why)
+            each = self._doubt.fragments[name] = msgspec.structs.replace(each, why=why)
             self._saver.save()
             self._say(name, each)
 
@@ -368,10 +372,10 @@ class DoubtResolution:
 
     def _adopt(self, now_us: int, name: str, why: str) -> None:
         """It is here, and goes on from its newest whole checkpoint, or from nothing."""
-        each = self._catalog.in_doubt.fragments.pop(name)
+        each = self._doubt.settle(name)
         spec, old = each.spec, self._old
         saved = self._saved.get(name) if each.state != "lost" else None
-        moved = followers(spec, self._naming.directory)
+        moved = followers(spec, self._directory)
         if saved is None:
             for sink, word in moved.items():
                 kept = (each for each in spec.readers[sink] if each not in (word.like, word.reader))
@@ -379,7 +383,7 @@ class DoubtResolution:
                 spec = msgspec.structs.replace(spec, readers=readers)
         # What it lost it may have sent: its readers must not take the first new rows for those.
         life = self._new_life if saved is None and each.state == "lost" else 0
-        self._catalog.left.pop(name, None)
+        self._catalog.is_here_again(name)
         self._catalog.add(spec, each.coordinator, life)
         hosted = self._fragments[name] = self._host(spec, saved)
         if saved is None:
@@ -419,8 +423,8 @@ class DoubtResolution:
 
     def _forget(self, name: str, why: str) -> None:
         """It isn't here: its files go once the disk says so."""
-        del self._catalog.in_doubt.fragments[name]
-        self._catalog.ownership.moves.pop(name, None)
+        self._doubt.settle(name)
+        self._catalog.end_move(name)
         self._closing.append((self._saver.save(), name))
         self._outbox.report("warning", "fragment in doubt is not here", fragment=name, why=why)
 
@@ -451,8 +455,7 @@ class DoubtResolution:
 
     def _parts(self, query: str) -> list[CatalogEntry]:
         """What peers have of a query."""
-        directory = self._naming.directory
-        bodies = ((e, body_from(e.body, FragmentBody)) for e in directory.entries("fragment"))
+        bodies = ((e, body_from(e.body, FragmentBody)) for e in self._directory.entries("fragment"))
         return [e for e, body in bodies if body is not None and (body.query, body.guest_of) == (query, "")]
 
     def _deployment(self, query: str, parts: list[CatalogEntry]) -> Deployment:
@@ -460,7 +463,7 @@ class DoubtResolution:
         names = [n for spec in specs for n in (*spec.streams.values(), *spec.entries.values())]
         streams = [(name, self._me) for name in names]
         for kind in ("stream", "source"):
-            for entry in self._naming.directory.standing(kind):
+            for entry in self._directory.standing(kind):
                 body = body_from(entry.body, KINDS[kind])
                 if isinstance(body, StreamBody | SourceBody) and body.query == query:
                     streams.append((entry.name, entry.writer))

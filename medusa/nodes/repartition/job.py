@@ -173,7 +173,7 @@ class RepartitionJob:
         if self.state is _S.OVER:
             self._ended(self)
             if self._becoming is not None:
-                self._node.catalog.becoming.remove(self._becoming)
+                self._node.catalog.has_become(self._becoming)
 
     # --- the coordinator --------------------------------------------------------------------------
 
@@ -416,7 +416,7 @@ class RepartitionJob:
             made=tuple(hosted.spec for hosted in self.news.values()),
             epoch=max(node.catalog.ownership.epoch(name) for name in self.gone) + 1,
         )
-        node.catalog.becoming.append(self._becoming)
+        node.catalog.becomes(self._becoming)
         self._token = self._saver.save()
         if (tap := self._first.tap) is not None:
             tap.close()
@@ -441,7 +441,7 @@ class RepartitionJob:
         node, plan = self._node, self.plan
         catalog, kept = node.catalog, node.catalog.ownership
         self._step(_E.DONE)
-        kept.replaced = kept.replaced_by(self.gone, [*self.news])
+        kept.replace(self.gone, [*self.news])
         for name in self.gone:
             del node.fragments[name]
             catalog.fragments.pop(name, None)
