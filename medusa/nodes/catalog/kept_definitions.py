@@ -107,7 +107,7 @@ class RemoteKept(msgspec.Struct, kw_only=True):
         return self.held.pop(full, None)
 
     def begin_revoking(self, name: str) -> MappedDefinition:
-        """No deployment of ours uses it any more, and its keeper is to forget it, also where that has begun."""
+        """No deployment of ours uses it any more, and its keeper is to forget it; also begun anew."""
         mapped = self.mapped.pop(name, None) or self.revoking[name]
         self.revoking[name] = msgspec.structs.replace(mapped, asked=0)
         return self.revoking[name]
