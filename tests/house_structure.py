@@ -7,6 +7,7 @@ the rule was made; that list may only shrink.
 from __future__ import annotations
 
 import ast
+import sys
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -19,6 +20,8 @@ from tests.house import ROOT, Source
 FILES_MAX = 24
 DEPTH_MAX = 3
 INHERITANCE_MAX = 3
+LOOKS = {"get", "index", "items", "keys", "values"}
+"""Methods of dictionaries and lists that only look."""
 FACE = {"receive", "tick", "report", "outbox", "admit", "earlier", "status"}
 """What a driver may use of a node: ``report`` takes what ``medusa.nodes.reports`` has; the last three ask."""
 
@@ -179,29 +182,44 @@ def _declared_fields(tree: ast.Module) -> set[str]:
 
 
 def _constructed(function: ast.AST) -> set[str]:
-    """Variables of a function that hold what it makes itself: ``made = Page(...)``, ``made = cls(...)``,
-    ``made = cls.__new__(cls)``."""
+    """What a function makes itself: functions in it, and what variables hold by ``made = Page(...)``,
+    ``made = cls(...)``, ``made = cls.__new__(cls)``, ``made = object.__new__(cls)``."""
     found = set()
     for node in ast.walk(function):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node is not function:
+            found.add(node.name)
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             maker = node.value.func
-            if isinstance(maker, ast.Attribute) and maker.attr == "__new__":
+            new = isinstance(maker, ast.Attribute) and maker.attr == "__new__"
+            if isinstance(maker, ast.Attribute) and new:
                 maker = maker.value
             name = maker.id if isinstance(maker, ast.Name) else ""
-            if name == "cls" or name.lstrip("_")[:1].isupper():
+            if name == "cls" or (new and name == "object") or name.lstrip("_")[:1].isupper():
                 found |= {target.id for target in node.targets if isinstance(target, ast.Name)}
     return found
+
+
+def _standard_modules(tree: ast.Module) -> set[str]:
+    """What a file calls the modules of the standard library that it imports."""
+    return {
+        name.asname or name.name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import)
+        for name in node.names
+        if name.name in sys.stdlib_module_names
+    }
 
 
 def nobody_assigns_into_others(sources: list[Source]) -> Breaches:
     """An attribute is assigned by the methods of its own object; others ask by a call.
 
     A file may write the fields of the records that it declares, and a function what it has just made: nobody
-    else has seen that.
+    else has seen that. What a standard module lets programs replace (``sys.stdout``,
+    ``warnings.showwarning``) is replaced by assignment: it has no call for that.
     """
     counts: Breaches = Counter()
     for source in _code(sources):
-        fields = _declared_fields(source.tree)
+        fields, modules = _declared_fields(source.tree), _standard_modules(source.tree)
         places = set()
         for function in ast.walk(source.tree):
             if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -211,7 +229,7 @@ def nobody_assigns_into_others(sources: list[Source]) -> Breaches:
                 root, steps = _root(target)
                 if not isinstance(target, ast.Attribute) or not isinstance(root, ast.Name):
                     continue
-                own = steps == 1 and root.id in {"self", "cls", *made}
+                own = steps == 1 and root.id in {"self", "cls", *made, *modules}
                 if not own and target.attr not in fields:
                     places.add((target.lineno, target.col_offset))
         if places:
@@ -220,12 +238,21 @@ def nobody_assigns_into_others(sources: list[Source]) -> Breaches:
 
 
 def nobody_reaches_through(sources: list[Source]) -> Breaches:
-    """``self.a.b.do()`` asks a stranger: ``self.a`` is asked to have it done."""
+    """``self.a.b.do()`` asks a stranger: ``self.a`` is asked to have it done.
+
+    Looking into a dictionary that ``self.a`` shows is no call of a stranger: ``self.a.b.items()`` is as
+    ``for x in self.a.b``, and ``self.a.b.get(x)`` as ``self.a.b[x]``. Changing it is one. The ``outbox`` of a
+    mind belongs to its face: whoever drives it takes from there what is to be done.
+    """
     counts: Breaches = Counter()
     for source in _code(sources):
         for node in ast.walk(source.tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 root, steps = _root(node.func)
+                owner = node.func.value
+                steps -= node.func.attr in LOOKS or (
+                    isinstance(owner, ast.Attribute) and owner.attr == "outbox"
+                )
                 if isinstance(root, ast.Name) and root.id == "self" and steps > 2:
                     counts[source.path] += 1
     return counts

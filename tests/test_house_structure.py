@@ -79,10 +79,41 @@ PLANTED: list[tuple[StructureRule, str, str, dict[str, int]]] = [
         {"medusa/a.py": 3},
     ),
     (
+        house_structure.nobody_assigns_into_others,
+        "medusa/a.py",
+        "def f(cls, a):\n    b = object.__new__(cls)\n    b.c = b.c.d = 1\n    e = a.__new__(a)\n    e.c = 1",
+        {"medusa/a.py": 2},
+    ),
+    (
+        house_structure.nobody_assigns_into_others,
+        "medusa/a.py",
+        "def f(a):\n    def g(): pass\n    g.__doc__ = ''\n    g.x.y = 1\n    f.x = 1\n    a.__doc__ = ''",
+        {"medusa/a.py": 3},
+    ),
+    (
+        house_structure.nobody_assigns_into_others,
+        "medusa/a.py",
+        "import sys\nimport medusa.b\nimport zmq\nfrom sys import path\n"
+        "def f():\n    sys.stdout = 1\n    sys.a.b = 1\n    medusa.b = 1\n    zmq.a = 1\n    path.a = 1",
+        {"medusa/a.py": 4},
+    ),
+    (
         house_structure.nobody_reaches_through,
         "medusa/a.py",
         "def f(self):\n    self.a.b.c()",
         {"medusa/a.py": 1},
+    ),
+    (
+        house_structure.nobody_reaches_through,
+        "medusa/a.py",
+        "def f(self):\n    self.a.b.get(1)\n    self.a.b.items()\n    self.a.b.pop(1)\n    self.a.b.c.get(1)",
+        {"medusa/a.py": 2},
+    ),
+    (
+        house_structure.nobody_reaches_through,
+        "medusa/a.py",
+        "def f(self):\n    self.a.outbox.take()\n    self.a.outbox.b.take()\n    self.outbox.b.take()",
+        {"medusa/a.py": 2},
     ),
     (house_structure.nobody_reaches_through, "medusa/a.py", "def f(self):\n    self.a.b(self.a.c)", {}),
     (

@@ -224,20 +224,28 @@ def _from_sql(text: str, name: str, given: Mapping[str, Any], inputs: Mapping[st
     try:
         made = sql(text, name=name, **sources)
     except QueryError as error:
-        if error.code == "query.untimed":
-            error.hint = _time_hint(text, inputs)
-        elif error.code == "query.unit":
-            error.hint = "--unit [NAME=]s, or ms, us, ns"
-        elif error.code == "query.column":
-            for column in sorted({each for one in inputs.values() for each in one.reader.passed_by}):
-                if f"no column {column!r}" in error.message:
-                    error.hint = f"{column!r} holds objects or lists, which are passed by"
-        raise
+        hint = _hint_here(error, text, inputs)
+        if hint == error.hint:
+            raise
+        raise QueryError(error.message, hint=hint, code=error.code) from error
     read = {arc.box for box in made.graph.boxes for arc in box.inputs}
     for each in inputs:
         if each not in read:
             raise QueryError(f"--input {each}: the query doesn't read it", code="query.source")
     return made
+
+
+def _hint_here(error: QueryError, text: str, inputs: Mapping[str, SourceInput]) -> str:
+    """What to do about an error of a query on the command line."""
+    if error.code == "query.untimed":
+        return _time_hint(text, inputs)
+    if error.code == "query.unit":
+        return "--unit [NAME=]s, or ms, us, ns"
+    if error.code == "query.column":
+        for column in sorted({each for one in inputs.values() for each in one.reader.passed_by}):
+            if f"no column {column!r}" in error.message:
+                return f"{column!r} holds objects or lists, which are passed by"
+    return error.hint
 
 
 def _time_hint(text: str, inputs: Mapping[str, SourceInput]) -> str:

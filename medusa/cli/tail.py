@@ -50,7 +50,7 @@ def tail(stream: str, address: str, from_: str, limit: int | None, as_json: bool
                 for number, row in enumerate(train.batch.to_pylist()):
                     if came == limit:
                         break
-                    between.held = True
+                    between.hold()
                     click.echo(_row_text(row, as_json))
                     came, next_row = came + 1, train.first_seq + number + 1
                     between.check()
@@ -76,6 +76,10 @@ class _Between:
     def __init__(self) -> None:
         self.held = False
         self._asked = False
+
+    def hold(self) -> None:
+        """Let the signal wait for ``check``."""
+        self.held = True
 
     def check(self) -> None:
         """Raise KeyboardInterrupt if a signal came meanwhile."""

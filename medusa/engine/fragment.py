@@ -90,7 +90,6 @@ class Fragment(SlicedFragment):
         self.storage = storage
         self._clock = clock
         self._ordered_by = scheduler
-        self.functions = dict(functions or {})
         self.make_boxes = partial(
             compile_graph,
             letters=self.letters,
@@ -106,11 +105,17 @@ class Fragment(SlicedFragment):
         self._failed: BaseException | None = None
         self._measured = clock is not None
         checked = check_graph(graph)
-        self.wire(checked, self.make_boxes(checked, functions=self.functions))
+        functions = dict(functions or {})
+        self.wire(checked, self.make_boxes(checked, functions=functions), functions)
 
-    def wire(self, checked: CheckedGraph, boxes: list[Operator]) -> None:
-        """Run these boxes, which aren't connected, from now on."""
+    def wire(self, checked: CheckedGraph, boxes: list[Operator], functions: Mapping[str, object]) -> None:
+        """Run these boxes, which aren't connected, from now on.
+
+        Args:
+            functions: of users, by box, where they aren't registered.
+        """
         clock, storage = self._clock, self.storage
+        self.functions = dict(functions)
         self.graph, self.checked = checked.graph, checked
         self._async = [box for box in boxes if isinstance(box, AsyncApplyBox)]
         self.has_calls = bool(self._async)
@@ -133,6 +138,15 @@ class Fragment(SlicedFragment):
         self._sinks = list(self.sinks.values())
         self._idleness = Idleness(checked.graph, self.boxes)
         self._combines = {id: combines_of(checked, self.boxes, id) for id in self.sources}
+
+    def relieve(self) -> None:
+        """Move to disk what is too much for memory, where there is a disk for it."""
+        if self.storage is not None:
+            self.storage.relieve()
+
+    def close(self) -> None:
+        """Sync histories for the last time; nothing is taken any more."""
+        self.connections.close()
 
     # Rows and elements in
 
@@ -274,8 +288,7 @@ class Fragment(SlicedFragment):
         """
         if now_us >= self._meter.due_us:
             self._meter.note(now_us, counts_of(list(self.boxes.values())), self._now.us)
-        self._now.us = now_us
-        self._now.entered_us = entered_us
+        self._now.pass_to(now_us, entered_us)
 
     def tick(self, now_us: int) -> None:
         """See which sources are idle at this moment, move them as far as boxes ask, run to quiescence.
@@ -296,7 +309,7 @@ class Fragment(SlicedFragment):
     def held_up(self, silent: Collection[str]) -> list[tuple[str, Element]]:
         """Of these sources with ``idle``, those for which a box waits, and the boundary that it asks for."""
         for box in self._idleness.sources:
-            box.idle = box.id in silent and not box.finished
+            box.deem_silent(box.id in silent)
         return [(box.id, Boundary(time_us)) for box, time_us in self._idleness.asked()]
 
     def _rest(self, box: SourceBox, now_us: int) -> None:

@@ -79,7 +79,7 @@ class HeldRowsCount:
             elif state and not after:
                 self._watch(box, spec)
             elif (chain := getattr(box, "chain", None)) is not None and chain.ends_in_window:
-                box.chain = None  # type: ignore[attr-defined]  # A window in a chain isn't shown its rows.
+                chain.dissolve()  # A window in a chain isn't shown its rows.
 
     def _watch(self, box: Operator, spec: Box) -> None:
         paths = self._paths(spec.id)
@@ -88,16 +88,14 @@ class HeldRowsCount:
             return
         inputs = [[(sink, steps, _Count()) for sink, steps in paths] for _ in box.inputs_us]
         self._counts += inputs
-        take = box.on_train
 
-        def on_train(input: int, train: Train) -> None:
+        def look(input: int, train: Train) -> None:
             if train.kind is Kind.STABLE and train.times is not None:
                 times = _on_time(train)
                 for sink, steps, count in inputs[input]:
                     count.add(_last(times, steps), sink.boundary_us)
-            take(input, train)
 
-        box.on_train = on_train  # type: ignore[method-assign]
+        box.watch_trains(look)
 
     def _paths(self, id: str) -> list[tuple[SinkBox, tuple[Step, ...]]] | None:
         """To each sink below a box, the steps on the way from its input; None: too many, or not by time."""

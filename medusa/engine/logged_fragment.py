@@ -90,10 +90,10 @@ class LoggedFragment(Fragment):
         self._counts = self._ordered or (self.drops is not None and bool(self.drops.valves))
         self._whole = bool(self._async) or (merged and _meets_itself(self.graph))
         for box in self._async:
-            box.given = []
+            box.note_answers()
 
-    def wire(self, checked: CheckedGraph, boxes: list[Operator]) -> None:
-        super().wire(checked, boxes)
+    def wire(self, checked: CheckedGraph, boxes: list[Operator], functions: Mapping[str, object]) -> None:
+        super().wire(checked, boxes, functions)
         if self.drops is not None:
             self.drops.install(checked, self.boxes)
         if self.log is not None:
@@ -130,8 +130,7 @@ class LoggedFragment(Fragment):
         Raises:
             StateError: it can't have come from there.
         """
-        self.drops = DropSet(self.checked, self.boxes)
-        self.drops.decided = self._note_sheds
+        self.drops = DropSet(self.checked, self.boxes, decided=self._note_sheds)
         if state is not None:
             self.drops.load(state)
         if self.log is not None:

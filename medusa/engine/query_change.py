@@ -125,8 +125,7 @@ def change_fragment(
     fragment.letters.untap()
     for id in change.gone & fragment.connections.keys():
         fragment.connections[id].close()
-    fragment.functions = dict(functions)
-    fragment.wire(checked, boxes)
+    fragment.wire(checked, boxes, functions)
     for spec in graph.boxes:
         if isinstance(spec, ConnectionPoint):
             points[spec.id].retain(spec)
@@ -229,12 +228,9 @@ def can_stay(box: Operator, *, before: bool, now: bool) -> bool:
 def carry(old: Operator, new: Operator) -> None:
     """Give a new box all that a box of the same kind holds."""
     state = old.save()
-    for part, stream in state.streams.items():
-        state.tables[part] = read_table(stream.write())
-    state.streams = {}
-    new.load(state)
-    new.rows_before, new.tentative, new.busy_us = old.rows_before, old.tentative, old.busy_us
-    new.moved_us = old.moved_us
+    read = {part: read_table(stream.write()) for part, stream in state.streams.items()}
+    new.load(BoxState(meta=state.meta, tables={**state.tables, **read}))
+    new.succeed(old)
 
 
 def rehearse(checked: CheckedGraph, boxes: Mapping[str, Operator], empty: Collection[str]) -> None:

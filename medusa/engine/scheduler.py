@@ -44,7 +44,7 @@ class Scheduler:
         self._above: list[set[int]] = []
         """Of each box: see ``_find_above``. Empty: not known yet."""
         for box in boxes:
-            box.paced = True
+            box.give_in_steps()
 
     def connect(self, origin: Operator, port: str, target: int, input: int) -> None:
         """Draw an arc to an input of the box at place ``target``."""
@@ -89,7 +89,7 @@ class Scheduler:
                     queue.popleft()
             if moment is not None:
                 end = moment()
-                box.busy_us += end - begin
+                box.was_busy(end - begin)
                 begin = end
             if box.steps is not None:
                 whole = False
@@ -112,7 +112,7 @@ class Scheduler:
                 input, element = queue.popleft()
                 box.receive(input, element)
             if moment is not None:
-                box.busy_us += moment() - begin
+                box.was_busy(moment() - begin)
             if self._relieve is not None:
                 self._relieve()
             if rests is not None and rests() and self.waits:
@@ -168,7 +168,7 @@ class Scheduler:
         """Forget what waits, after a box has raised."""
         for box, queue in self._places:
             queue.clear()
-            box.steps = None
+            box.forget_steps()
 
 
 def _train_bytes(train: Train) -> int:

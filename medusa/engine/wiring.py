@@ -10,9 +10,8 @@ from medusa.engine.core.box import Now, Operator
 from medusa.engine.core.dead_letters import DeadLetters
 from medusa.engine.operators.sink import SinkBox
 from medusa.engine.operators.windows.aggregate import CombineBox
-from medusa.engine.qos.output_utility import SinkMeter
 from medusa.ports import Clock
-from medusa.query.boxes import Box, Input, Sink
+from medusa.query.boxes import Input, Sink
 from medusa.query.graph import CheckedGraph
 
 __all__ = ["Scheduling", "combines_of", "connect_all"]
@@ -55,11 +54,10 @@ def connect_all(
     """Draw every arc, tell every box where it finds the time, and measure sinks with quality of service."""
     places = {box.id: place for place, box in enumerate(boxes)}
     for box in boxes:
-        box.now = now
         spec = checked.boxes[box.id]
         # Failed rows leave as they come, of whichever input.
         read = bool(checked.consumers.get(Input(box.id, "dead")))
-        box.interleaves_freely = spec.determinism != "arbitrary" and not read
+        box.take_place(now, interleaves_freely=spec.determinism != "arbitrary" and not read)
         for port in spec.ports:
             for id, input in checked.consumers.get(Input(box.id, port), ()):
                 scheduler.connect(box, port, places[id], input)
@@ -67,18 +65,7 @@ def connect_all(
             scheduler.connect(box, "dead", places[id], input)
             letters.tap(box.id, partial(box.emit, port="dead"))
         if isinstance(box, SinkBox):
-            box.meter = _meter(box, spec, now, clock)
-
-
-def _meter(box: SinkBox, spec: Box, now: Now, clock: Clock | None) -> SinkMeter | None:
-    """What measures a sink: the meter that it has, unless its quality of service is another now."""
-    qos = spec.qos if isinstance(spec, Sink) else None
-    if qos is None or clock is None:
-        return None
-    if box.meter is not None and box.meter.qos == qos:
-        return box.meter
-    column = -1 if qos.value is None else box.schema.get_field_index(qos.value[0])
-    return SinkMeter(qos, column, clock, now)
+            box.measure(spec.qos if isinstance(spec, Sink) else None, clock)
 
 
 def combines_of(checked: CheckedGraph, boxes: Mapping[str, Operator], source: str) -> list[CombineBox]:

@@ -41,6 +41,9 @@ class CsvText:
         self.schema = pa.schema([])
         self.required: str | None = None
 
+    def require(self, column: str) -> None:
+        self.required = column
+
     def enough(self, sample: bytes) -> bool:
         return len(sample.rstrip(b"\n").split(b"\n", 1)) > 1
 

@@ -49,6 +49,9 @@ class JsonText:
         self.required: str | None = None
         self.passed_by: frozenset[str] = frozenset()
 
+    def require(self, column: str) -> None:
+        self.required = column
+
     def enough(self, sample: bytes) -> bool:
         return bool(sample.strip())
 

@@ -30,13 +30,14 @@ class LineFormat(Protocol):
     """How lines are read.
 
     Attributes:
-        required: a column that may hold no null: the time of the rows.
         passed_by: columns that are left out, as they hold objects or lists.
     """
 
     schema: pa.Schema
-    required: str | None
     passed_by: frozenset[str]
+
+    def require(self, column: str) -> None:
+        """This column may hold no null: it is the time of the rows."""
 
     def enough(self, sample: bytes) -> bool:
         """Whether these lines tell the columns."""

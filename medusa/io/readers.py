@@ -122,7 +122,7 @@ class _LineReader:
         return self._lines.fraction
 
     def require(self, column: str) -> None:
-        self._text.required = column
+        self._text.require(column)
 
     def batches(self, columns: list[str] | None = None) -> Iterator[pa.RecordBatch]:
         while block := self._lines.next():

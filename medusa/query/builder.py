@@ -378,9 +378,17 @@ class Query:
         return self._like(merge(self.graph, box))
 
     def _like(self, graph: Graph) -> Query:
-        made = Query.from_graph(graph)
-        made._functions = dict(self._functions)
-        return made
+        return Query.from_graph(graph)._calling(self._functions)
+
+    def _calling(self, functions: Mapping[str, Any]) -> Query:
+        """With these functions, by box."""
+        self._functions = dict(functions)
+        return self
+
+    def _rearrange(self, boxes: Mapping[str, Box], shapes: Mapping[Input, StreamShape]) -> None:
+        """Have these boxes in this order, and these streams besides."""
+        self._boxes = dict(boxes)
+        self._shapes.update(shapes)
 
     def stream(self, name: str) -> Stream:
         """The output of a box, by its id.

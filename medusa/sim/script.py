@@ -19,7 +19,7 @@ from medusa.ports import Buffer
 from medusa.sim.actors.chain_ends import PublisherActor, SubscriberActor
 from medusa.sim.actors.relay import pack_rows
 from medusa.sim.trials.chain import Chain, ChainClasses, ChainOptions
-from medusa.sim.world.network import Faults
+from medusa.sim.world.network import Faults, Network
 from medusa.sim.world.virtual_time import SimulationError, World
 from medusa.wire.codec import decode_frame
 from medusa.wire.link.automaton import LinkSettings
@@ -53,6 +53,12 @@ class TracedChain(Chain):
 
     def _script(self) -> Iterator[Act]:
         return iter(())
+
+    def next_values(self, count: int) -> list[int]:
+        """Those that the publisher publishes next."""
+        first = self.published
+        self.published += count
+        return list(range(first, self.published))
 
     def act(self, rows: tuple[Buffer, int] | None, boundary_us: int | None) -> None:
         """The publisher does this now."""
@@ -134,6 +140,14 @@ class Script:
             raise SimulationError("a text begins with the command chain")
         return self._chain
 
+    @property
+    def _world(self) -> World:
+        return self.chain.world
+
+    @property
+    def _network(self) -> Network:
+        return self.chain.network
+
     def run(self, text: str) -> str:
         """The text with the traces that now follow.
 
@@ -187,47 +201,46 @@ class Script:
 
     def do_run(self, duration: str) -> None:
         delay_us = int(duration.removesuffix("ms")) * 1000
-        world = self.chain.world
+        world = self._world
         world.run(until_us=world.now_us + delay_us, events_max=100_000)
 
     def do_publish(self, rows: str) -> None:
-        chain, count = self.chain, int(rows)
-        values = list(range(chain.published, chain.published + count))
-        chain.published += count
-        chain.world.trace("pub", f"publishes rows {values[0]}..{values[-1]}")
-        chain.act((pack_rows(values), count), None)
+        chain = self.chain
+        values = chain.next_values(int(rows))
+        self._world.trace("pub", f"publishes rows {values[0]}..{values[-1]}")
+        chain.act((pack_rows(values), len(values)), None)
 
     def do_boundary(self) -> None:
         time_us = self.chain.published
-        self.chain.world.trace("pub", f"promises no time below {time_us}")
+        self._world.trace("pub", f"promises no time below {time_us}")
         self.chain.act(None, time_us)
 
     def do_cut(self, source: str, how: str, target: str) -> None:
-        self.chain.world.trace("world", f"cut {source} {how} {target}")
+        self._world.trace("world", f"cut {source} {how} {target}")
         for way in [(source, target), (target, source)][: 1 + (how == "-")]:
-            self.chain.network.cut(*way)
+            self._network.cut(*way)
 
     def do_heal(self, source: str, how: str, target: str) -> None:
-        self.chain.world.trace("world", f"heal {source} {how} {target}")
+        self._world.trace("world", f"heal {source} {how} {target}")
         for way in [(source, target), (target, source)][: 1 + (how == "-")]:
-            self.chain.network.heal(*way)
+            self._network.heal(*way)
 
     def do_reconnect(self, source: str, how: str, target: str, since: str) -> None:
-        world = self.chain.world
+        world = self._world
         world.trace("world", f"reconnect {source} {how} {target}, the last {since} are lost")
         since_us = world.now_us - int(since.removesuffix("ms")) * 1000
         for way in [(source, target), (target, source)][: 1 + (how == "-")]:
-            self.chain.network.reconnect(*way, since_us)
+            self._network.reconnect(*way, since_us)
 
     def do_crash(self, name: str, unsynced: str = "lost") -> None:
         self.chain.hosts[name].crash(unsynced)
 
     def do_lose(self, name: str) -> None:
-        self.chain.world.trace("world", f"the disk of {name} is gone")
+        self._world.trace("world", f"the disk of {name} is gone")
         self.chain.hosts[name].disk.lose()
 
     def do_flip(self, name: str, bit: str) -> None:
-        self.chain.world.trace("world", f"bit {bit} of the newest checkpoint of {name} flips")
+        self._world.trace("world", f"bit {bit} of the newest checkpoint of {name} flips")
         self.chain.hosts[name].disk.flip(int(bit))
 
     def do_start(self, name: str) -> None:
@@ -240,11 +253,11 @@ class Script:
         self.chain.hosts[name].disk.fail_next = int(writes)
 
     def do_deaf(self) -> None:
-        self._reader().deaf = True
+        self._reader().listen(False)
 
     def do_listen(self) -> None:
         actor = self._reader()
-        actor.deaf = False
+        actor.listen(True)
         self.chain.hosts["reader"].call(actor.work)
 
     def _reader(self) -> SubscriberActor:

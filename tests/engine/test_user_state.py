@@ -116,6 +116,36 @@ def test_numbers_too(name: str, value: Any) -> None:
         Fragment.restore(q.graph, files)
 
 
+@md.register("test.Tally")
+class Tally:
+    """Fields with names that a state object might want for itself."""
+
+    def rows(self, key: Any, batch: pa.RecordBatch, state: Any, now: int) -> dict[str, Any]:
+        state.counted = (state.counted or 0) + batch.num_rows
+        state.nbytes = "y" * state.counted
+        made = {"key": [key], "n": [state.counted], "what": [state.nbytes]}
+        if state.counted == 3:
+            state.clear()
+        return made
+
+
+def test_fields_may_have_any_name_that_isnt_reserved() -> None:
+    q = md.Query("q")
+    a = q.source("a", SCHEMA, slack=0)
+    state = {"counted": "int64", "nbytes": "utf8"}
+    q.sink("out", a.process(Tally, OUT, by="k", state=state, name="p"))
+    fragment = Fragment(q.graph)
+    empty = fragment.boxes["p"].state_bytes()
+    for time in range(0, 12, 3):  # all of key 0
+        fragment.feed("a", Train(batch=rows(time)))
+    fragment.finish()
+    found = pa.Table.from_batches(e.batch for e in fragment.drain("out") if isinstance(e, Train))
+    assert found["n"].to_pylist() == [1, 2, 3, 1]
+    assert found["what"].to_pylist() == ["y", "yy", "yyy", "y"]
+    held = fragment.boxes["p"].state_bytes()
+    assert empty < held < empty + 1000  # of the last row alone
+
+
 def test_a_row_expires_after_its_time_and_not_at_it() -> None:
     q = md.Query("q")
     a, b = (q.source(name, SCHEMA, slack=0) for name in "ab")

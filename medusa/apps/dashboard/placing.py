@@ -52,10 +52,10 @@ class _Placing:
         bottom = self._stand_down()
         named = max((9.0 * min(len(owner), NAME_MAX) for owner in network.owners), default=0.0)
         width = max(right, named + 4 * MARGIN)
-        self.drawn.width, self.drawn.height = width + MARGIN, bottom
+        self.drawn.frame(width + MARGIN, bottom)
         for owner, rect in self.drawn.owners.items():
             self.drawn.owners[owner] = Rect(MARGIN, rect.y, width - MARGIN, rect.height)
-        self.drawn.arrows = [Arrow(arc, self._points(place, arc)) for place, arc in enumerate(self._arcs)]
+        self.drawn.connect(Arrow(arc, self._points(place, arc)) for place, arc in enumerate(self._arcs))
 
     def _is_shown(self, link: Link) -> bool:
         """A cut between two nodes that answer, which no stream shows: a node's death is seen without."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from medusa.apps.dashboard.network import Link, NodeView, StandbyView, StreamView
@@ -95,6 +95,14 @@ class Drawn:
     ins: dict[tuple[str, str, str, str], Point] = field(default_factory=dict)
     outs: dict[tuple[str, str, str], Point] = field(default_factory=dict)
     arrows: list[Arrow] = field(default_factory=list)
+
+    def frame(self, width: float, height: float) -> None:
+        """It is so large."""
+        self.width, self.height = width, height
+
+    def connect(self, arrows: Iterable[Arrow]) -> None:
+        """Everything has its place: these go from one to another."""
+        self.arrows = list(arrows)
 
 
 def width_of(lines: Sequence[tuple[str, str]]) -> float:

@@ -244,7 +244,7 @@ class _Job:
         """Until all that is there is written; with a trigger, until the stream ends or it shall stop."""
         if trigger is None:
             self._follower.settle(SETTLED_S, SETTLE_S)
-        read = self._spark.readStream.format("medusa").options(**self._options).load()
+        read = _stream(self._spark, self._options)
         each = _Epochs(self._growing, self._spec, self._growing.manifest.period_us)
         writer = read.writeStream.foreachBatch(each).option(
             "checkpointLocation", str(self._growing.folder / CHECKPOINT)
@@ -283,6 +283,11 @@ class _Job:
     def ended(self) -> bool:
         """The stream is over, and all of it is in the archive."""
         return self._follower.state()[2] and not self._behind()[1]
+
+
+def _stream(spark: SparkSession, options: dict[str, str]) -> DataFrame:
+    """The stream that the gateway serves."""
+    return spark.readStream.format("medusa").options(**options).load()
 
 
 def _rest(query: Any) -> None:

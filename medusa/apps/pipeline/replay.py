@@ -161,15 +161,19 @@ class _Cursor:
         self.last = -1
         try:
             self._file = pq.ParquetFile(self._path)
-            groups = [each for each in range(self._file.num_row_groups) if self._reaches(each)]
+            stored_groups = self._file.metadata
+            groups = [
+                each
+                for each in range(stored_groups.num_row_groups)
+                if self._reaches(stored_groups.row_group(each))
+            ]
             self._batches = self._file.iter_batches(BATCH_ROWS, row_groups=groups) if groups else iter(())
         except (pa.ArrowException, OSError) as error:
             raise self._damaged(error) from None
         self._next()
 
-    def _reaches(self, group: int) -> bool:
-        found = self._file.metadata.row_group(group)
-        column = found.column(self._schema.names.index(SEQ))
+    def _reaches(self, group: pq.RowGroupMetaData) -> bool:
+        column = group.column(self._schema.names.index(SEQ))
         known = (
             column.path_in_schema == SEQ and column.statistics is not None and column.statistics.has_min_max
         )

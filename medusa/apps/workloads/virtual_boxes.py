@@ -8,8 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from medusa.elements import Element, Kind, Train
-from medusa.engine.core.box import Operator
+from medusa.elements import Kind, Train
 from medusa.engine.fragment import Fragment
 from medusa.engine.operators.sink import SinkBox
 from medusa.testing import ManualClock
@@ -58,19 +57,10 @@ class InVirtualTime:
         boxes = self.fragment.boxes
         self._taken = {id: boxes[id].rows_in for id in self.costs_us}
         for box in boxes.values():
-            self._charge(box)
+            box.tell_work(self._pay)
         for id, sink in self.fragment.sinks.items():
             self.delivered[id] = []
             self._listen(id, sink)
-
-    def _charge(self, box: Operator) -> None:
-        receive = box.receive
-
-        def charged(input: int, element: Element) -> None:
-            receive(input, element)
-            self._pay()
-
-        box.receive = charged  # type: ignore[method-assign]
 
     def _pay(self) -> None:
         """Let the time pass that boxes took for rows; a chain runs several at once, so all are looked at."""
@@ -83,17 +73,16 @@ class InVirtualTime:
         self.clock.advance(whole)
 
     def _listen(self, id: str, sink: SinkBox) -> None:
-        on_train, now = sink.on_train, sink.now
+        now = sink.now
 
         def heard(input: int, train: Train) -> None:
-            on_train(input, train)
             if train.kind is Kind.STABLE:
                 entered_us = now.us if now.entered_us is None else now.entered_us
                 assert entered_us is not None, "at() was told when it entered"
                 self.delivered[id].append(DeliveredRows(self.clock.monotonic_us(), entered_us, train.batch))
                 sink.take()
 
-        sink.on_train = heard  # type: ignore[method-assign]
+        sink.watch_trains(after=heard)
 
     def rows(self, sink: str) -> list[dict[str, Any]]:
         """What reached a sink, in order."""

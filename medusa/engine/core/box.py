@@ -8,13 +8,14 @@ output, bit for bit.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from medusa.elements import END_US, START_US, Boundary, Element, Kind, Train
+from medusa.engine.core.rows import on_time_rows
 from medusa.engine.core.spool import Streamed
 from medusa.engine.state.background_copy import Later
 
@@ -53,6 +54,10 @@ class BoxState:
         else:
             self.later[name] = table
 
+    def note(self, **values: Any) -> None:
+        """Add small numbers, as JSON values."""
+        self.meta.update(values)
+
 
 @dataclass(slots=True)
 class Now:
@@ -64,6 +69,10 @@ class Now:
 
     us: int | None = None
     entered_us: int | None = None
+
+    def pass_to(self, us: int, entered_us: int | None = None) -> None:
+        """It is that moment, and what is worked on has entered then."""
+        self.us, self.entered_us = us, entered_us
 
 
 class Operator(ABC):
@@ -113,6 +122,29 @@ class Operator(ABC):
         self._ports: dict[str, list[tuple[Queue, int]]] = {}
 
     # Wiring
+
+    def take_place(self, now: Now, *, interleaves_freely: bool) -> None:
+        """Belong to a fragment, which tells the time."""
+        self.now = now
+        self.interleaves_freely = interleaves_freely
+
+    def stand_in_for(self, other: Operator) -> None:
+        """Go on at the boundaries and by the time of another box; what this one emits leaves from there."""
+        self.inputs_us, self.boundary_us, self.moved_us = other.inputs_us, other.boundary_us, other.moved_us
+        self.now, self._ports = other.now, other._ports
+
+    def succeed(self, other: Operator) -> None:
+        """Go on with what the saved state of a box, which this one has loaded, doesn't say."""
+        self.rows_before, self.tentative, self.busy_us = other.rows_before, other.tentative, other.busy_us
+        self.moved_us = other.moved_us
+
+    def give_in_steps(self) -> None:
+        """Somebody asks for ``steps`` from now on."""
+        self.paced = True
+
+    def give_at_once(self) -> None:
+        """Nobody asks for ``steps``."""
+        self.paced = False
 
     def connect(self, port: str, queue: Queue, input: int) -> None:
         """Send what leaves by ``port`` to an input of another box too, by its queue."""
@@ -176,6 +208,65 @@ class Operator(ABC):
         else:
             raise AssertionError(f"{self.id}: {type(element).__name__} doesn't travel inside a fragment")
 
+    def on_time(self, train: Train) -> Train:
+        """The rows of a train that aren't late; the others are counted."""
+        kept = on_time_rows(train)
+        self.late += len(train) - len(kept)
+        return kept
+
+    def watch_trains(
+        self,
+        before: Callable[[int, Train], None] = lambda input, train: None,
+        after: Callable[[int, Train], None] = lambda input, train: None,
+    ) -> None:
+        """From now on call with each train, and its input, before and after it is taken."""
+        take = self.on_train
+
+        def on_train(input: int, train: Train) -> None:
+            before(input, train)
+            take(input, train)
+            after(input, train)
+
+        self.on_train = on_train  # type: ignore[method-assign]
+
+    def tell_work(self, done: Callable[[], None]) -> None:
+        """From now on call when an element was worked through."""
+        take = self.receive
+
+        def receive(input: int, element: Element) -> None:
+            take(input, element)
+            done()
+
+        self.receive = receive  # type: ignore[method-assign]
+
+    # Counting what others do in its place
+
+    def passed(self, came: int, left: int) -> None:
+        """Count rows that were worked on in one go with other boxes, or in its parts."""
+        self.rows_in += came
+        self.rows_out += left
+
+    def count(self, *, late: int = 0, dead: int = 0, shed: int = 0) -> None:
+        """Count rows that were left out."""
+        self.late += late
+        self.dead += dead
+        self.shed += shed
+
+    def hand_over_counts(self) -> tuple[int, int, int]:
+        """Rows that left, were late and died since this was asked last: another box counts them as well."""
+        counts = self.rows_out, self.late, self.dead
+        self.rows_out = self.late = self.dead = 0
+        return counts
+
+    def drop_sent(self, rows: int) -> None:
+        """Rows that this box has sent don't arrive: it was told to leave them out."""
+        self.rows_out -= rows
+        self.dropped += rows
+
+    def was_busy(self, us: int) -> None:
+        """Somebody measured how long it worked."""
+        self.busy_us += us
+
     def leave(self, steps: Iterator[None]) -> None:
         """Emit the first piece of the output of an element, and the rest where nobody asks for ``steps``."""
         if next(steps, self) is self:  # mostly it is one
@@ -188,6 +279,10 @@ class Operator(ABC):
         """Emit the next piece of ``steps``; after the last one there are none."""
         if self.steps is not None and next(self.steps, self) is self:
             self.steps = None
+
+    def forget_steps(self) -> None:
+        """Leave out what is left of the output."""
+        self.steps = None
 
     @property
     def input_us(self) -> int:
@@ -263,7 +358,7 @@ class Operator(ABC):
             },
             patient=patient,
         )
-        state.meta |= {name: count for name in ("dropped", "shed") if (count := getattr(self, name))}
+        state.note(**{name: count for name in ("dropped", "shed") if (count := getattr(self, name))})
         self.save_more(state)
         return state
 

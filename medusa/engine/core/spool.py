@@ -50,6 +50,15 @@ class Spool:
         self._made += 1
         return str(self._made)
 
+    def wrote(self, nbytes: int) -> None:
+        """A file has grown."""
+        self.held_bytes += nbytes
+        self.written_bytes += nbytes
+
+    def freed(self, nbytes: int) -> None:
+        """A file goes."""
+        self.held_bytes -= nbytes
+
 
 class SpoolFile:
     """Some batches of the same columns, on disk.
@@ -61,6 +70,7 @@ class SpoolFile:
 
     def __init__(self, spool: Spool, name: str, schema: pa.Schema) -> None:
         self._spool = spool
+        self._port = spool.port
         self._name = name
         self.schema = schema
         self.rows = 0
@@ -85,13 +95,12 @@ class SpoolFile:
             rows += batch.num_rows
         if not parts:
             return
-        self._spool.port.append(self._name, parts)
+        self._port.append(self._name, parts)
         size = sum(lengths) + _HEAD.size * len(lengths)
         self._lengths += lengths
         self.rows += rows
         self.nbytes += size
-        self._spool.held_bytes += size
-        self._spool.written_bytes += size
+        self._spool.wrote(size)
 
     def __iter__(self) -> Iterator[pa.RecordBatch]:
         """The batches in their order, each read when it is asked for.
@@ -109,7 +118,7 @@ class SpoolFile:
             start += _HEAD.size + length
 
     def _read(self, start: int, length: int) -> pa.RecordBatch:
-        port = self._spool.port
+        port = self._port
         data = memoryview(port.read(self._name, start, _HEAD.size + length))
         size, crc = _HEAD.unpack(data[: _HEAD.size])
         message = data[_HEAD.size :]
@@ -124,9 +133,9 @@ class SpoolFile:
     def remove(self) -> None:
         """Forget the rows; the file is gone, and new again."""
         if self._lengths:
-            self._spool.held_bytes -= self.nbytes
+            self._spool.freed(self.nbytes)
             self._lengths, self.rows, self.nbytes = [], 0, 0
-            self._spool.port.remove(self._name)
+            self._port.remove(self._name)
 
     def __del__(self) -> None:
         self.remove()

@@ -115,7 +115,7 @@ class Columns:
 
     def bury(self, batch: pa.RecordBatch, rows: Index, error: Callable[[int], str]) -> None:
         """Count failed rows, and keep and send on those that are wanted."""
-        self._box.dead += len(rows)
+        self._box.count(dead=len(rows))
         names = batch.schema.names
         wanted = rows[: max(1, self._letters.room(self._box.id))].tolist()
         made = (

@@ -156,6 +156,10 @@ class History:
         self._damaged = segments[-1] if segments and segments[-1].is_damaged else None
         self._bytes = sum(map(self._bytes_of, segments))
 
+    def note_newest(self, most_us: int) -> None:
+        """There were rows of this time before those that it holds."""
+        self.most_us = max(self.most_us, most_us)
+
     def settle_by(self, change: Callable[[], None]) -> None:
         """Before these files are written to, ``change`` makes them what was taken over."""
         self._unsettled = change

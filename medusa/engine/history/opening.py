@@ -35,8 +35,8 @@ def open_history(history: History, next_seq: int, most_us: int) -> None:
     history.settle()
 
 
-def prepare_history(history: History, next_seq: int, most_us: int) -> None:
-    """Take over the segments there are, for a stream that goes on with row ``next_seq``.
+def prepare_history(history: History, next_seq: int, most_us: int) -> bool:
+    """Take over the segments there are, for a stream that goes on with row ``next_seq``; whether there are.
 
     The files are changed by ``history.settle``.
 
@@ -74,6 +74,7 @@ def prepare_history(history: History, next_seq: int, most_us: int) -> None:
         history.take_over(segments, train.first_seq, before_us)
         history.hold(train, boundary_us)
     history.settle_by(partial(_settle, history, gone, cut, most_us))
+    return bool(names)
 
 
 def _settle(history: History, gone: Sequence[int], cut: Segment | None, most_us: int) -> None:
@@ -87,7 +88,7 @@ def _settle(history: History, gone: Sequence[int], cut: Segment | None, most_us:
     if cut is not None:
         port.cut(cut.first, cut.rows_bytes, cut.index_bytes)
     history.sync()
-    history.most_us = max(history.most_us, most_us)
+    history.note_newest(most_us)
 
 
 def _index_of(history: History, segment: Segment) -> bytes:

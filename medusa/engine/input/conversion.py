@@ -69,10 +69,10 @@ def _decoded(array: pa.DictionaryArray, type: str) -> pa.Array:
     try:
         values = fit(array.dictionary, type)
     except Unfit as unfit:
-        if unfit.row is not None:
-            rows = np.flatnonzero(raw(array.indices) == unfit.row)
-            unfit.row = int(rows[0]) if len(rows) else 0
-        raise
+        if unfit.row is None:
+            raise
+        rows = np.flatnonzero(raw(array.indices) == unfit.row)
+        raise Unfit(unfit.hint, int(rows[0]) if len(rows) else 0, unfit.value) from None
     return values.take(array.indices)
 
 

@@ -45,6 +45,18 @@ class IntakeEntry:
     result: object = None
     error: BaseException | None = None
 
+    def come(self, now_us: int) -> None:
+        """It is pushed now."""
+        self.came_us = now_us
+
+    def do(self, call: Callable[[], object]) -> None:
+        """Do what is to be done, and keep what it gives."""
+        self.result = call()
+
+    def fail(self, error: BaseException) -> None:
+        """What was to be done raised."""
+        self.error = error
+
 
 class IntakeQueue:
     """Entries in order, bounded by the bytes of their rows. It takes no lock: whoever shares it does.
@@ -116,6 +128,14 @@ class IntakeQueue:
             self.positions.setdefault(name, position)
             self.rows.setdefault(name, 0)
             self.nbytes.setdefault(name, 0)
+
+    def end(self) -> None:
+        """The end of all sources is pushed."""
+        self.ended = True
+
+    def go_on(self) -> None:
+        """It was not pushed after all."""
+        self.ended = False
 
     def put(self, entry: IntakeEntry) -> None:
         """Take what has been checked, and has room."""

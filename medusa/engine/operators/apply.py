@@ -158,7 +158,11 @@ class AsyncApplyBox(_Calls):
         busy = sum(1 for entry in self._waiting if not isinstance(entry, int) and not _done(entry[1]))
         for _ in range(min(len(self._later), self._most - busy + len(self._later))):
             later = self._later.popleft()
-            later.task = self._tasks.start(self._attempts(later.batch))
+            later.begin(self._tasks.start(self._attempts(later.batch)))
+
+    def note_answers(self) -> None:
+        """From now on keep the answers that leave, as ``given``."""
+        self.given = []
 
     # Answers of an earlier life
 
@@ -265,6 +269,10 @@ class _Later:
     def __init__(self, batch: pa.RecordBatch) -> None:
         self.batch = batch
         self.task: Task | None = None
+
+    def begin(self, task: Task) -> None:
+        """It was called."""
+        self.task = task
 
     def done(self) -> bool:
         return self.task is not None and self.task.done()

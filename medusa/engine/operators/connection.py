@@ -76,9 +76,9 @@ class ConnectionPointBox(Operator):
         if self.history is None:
             return
         kept_from = self._kept_from
-        if kept_from is not None and kept_from < self.rows_in and not self.history.port.names():
+        found = prepare_history(self.history, self.rows_in, self._most_us)
+        if kept_from is not None and kept_from < self.rows_in and not found:
             self.gone = kept_from, self.rows_in
-        prepare_history(self.history, self.rows_in, self._most_us)
 
     def settle(self) -> None:
         """Let the files be what ``prepare`` found that they should be.

@@ -34,6 +34,10 @@ class FilterBox(Stateless):
         self.schema = schema_to_arrow(input)
         self.chain: FusedRows | None = None
 
+    def lead(self, chain: FusedRows | None) -> None:
+        """Give the trains to a chain from now on, or to none."""
+        self.chain = chain
+
     def on_train(self, input: int, train: Train) -> None:
         if self.chain is not None:
             self.chain.take(train)

@@ -90,6 +90,10 @@ class FusedRows:
     def ends_in_window(self) -> bool:
         return self._window is not None
 
+    def dissolve(self) -> None:
+        """Its members take trains one by one from now on."""
+        self._rows[0].lead(None)
+
     def _take_growing(self, train: Train) -> None:
         """Where texts may grow beyond a piece, rows leave in pieces."""
         if self._may_grow(train):
@@ -130,9 +134,9 @@ class FusedRows:
             batch, kept = made
         rows = self._count(len(train), kept)
         if self._window is not None:
-            self._window.rows_in += rows
+            self._window.passed(rows, 0)
             if train.late is not None:
-                self._window.late += rows - kept[-1]
+                self._window.count(late=rows - kept[-1])
         if batch is not None and len(batch):
             self._hand_on(train, batch)
         return True
@@ -141,13 +145,11 @@ class FusedRows:
         """Rows that each box took and gave; returns those of the last one."""
         passed = 0
         for box, filters in zip(self._rows, self._filters, strict=True):
-            if box is not self._rows[0]:
-                box.rows_in += rows
+            came = 0 if box is self._rows[0] else rows
             if filters:
                 rows = kept[passed]
                 passed += 1
-            if box is not self._rows[-1] or self._window is not None:
-                box.rows_out += rows
+            box.passed(came, rows if box is not self._rows[-1] or self._window is not None else 0)
         return rows
 
     def _hand_on(self, train: Train, batch: Batch) -> None:
@@ -166,13 +168,13 @@ class FusedRows:
         last = self._rows[-1]
         for box in self._rows:
             if box is not self._rows[0]:
-                box.rows_in += len(train)
+                box.passed(len(train), 0)
             made = box.apply(train)
             if not len(made):
                 return
             train = made
             if box is not last or self._window is not None:
-                box.rows_out += len(train)
+                box.passed(0, len(train))
         if self._window is None:
             last.emit_train(train)
         else:
@@ -201,8 +203,7 @@ def link_chains(checked: CheckedGraph, boxes: Mapping[str, Operator], timed: Map
             continue
         programs = Programs(part, partial(write, late=True)) if part is not None else None
         timed_end = checked.shapes[specs[0].inputs[0]].timed and timed[specs[-1].id]
-        chain = FusedRows(rows, end, programs, timed=timed_end, growth=growth)
-        rows[0].chain = chain
+        rows[0].lead(FusedRows(rows, end, programs, timed=timed_end, growth=growth))
 
 
 def _part(train: Train, first: int, rows: int) -> Train:

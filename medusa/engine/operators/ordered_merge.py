@@ -12,7 +12,7 @@ from medusa.elements import END_US, START_US, Kind, Train
 from medusa.engine.core.box import BoxState, Operator, expect_table
 from medusa.engine.core.group_numbers import one_batch
 from medusa.engine.core.row_buffer import Ints, Timed, TimedRowBuffer
-from medusa.engine.core.rows import TIME, as_bools, as_int64, as_times, on_time_rows, take, take_array
+from medusa.engine.core.rows import TIME, as_bools, as_int64, as_times, take, take_array
 from medusa.query.boxes import OrderedMerge, Schema
 from medusa.query.types import schema_to_arrow
 
@@ -60,8 +60,7 @@ class OrderedMergeBox(Operator):
         elif self._spec.arrival:
             self._came[input].append(_Came(self.inputs_us[input], train))
         else:
-            kept = on_time_rows(train)
-            self.late += len(train) - len(kept)
+            kept = self.on_time(train)
             if len(kept):
                 self._waiting.add(self._released(kept))
 

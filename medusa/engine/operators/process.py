@@ -22,7 +22,7 @@ from medusa.engine.core.box import BoxState, Operator
 from medusa.engine.core.dead_letters import DeadLetters
 from medusa.engine.core.group_numbers import KeyIds
 from medusa.engine.core.row_buffer import Ints, Timed, TimedRowBuffer
-from medusa.engine.core.rows import on_time_rows, take
+from medusa.engine.core.rows import take
 from medusa.engine.core.site import Site
 from medusa.engine.expressions.box_expressions import Columns
 from medusa.engine.operators.source import TIME_MAX_US
@@ -101,6 +101,8 @@ class ProcessBox(Operator):
         self._sized = 0
         """Bytes of texts and timers in all states."""
         self._due: list[tuple[int, int, Any]] = []
+        self._armed_us: dict[Any, int] = {}
+        """Of keys with timers: the first time at which ``_due`` has the key."""
         self._seen = 0
         self._largest_us = -TIME_MAX_US
         self._ended = False
@@ -110,8 +112,7 @@ class ProcessBox(Operator):
     # Elements
 
     def on_train(self, input: int, train: Train) -> None:
-        kept = on_time_rows(train)
-        self.late += len(train) - len(kept)
+        kept = self.on_time(train)
         if len(kept):
             self._waiting[input].add(Timed.of(kept))
 
@@ -137,7 +138,7 @@ class ProcessBox(Operator):
             state = self._states.get(key)
             if state is None or state.first != first:
                 continue
-            state.armed_us = None
+            self._armed_us.pop(key, None)
             self._run_key(key, None, 0, 0, time_us)
             number += 1
             if number % KEYS_AT_ONCE == 0:
@@ -245,8 +246,8 @@ class ProcessBox(Operator):
     def _arm(self, key: Any, state: KeyState) -> None:
         """Note when a key has to be looked at, at the latest."""
         timer = state.next_timer()
-        if timer is not None and (state.armed_us is None or timer < state.armed_us):
-            state.armed_us = timer
+        if timer is not None and timer < self._armed_us.get(key, END_US):
+            self._armed_us[key] = timer
             heappush(self._due, (timer, state.first, key))
 
     def _kept(self, key: Any, state: KeyState) -> KeyState | None:
@@ -256,16 +257,13 @@ class ProcessBox(Operator):
         """
         if state.gone or (not self._timed and state.empty):
             self._states.pop(key, None)
-            self._sized -= state.counted
+            self._armed_us.pop(key, None)
+            self._sized -= state._counted
             return None
         if self._grows:
-            self._count(state)
+            self._sized += state._recount()
         self._states[key] = state
         return state
-
-    def _count(self, state: KeyState) -> None:
-        before, state.counted = state.counted, state.nbytes()
-        self._sized += state.counted - before
 
     def _call_rows(self, key: Any, state: KeyState, step: _Step, start: int, stop: int) -> str | None:
         """One call of ``rows``; what went wrong, after which everything is as before."""
@@ -314,7 +312,7 @@ class ProcessBox(Operator):
     # State
 
     def save_more(self, state: BoxState) -> None:
-        state.meta |= {"seen": self._seen, "largest_us": self._largest_us, "ended": self._ended}
+        state.note(seen=self._seen, largest_us=self._largest_us, ended=self._ended)
         for number, waiting in enumerate(self._waiting):
             waiting.save(state, f"waiting-{number}")
         state.tables["keys"] = save_keys(self._states, self._names, self._key_types, self._spec.state)
@@ -338,7 +336,7 @@ class ProcessBox(Operator):
         for key, held in self._states.items():
             self._arm(key, held)
             if self._grows:
-                self._count(held)
+                self._sized += held._recount()
 
 
 def make_process(spec: Process, site: Site) -> Operator:

@@ -45,6 +45,10 @@ class ProjectBox(Stateless):
         self.schema = schema_to_arrow(output)
         self.chain: FusedRows | None = None
 
+    def lead(self, chain: FusedRows | None) -> None:
+        """Give the trains to a chain from now on, or to none."""
+        self.chain = chain
+
     def on_train(self, input: int, train: Train) -> None:
         if self.chain is not None:
             self.chain.take(train)

@@ -16,6 +16,8 @@ from medusa.engine.operators import sink_spill
 from medusa.engine.operators.sink_spill import LATE, TIMES, Spilled, held_bytes, pieces_to_spill
 from medusa.engine.qos.output_utility import SinkMeter
 from medusa.errors import StateError
+from medusa.ports import Clock
+from medusa.query.qos import QoS
 
 __all__ = ["SinkBox"]
 
@@ -42,6 +44,15 @@ class SinkBox(Operator):
         self._spool: Spool | None = None  # of what is held on disk
         # Counting bytes takes longer than a small train takes through a box: only of what stays.
         self._held_bytes, self._counted = 0, 0
+
+    def measure(self, qos: QoS | None, clock: Clock | None) -> None:
+        """Measure by this quality of service from now on, where there is one and a clock; the meter stays
+        where it is the same as before."""
+        if qos is None or clock is None:
+            self.meter = None
+        elif self.meter is None or self.meter.qos != qos:
+            column = -1 if qos.value is None else self.schema.get_field_index(qos.value[0])
+            self.meter = SinkMeter(qos, column, clock, self.now)
 
     @property
     def next_seq(self) -> int:

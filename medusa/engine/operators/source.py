@@ -268,6 +268,14 @@ class SourceBox(Operator):
         """The partitions that ``rest`` would find idle; without partitions none."""
         return () if self.spec.idle_us is None else self._judge.resting(now_us, self.spec.idle_us)
 
+    def note_waiting(self, rows: int, nbytes: int) -> None:
+        """So much of it is in the input queue."""
+        self.waiting_rows, self.waiting_bytes = rows, nbytes
+
+    def deem_silent(self, silent: bool) -> None:
+        """Somebody else found whether anything comes."""
+        self.idle = silent and not self.finished
+
     def let_go(self, parts: Sequence[int]) -> None:
         """Do what ``rest`` did when it found these partitions idle.
 
@@ -333,7 +341,7 @@ class SourceBox(Operator):
 
     def upgrade(self, state: BoxState, format: int) -> None:
         """Format 1 knew no ``ahead`` and no idle sources."""
-        state.meta |= {"ahead": 0, "lifted_us": int(START_US)}
+        state.note(ahead=0, lifted_us=int(START_US))
 
     def load_more(self, state: BoxState) -> None:
         for key in ("accepted", "ahead", "worst_late_us"):

@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 
+import pyarrow as pa
+
 from medusa.engine.core.memory_bounds import Storage
 from medusa.engine.fragment import Fragment
 from medusa.engine.input.intake import IntakeQueue
@@ -81,7 +83,7 @@ class OverloadController:
     ) -> None:
         self._fragment = fragment
         self.drops = drops or DropSet(fragment.checked, fragment.boxes, seed=seed, make=make)
-        self.drops.expected = self._expected
+        self.drops.expect_by(self._expected)
         self._headroom = headroom
         self._period_us = period_us
         self._choose = choose
@@ -101,6 +103,10 @@ class OverloadController:
     def valves(self) -> list[DropOperator]:
         """What drops, one at each place."""
         return self.drops.valves
+
+    def table(self) -> pa.Table:
+        """As ``DropSet.table``."""
+        return self.drops.table()
 
     def _look_at(self, checked: CheckedGraph) -> None:
         """See what the query is."""

@@ -50,7 +50,6 @@ class DropOperator(list[tuple[int, Element]], ABC):
     Attributes:
         share: of the rows (or windows) that come, which is dropped; or ``ALL``.
         seen, shed: rows that came, and that were dropped.
-        told: called with the rows that were dropped, and with their mean importance.
     """
 
     def __init__(self, place: DropSite, seed: int) -> None:
@@ -59,13 +58,17 @@ class DropOperator(list[tuple[int, Element]], ABC):
         self.share = 0.0
         self.seen = 0
         self.shed = 0
-        self.told: Callable[[pa.RecordBatch, float], None] = lambda rows, importance: None
+        self._told: Callable[[pa.RecordBatch, float], None] = lambda rows, importance: None
         self._seed = seed
         self._targets: list[tuple[Queue, int]] = []
 
     def set(self, share: float) -> None:
         """From now on drop this share."""
         self.share = share
+
+    def report_to(self, told: Callable[[pa.RecordBatch, float], None]) -> None:
+        """From now on call with the rows that are dropped, and with their mean importance."""
+        self._told = told
 
     def stand_before(self, targets: Sequence[tuple[Queue, int]]) -> None:
         """From now on what passes goes to these inputs."""
@@ -93,7 +96,7 @@ class DropOperator(list[tuple[int, Element]], ABC):
         self.shed += count
         marks = pa.array(dropped)
         gone = filter_rows(train, marks) if count < len(train) else train
-        self.told(gone.batch, self.importance(gone))
+        self._told(gone.batch, self.importance(gone))
         return filter_rows(train, pa.array(~dropped)) if count < len(train) else None
 
     @abstractmethod
@@ -149,8 +152,8 @@ class ValueDropOperator(DropOperator):
         assert place.value is not None, "there is a graph"
         self._column, points = place.value
         self._graph = Utility(points)
-        self._least = float(self._graph.ys.min())
-        self._width = (float(self._graph.ys.max()) - self._least) / CLASSES
+        self._least, most = self._graph.bounds
+        self._width = (most - self._least) / CLASSES
         self._counts = np.zeros(CLASSES, np.int64)
         self._sums = np.zeros(CLASSES)
         self._aim()
@@ -232,16 +235,13 @@ class WindowDropOperator(DropOperator):
     So a window below is what it would be, or isn't there: one of which only some rows are gone is left out by
     the ``WindowFilter`` behind it. Windows are dropped evenly: of a share of a third every third. Late rows
     pass: the windows below leave them out.
-
-    Attributes:
-        missed: is told of times, from and up to, of which rows are dropped.
     """
 
     def __init__(self, place: DropSite, seed: int) -> None:
         super().__init__(place, seed)
         assert place.window_us is not None, "it goes by windows"
         self._window_us = place.window_us
-        self.missed: Callable[[int, int], None] = lambda begin_us, end_us: None
+        self._missed: Callable[[int, int], None] = lambda begin_us, end_us: None
         self._owed = 0.0
         self._decided: dict[int, bool] = {}
         slid_us = max((each.slid_us for each in place.windows), default=0)
@@ -283,10 +283,12 @@ class WindowDropOperator(DropOperator):
         return self._decided[window]
 
     def _miss(self, window: int) -> None:
-        self.missed(window * self._window_us, (window + 1) * self._window_us)
+        self._missed(window * self._window_us, (window + 1) * self._window_us)
 
-    def remind(self) -> None:
-        """Tell again what is being dropped: some windows below may be new."""
+    def warn_of_gaps(self, missed: Callable[[int, int], None]) -> None:
+        """From now on call with times, from and up to, of which rows are dropped; at once with those of which
+        some are: windows below may be new."""
+        self._missed = missed
         for window, drops in self._decided.items():
             if drops:
                 self._miss(window)

@@ -42,13 +42,12 @@ class DropSet:
         boxes: the boxes that run.
         seed: of what is dropped by chance.
         make: of a place and a seed, the valve.
+        decided: is told of each decision: of each valve, by its key, the share.
 
     Attributes:
         valves: one at each place, in the order of ``find_places``.
         screens: one behind each box of windows, by its name: they stay when the query changes.
         sources: of each valve, by its key, the sources whose rows come by it.
-        expected: how many rows of a sink come of one that passes a place.
-        decided: is told of each decision: of each valve, by its key, the share.
     """
 
     def __init__(
@@ -58,12 +57,13 @@ class DropSet:
         *,
         seed: int = 0,
         make: Callable[[DropSite, int], DropOperator] = valve_of,
+        decided: Callable[[Mapping[str, float]], None] = lambda shares: None,
     ) -> None:
         self._seed, self._make = seed, make
         self._taps: dict[str, list[Callable[[pa.Table], object]]] = {}
         self._untold: dict[DropSite, list[pa.RecordBatch]] = {}
-        self.expected: Callable[[DropSite, str], float] = lambda place, sink: 0.0
-        self.decided: Callable[[Mapping[str, float]], None] = lambda shares: None
+        self._expected: Callable[[DropSite, str], float] = lambda place, sink: 0.0
+        self._decided = decided
         self.valves: list[DropOperator] = []
         self.screens: dict[str, WindowFilter] = {}
         self.install(checked, boxes)
@@ -90,10 +90,13 @@ class DropSet:
             for port in box.ports:
                 self._wire(boxes[box.id], Input(box.id, port), whole, parts)
         for valve in self.valves:
-            valve.told = self._teller(valve)
+            valve.report_to(self._teller(valve))
             if isinstance(valve, WindowDropOperator):
-                valve.missed = self._misser(valve.place)
-                valve.remind()
+                valve.warn_of_gaps(self._misser(valve.place))
+
+    def expect_by(self, expected: Callable[[DropSite, str], float]) -> None:
+        """Ask from now on how many rows of a sink come of one that passes a place."""
+        self._expected = expected
 
     def _wire(
         self,
@@ -134,10 +137,10 @@ class DropSet:
 
         def told(rows: pa.RecordBatch, importance: float) -> None:
             for box in counted:
-                box.shed += rows.num_rows
+                box.count(shed=rows.num_rows)
             for sink in sinks:
                 if sink.meter is not None:
-                    sink.meter.shed(rows.num_rows * self.expected(place, sink.id), importance)
+                    sink.meter.shed(rows.num_rows * self._expected(place, sink.id), importance)
             if place.box in self._taps:
                 self._untold.setdefault(place, []).append(rows)
 
@@ -150,7 +153,7 @@ class DropSet:
         if any(shares) or any(valve.share for valve in self.valves):
             made = {valve.place.key: share for valve, share in zip(self.valves, shares, strict=True)}
             self.set(made)
-            self.decided(made)
+            self._decided(made)
 
     def set(self, shares: Mapping[str, float]) -> None:
         """Do what was decided, of some valves by their keys."""

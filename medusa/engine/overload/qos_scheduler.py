@@ -82,18 +82,15 @@ class OutputScheduler(ABC):
         clock: measures what boxes take.
         now: told the time and when that entered which is worked on.
         outputs: utility by delay in microseconds, of sinks that have it.
-
-    Attributes:
-        holds: ``run`` does nothing: who drives it calls ``step``.
     """
 
     def __init__(
         self, boxes: Sequence[Operator], clock: Clock, now: Now, outputs: Mapping[str, Utility]
     ) -> None:
-        self.holds = False
+        self._holds = False
         self._boxes = list(boxes)
         for box in boxes:
-            box.paced = False  # a step takes whole trains through
+            box.give_at_once()  # a step takes whole trains through
         self._clock = clock
         self._now = now
         self._graphs = dict(outputs)
@@ -113,18 +110,22 @@ class OutputScheduler(ABC):
 
     # Running
 
+    def hold(self, holds: bool = True) -> None:
+        """From now on ``run`` does nothing: who drives it calls ``step``. Or no longer so."""
+        self._holds = holds
+
     def run(self, until_us: int | None = None) -> None:
-        """Run until nothing waits, unless somebody ``holds`` it.
+        """Run until nothing waits, unless somebody holds it.
 
         Args:
             until_us: or until a step has ended at or after this moment of the clock.
         """
-        while not self.holds and self.step():
+        while not self._holds and self.step():
             if until_us is not None and self._clock.monotonic_us() >= until_us:
                 return
 
     def run_until(self, rests: Callable[[], bool] | None) -> bool:
-        """The same; each step is whole, so it comes to rest in one go unless somebody ``holds`` it."""
+        """The same; each step is whole, so it comes to rest in one go unless somebody holds it."""
         self.run()
         return not self._busy
 
@@ -181,13 +182,13 @@ class OutputScheduler(ABC):
         box, now = self._boxes[place], self._now
         elements, entered, since = self._queues[place].take(count)
         before = [(self._queues[each], len(self._queues[each])) for each in self._readers[place]]
-        begin_us = now.us = self._clock.monotonic_us()
+        begin_us = self._clock.monotonic_us()
         for (input, element), entered_us in zip(elements, entered, strict=True):
-            now.entered_us = entered_us
+            now.pass_to(begin_us, entered_us)
             box.receive(input, element)
-        now.entered_us = None
-        end_us = now.us = self._clock.monotonic_us()
-        box.busy_us += end_us - begin_us
+        end_us = self._clock.monotonic_us()
+        now.pass_to(end_us)
+        box.was_busy(end_us - begin_us)
         for queue, length in before:
             queue.since[length:] = [end_us] * (len(queue.since) - length)
         self._measured.ran(place, end_us - begin_us, end_us - sum(since) / len(since))
@@ -308,7 +309,7 @@ class Ordering:
 
     def __call__(self, graph: Graph, boxes: Sequence[Operator], now: Now) -> OutputScheduler:
         self._scheduler = QosScheduler(boxes, self._clock, now, latency_graphs(graph))
-        self._scheduler.holds = self._holds
+        self._scheduler.hold(self._holds)
         return self._scheduler
 
     @property
@@ -316,11 +317,11 @@ class Ordering:
         """Work is done by ``step`` only: a push leaves it waiting."""
         return self._holds
 
-    @holds.setter
-    def holds(self, holds: bool) -> None:
+    def hold(self, holds: bool = True) -> None:
+        """From now on ``holds``, or no longer."""
         self._holds = holds
         if self._scheduler is not None:
-            self._scheduler.holds = holds
+            self._scheduler.hold(holds)
 
     @property
     def waits(self) -> bool:

@@ -67,8 +67,7 @@ class WindowFilter(list[tuple[int, Element]]):
         if not gone:
             return train
         if self._box is not None:  # it has counted them as sent
-            self._box.rows_out -= gone
-            self._box.dropped += gone
+            self._box.drop_sent(gone)
         return filter_rows(train, pa.array(left)) if gone < len(train) else None
 
     def save(self) -> list[list[int]]:

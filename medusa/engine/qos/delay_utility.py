@@ -43,6 +43,11 @@ class Utility:
         made.xs, made.ys, made._points = xs, ys, None
         return made
 
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Its least and its greatest value."""
+        return float(self.ys.min()), float(self.ys.max())
+
     def at(self, x: Any) -> Any:
         """Its value at a number, or at each of an array."""
         return np.interp(x, self.xs, self.ys)

@@ -147,7 +147,7 @@ class SinkMeter:
         """Of each train, the mean."""
         assert self._value is not None
         found = self._value.at(np.concatenate(values))
-        found[np.isnan(found)] = self._value.ys.min()
+        found[np.isnan(found)] = self._value.bounds[0]
         lengths = [len(each) for each in values]
         starts = np.cumsum([0, *lengths[:-1]])
         return np.asarray(np.add.reduceat(found, starts) / lengths)

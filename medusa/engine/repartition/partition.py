@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from medusa.engine.core.box import BoxState
 from medusa.engine.operator_kinds import OPERATORS
@@ -45,18 +46,17 @@ def partition_state(
     tables, meta, seen = _kind(made.whole).cut(cut)
     states: dict[str, BoxState] = {}
     for router, reached_us, rows in zip(made.routers, state.meta["inputs_us"], seen, strict=True):
-        states[router.id] = _at([reached_us], reached_us, {"seen": rows})
+        states[router.id] = _at([reached_us], reached_us, {"seen": rows}, {})
     for number, part in enumerate(made.parts):
-        one = _at(state.meta["inputs_us"], state.meta["boundary_us"], meta)
+        one = _at(state.meta["inputs_us"], state.meta["boundary_us"], meta, tables[number])
         if number == 0:
             one.meta["counts"] = list(state.meta["counts"])
-            one.meta |= {name: state.meta[name] for name in LEFT_OUT if name in state.meta}
-        one.tables = tables[number]
+            one.note(**{name: state.meta[name] for name in LEFT_OUT if name in state.meta})
         states[part.id] = one
     for merge in made.merges:
         reached_us = state.meta["boundary_us"]
-        states[merge.id] = _at([reached_us] * len(made.parts), reached_us, {})
-        states[merge.id].tables = dict(fresh[merge.id].tables)
+        inputs_us = [reached_us] * len(made.parts)
+        states[merge.id] = _at(inputs_us, reached_us, {}, fresh[merge.id].tables)
     return states
 
 
@@ -86,8 +86,7 @@ def combine_states(
         )
     joined = Joined(made, inputs, parts, [router.meta["seen"] for router in routers], fresh)
     tables, meta = _kind(made.whole).join(joined)
-    state = _at(reached, last.meta["boundary_us"], meta)
-    state.tables = tables
+    state = _at(reached, last.meta["boundary_us"], meta, tables)
     state.meta["counts"] = [sum(part.meta["counts"][i] for part in parts) for i in range(COUNTS)]
     for name in LEFT_OUT:
         if count := sum(part.meta.get(name, 0) for part in parts):
@@ -122,9 +121,11 @@ def rows_of(whole: Box, state: BoxState) -> int:
     return sum(int(rows.sum()) for rows in _kind(whole).weights(whole, state.tables))
 
 
-def _at(inputs_us: Sequence[int], boundary_us: int, meta: Mapping[str, Any]) -> BoxState:
+def _at(
+    inputs_us: Sequence[int], boundary_us: int, meta: Mapping[str, Any], tables: Mapping[str, pa.Table]
+) -> BoxState:
     head = {"inputs_us": list(inputs_us), "boundary_us": boundary_us, "counts": [0] * COUNTS}
-    return BoxState(meta={**head, **meta})
+    return BoxState(meta={**head, **meta}, tables=dict(tables))
 
 
 def _kind(whole: Box) -> StatePartition:

@@ -170,12 +170,15 @@ class RunGate:
                 code="run.closed",
             )
 
+    def check_interrupts(self) -> None:
+        """Raise what the interrupts raise that came meanwhile; where nothing is half done."""
+        self.interrupts.check()
+
     def is_full(self) -> bool:
         """More output waits than is allowed."""
         if self.fragment.held_bytes() <= self.memory_bytes:
             return False
-        if self.fragment.storage is not None:
-            self.fragment.storage.relieve()  # the disk may have room again
+        self.fragment.relieve()  # the disk may have room again
         return self.fragment.held_bytes() > self.memory_bytes
 
     def refuse_full(self) -> NoReturn:

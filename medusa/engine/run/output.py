@@ -144,7 +144,7 @@ class RunOutput:
     def _taken(self, elements: list[Element]) -> None:
         if self._took is not None:
             self._took(elements)
-        self._gate.room.tell()
+        self._gate.tell_room()
 
     def on(self, sink: str, call: Callable[[pa.Table], object]) -> None:
         """Call back with new rows of a sink."""

@@ -13,6 +13,7 @@ class RunWarnings:
 
     def __init__(self, fragment: LoggedFragment) -> None:
         self._fragment = fragment
+        self._letters = fragment.letters
         self.look()
 
     def look(self) -> None:
@@ -23,7 +24,7 @@ class RunWarnings:
 
     def due(self, source: str) -> bool:
         """There may be something to warn about."""
-        return source in self._untold_late or self._fragment.letters.fresh is not None
+        return source in self._untold_late or self._letters.fresh is not None
 
     def warn(self, source: str) -> None:
         """Warn of the first late row of a source (empty: of none), and of a dead row that is new."""
@@ -32,9 +33,9 @@ class RunWarnings:
             if box.late:
                 self._untold_late.discard(source)
                 warn_late(box)
-        dead = self._fragment.letters.fresh
+        dead = self._letters.fresh
         if dead is not None:
-            self._fragment.letters.told()
+            self._letters.told()
             warn_dead(dead)
 
     def caution(self, text: str, category: type[Warning]) -> None:

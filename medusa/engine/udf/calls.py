@@ -124,5 +124,5 @@ def bury(box: Operator, letters: DeadLetters, row: Mapping[str, Any], error: str
     Raises:
         DataError: failed rows are to stop the run.
     """
-    box.dead += 1
+    box.count(dead=1)
     letters.add(DeadRow(box.id, error, row))

@@ -30,26 +30,15 @@ class KeyState:
     A value is checked when it is set: what a field can't hold raises ``TypeError`` or ``ValueError``.
     """
 
-    __slots__ = (
-        "_cleared",
-        "_ended",
-        "_now_us",
-        "_timers",
-        "_times",
-        "_values",
-        "armed_us",
-        "counted",
-        "first",
-    )
+    __slots__ = ("_cleared", "_counted", "_ended", "_now_us", "_timers", "_times", "_values", "first")
 
     fields: tuple[str, ...] = ()
 
     def __init__(self, first: int) -> None:
         self.first = first
         self._times: list[int] | None = None
-        self.armed_us: int | None = None
-        self.counted = 0
-        """Bytes of ``nbytes`` that the box has counted."""
+        self._counted = 0
+        """Bytes of what has no fixed size, as the box has counted them."""
         self._values: list[Any] = [None] * len(self.fields)
         self._timers: list[int] = []
         self._now_us = 0
@@ -112,7 +101,7 @@ class KeyState:
         shown = ", ".join(f"{name}={value!r}" for name, value in zip(self.fields, self._values, strict=True))
         return f"<state {shown}>"
 
-    # For the box
+    # For the box: public names are those of ``STATE_NAMES``, which no field may have
 
     def begin(self, now_us: int, times: list[int] | None, ended: bool) -> tuple[list[Any], list[int]]:
         """Before a call; returns what ``undo`` needs to take it back. ``ended``: no timer is set any more."""
@@ -132,10 +121,11 @@ class KeyState:
     def empty(self) -> bool:
         return not self._timers and all(value is None for value in self._values)
 
-    def nbytes(self) -> int:
-        """Of what has no fixed size: texts, and timers."""
+    def _recount(self) -> int:
+        """Count the bytes of what has no fixed size, texts and timers; how many more than before."""
         texts = (len(value) for value in self._values if value.__class__ is str or value.__class__ is bytes)
-        return sum(texts) + _TIMER_BYTES * len(self._timers)
+        before, self._counted = self._counted, sum(texts) + _TIMER_BYTES * len(self._timers)
+        return self._counted - before
 
     def next_timer(self) -> int | None:
         return self._timers[0] if self._timers else None

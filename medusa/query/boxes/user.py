@@ -23,7 +23,6 @@ ROW = "_row"
 TIME = "_time"
 NAMES_MAX = 64
 STATE_NAMES = (
-    "armed_us",
     "begin",
     "cancel",
     "clear",

@@ -69,11 +69,25 @@ _OPENED = "medusa.opened"
 class _View:
     """A named part: built where it is first read."""
 
-    def __init__(self, node: Any, planner: _Planner) -> None:
+    def __init__(self, node: Any, planner: _Planner, made: Scope | None = None) -> None:
         self.node = node
         self.planner = planner
-        self.made: Scope | None = None
+        self.made = made
         self.opened = False  # stands in the place of its name
+
+    def open(self) -> None:
+        """It stands in the place of its name."""
+        self.opened = True
+
+    def scope(self, name: str) -> Scope:
+        """What it is, under its name."""
+        if self.made is None:
+            self.made = self.planner.build(self.node, name)
+        return self.made
+
+    def try_with(self, planner: _Planner) -> None:
+        """Build it, for its errors, where it changes nothing."""
+        self.made = planner.build(self.node, None)
 
 
 class _Planner:
@@ -196,7 +210,7 @@ class _Planner:
         ranked = with_inner_rank(made)
         if ranked is made:
             return node
-        view.opened = True
+        view.open()
         return ranked
 
     def _alias(self, node: Any) -> str | None:
@@ -214,9 +228,7 @@ class _Planner:
     def _named(self, name: str, node: Any) -> Scope:
         view = self._views.get(name)
         if view is not None:
-            if view.made is None:
-                view.made = view.planner.build(view.node, name)
-            return view.made
+            return view.scope(name)
         if name in self._tables:
             return self._tables[name]
         known = [*self._tables, *self._views]
@@ -309,10 +321,11 @@ def check_view(view: _View) -> None:
     tables = {name: moved(scope) for name, scope in planner._tables.items()}
     views: dict[str, _View] = {}
     for name, each in planner._views.items():
-        views[name] = _View(each.node, _Planner(copy, tables, views, planner.text, planner._depth + 1))
-        if each.made is not None and each.made.stream.query is planner.query:
-            views[name].made = moved(each.made)
-    view.made = _Planner(copy, tables, views, planner.text, planner._depth).build(view.node, None)
+        inner, made = _Planner(copy, tables, views, planner.text, planner._depth + 1), each.made
+        if made is not None:
+            made = moved(made) if made.stream.query is planner.query else None
+        views[name] = _View(each.node, inner, made)
+    view.try_with(_Planner(copy, tables, views, planner.text, planner._depth))
 
 
 def _time_at(scope: Scope, place: int) -> Any:

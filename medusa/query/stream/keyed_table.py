@@ -232,8 +232,7 @@ def write(table: KeyedTable, stream: StreamBase, update: Update, *, label: str) 
     }
     moved = {id: box for id, box in boxes.items() if id in below}
     kept = {id: box for id, box in boxes.items() if id not in below and id != old.id}
-    query._boxes = {**kept, new.id: new, **moved}
-    query._shapes.update(shapes)
+    query._rearrange({**kept, new.id: new, **moved}, shapes)
     return Input(new.id, last)
 
 

@@ -79,7 +79,7 @@ class ClientLoop:
         self._refused: LinkRefused | None = None
         self._refusals = 0
         self.node = ""
-        self.moved: Callable[[], None] = lambda: None
+        self._moved: Callable[[], None] = lambda: None
         self.timeout_us = timeout_us
         self.lock = threading.RLock()
         self._address = address
@@ -138,6 +138,10 @@ class ClientLoop:
         peers = {NODE: self._address}
         return Transport(listen=None, peers=peers, key=self._keys.own, server_keys=server_keys)
 
+    def tell_moves(self, moved: Callable[[], None]) -> None:
+        """Call, in the thread of this connection, when it was made or lost, or a stream has moved."""
+        self._moved = moved
+
     def _turn(self, transport: Transport) -> None:
         left_us = self._wake_at_us - now_us()
         events = transport.wait(max(0, min(-(-left_us // 1000), WAIT_MAX_MS)))
@@ -155,7 +159,7 @@ class ClientLoop:
             up, was_up = self._mind is not None and self._mind.up, self._down_since_us is None
             self._down_since_us = None if up else self._down_since_us or now_us()
             if up is not was_up:
-                self.moved()
+                self._moved()
             self._ring()
 
     def _happened(self, event: Event) -> None:
@@ -190,7 +194,7 @@ class ClientLoop:
         if self._mind is not None:
             self._mind.receive(now_us(), message, payload)
             if isinstance(message, Refuse) and message.code == "E_MOVED":
-                self.moved()
+                self._moved()
         elif isinstance(message, Hello):
             self.node = message.node
             self._mind = ClientMind(self.name, message.node, session=PROMPT)

@@ -74,7 +74,7 @@ class FollowedNames:
         self._over = False
         self._rest = threading.Lock()
         self._rest.acquire()
-        home.moved = self._end_rest
+        home.tell_moves(self._end_rest)
         if not self._stays:
             self._begin()
 
@@ -287,7 +287,7 @@ class FollowedNames:
                 loop.timeout_us = usual_us
                 if loop.node != node:
                     raise LinkError(f"at {address} is node {loop.node!r}, not {node!r}", code="E_IDENTITY")
-                loop.moved = self._end_rest
+                loop.tell_moves(self._end_rest)
                 with self._lock:
                     self._loops[node] = loop
             except BaseException:
@@ -308,8 +308,7 @@ class FollowedNames:
 
     def add(self, stream: Followed, epoch: int) -> None:
         """Go after it from now on."""
-        stream.epoch = epoch
-        stream.follows = True
+        stream.follow_from(epoch)
         with self._lock:
             self._streams.append(stream)
         self._begin()

@@ -57,6 +57,14 @@ class Followed(ABC):
         """It needs no following any more."""
         return False
 
+    def follow_from(self, epoch: int) -> None:
+        """Somebody looks from now on where it has moved to.
+
+        Args:
+            epoch: as the catalog knew it when we came to its node.
+        """
+        self.epoch, self.follows = epoch, True
+
     def final_refusal(self) -> Refuse | None:
         """What was refused for good; not what may be found elsewhere."""
         refusal = self.last_refusal()

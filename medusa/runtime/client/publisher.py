@@ -57,6 +57,7 @@ class Publisher(Followed):
         self._order = threading.Lock()
         with loop.lock:
             self._mind = loop.mind().publish(now_us(), self.name, source.schema, timed=False, name=durable)
+        self._sender = self._mind.sender
         try:
             begun(self)
             self._wait(lambda: self._mind.attached, f"node {loop.node!r} to take {self.name!r}")
@@ -87,7 +88,7 @@ class Publisher(Followed):
     @property
     def next_row(self) -> int:
         """The number of the next row that is published."""
-        return self.under_lock(lambda: self._mind.sender.log.next_seq)
+        return self.under_lock(lambda: self._sender.log.next_seq)
 
     @property
     def durable_row(self) -> int:
@@ -168,7 +169,7 @@ class Publisher(Followed):
 
             def append() -> None:
                 for payload, rows, late in pieces:
-                    self._mind.sender.train(now_us(), memoryview(payload), rows, late=late)
+                    self._sender.train(now_us(), memoryview(payload), rows, late=late)
 
             self.under_lock(append)
 
@@ -186,12 +187,12 @@ class Publisher(Followed):
 
     def _await_room(self) -> None:
         try:
-            self._wait(lambda: not self._mind.sender.full, "room")
+            self._wait(lambda: not self._sender.full, "room")
         except LinkError as error:
             if error.code != "link.timeout":
                 raise
             raise FullError(
-                f"{self.name!r}: node {self._loop.node!r} has not taken {self._mind.sender.log.nbytes:,} "
+                f"{self.name!r}: node {self._loop.node!r} has not taken {self._sender.log.nbytes:,} "
                 f"bytes for {duration_text(self._loop.timeout_us)}",
                 hint="it is slow or away: publish again later",
             ) from None
@@ -211,7 +212,7 @@ class Publisher(Followed):
                     code="data.boundary",
                 )
             self.boundary_us = time_us
-            self.under_lock(lambda: self._mind.sender.boundary(now_us(), time_us))
+            self.under_lock(lambda: self._sender.boundary(now_us(), time_us))
 
     def await_durable(self, timeout_us: int) -> None:
         """Until the node holds all rows durably. (Boundaries: see ``Federation.flush``.)"""

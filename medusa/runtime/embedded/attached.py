@@ -51,6 +51,7 @@ class HistoryReader:
         self, host: Attachments, gate: RunGate, point: ConnectionPointBox, judged: JudgedRun, first_seq: int
     ) -> None:
         self._host = host
+        self._clock = host.clock
         self._gate = gate
         self._point = point
         self._judged = judged
@@ -81,7 +82,7 @@ class HistoryReader:
             raise self.error
         self._host.bring_on()
         try:
-            self._fragment.at(self._host.clock.monotonic_us())
+            self._fragment.at(self._clock.monotonic_us())
             self._read()
             if self._fragment.has_calls:
                 self._fragment.poll()

@@ -36,7 +36,7 @@ class OrderedWorker(QueueWorker):
 
     def __init__(self, *parts: Any, ordering: Ordering) -> None:
         self._ordering = ordering
-        ordering.holds = True
+        ordering.hold()
         super().__init__(*parts)
 
     def look(self) -> None:
@@ -49,11 +49,11 @@ class OrderedWorker(QueueWorker):
         if rests and self._ordering.waits:
             self._step()
         elif entry is not None and entry.call is not None:
-            self._ordering.holds = False
+            self._ordering.hold(False)
             try:
                 super().serve(entry)
             finally:
-                self._ordering.holds = True
+                self._ordering.hold()
                 self.look()
         else:
             super().serve(entry)

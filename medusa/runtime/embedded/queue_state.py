@@ -104,7 +104,7 @@ class QueueState:
             self.working = None
             self.queue.done()
             if error is not None and entry.call is not None:
-                entry.error = error
+                entry.fail(error)
                 error = None
             self.changed.notify_all()
         return error

@@ -115,7 +115,7 @@ class QueueWorker:
         fragment = self._fragment
         fragment.at(self._clock.monotonic_us(), entry.came_us)
         if entry.call is not None:
-            entry.result = entry.call()
+            entry.do(entry.call)
         elif entry.promise_us is not None:
             fragment.promise(entry.source, entry.promise_us)
         else:

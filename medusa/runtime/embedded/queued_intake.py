@@ -140,7 +140,7 @@ class QueuedIntake(RunIntake):
                     break
                 self._refuse_to_wait(wait)
                 self._wait()
-            entry.came_us = self._clock.monotonic_us()
+            entry.come(self._clock.monotonic_us())
             queue.put(entry)
             belt.tell()
         return True
@@ -153,7 +153,7 @@ class QueuedIntake(RunIntake):
     def _wait(self) -> None:
         """Wait for something to change, with ``changed`` held and nothing half done: an interrupt ends it."""
         self._belt.wait()
-        self._gate.interrupts.check()
+        self._gate.check_interrupts()
 
     def _refuse_to_wait(self, wait: bool) -> None:
         """Raises FullError where waiting for room isn't wanted, or could be for ever."""
@@ -192,10 +192,11 @@ class QueuedIntake(RunIntake):
         belt, queue = self._belt, self._belt.queue
         with belt.changed:
             self._refuse_to_begin()
-            entry.came_us = self._clock.monotonic_us()
-            ended = queue.ended
+            entry.come(self._clock.monotonic_us())
+            ends &= not queue.ended
             try:
-                queue.ended |= ends
+                if ends:
+                    queue.end()
                 queue.put(entry)
                 belt.calls.add(entry)
                 belt.tell()
@@ -206,13 +207,14 @@ class QueuedIntake(RunIntake):
                 belt.calls.discard(entry)
                 if not entry.done and belt.working is not entry:  # an error or an interrupt came first
                     queue.withdraw(entry)
-                    queue.ended = ended
+                    if ends:
+                        queue.go_on()
             self._reports.refuse_error()
         self._reports.tell_warnings()
         if entry.error is not None:
             if ends and not self._fragment.finished and not self._fragment.stopped:
                 with belt.changed:  # refused: rows of before a restore are missing
-                    queue.ended = ended
+                    queue.go_on()
             raise entry.error
         if entry.left:
             self._gate.refuse_closed()
@@ -229,7 +231,7 @@ class QueuedIntake(RunIntake):
         queue = self._belt.queue
         with self._gate.interrupts, self._belt.changed:
             for name, box in self._fragment.sources.items():
-                box.waiting_rows, box.waiting_bytes = queue.rows[name], queue.nbytes[name]
+                box.note_waiting(queue.rows[name], queue.nbytes[name])
 
     def changing(self) -> AbstractContextManager[object]:
         return self._belt.changed

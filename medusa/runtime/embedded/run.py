@@ -482,7 +482,7 @@ class Run(ReadableRun):
                 self._rows_out.call_back()
             if save:
                 self._checkpoints.save()
-            self._fragment.connections.close()
+            self._fragment.close()
 
     def __repr__(self) -> str:
         return f"<Run of {self._fragment.graph.name!r}{', closed' if self._gate.closed else ''}>"

@@ -49,7 +49,7 @@ class Shedding:
     def table(self) -> pa.Table:
         """As ``md.Run.shedding``."""
         with self._gate.asking():
-            return SHEDDING_SCHEMA.empty_table() if self.shedder is None else self.shedder.drops.table()
+            return SHEDDING_SCHEMA.empty_table() if self.shedder is None else self.shedder.table()
 
     def on(self, box: str, call: Callable[[pa.Table], object]) -> None:
         """As ``md.Run.on_shed``."""

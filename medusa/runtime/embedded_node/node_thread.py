@@ -99,7 +99,7 @@ class Node:
             with self._lock:
                 self._node = made
                 if self._closing:
-                    made.loop.stop()
+                    made.stop()
                 self._bells.ring()
             made.run()
 
@@ -165,7 +165,7 @@ class Node:
         with self._lock:
             self._closing = True
             if self._node is not None and not self._ended:
-                self._node.loop.stop()
+                self._node.stop()
 
     def close(self) -> None:
         """End it, after a last checkpoint. A second time does nothing.

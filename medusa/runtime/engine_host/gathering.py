@@ -139,7 +139,7 @@ class GatheringHost(EngineHost):
         running, away = self._running.get(name), self._away.get(name)
         if running is None or away is None or running.failed:
             return
-        running.copied = None
+        running.changes()
         if isinstance(effect.element, Silent):
             self._trigger(name)
             super()._run(effect)
@@ -154,7 +154,7 @@ class GatheringHost(EngineHost):
         try:
             answers = away.trigger()
         except Exception as error:
-            running.failed = True
+            running.fail()
             self._tell(name, running.life, FragmentFailed(name, f"{type(error).__name__}: {error}"))
             return
         for answer in answers:

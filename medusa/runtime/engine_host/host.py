@@ -386,7 +386,8 @@ class EngineHost:
         running = self._running.get(name)
         if running is None or running.failed or running.fragment is None:
             return
-        fragment, running.copied = running.fragment, None
+        fragment = running.fragment
+        running.changes()
         if isinstance(effect.element, Silent):
             try:
                 self._tell(name, running.life, Ran(name, fragment.held_up(effect.element.sources)))
@@ -435,7 +436,7 @@ class EngineHost:
 
     def _fail(self, running: HostedFragment, name: str, error: Exception) -> None:
         """A broken invariant stops this fragment; the node and its other fragments live on."""
-        running.failed = True
+        running.fail()
         self._tell(name, running.life, FragmentFailed(name, f"{type(error).__name__}: {error}"))
 
     def _weighed_over(self, running: HostedFragment, name: str) -> bool:
@@ -444,7 +445,7 @@ class EngineHost:
         if not running.failed and now_us >= running.weigh_at_us:
             began_us, held = self._engine.cpu_us() or 0, self._used_bytes(running)
             took_us = (self._engine.cpu_us() or 0) - began_us
-            running.weigh_at_us = now_us + max(WEIGH_EVERY_US, WEIGH_SHARE * took_us)
+            running.weigh_again_at(now_us + max(WEIGH_EVERY_US, WEIGH_SHARE * took_us))
             if (over := self._budgets.held(name, running.query, held)) is not None:
                 for each in over.fragments:
                     self._end(each, "E_MEMORY", over.why)
@@ -463,8 +464,7 @@ class EngineHost:
 
     def _let_go(self, name: str, running: HostedFragment, why: str) -> None:
         """Of what it holds, in the middle of an element too."""
-        running.failed = True
-        running.fragment = running.holding = running.copied = None
+        running.let_go()
         running.slices.drop()
         if not running.slices.busy:
             self._turns.leave(name)
@@ -475,7 +475,7 @@ class EngineHost:
         self._untold.discard(name)
         running = self._running.get(name)
         if running is not None and running.fragment is not None and not running.failed:
-            running.stats_at_us = self._clock.monotonic_us()
+            running.told_counts(self._clock.monotonic_us())
             self._tell(name, running.life, Stats.of(name, running.fragment))
 
     def _persist(self, effect: Persist) -> None:
@@ -485,7 +485,7 @@ class EngineHost:
         try:
             if running.failed:
                 raise StateError("the fragment has failed", code="state.failed")
-            copying, running.copied = running.copied or running.pieces.of(running.fragment), None
+            copying = running.begin_copy()
         except Exception as error:
             self._tell(effect.fragment, running.life, Persisted(effect.token, False, str(error)))
             return

@@ -47,3 +47,29 @@ class HostedFragment:
             graph = self.fragment.graph
             self.query, self.graph_bytes = graph.name, compiled_bytes(graph)
         self.pieces, self.slices = StatePieces(self.give), Slices()
+
+    def begin_copy(self) -> BackgroundCopy:
+        """A copy of its state as it is now; that of its beginning where it is still so."""
+        copying, self.copied = self.copied or self.pieces.of(self.fragment), None
+        return copying
+
+    def changes(self) -> None:
+        """It isn't any more as it began."""
+        self.copied = None
+
+    def fail(self) -> None:
+        """It does nothing more."""
+        self.failed = True
+
+    def let_go(self) -> None:
+        """It does nothing more, and holds nothing."""
+        self.failed = True
+        self.fragment = self.holding = self.copied = None
+
+    def weigh_again_at(self, us: int) -> None:
+        """So long it isn't asked how much it holds."""
+        self.weigh_at_us = us
+
+    def told_counts(self, now_us: int) -> None:
+        """Its counts were told."""
+        self.stats_at_us = now_us

@@ -61,6 +61,11 @@ class _Worker:
         while self._finished != self._turn:
             self._done.acquire()
 
+    def take_error(self) -> BaseException | None:
+        """What the work raised; nobody is told again, so that nothing that it holds stays."""
+        error, self.error = self.error, None
+        return error
+
     def stop(self) -> None:
         self._closing = True
         _wake(self._given)
@@ -115,8 +120,7 @@ class ThreadWorkers:
                     break
                 except BaseException as error:  # an interrupt: what runs must end before it goes on
                     interrupt = interrupt or error
-            errors.append(worker.error)
-            worker.error = None
+            errors.append(worker.take_error())
         if interrupt is not None:
             raise interrupt
         for found in errors:

@@ -112,6 +112,12 @@ class MetricsServer:
                 caller.connect(target)  # the thread waits for a caller, and then sees
         self._thread.join(REQUEST_TIMEOUT_S)
 
+    def leave_to_parent(self) -> None:
+        """In a child after a fork: its socket goes, and the parent's stays open."""
+        self._closing = True
+        self._thread = None
+        self._server.leave_to_parent()
+
 
 _SERVERS: weakref.WeakSet[MetricsServer] = weakref.WeakSet()
 
@@ -119,9 +125,7 @@ _SERVERS: weakref.WeakSet[MetricsServer] = weakref.WeakSet()
 def _after_fork() -> None:
     """In a child: it has the sockets, but nobody who answers there, and would keep the ports."""
     for server in list(_SERVERS):
-        server._closing = True
-        server._thread = None
-        server._server.socket.close()
+        server.leave_to_parent()
 
 
 os.register_at_fork(after_in_child=_after_fork)
@@ -144,6 +148,9 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 32
     ask: Callable[[], Figures] | None = None
+
+    def leave_to_parent(self) -> None:
+        self.socket.close()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing of callers that hang up."""

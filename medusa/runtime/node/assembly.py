@@ -60,8 +60,12 @@ class Assembled:
     loop: NodeLoop
     leave_to_parent: Callable[[], None]
 
+    def stop(self) -> None:
+        """End ``run``; from any thread."""
+        self.loop.stop()
+
     def run(self) -> None:
-        """Until ``loop.stop()``; then the last checkpoint is on disk.
+        """Until ``stop``; then the last checkpoint is on disk.
 
         Raises:
             StateError: it couldn't be written in time.

@@ -12,6 +12,12 @@ from medusa.wire.link.lanes import lane_of
 
 __all__ = ["OutgoingConnection"]
 
+CALL_AGAIN_S = 0.1
+"""Between the end of a connection and the next call, so that a refusal is no busy loop."""
+
+CALL_AGAIN_MAX_S = 2.0
+"""The same after several handshakes in a row that failed."""
+
 
 @dataclass(slots=True, eq=False)
 class OutgoingConnection:
@@ -77,6 +83,33 @@ class OutgoingConnection:
             _discard(dealer, monitor)
             raise LinkError(f"can't call {self.address}: {error}", code="link.address") from None
         self.dealer, self.monitor, self.key = dealer, monitor, key
+
+    def call_at(self, address: str) -> None:
+        """The node is at another address: all of its lanes are called there."""
+        for each in (self, *self.lanes):
+            each.address = address
+
+    def call_again_after(self, now_s: float) -> None:
+        """Rest a while before the next call, longer after each handshake that failed."""
+        self.again_s = now_s + min(CALL_AGAIN_S * 2 ** min(self.failures, 10), CALL_AGAIN_MAX_S)
+
+    def reached(self, number: int) -> None:
+        """There is a connection, with this descriptor; the handshake is still to come."""
+        self.number = number
+
+    def stand(self) -> None:
+        """The handshake is done."""
+        self.up, self.failures = True, 0
+
+    def fail(self) -> None:
+        """The handshake failed."""
+        self.failures += 1
+
+    def introduce(self, frames: Frames) -> None:
+        """Say these first words on a data lane; what waits for it follows."""
+        self.waiting.put(frames, "", 1)
+        self.opened = True
+        self.waiting.flush()
 
     def hang_up(self) -> None:
         """End the connection; what waits for it is lost."""

@@ -54,11 +54,6 @@ waits of a stream its credit bounds."""
 _EVENTS = zmq.EVENT_CONNECTED | zmq.EVENT_HANDSHAKE_SUCCEEDED | zmq.EVENT_DISCONNECTED | FAILURES
 
 RETRY_MS = 1
-CALL_AGAIN_S = 0.1
-"""Between the end of a connection and the next call, so that a refusal is no busy loop."""
-
-CALL_AGAIN_MAX_S = 2.0
-"""The same after several handshakes in a row that failed."""
 
 
 class Transport:
@@ -155,8 +150,7 @@ class Transport:
         """The peer is at another address: call it there."""
         called = self._called[peer]
         self._hang_up(called)
-        for each in (called, *called.lanes):
-            each.address = address
+        called.call_at(address)
         self._call_later(called)
 
     def _connect(self, called: OutgoingConnection) -> None:
@@ -203,8 +197,7 @@ class Transport:
             self._callers.shun(route)
 
     def _call_later(self, called: OutgoingConnection) -> None:
-        wait_s = min(CALL_AGAIN_S * 2 ** min(called.failures, 10), CALL_AGAIN_MAX_S)
-        called.again_s = time.monotonic() + wait_s
+        called.call_again_after(time.monotonic())
         self._silent[called] = None
 
     def trust(self, keys: Iterable[str], server_keys: Mapping[str, Sequence[str]]) -> None:
@@ -293,9 +286,7 @@ class Transport:
         """Say these first words on a data lane that has come up; what waits for it follows."""
         called = self._called[link].lanes[lane - 1]
         if called.up:
-            called.waiting.put(frames, "", 1)
-            called.opened = True
-            called.waiting.flush()
+            called.introduce(frames)
             self._note(link, called.waiting)
 
     def _note(self, link: str, waiting: SendQueue, *, ready: bool = True) -> None:
@@ -410,7 +401,7 @@ class Transport:
 
     def _is_up(self, called: OutgoingConnection) -> None:
         if not called.up:
-            called.up, called.failures = True, 0
+            called.stand()
             for lane in called.lanes:
                 self._connect(lane)
 
@@ -419,14 +410,14 @@ class Transport:
         while monitor is not None and monitor.poll(0):
             event, value = told_by(monitor.recv_multipart())
             if event == zmq.EVENT_CONNECTED:
-                called.number = value
+                called.reached(value)
                 if (connection := Connection.of(value)) is not None:
                     self._meter.opened(time.monotonic(), connection, called=True)
             elif event == zmq.EVENT_HANDSHAKE_SUCCEEDED:
                 self._is_up(called)
                 out.append(LinkUp(peer, called.lane))
             elif event & FAILURES:
-                called.failures += 1
+                called.fail()
                 refused = refusal_of(peer, event, value, keyed=bool(called.key))
                 if self._keyring is not None and not refused.said and called.lane == 0:
                     self._keyring.failed(peer)

@@ -108,13 +108,12 @@ class SubscriberActor(_Actor):
 
     Attributes:
         taken: deliveries in order.
-        deaf: takes nothing while true.
     """
 
     def __init__(self, name: str, node: str, stream: str, link: LinkSettings, *, work_us: int = 0) -> None:
         super().__init__(name, node, link)
         self.taken: list[Delivery] = []
-        self.deaf = False
+        self._deaf = False
         self._stream = stream
         self._work_us = work_us
         self._busy_until_us = 0
@@ -123,17 +122,21 @@ class SubscriberActor(_Actor):
         self.subscription = self.client.subscribe(now_us, self._stream, OLDEST)
         self.tick(now_us)
 
+    def listen(self, listens: bool) -> None:
+        """Take what comes from now on, or nothing."""
+        self._deaf = not listens
+
     def work(self, now_us: int) -> None:
         receiver = self.subscription.receiver
         refusal = receiver.refusal
         if receiver.state is ReceiverState.REFUSED and refusal is not None and refusal.code == "E_CUT_OFF":
             # As a user does: go on from the row that it was told.
             receiver.peer_event(now_us, LinkEvent.PEER_RESTARTED)
-        while not self.deaf and now_us >= self._busy_until_us:
+        while not self._deaf and now_us >= self._busy_until_us:
             delivery = self.subscription.take(now_us)
             if delivery is None:
                 break
             self.taken.append(delivery)
             self._busy_until_us = now_us + self._work_us
-        waits = self.subscription.waiting and not self.deaf
+        waits = self.subscription.waiting and not self._deaf
         self._wake(now_us, self._busy_until_us if waits else None)

@@ -19,7 +19,7 @@ from medusa.sim.world.virtual_time import SimulationError, World
 from medusa.wire.client_mind import ClientMind, ClientPublication
 from medusa.wire.codec import TrainCodec, decode_frame, encode_frame
 from medusa.wire.link.receiver import Delivery, LostRows, ReceivedPromise, ReceivedRows, Receiver
-from medusa.wire.messages.links_and_commands import OLDEST, Deploy, Remove, StatusRequest
+from medusa.wire.messages.links_and_commands import OLDEST, Deploy, Remove, Reply, StatusRequest
 from medusa.wire.messages.standby import DeployGuarded
 from medusa.wire.outbox import Send
 
@@ -119,7 +119,7 @@ class Client:
                 witnesses=tuple(witnesses),
             )
         document = graph_to_msgpack(q.graph)
-        return self._ask(
+        return self.ask(
             lambda mind: mind.request(lambda n: msgspec.structs.replace(deploy, request=n), document)
         )
 
@@ -138,25 +138,45 @@ class Client:
             witnesses=tuple(witnesses),
         )
         document = graph_to_msgpack(q.graph)
-        return self._ask(lambda mind: mind.request(lambda n: replace(message, request=n), document))
+        return self.ask(lambda mind: mind.request(lambda n: replace(message, request=n), document))
 
     def undeploy(self, name: str) -> int:
         """Ask for its removal; the number of the request."""
-        return self._ask(lambda mind: mind.request(lambda n: Remove(request=n, query=name)))
+        return self.ask(lambda mind: mind.request(lambda n: Remove(request=n, query=name)))
 
     def status(self) -> int:
         """Ask how the node is; the number of the request."""
-        return self._ask(lambda mind: mind.request(lambda n: StatusRequest(request=n)))
+        return self.ask(lambda mind: mind.request(lambda n: StatusRequest(request=n)))
+
+    def die(self) -> None:
+        """It is killed: it hears and says nothing."""
+        self.dead = True
+
+    def wake(self) -> None:
+        """It was thought dead, and goes on."""
+        self.dead = False
+        self._settle()
 
     def do(self, action: Callable[[ClientMind], object]) -> None:
         """Do something with the mind, and then what it wants."""
         action(self.mind)
         self._settle()
 
-    def _ask(self, action: Callable[[ClientMind], int]) -> int:
+    def ask(self, action: Callable[[ClientMind], int]) -> int:
+        """Ask for something; the number of the request."""
         number = action(self.mind)
         self._settle()
         return number
+
+    def give_up(self, request: int) -> None:
+        """Wait for its answer no longer."""
+        self.mind.give_up(request)
+
+    def take_reply(self, request: int) -> Reply:
+        """The answer that has come, once."""
+        reply, _ = self.mind.replies[request]
+        self.give_up(request)
+        return reply
 
     def _publication(self, name: str, schema: Schema) -> ClientPublication:
         return self.publication(name) or self._publishes(self.mind, name, schema)

@@ -147,7 +147,7 @@ class Federation:
         self.network.heal_all()
         for name, node in self.nodes.items():
             node.disk.mend()
-            node.slowness = 1
+            node.slow_down(1)
             self.restart(name)
 
     def crash_all(self) -> bool:

@@ -91,8 +91,7 @@ class NodeMachine(Machine):
         self.keyring = keyring
         self.loop: NodeLoop | None = None
         self.reports: deque[ReportLine] = deque(maxlen=REPORTS_MAX)
-        self.seen: Callable[[NodeMachine], None] | None = None
-        """Called after every turn too, by who measures."""
+        self._seen: Callable[[NodeMachine], None] | None = None
         self._sync_us = sync_us
         self._job_us = job_us
         self._watch = watch
@@ -115,6 +114,10 @@ class NodeMachine(Machine):
         """What runs fragments; read when it starts."""
         self.accept: Callable[[FragmentSpec], None] = lambda fragment: None
         """Whether it takes a fragment; read when it starts."""
+
+    def observe(self, seen: Callable[[NodeMachine], None]) -> None:
+        """Call after every turn too, for one who measures."""
+        self._seen = seen
 
     @property
     def alive(self) -> bool:
@@ -221,9 +224,9 @@ class NodeMachine(Machine):
         self.world.trace(self.name, "crashes")
         if unsynced != "lost":
             # What the disk was given reaches it, or half of the first; nobody hears of it.
-            self.disk.tearing = unsynced == "torn"
-            self._workers["medusa-disk"].hurry(1 if self.disk.tearing else None)
-            self.disk.tearing = False
+            torn = unsynced == "torn"
+            with self.disk.power_going(torn=torn):
+                self._workers["medusa-disk"].hurry(1 if torn else None)
         self.loop = None
         self._paused = None
         self.disk.crash()
@@ -268,8 +271,8 @@ class NodeMachine(Machine):
             self._wake_at_us = wake_us
             self.world.at(wake_us, self.in_this_life(lambda: self._turn(())))
         self._watch(self)
-        if self.seen is not None:
-            self.seen(self)
+        if self._seen is not None:
+            self._seen(self)
 
     @property
     def writes(self) -> bool:

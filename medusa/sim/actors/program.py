@@ -96,7 +96,7 @@ class Program:
         self._other_us = self._world.now_us
         self.client = None
         self._left(client)
-        client.dead = True
+        client.die()
         again_us = self._dice.randrange(1, AWAY_US)
         self._world.after(again_us, self._begin)
         if self._dice.random() < 0.4:
@@ -104,9 +104,8 @@ class Program:
 
     def _wake(self, client: Client) -> None:
         self._world.trace(client.name, "wakes")
-        client.dead = False
         self._other_us = self._world.now_us + AWAKE_US
-        client.do(lambda mind: None)
+        client.wake()
 
     def _look(self, life: int) -> None:
         if life == self.lives and self.client is not None and not self._done:

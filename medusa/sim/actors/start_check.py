@@ -54,11 +54,11 @@ class StartCheck:
         self._logs(found)
         for name in found.catalog.fragments:
             self._begins(found, name)
+        history = self._disk.history
         for name, saved in found.saved.items():
-            numbers = self._disk.history.checkpoints.get(owner_of(name))
-            if numbers and saved.record is not None:  # Those after it refer to what is damaged.
-                numbers[:] = [number for number in numbers if number <= saved.record.token]
-        return not found.catalog.in_doubt.newest and found.token < self._disk.history.catalog[0]
+            if saved.record is not None:
+                history.forget_after(owner_of(name), saved.record.token)
+        return not found.catalog.in_doubt.newest and found.token < history.catalog[0]
 
     # --- the catalog --------------------------------------------------------------------------------
 

@@ -87,7 +87,7 @@ class Subscriber:
         self._world.trace(client.name, "dies")
         self._client = None
         self._left(client)
-        client.dead = True
+        client.die()
         if self.batches:
             done = pa.Table.from_batches(self.batches).slice(0, self._acked)
             self.batches, self._next = done.to_batches(), self._acked

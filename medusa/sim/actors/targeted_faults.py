@@ -9,6 +9,7 @@ from typing import Any
 from medusa.sim.actors.node import NodeMachine
 from medusa.sim.world.fault_draws import UNSYNCED
 from medusa.sim.world.faults import AIMED_SPLITS, Fault, FaultStage, begin
+from medusa.sim.world.virtual_time import World
 
 __all__ = ["TargetedFaults"]
 
@@ -43,13 +44,13 @@ class TargetedFaults:
             before = self._seen.get((node.name, about))
             self._seen[node.name, about] = step, roles
             if before is None or before[0] != step:
-                self._at(step, roles)
+                self._at(node.world, step, roles)
         for key in [key for key in self._seen if key[0] == node.name and key[1] not in steps]:
             step, roles = self._seen.pop(key)
             if " " in step:
-                self._at(f"{step.partition(' ')[0]} over", roles)
+                self._at(node.world, f"{step.partition(' ')[0]} over", roles)
 
-    def _at(self, step: str, roles: dict[str, str]) -> None:
+    def _at(self, world: World, step: str, roles: dict[str, str]) -> None:
         aim = next((each for each in self._waiting if _meant(each, step, roles)), None)
         if aim is None:
             return
@@ -60,7 +61,7 @@ class TargetedFaults:
         else:
             unsynced = UNSYNCED.index(aim.who[2])
             fault = replace(aim, kind="crash", who=(roles[aim.who[0]],), amount=unsynced)
-        self._stage.world.after(aim.amount, lambda: begin(self._stage, fault))
+        world.after(aim.amount, lambda: begin(self._stage, fault))
 
 
 def _meant(aim: Fault, step: str, roles: dict[str, str]) -> bool:

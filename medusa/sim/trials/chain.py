@@ -191,7 +191,7 @@ class Chain:
         self.network.heal_all()
         for name, host in self.hosts.items():
             host.disk.mend()
-            host.slowness = 1
+            host.slow_down(1)
             self.restart(name)
 
     @property

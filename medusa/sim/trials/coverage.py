@@ -129,11 +129,11 @@ class Coverage:
         before = Counter(self.times)
         self._refused.clear()
         self._began_us.clear()
-        stage.world.observer = self.fault
-        stage.network.seen = self.message
+        stage.world.observe(self.fault)
+        stage.network.observe(self.message)
         for machine in stage.machines.values():
             if isinstance(machine, NodeMachine):
-                machine.seen = self.node
+                machine.observe(self.node)
         with _counted(self):
             yield
         self.runs += 1

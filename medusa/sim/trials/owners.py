@@ -236,15 +236,16 @@ class OwnersTrial(QueryTrial):
     def _abandon(self, name: str) -> None:
         """A definition is asked for, and the node that is asked dies; nobody comes back to it."""
         graph = graph_to_msgpack(counts("nobody")[0].graph)
-        number = self.reader.mind.request(
-            lambda n: DefineRemote(request=n, name=name, node=KEEPER, at=PLACES), graph
+        number = self.reader.ask(
+            lambda mind: mind.request(
+                lambda n: DefineRemote(request=n, name=name, node=KEEPER, at=PLACES), graph
+            )
         )
-        self.reader.do(lambda mind: None)
         self._left_alone.append(name)
 
         def die() -> None:
             self.nodes[READ].crash(flushed=True)
-            self.reader.mind.give_up(number)
+            self.reader.give_up(number)
             self.world.after(AWAY_US, lambda: self.restart(READ))
 
         delay_us = self.options.delay_us + self._leaves.choice((1, 1000, 5000, 20_000, 60_000))

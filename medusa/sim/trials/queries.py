@@ -194,10 +194,10 @@ class QueryTrial(Federation):
                 if self.world.now_us - asked_us < PATIENCE_US:
                     self.world.after(20_000, look)
                 else:  # The network lost a frame and kept the connection, as ZeroMQ never does.
-                    self.reader.mind.give_up(request)
+                    self.reader.give_up(request)
                     self._deploy()
                 return
-            reply, _ = self.reader.mind.replies.pop(request)
+            reply = self.reader.take_reply(request)
             self.world.trace("reader", f"deployed: {reply.code or 'done'} {reply.text}")
             if reply.code and not self._everywhere():
                 self.world.after(AGAIN_US, self._deploy)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 
 from medusa.errors import StateError
 from medusa.ports import Buffer, Content, pieces_of
@@ -93,8 +94,9 @@ class Disk:
         if self.fail_at:
             self.fail_at -= 1
             if not self.fail_at:
-                if self.when_fails is not None:
-                    self.when_fails()
+                then, self.when_fails = self.when_fails, None
+                if then is not None:
+                    then()
                 return True
         if self.fail_next:
             self.fail_next -= 1
@@ -193,6 +195,35 @@ class Disk:
         elif how != "gone" and files:
             file = sorted(files)[pick % len(files)]
             self._groups[name] = {**files, file: damaged(files[file], how, pick // 11)}
+
+    def fail_later(self, writes: int, then: Callable[[], None] | None = None) -> None:
+        """This write from now on fails, counted from 1.
+
+        Args:
+            then: called, once, when it does.
+        """
+        self.fail_at = writes
+        if then is not None:
+            self.when_fails = then
+
+    def fail_writes_of(self, kind: str, *, all: bool) -> None:
+        """The next write of a kind fails, or all of them until ``mend``."""
+        self.fail_kind, self.fail_all = kind, all
+
+    def fill(self) -> None:
+        """Every write fails from now on."""
+        self.full = True
+
+    def make_room(self) -> None:
+        """It isn't full any more."""
+        self.full = False
+
+    @contextmanager
+    def power_going(self, *, torn: bool) -> Iterator[None]:
+        """Meanwhile the power goes: writes end half done where they are torn, else as always."""
+        self.tearing = torn
+        yield
+        self.tearing = False
 
     def mend(self) -> None:
         """No write fails any more."""

@@ -30,6 +30,11 @@ class DiskHistory:
         self._single: int | None = None
         """Number of the catalog of which a copy was written last."""
 
+    def forget_after(self, owner: str, number: int) -> None:
+        """Checkpoints of an owner after this one can't be read: they refer to what is damaged."""
+        if known := self.checkpoints.get(owner):
+            known[:] = [each for each in known if each <= number]
+
     def wrote(self, name: str, files: Mapping[str, bytes]) -> None:
         """A group is durable."""
         group = GroupName.of(name)

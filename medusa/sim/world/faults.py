@@ -169,8 +169,7 @@ def inject(stage: FaultStage, faults: Iterable[Fault]) -> None:
 def begin(stage: FaultStage, fault: Fault) -> None:
     """Let it happen now, and end when its time is over."""
     stage.world.trace("world", f"fault {fault}")
-    if stage.world.observer is not None:
-        stage.world.observer(stage.machines, fault)
+    stage.world.tell_fault(stage.machines, fault)
     end = KINDS[fault.kind].begin(stage, fault)
     if end is not None and fault.for_us:
         stage.world.after(fault.for_us, end)
@@ -259,26 +258,18 @@ def _pause(stage: FaultStage, fault: Fault) -> None:
 
 def _slow_machine(stage: FaultStage, fault: Fault) -> Callable[[], None]:
     machine = stage.machines[fault.who[0]]
-    machine.slowness = fault.amount
-
-    def mend() -> None:
-        machine.slowness = 1
-
-    return mend
+    machine.slow_down(fault.amount)
+    return lambda: machine.slow_down(1)
 
 
 def _write_fails(stage: FaultStage, fault: Fault) -> None:
-    stage.machines[fault.who[0]].disk.fail_at = fault.amount
+    stage.machines[fault.who[0]].disk.fail_later(fault.amount)
 
 
 def _full(stage: FaultStage, fault: Fault) -> Callable[[], None]:
     disk = stage.machines[fault.who[0]].disk
-    disk.full = True
-
-    def mend() -> None:
-        disk.full = False
-
-    return mend
+    disk.fill()
+    return disk.make_room
 
 
 def _drift(stage: FaultStage, fault: Fault) -> None:

@@ -62,6 +62,10 @@ class Machine(ABC):
 
         self.world.after(duration_us, resume)
 
+    def slow_down(self, times: int) -> None:
+        """Its work takes so many times as long from now on; 1: as long as it should."""
+        self.slowness = times
+
     def in_this_life(self, call: Callable[[], None]) -> Callable[[], None]:
         """The same call, which does nothing once this life is over and waits while it is paused."""
         life = self.lives

@@ -65,8 +65,7 @@ class Network:
     ) -> None:
         self.faults = faults
         self.sent = self.lost = 0
-        self.seen: Callable[[str, list[Buffer]], None] | None = None
-        """Told who sends what."""
+        self._seen: Callable[[str, list[Buffer]], None] | None = None
         self._world = world
         self._deliver = deliver
         self._deliver_by = deliver_by
@@ -86,12 +85,16 @@ class Network:
         self._connections = 0
         self._awaited: dict[str, list[tuple[int, Callable[[str, str], bool]]]] = {}
 
+    def observe(self, seen: Callable[[str, list[Buffer]], None]) -> None:
+        """Tell who sends what."""
+        self._seen = seen
+
     def send(self, source: str, target: str, frames: list[Buffer]) -> None:
         """Take a frame; it arrives once, later, after those before it, unless fate decides otherwise."""
         way = (source, target)
         self.sent += 1
-        if self.seen is not None:
-            self.seen(source, frames)
+        if self._seen is not None:
+            self._seen(source, frames)
         head = frames[0]
         if isinstance(head, bytes) and head[1:7] == _HELLO:
             self._hellos[way] = frames

@@ -17,23 +17,18 @@ def fail_and_crash(stage: FaultStage, fault: Fault) -> None:
     """A write fails, and the machine dies before it could do much about that."""
     machine = stage.machines[fault.who[0]]
 
-    def die() -> None:
-        machine.disk.when_fails = None
-        stage.world.after(fault.for_us, crash)
-
     def crash() -> None:
         machine.crash()
         stage.world.after(AWAY_US, lambda: stage.restart(fault.who[0]))
 
-    machine.disk.fail_at = fault.amount
-    machine.disk.when_fails = die
+    machine.disk.fail_later(fault.amount, lambda: stage.world.after(fault.for_us, crash))
 
 
 def fail_once(stage: FaultStage, fault: Fault) -> None:
     """The next write of a kind fails, or every one until all faults end."""
     name, kind = fault.who
     disk = stage.machines[name].disk
-    disk.fail_kind, disk.fail_all = kind.removeprefix("every "), kind.startswith("every ")
+    disk.fail_writes_of(kind.removeprefix("every "), all=kind.startswith("every "))
 
 
 def crash_and_damage(stage: FaultStage, fault: Fault) -> Callable[[], None]:

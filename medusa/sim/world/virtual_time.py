@@ -35,12 +35,19 @@ class World:
         self._name = name
         self.now_us = 0
         self.events = 0
-        self.observer: Callable[..., None] | None = None
-        """Told of each fault that begins: on which machines, and which."""
+        self._observer: Callable[..., None] = lambda machines, fault: None
         self.lines: deque[str] = deque(maxlen=None if keep_trace else LAST_LINES_MAX)
         self._heap: list[tuple[int, int, Callable[[], None]]] = []
         self._order = 0
         self._hash = blake2b(digest_size=8)
+
+    def observe(self, observer: Callable[..., None]) -> None:
+        """Tell of each fault that begins: on which machines, and which."""
+        self._observer = observer
+
+    def tell_fault(self, machines: object, fault: object) -> None:
+        """A fault begins."""
+        self._observer(machines, fault)
 
     def at(self, when_us: int, action: Callable[[], None]) -> None:
         """Do this then; ties are done in the order in which they were asked for."""

@@ -98,8 +98,7 @@ class OnSpark:
             found = _joined(made.where(f"kind = {MADE}").drop("token").toArrow())
         except Exception as error:
             raise self._lost(key, "a trigger failed", error) from error
-        held.let_go()
-        held.made, held.rows = made, made.where(f"kind = {STATE}")
+        held.go_on_from(made)
         return {number: _MADE.decode(data) for (number, _), data in found.items()}
 
     def states(self, key: str) -> dict[int, dict[str, Buffer]]:
@@ -145,11 +144,20 @@ class _Held:
         self.rows = rows
         self.made: DataFrame | None = None
 
+    def go_on_from(self, made: DataFrame) -> None:
+        """What a trigger made has the states from now on."""
+        self.let_go()
+        self.made, self.rows = made, made.where(f"kind = {STATE}")
+
     def let_go(self) -> None:
         """Free what the last trigger made; Spark would, when Java collects garbage."""
         if self.made is not None:
-            with contextlib.suppress(Exception):  # what a plan is made of is Spark's own affair
-                self.made._jdf.queryExecution().analyzed().rdd().unpersist(False)
+            _free(self.made)
+
+
+def _free(made: DataFrame) -> None:
+    with contextlib.suppress(Exception):  # what a plan is made of is Spark's own affair
+        made._jdf.queryExecution().analyzed().rdd().unpersist(False)
 
 
 # --- on the worker ------------------------------------------------------------------------------

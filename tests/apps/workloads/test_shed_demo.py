@@ -68,11 +68,13 @@ def uncounted() -> Iterator[None]:
     def forgets(self: DropOperator, train: Any) -> Any:
         nonlocal count
         count += 1
-        keeps, self.told = self.told, (lambda rows, importance: None) if count % 50 == 0 else self.told
+        keeps = self._told
+        if count % 50 == 0:
+            self.report_to(lambda rows, importance: None)
         try:
             return told(self, train)
         finally:
-            self.told = keeps
+            self.report_to(keeps)
 
     with patch.object(DropOperator, "_pass", forgets):
         yield

@@ -13,7 +13,7 @@ from medusa.engine.core.box import BoxState, Operator, expect_table
 from medusa.engine.core.dead_letters import DeadLetters
 from medusa.engine.core.group_numbers import KeyIds, one_batch
 from medusa.engine.core.row_buffer import Ints, Timed, TimedRowBuffer
-from medusa.engine.core.rows import TIME, as_int64, as_times, on_time_rows
+from medusa.engine.core.rows import TIME, as_int64, as_times
 from medusa.engine.expressions.box_expressions import Columns
 from medusa.query.boxes import Distinct, Schema
 from medusa.query.types import schema_to_arrow
@@ -46,11 +46,20 @@ class DistinctBox(Operator):
         self._waiting = TimedRowBuffer(schema_to_arrow(input))
 
     def on_train(self, input: int, train: Train) -> None:
-        kept = on_time_rows(train)
-        self.late += len(train) - len(kept)
-        whole, _ = self._columns.compute(kept)
+        whole, _ = self.readable(train)
         if len(whole):
             self._waiting.add(Timed.of(whole))
+
+    def readable(self, train: Train) -> tuple[Train, list[pa.Array]]:
+        """The rows that are in time and don't fail, and their keys."""
+        return self._columns.compute(self.on_time(train))
+
+    def keys_of(self, batch: pa.RecordBatch, times: pa.Array) -> list[pa.Array]:
+        """The keys of rows that wait; ValueError: one has none."""
+        keys, failed, _ = self._columns.evaluate(batch, times)
+        if failed is not None:
+            raise ValueError("a row that waits has no key")
+        return keys
 
     def on_boundary(self, time_us: int) -> None:
         rows = self._waiting.ready(time_us)
@@ -136,7 +145,7 @@ class DistinctBox(Operator):
     # State
 
     def _keys_schema(self) -> pa.Schema:
-        return self._ids.schema.append(pa.field("@passed", TIME))
+        return pa.schema([*self._ids.schema, ("@passed", TIME)])
 
     def save_more(self, state: BoxState) -> None:
         self._waiting.save(state, "waiting")

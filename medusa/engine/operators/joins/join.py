@@ -21,7 +21,7 @@ from medusa.engine.core.box import BoxState, Operator, expect_table
 from medusa.engine.core.dead_letters import DeadLetters
 from medusa.engine.core.kept_rows import KeptRows
 from medusa.engine.core.native_types import native_arrow, native_type, widen
-from medusa.engine.core.rows import TIME, as_int64, on_time_rows
+from medusa.engine.core.rows import TIME, as_int64
 from medusa.engine.core.site import Site
 from medusa.engine.expressions.box_expressions import Columns
 from medusa.engine.operators.joins.join_parts import JoinParts
@@ -115,7 +115,7 @@ class _Side:
         return pa.RecordBatch.from_arrays([times, *wide, matched], schema=self._loaded)
 
     def state_schema(self) -> pa.Schema:
-        return self.kept.schema.append(pa.field("@time", TIME)).append(pa.field("@matched", pa.bool_()))
+        return pa.schema([*self.kept.schema, ("@time", TIME), ("@matched", pa.bool_())])
 
 
 class JoinBox(Operator):
@@ -190,8 +190,7 @@ class JoinBox(Operator):
 
     def on_train(self, input: int, train: Train) -> None:
         side = self._sides[input]
-        on_time = on_time_rows(train)
-        self.late += len(train) - len(on_time)
+        on_time = self.on_time(train)
         whole, keys = side.columns.compute(on_time)
         if not len(whole):
             return

@@ -17,7 +17,7 @@ from medusa.engine.core.box import BoxState, Operator
 from medusa.engine.core.dead_letters import DeadLetters
 from medusa.engine.core.keyed_table import TableStore
 from medusa.engine.core.row_buffer import Ints, Timed, TimedRowBuffer
-from medusa.engine.core.rows import as_bools, as_times, on_time_rows
+from medusa.engine.core.rows import as_bools, as_times
 from medusa.engine.core.site import Site
 from medusa.engine.expressions.box_expressions import Columns
 from medusa.errors import QueryError
@@ -59,8 +59,7 @@ class LookupBox(Operator):
     # Elements
 
     def on_train(self, input: int, train: Train) -> None:
-        kept = on_time_rows(train)
-        self.late += len(train) - len(kept)
+        kept = self.on_time(train)
         if len(kept):
             (self._rows if input == _STREAM else self._changed).add(Timed.of(kept))
 
@@ -81,6 +80,10 @@ class LookupBox(Operator):
         if time_us < END_US:
             self._store.forget(time_us)
         self.advance(time_us)
+
+    def keys_of(self, batch: pa.RecordBatch, times: pa.Array) -> list[pa.Array]:
+        """What rows look up; of those on which that fails, anything."""
+        return self._columns.evaluate(batch, times)[0]
 
     def _find(self, rows: Timed, changes: Timed | None, changed_slots: Ints | None) -> Iterator[None]:
         whole, keys = self._columns.compute(rows.train())

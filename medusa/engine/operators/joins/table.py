@@ -17,7 +17,7 @@ from medusa.engine.core.box import BoxState, Operator
 from medusa.engine.core.dead_letters import DeadLetters
 from medusa.engine.core.keyed_table import TableStore
 from medusa.engine.core.row_buffer import Ints, Timed, TimedRowBuffer
-from medusa.engine.core.rows import as_times, on_time_rows, take
+from medusa.engine.core.rows import as_times, take
 from medusa.engine.core.site import Site
 from medusa.engine.expressions.box_expressions import Columns
 from medusa.query.boxes import Field, Schema, Table, Update
@@ -97,8 +97,7 @@ class TableBox(Operator):
     # Elements
 
     def on_train(self, input: int, train: Train) -> None:
-        kept = on_time_rows(train)
-        self.late += len(train) - len(kept)
+        kept = self.on_time(train)
         if len(kept):
             self._inputs[input].waiting.add(Timed.of(kept))
 

@@ -14,7 +14,6 @@ from medusa.engine.core.box import BoxState, Operator
 from medusa.engine.core.dead_letters import DeadLetters
 from medusa.engine.core.group_numbers import KeyIds, order_codes
 from medusa.engine.core.row_buffer import PositionedRows, Timed
-from medusa.engine.core.rows import on_time_rows
 from medusa.engine.expressions.box_expressions import Columns
 from medusa.query.boxes import BSort, Schema
 from medusa.query.expressions.expression import Column, Named
@@ -47,8 +46,7 @@ class BSortBox(Operator):
         self._seen = 0
 
     def on_train(self, input: int, train: Train) -> None:
-        kept = on_time_rows(train)
-        self.late += len(train) - len(kept)
+        kept = self.on_time(train)
         whole, arrays = self._columns.compute(kept)
         if len(whole):
             self._leave(self._take(Timed.of(whole), arrays))

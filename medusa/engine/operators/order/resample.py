@@ -15,7 +15,7 @@ from medusa.engine.core.box import BoxState, Operator, show_time
 from medusa.engine.core.dead_letters import DeadLetters
 from medusa.engine.core.group_numbers import KeyIds
 from medusa.engine.core.row_buffer import Ints, Timed, TimedRowBuffer, concat_timed, load_timed, save_timed
-from medusa.engine.core.rows import as_bools, as_times, on_time_rows, take_array
+from medusa.engine.core.rows import as_bools, as_times, take_array
 from medusa.engine.expressions.box_expressions import Columns
 from medusa.query.boxes import Resample, Schema
 from medusa.query.expressions.expression import Column
@@ -62,8 +62,7 @@ class ResampleBox(Operator):
         self._made = [field.type for field in output[1 + len(spec.keys) : -1]]
 
     def on_train(self, input: int, train: Train) -> None:
-        kept = on_time_rows(train)
-        self.late += len(train) - len(kept)
+        kept = self.on_time(train)
         if self._columns is not None:
             kept, _ = self._columns.compute(kept)
         if len(kept):
@@ -108,15 +107,15 @@ class ResampleBox(Operator):
         return KeyIds(self._key_names, self._columns.types).map(keys)
 
     def _train(self, points: _Points) -> Train:
-        left = pa.array(points.left)
+        left, held = pa.array(points.left), self._held
         columns = [as_times(points.at_us)]
         if self._columns is not None:
-            _, keys = self._columns.compute(self._held.train())
+            _, keys = self._columns.compute(held.train())
             columns += [take_array(key, left) for key in keys]
         for (index, type), made in zip(self._others, self._made, strict=True):
-            column = self._held.batch.column(index)
+            column = held.batch.column(index)
             if self._spec.how == "linear" and (made == "float64" or type in (TIMESTAMP, DURATION)):
-                columns.append(_between(column, self._held.times, points, to_arrow(made)))
+                columns.append(_between(column, held.times, points, to_arrow(made)))
             else:
                 masked = pa.array(points.left, mask=points.gap) if points.gap.any() else left
                 columns.append(take_array(column, masked))

@@ -8,7 +8,6 @@ from medusa.elements import END_US, Train
 from medusa.engine.core import output_pieces
 from medusa.engine.core.box import BoxState, Operator
 from medusa.engine.core.row_buffer import Timed, TimedRowBuffer, concat_timed
-from medusa.engine.core.rows import on_time_rows
 from medusa.engine.core.sorting import order_in_pieces
 from medusa.query.boxes import Schema, SUnion
 from medusa.query.types import schema_to_arrow
@@ -31,8 +30,7 @@ class SUnionBox(Operator):
         self._waiting = [TimedRowBuffer(schema_to_arrow(schema)) for _ in spec.inputs]
 
     def on_train(self, input: int, train: Train) -> None:
-        kept = on_time_rows(train)
-        self.late += len(train) - len(kept)
+        kept = self.on_time(train)
         self._waiting[input].add(Timed.of(kept))
 
     def on_boundary(self, time_us: int) -> None:

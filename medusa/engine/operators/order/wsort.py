@@ -14,7 +14,6 @@ from medusa.engine.core.box import BoxState, Operator, expect_table
 from medusa.engine.core.dead_letters import DeadLetters
 from medusa.engine.core.group_numbers import KeyIds, one_batch, order_codes
 from medusa.engine.core.row_buffer import Ints, Timed, TimedRowBuffer, concat_timed, load_timed, save_timed
-from medusa.engine.core.rows import on_time_rows
 from medusa.engine.core.sorting import order_in_pieces
 from medusa.engine.expressions.box_expressions import Columns
 from medusa.engine.operators.order.wsort_rule import Tops, judge, judging
@@ -51,8 +50,7 @@ class WSortBox(Operator):
         self._stepped_us = int(START_US)
 
     def on_train(self, input: int, train: Train) -> None:
-        kept = on_time_rows(train)
-        self.late += len(train) - len(kept)
+        kept = self.on_time(train)
         whole, _ = self._columns.compute(kept)
         if len(whole):
             self._waiting.add(Timed.of(whole))

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 import pyarrow as pa
 
 from medusa.elements import Train
-from medusa.engine.core.box import BoxState, Operator
+from medusa.engine.core.box import BoxState, Now, Operator
 from medusa.engine.core.dead_letters import DeadLetters
 from medusa.engine.core.memory_bounds import Room
 from medusa.engine.operators.spill.spill_kind import PartLetters, SpillKind
@@ -49,21 +49,22 @@ class SpillBox(Operator):
         self._letters = letters
         self._parts: SpillParts | None = None
         self._adopt(box)
-        self.inputs_us = box.inputs_us
 
     def _adopt(self, box: Operator) -> None:
         """Work by a box: what it emits leaves from here."""
         self._box = box
         self.kind, self.boundary_ports = box.kind, box.boundary_ports
         self.state_format = box.state_format
-        box._ports = self._ports
+        box.stand_in_for(self)
+
+    def take_place(self, now: Now, *, interleaves_freely: bool) -> None:
+        super().take_place(now, interleaves_freely=interleaves_freely)
+        self._box.take_place(now, interleaves_freely=interleaves_freely)
 
     def _count(self) -> None:
-        box = self._box
-        self.rows_out += box.rows_out
-        self.late += box.late
-        self.dead += box.dead
-        box.rows_out = box.late = box.dead = 0
+        left, late, dead = self._box.hand_over_counts()
+        self.passed(0, left)
+        self.count(late=late, dead=dead)
 
     # Elements
 
@@ -80,7 +81,6 @@ class SpillBox(Operator):
     def on_boundary(self, time_us: int) -> None:
         if self._parts is None:
             box = self._box
-            box.now = self.now
             box.on_boundary(time_us)
             self.boundary_us, self.moved_us = box.boundary_us, box.moved_us
             self._count()
@@ -90,8 +90,7 @@ class SpillBox(Operator):
     def _send(self, out: Out, time_us: int | None = None) -> None:
         assert self._parts is not None
         late, dead = self._parts.counted()
-        self.late += late
-        self.dead += dead
+        self.count(late=late, dead=dead)
         self._part_letters.hand_on()
         self.leave(self._leave(out, time_us))
 
@@ -123,7 +122,7 @@ class SpillBox(Operator):
             return self._parts.spill(nbytes)
         before = self.state_bytes() + self.queue_bytes()
         state = self.save()
-        self._adopt_fresh()
+        self._adopt(self._make())
         try:
             self._split(state)
         except StateError as error:
@@ -131,12 +130,6 @@ class SpillBox(Operator):
             self._room.failed_write(error)
             return 0
         return before - self.state_bytes()
-
-    def _adopt_fresh(self) -> None:
-        box = self._make()
-        box.inputs_us, box.boundary_us, box.moved_us = self.inputs_us, self.boundary_us, self.moved_us
-        box.now = self.now
-        self._adopt(box)
 
     def _split(self, state: BoxState) -> None:
         self._how = self._kind_of(self._box)
@@ -171,7 +164,7 @@ class SpillBox(Operator):
 
     def load(self, state: BoxState) -> None:
         super().load(state)
-        self._box.inputs_us, self._box.boundary_us = self.inputs_us, self.boundary_us
+        self._box.stand_in_for(self)
 
     def load_more(self, state: BoxState) -> None:
         held = sum(int(table.nbytes) for table in state.tables.values())

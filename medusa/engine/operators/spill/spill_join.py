@@ -13,7 +13,7 @@ from medusa.engine.core.box import BoxState, Operator
 from medusa.engine.core.dead_letters import DeadLetters
 from medusa.engine.core.native_types import native_type, widen
 from medusa.engine.core.row_buffer import Ints
-from medusa.engine.core.rows import as_int64, on_time_rows
+from medusa.engine.core.rows import as_int64
 from medusa.engine.core.site import Site
 from medusa.engine.operators.joins.join import JoinBox, join_options
 from medusa.engine.operators.spill.spill_kind import (
@@ -93,8 +93,7 @@ class JoinKind(SpillKind):
 
     def take(self, input: int, train: Train) -> tuple[Train, list[pa.Array]]:
         side = self.plain._sides[input]
-        kept = on_time_rows(train)
-        self.plain.late += len(train) - len(kept)
+        kept = self.plain.on_time(train)
         whole, keys = side.columns.compute(kept)
         return whole, self._wide(side.typed(keys))
 

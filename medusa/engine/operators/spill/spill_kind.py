@@ -86,6 +86,12 @@ class SpillKind(ABC):
     def make(self, letters: DeadLetters) -> Operator:
         """An empty part."""
 
+    def fresh(self, letters: DeadLetters) -> Operator:
+        """An empty part that finds the time where the box of the query does."""
+        part, plain = self.make(letters), self.plain
+        part.take_place(plain.now, interleaves_freely=plain.interleaves_freely)
+        return part
+
     # Rows
 
     @abstractmethod

@@ -15,7 +15,7 @@ from medusa.engine.core.box import BoxState, Operator
 from medusa.engine.core.dead_letters import DeadLetters
 from medusa.engine.core.native_types import native_type, widen
 from medusa.engine.core.row_buffer import Ints
-from medusa.engine.core.rows import as_int64, on_time_rows
+from medusa.engine.core.rows import as_int64
 from medusa.engine.core.site import Site
 from medusa.engine.operators.joins.distinct import DistinctBox
 from medusa.engine.operators.spill.spill_kind import (
@@ -57,9 +57,7 @@ class DistinctKind(SpillKind):
         return DistinctBox(self._spec, input=with_position(self._site.input.schema), letters=letters)
 
     def take(self, input: int, train: Train) -> tuple[Train, list[pa.Array]]:
-        kept = on_time_rows(train)
-        self.plain.late += len(train) - len(kept)
-        whole, keys = self.plain._columns.compute(kept)
+        whole, keys = self.plain.readable(train)
         return whole, wide(keys, self._types)
 
     def unpack(self, train: Train, port: str) -> tuple[pa.RecordBatch, list[pa.Array]]:
@@ -78,10 +76,7 @@ class DistinctKind(SpillKind):
             return list(rows.columns[: len(self._types)])
         *columns, times = rows.columns
         batch = pa.RecordBatch.from_arrays(columns, schema=self.plain._waiting._schema)
-        keys, failed, _ = self.plain._columns.evaluate(batch, times)
-        if failed is not None:
-            raise ValueError("a row that waits has no key")
-        return wide(keys, self._types)
+        return wide(self.plain.keys_of(batch, times), self._types)
 
     def localise(self, state: BoxState) -> BoxState:
         rows = moved(single(state.tables["waiting"]), self._width)
@@ -175,11 +170,7 @@ class RunningKind(_Slots):
         )
 
     def take(self, input: int, train: Train) -> tuple[Train, list[pa.Array]]:
-        kept = train
-        if self._spec.expire_us is not None:
-            kept = on_time_rows(train)
-            self.plain.late += len(train) - len(kept)
-        whole, arrays = self.plain._groups.columns.compute(kept)
+        whole, arrays = self.plain.readable(train)
         return whole, wide(arrays[: len(self._types)], self._types)
 
     def unpack(self, train: Train, port: str) -> tuple[pa.RecordBatch, list[pa.Array]]:
@@ -241,9 +232,7 @@ class SessionKind(_Slots):
         )
 
     def take(self, input: int, train: Train) -> tuple[Train, list[pa.Array]]:
-        kept = on_time_rows(train)
-        self.plain.late += len(train) - len(kept)
-        whole, arrays = self.plain._groups.columns.compute(kept)
+        whole, arrays = self.plain.readable(train)
         return whole, wide(arrays[: len(self._types)], self._types)
 
     def unpack(self, train: Train, port: str) -> tuple[pa.RecordBatch, list[pa.Array]]:

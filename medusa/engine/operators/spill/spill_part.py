@@ -228,7 +228,7 @@ class SpillPart:
         wake_us: of a cold part: no boundary below brings anything.
         nbytes: in memory.
         used: when it was needed last.
-        late, dead: rows that its boxes counted, until somebody takes these numbers.
+        late, dead: rows that its boxes counted, until somebody takes these numbers over.
     """
 
     def __init__(self, kind: SpillKind, spool: Spool, letters: PartLetters, chunk_bytes: int) -> None:
@@ -271,6 +271,10 @@ class SpillPart:
         state = 0 if self.saved is None else self.saved.nbytes
         return self.cold_bytes - state > max(WAITING_BYTES_MIN, 2 * state)
 
+    def needed(self, turn: int) -> None:
+        """Some turn needs it."""
+        self.used = turn
+
     # Rows
 
     def add(self, input: int, train: Train) -> None:
@@ -286,9 +290,15 @@ class SpillPart:
         self.nbytes = self._beside_bytes
         if box is not None:
             self.nbytes += box.state_bytes() + box.queue_bytes()
-            self.late += box.late
-            self.dead += box.dead
-            box.late = box.dead = 0
+            _, late, dead = box.hand_over_counts()
+            self.late += late
+            self.dead += dead
+
+    def hand_over_counts(self) -> tuple[int, int]:
+        """Rows of its boxes that were late and that died, since this was asked last."""
+        counts = self.late, self.dead
+        self.late = self.dead = 0
+        return counts
 
     def flush(self, at_least: int = 0) -> None:
         """Write the rows beside to disk, if they take more than so many bytes.
@@ -353,9 +363,7 @@ class SpillPart:
 
     def empty(self) -> Operator:
         """A fresh box that holds nothing."""
-        box = self._kind.make(self._letters)
-        box.now = self._kind.plain.now
-        return box
+        return self._kind.fresh(self._letters)
 
     def restored(self, state: BoxState) -> Operator:
         """ValueError, KeyError, TypeError: it isn't the state of a part."""

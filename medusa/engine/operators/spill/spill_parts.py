@@ -126,7 +126,7 @@ class SpillParts:
         forms: dict[str, Form] = {}
         for number in order:
             part = self._parts[number]
-            part.used = self._turn
+            part.needed(self._turn)
             was_cold = part.box is None
             if was_cold:
                 self._make_room(limit - part.cold_bytes)
@@ -191,10 +191,8 @@ class SpillParts:
 
     def counted(self) -> tuple[int, int]:
         """Late and dead rows of parts, since this was asked last."""
-        late, dead = sum(part.late for part in self._parts), sum(part.dead for part in self._parts)
-        for part in self._parts:
-            part.late = part.dead = 0
-        return late, dead
+        counts = [part.hand_over_counts() for part in self._parts]
+        return sum(late for late, _ in counts), sum(dead for _, dead in counts)
 
     def wake_us(self) -> int:
         """Of those on disk, the least."""

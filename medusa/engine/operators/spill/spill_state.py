@@ -75,11 +75,11 @@ def divide(
             continue
         held = {name: pa.Table.from_batches(list(file), file.schema) for name, file in tables.items()}
         local = kind.localise(BoxState(meta=dict(state.meta), tables=held))
-        local.meta |= {
-            "inputs_us": [boundary_us] * len(kind.plain.inputs_us),
-            "boundary_us": int(state.meta["boundary_us"]),
-            "counts": [0, 0, 0, 0],
-        }
+        local.note(
+            inputs_us=[boundary_us] * len(kind.plain.inputs_us),
+            boundary_us=int(state.meta["boundary_us"]),
+            counts=[0, 0, 0, 0],
+        )
         part.restored(local)  # which looks at every number
         made.append((SavedPart.write(spool, local, chunk_bytes), kind.wake_us(local, boundary_us)))
         for name in tables:
@@ -150,7 +150,7 @@ def merge(
         np.zeros(len(counts[0]), np.int64),
         *accumulate(map(np.asarray, counts)),
     ]
-    state.meta |= kind.meta(offsets[-1].tolist(), taken)
+    state.note(**kind.meta(offsets[-1].tolist(), taken))
 
     def of(name: str) -> Callable[[int], pa.RecordBatch]:
         return lambda part: single(kind.globalise(name, saved[part].read(), offsets[part].tolist()))

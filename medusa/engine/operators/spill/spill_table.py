@@ -13,7 +13,7 @@ from medusa.engine.core.box import BoxState, Operator
 from medusa.engine.core.dead_letters import DeadLetters
 from medusa.engine.core.native_types import native_type, widen
 from medusa.engine.core.row_buffer import Ints
-from medusa.engine.core.rows import as_int64, on_time_rows
+from medusa.engine.core.rows import as_int64
 from medusa.engine.core.site import Site
 from medusa.engine.operators.joins.lookup import LookupBox
 from medusa.engine.operators.joins.table import TableBox
@@ -53,9 +53,7 @@ class _Stored(SpillKind):
         return [widen(key, type) for key, type in zip(keys, self._key_types, strict=True)]
 
     def _on_time(self, train: Train) -> Train:
-        kept = on_time_rows(train)
-        self.plain.late += len(train) - len(kept)
-        return kept
+        return self.plain.on_time(train)  # type: ignore[no-any-return]
 
     def boundary_us(self, time_us: int, hot: Sequence[Operator], wake_us: int) -> int:
         return time_us
@@ -117,7 +115,7 @@ class LookupKind(_Stored):
     def _keys(self, input: int, batch: pa.RecordBatch, times: pa.Array) -> list[pa.Array]:
         if input:
             return self._wide([batch.column(key) for key in self._table.keys])
-        return self._wide(self.plain._columns.evaluate(batch, times)[0])
+        return self._wide(self.plain.keys_of(batch, times))
 
     def unpack(self, train: Train, port: str) -> tuple[pa.RecordBatch, list[pa.Array]]:
         columns = train.batch.columns

@@ -118,8 +118,7 @@ class AggregateBox(Operator):
             self._direct.add(*train.native)
             self._spread_keys()
             return
-        kept = on_time_rows(train)
-        self.late += len(train) - len(kept)
+        kept = self.on_time(train)
         whole, arrays = self._columns.compute(kept)
         if not len(whole):
             return
@@ -355,8 +354,7 @@ class CombineBox(Operator):
             raise ValueError("the windows don't come in order of their ends")
 
     def on_train(self, input: int, train: Train) -> None:
-        kept = on_time_rows(train)
-        self.late += len(train) - len(kept)
+        kept = self.on_time(train)
         if len(kept):
             self._waiting[input].append(kept.batch)
 
@@ -506,7 +504,7 @@ class NativeResults:
             if repr(row) in told:  # NaN isn't equal to itself
                 continue
             told.add(repr(row))
-            box.dead += 1
+            box.count(dead=1)
             self._letters.add(
                 DeadRow(box.id, f"aggregate {self.name_of(index)!r}: {self._unfit(index)}", row)
             )

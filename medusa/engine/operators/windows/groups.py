@@ -7,7 +7,7 @@ open.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from medusa._native import Keys, RunningStore, Window, keys_nbytes, pick_keys
-from medusa.elements import END_US
+from medusa.elements import END_US, Train
 from medusa.engine.core.box import BoxState, Operator, expect_table
 from medusa.engine.core.dead_letters import DeadLetters
 from medusa.engine.core.native_types import narrow, native_arrow, native_type, widen
@@ -146,6 +146,7 @@ class Groups:
             self._arguments[place] = range(len(asked), len(asked) + len(args))
             asked += [Named(call.name, arg) for arg in args]
         self.columns = Columns(box, letters, asked, input, timed=timed)
+        self._key_names = [f"key.{key.name}" for key in keys]
         types = self.columns.types
         self.width = len(keys)
         self._first = len(keys) + len(extra)
@@ -181,7 +182,39 @@ class Groups:
             aggregates=self._native_calls,
         )
 
+    # Keys
+
+    def keys_of(self, ids: Numbers) -> list[pa.Array]:
+        """The keys of some numbers, one column each."""
+        return self.index.columns(ids)
+
+    def keep_keys(self, ids: Numbers) -> None:
+        """Forget all others; the number of ``ids[i]`` becomes i."""
+        self.index.keep(ids)
+
+    def key_fields(self) -> list[tuple[str, pa.DataType]]:
+        """Names and types of the columns of keys in a saved state."""
+        none = self.keys_of(np.zeros(0, dtype=np.int64))
+        return [(name, column.type) for name, column in zip(self._key_names, none, strict=True)]
+
+    def save_keys(self, state: BoxState, name: str, ids: Numbers, more: Mapping[str, pa.Array]) -> None:
+        """The keys of some numbers as a table, beside other columns."""
+
+        def table(keys: list[pa.Array]) -> pa.Table:
+            return pa.Table.from_arrays([*keys, *more.values()], names=[*self._key_names, *more])
+
+        later = self.index.later(ids, table) if state.patient else None
+        state.put(name, later or table(self.keys_of(ids)))
+
+    def load_keys(self, columns: Sequence[pa.Array], rows: int) -> Numbers:
+        """Know the keys of a saved table; the number of each row's."""
+        return as_int64(self.index.ids(columns, rows).cast(pa.int64()))
+
     # Rows in
+
+    def compute(self, train: Train) -> tuple[Train, list[pa.Array]]:
+        """The rows that don't fail, and the columns that are read of them."""
+        return self.columns.compute(train)
 
     def ids(self, arrays: Sequence[pa.Array], rows: int) -> pa.Array:
         return self.index.ids(arrays[: self.width], rows)

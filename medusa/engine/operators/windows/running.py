@@ -12,7 +12,7 @@ from medusa.elements import END_US, Train
 from medusa.engine.core.box import BoxState, Operator, expect_table
 from medusa.engine.core.dead_letters import DeadLetters, DeadRow
 from medusa.engine.core.native_types import narrow
-from medusa.engine.core.rows import as_int64, on_time_rows, take, take_array
+from medusa.engine.core.rows import as_int64, take, take_array
 from medusa.engine.operators.windows.groups import Groups, expect_integers
 from medusa.engine.operators.windows.lag import Lags
 from medusa.engine.operators.windows.slot_results import Numbers
@@ -74,11 +74,7 @@ class RunningBox(Operator):
         self._expiry = Expiry(spec.expire_us) if spec.expire_us is not None else None
 
     def on_train(self, input: int, train: Train) -> None:
-        kept = train
-        if self._expire is not None:
-            kept = on_time_rows(train)
-            self.late += len(train) - len(kept)
-        whole, arrays = self._groups.columns.compute(kept)
+        whole, arrays = self.readable(train)
         rows = len(whole)
         if not rows:
             return
@@ -100,6 +96,10 @@ class RunningBox(Operator):
             if not len(index):
                 return
         self._emit(whole, index, results, earlier)
+
+    def readable(self, train: Train) -> tuple[Train, list[pa.Array]]:
+        """The rows that are in time and don't fail, and the columns that are read of them, keys first."""
+        return self._groups.compute(train if self._expire is None else self.on_time(train))
 
     def _emit(self, whole: Train, index: Numbers, results: list[pa.Array], earlier: list[pa.Array]) -> None:
         batch, times, late = whole.batch, whole.times, whole.late
@@ -154,7 +154,7 @@ class RunningBox(Operator):
         self._groups.keep(kept)
         if self._lags is not None:
             self._lags.keep(kept)
-        self._groups.index.keep(live)
+        self._groups.keep_keys(live)
         self._expiry.load(pa.array(latest[live]), pa.array(kept), next_slot=self._expiry.next_slot())
 
     def state_bytes(self) -> int:
@@ -172,15 +172,8 @@ class RunningBox(Operator):
 
     def save_more(self, state: BoxState) -> None:
         latest, slots = self._slots()
-        ids = np.arange(len(slots))
-        names = [f"key.{name}" for name in self._key_names]
-
-        def table(keys: list[pa.Array]) -> pa.Table:
-            columns = [pa.array(latest), pa.array(slots)]
-            return pa.Table.from_arrays([*keys, *columns], names=[*names, "latest", "slot"])
-
-        later = self._groups.index.later(ids, table) if state.patient else None
-        state.put("keys", later or table(self._groups.index.columns(ids)))
+        more = {"latest": pa.array(latest), "slot": pa.array(slots)}
+        self._groups.save_keys(state, "keys", np.arange(len(slots)), more)
         state.meta["next_slot"] = self._expiry_slots()
         if self._plain:
             self._groups.save(state, slots)
@@ -194,9 +187,7 @@ class RunningBox(Operator):
         )
 
     def load_more(self, state: BoxState) -> None:
-        none = self._groups.index.columns(np.zeros(0, dtype=np.int64))
-        fields = [(f"key.{name}", c.type) for name, c in zip(self._key_names, none, strict=True)]
-        schema = pa.schema([*fields, ("latest", pa.int64()), ("slot", pa.int64())])
+        schema = pa.schema([*self._groups.key_fields(), ("latest", pa.int64()), ("slot", pa.int64())])
         table = expect_table(state.tables, "keys", schema).combine_chunks()
         columns = [c.chunk(0) if c.num_chunks else pa.nulls(0, c.type) for c in table.columns]
         if columns[-1].null_count or columns[-2].null_count:
@@ -204,7 +195,7 @@ class RunningBox(Operator):
         slots = as_int64(columns[-1])
         self._started = len(slots) > 0
         (next_slot,) = expect_integers([state.meta["next_slot"]], 1)
-        ids = as_int64(self._groups.index.ids(columns[:-2], len(slots)).cast(pa.int64()))
+        ids = self._groups.load_keys(columns[:-2], len(slots))
         if not np.array_equal(ids, np.arange(len(slots))):
             raise ValueError("keys: one stands there twice")
         if self._expiry is None:

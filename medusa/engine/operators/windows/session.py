@@ -12,7 +12,7 @@ from medusa.elements import END_US, Train
 from medusa.engine.core import output_pieces
 from medusa.engine.core.box import BoxState, Operator, expect_table, show_time
 from medusa.engine.core.dead_letters import DeadLetters
-from medusa.engine.core.rows import as_int64, on_time_rows
+from medusa.engine.core.rows import as_int64
 from medusa.engine.operators.windows.groups import Groups, expect_integers
 from medusa.engine.operators.windows.slot_results import Numbers, SlotResults
 from medusa.query.boxes import Schema, Session
@@ -52,14 +52,16 @@ class SessionBox(Operator):
         self._timed = timed
 
     def on_train(self, input: int, train: Train) -> None:
-        kept = on_time_rows(train)
-        self.late += len(train) - len(kept)
-        whole, arrays = self._groups.columns.compute(kept)
+        whole, arrays = self.readable(train)
         if not len(whole):
             return
         ids = self._groups.ids(arrays, len(whole))
         slots = pa.array(self._sessions.assign(ids, whole.times))
         self._groups.add(slots, arrays, whole.times)
+
+    def readable(self, train: Train) -> tuple[Train, list[pa.Array]]:
+        """The rows that are in time and don't fail, and the columns that are read of them, keys first."""
+        return self._groups.compute(self.on_time(train))
 
     def on_boundary(self, time_us: int) -> None:
         self.leave(self._closing(time_us))
@@ -99,7 +101,7 @@ class SessionBox(Operator):
             numbers = np.repeat(np.arange(len(heads)), np.diff(begins, append=len(order)))
         finished = self._groups.finish(parts["slot"][order], numbers, len(heads))
         ends = parts["last"][heads] + self._gap
-        keys = self._groups.index.columns(parts["key"][heads])
+        keys = self._groups.keys_of(parts["key"][heads])
         times = ends - 1 if self._timed else None
         self.emit_train(self._results.train(finished, (parts["first"][heads], ends), keys, times))
 
@@ -112,7 +114,7 @@ class SessionBox(Operator):
             self._groups.keep(rows["slot"])
         if self._key_names and len(self._groups.index) > 2 * len(self._sessions) + KEYS_SPARE:
             live = np.unique(rows["key"])
-            self._groups.index.keep(live)
+            self._groups.keep_keys(live)
             self._sessions.renumber(pa.array(live))
 
     def state_bytes(self) -> int:
@@ -131,28 +133,19 @@ class SessionBox(Operator):
 
     def save_more(self, state: BoxState) -> None:
         rows = _columns(pa.record_batch(self._sessions.rows()))
-        names = [f"key.{name}" for name in self._key_names]
-
-        def table(keys: list[pa.Array]) -> pa.Table:
-            columns = [pa.array(rows[name]) for name in PARTS[1:]]
-            return pa.Table.from_arrays([*keys, *columns], names=[*names, *PARTS[1:]])
-
-        later = self._groups.index.later(rows["key"], table) if state.patient else None
-        state.put("sessions", later or table(self._groups.index.columns(rows["key"])))
+        more = {name: pa.array(rows[name]) for name in PARTS[1:]}
+        self._groups.save_keys(state, "sessions", rows["key"], more)
         state.meta["slots"] = list(self._sessions.position())
         self._groups.save(state, rows["slot"])
 
     def load_more(self, state: BoxState) -> None:
-        empty = np.zeros(0, dtype=np.int64)
-        keys = self._groups.index.columns(empty)
-        fields = [(f"key.{name}", c.type) for name, c in zip(self._key_names, keys, strict=True)]
-        schema = pa.schema([*fields, *((name, pa.int64()) for name in PARTS[1:])])
+        schema = pa.schema([*self._groups.key_fields(), *((name, pa.int64()) for name in PARTS[1:])])
         table = expect_table(state.tables, "sessions", schema).combine_chunks()
         columns = [c.chunk(0) if c.num_chunks else pa.nulls(0, c.type) for c in table.columns]
         next_slot, taken = expect_integers(state.meta["slots"], 2)
         width = len(self._key_names)
-        ids = self._groups.index.ids(columns[:width], table.num_rows)
-        rows = pa.RecordBatch.from_arrays([ids.cast(pa.int64()), *columns[width:]], names=list(PARTS))
+        ids = pa.array(self._groups.load_keys(columns[:width], table.num_rows))
+        rows = pa.RecordBatch.from_arrays([ids, *columns[width:]], names=list(PARTS))
         self._sessions.load(rows, keys=len(self._groups.index), next_slot=next_slot, taken=taken)
         self._groups.load(state, as_int64(columns[width + 3]), next_slot)
 

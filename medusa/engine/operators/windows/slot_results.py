@@ -77,7 +77,7 @@ class SlotResults:
             if number == before:
                 continue
             before = number
-            self._box.dead += 1
+            self._box.count(dead=1)
             row = {name: column[number].as_py() for name, column in zip(names, narrowed, strict=True)}
             decimal = is_decimal(self._types[len(head) + call])
             text = "its sum has more than 38 digits" if decimal else "its sum doesn't fit int64"

@@ -15,7 +15,7 @@ from medusa.elements import END_US, Train
 from medusa.engine.core.box import BoxState, Operator, expect_table
 from medusa.engine.core.dead_letters import DeadLetters, DeadRow
 from medusa.engine.core.native_types import native_type, widen
-from medusa.engine.core.rows import as_int64, on_time_rows, take, take_array
+from medusa.engine.core.rows import as_int64, take, take_array
 from medusa.engine.operators.windows.groups import Groups, expect_integers
 from medusa.engine.operators.windows.slot_results import Numbers, SlotResults
 from medusa.query.boxes import RowWindow, Schema, ValueWindow
@@ -71,9 +71,7 @@ class SpanBox(Operator):
     # Rows in
 
     def on_train(self, input: int, train: Train) -> None:
-        kept = on_time_rows(train)
-        self.late += len(train) - len(kept)
-        whole, arrays = self._groups.columns.compute(kept)
+        whole, arrays = self._groups.compute(self.on_time(train))
         if not len(whole):
             return
         ids = self._groups.ids(arrays, len(whole))
@@ -140,7 +138,7 @@ class SpanBox(Operator):
                 times = np.maximum(times, row_times[row[begins]])
             if floor_us is not None:
                 times = np.maximum(times, floor_us)
-        keys = self._groups.index.columns(key[begins])
+        keys = self._groups.keys_of(key[begins])
         self.emit_train(self._results.train(finished, self._bounds(window[begins]), keys, times))
         if self._groups.settle(self._spans.position()[0], self._spans.parts()):
             self._groups.keep(as_int64(pa.record_batch(self._spans.panes()).column(3)))
@@ -167,27 +165,19 @@ class SpanBox(Operator):
 
     def save_more(self, state: BoxState) -> None:
         spans = pa.record_batch(self._spans.keys())
-        ids = np.arange(spans.num_rows)
-        names = [f"key.{name}" for name in self._key_names]
-
-        def table(keys: list[pa.Array]) -> pa.Table:
-            return pa.Table.from_arrays([*keys, *spans.columns], names=[*names, *KEYS])
-
-        later = self._groups.index.later(ids, table) if state.patient else None
-        state.put("keys", later or table(self._groups.index.columns(ids)))
+        more = dict(zip(KEYS, spans.columns, strict=True))
+        self._groups.save_keys(state, "keys", np.arange(spans.num_rows), more)
         panes = pa.record_batch(self._spans.panes())
         state.put("panes", pa.Table.from_arrays(panes.columns, names=list(PANES)))
         state.meta["slots"] = list(self._spans.position())
         self._groups.save(state, as_int64(panes.column(3)))
 
     def load_more(self, state: BoxState) -> None:
-        none = self._groups.index.columns(np.zeros(0, dtype=np.int64))
-        fields = [(f"key.{name}", c.type) for name, c in zip(self._key_names, none, strict=True)]
-        keys = _one(expect_table(state.tables, "keys", _schema(fields, KEYS)))
+        keys = _one(expect_table(state.tables, "keys", _schema(self._groups.key_fields(), KEYS)))
         panes = _one(expect_table(state.tables, "panes", _schema([], PANES)))
         next_slot, taken = expect_integers(state.meta["slots"], 2)
         width = len(self._key_names)
-        ids = as_int64(self._groups.index.ids(keys.columns[:width], keys.num_rows).cast(pa.int64()))
+        ids = self._groups.load_keys(keys.columns[:width], keys.num_rows)
         if not np.array_equal(ids, np.arange(keys.num_rows)):
             raise ValueError("keys: one stands there twice")
         spans = pa.RecordBatch.from_arrays(keys.columns[width:], names=list(KEYS))

@@ -14,7 +14,7 @@ from medusa.engine.core import output_pieces
 from medusa.engine.core.box import BoxState, Operator, expect_table
 from medusa.engine.core.dead_letters import DeadLetters
 from medusa.engine.core.group_numbers import float_codes
-from medusa.engine.core.rows import as_int64, as_times, on_time_rows
+from medusa.engine.core.rows import as_int64, as_times
 from medusa.engine.core.sorting import order_in_pieces
 from medusa.engine.expressions.box_expressions import Columns
 from medusa.engine.operators.windows.groups import KeyIndex, expect_integers
@@ -71,8 +71,7 @@ class TopBox(Operator):
     # Rows in
 
     def on_train(self, input: int, train: Train) -> None:
-        kept = on_time_rows(train)
-        self.late += len(train) - len(kept)
+        kept = self.on_time(train)
         whole, arrays = self._columns.compute(kept)
         rows = len(whole)
         if not rows:
