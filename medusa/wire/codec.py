@@ -28,7 +28,7 @@ from medusa.query.types import is_type, to_arrow
 from medusa.wire import limits
 from medusa.wire.column_cleaning import clean
 from medusa.wire.messages.base import Payload
-from medusa.wire.messages.links_and_commands import Attached, Data, Hello, Message, Offer
+from medusa.wire.messages.links_and_commands import Attached, Data, Message, Offer
 
 __all__ = ["TrainCodec", "decode_frame", "decode_header", "encode_frame", "late_below", "split"]
 
@@ -62,9 +62,8 @@ def encode_frame(message: Message, payload: Buffer | None = None) -> list[Buffer
 
 def _encoded(message: Message) -> bytes:
     header = _encoder.encode(message)
-    if type(message) is Hello and not message.version_most:
-        # Releases before there was a range take ``Hello`` without it, and in no other form.
-        header = bytes((header[0] - 1,)) + header[1:-1]
+    if message.TAIL and not getattr(message, message.TAIL):
+        header = bytes((header[0] - 1,)) + header[1:-1]  # Such a message has fewer than 16 fields.
     return header
 
 
@@ -103,7 +102,7 @@ def decode_header(header: Buffer, *, peer: str = "") -> Message:
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         text = str(error)[:200]
         raise RemoteProtocolError(f"no message: {text}", peer=peer, code="E_FRAME") from None
-    ours = _encoder.encode(message)
+    ours = _encoded(message)
     if ours != header and not _is_canonical(bytes(header), ours):
         raise RemoteProtocolError("a message that is not in canonical form", peer=peer, code="E_FRAME")
     if isinstance(message, Attached | Offer):
