@@ -73,7 +73,7 @@ STANDBY: dict[str, Mistake] = {
             "",
         ),
         scenarios=_SCENARIOS,
-        seed=3,
+        seed=4,
     ),
     "what a checkpoint holds back leaves at a restart": Mistake(
         area="durability",
@@ -260,7 +260,7 @@ STANDBY: dict[str, Mistake] = {
             "self._decided = {each: self._decided.get(each, 1 << 40) for each in secondaries}",
         ),
         scenarios=_SCENARIOS,
-        seed=3,
+        seed=4,
     ),
     "who reads in the place of another has it all": Mistake(
         area="rewiring",
