@@ -48,6 +48,7 @@ from medusa.nodes.names.lookup import NameLookup
 from medusa.nodes.names.names import NodeNames
 from medusa.nodes.names.participant_catalog import ParticipantCatalog
 from medusa.nodes.recovery.coordination import CoordinatorRole
+from medusa.nodes.recovery.query_fence import QueryFence
 from medusa.nodes.recovery.recovery import Recovery
 from medusa.nodes.remote.definitions import RemoteDefinitions
 from medusa.nodes.repair.resolution import DoubtResolution
@@ -448,6 +449,7 @@ class NodeMind:
             wall=self.wall,
             clean=self.guard is not None,  # With keys, who reads may be another owner.
             saved=saved,
+            fence=QueryFence(self.recovery.agreement, spec.query),
         )
         hosted.epoch = partial(self.catalog.ownership.surely, spec.name)
         hosted.held = partial(self.catalog.held, spec.name, spec.query)

@@ -108,6 +108,11 @@ class StreamRouter:
                 self._refuse(peer, message, error)
             return
         hosted = self._running[fragment]
+        # Before all else: who reads in whose place is a matter of the configuration.
+        if not isinstance(message, Detach) and (refusal := hosted.refusal(now_us, peer, message)) is not None:
+            self._count(refusal.code)
+            self._outbox.send(peer, refusal)
+            return
         owner = caller.called if caller is not None else ""
         others = 0
         try:

@@ -28,12 +28,14 @@ from medusa.query.types import is_type, to_arrow
 from medusa.wire import limits
 from medusa.wire.column_cleaning import clean
 from medusa.wire.messages.base import Payload
-from medusa.wire.messages.links_and_commands import Attached, Data, Hello, Message, Offer
+from medusa.wire.messages.links_and_commands import Attached, Data, Message, Offer
 
 __all__ = ["TrainCodec", "decode_frame", "decode_header", "encode_frame", "late_below", "split"]
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Message] = msgpack_decoder(Message)
+_ONE_LESS = tuple(bytes((max(first - 1, 0),)) for first in range(256))
+"""How an array begins that has a field less than one that begins so; acknowledgements are made often."""
 
 
 def encode_frame(message: Message, payload: Buffer | None = None) -> list[Buffer]:
@@ -42,7 +44,7 @@ def encode_frame(message: Message, payload: Buffer | None = None) -> list[Buffer
     Raises:
         LocalProtocolError: larger than a peer would take.
     """
-    header = _encoded(message)
+    header = _without_tail(message, _encoder.encode(message))
     if len(header) > limits.HEADER_BYTES_MAX:
         raise LocalProtocolError(
             f"a {type(message).__name__} of {len(header):,} bytes",
@@ -60,12 +62,12 @@ def encode_frame(message: Message, payload: Buffer | None = None) -> list[Buffer
     return [header, payload]
 
 
-def _encoded(message: Message) -> bytes:
-    header = _encoder.encode(message)
-    if type(message) is Hello and not message.version_most:
-        # Releases before there was a range take ``Hello`` without it, and in no other form.
-        header = bytes((header[0] - 1,)) + header[1:-1]
-    return header
+def _without_tail(message: Message, header: bytes) -> bytes:
+    """As it is sent: see ``MessageBase.TAIL``. Such a message has fewer than 16 fields."""
+    tail = message.TAIL
+    if not tail or getattr(message, tail):
+        return header
+    return _ONE_LESS[header[0]] + header[1:-1]
 
 
 def _array_begin(header: bytes) -> tuple[int, int]:
@@ -104,7 +106,7 @@ def decode_header(header: Buffer, *, peer: str = "") -> Message:
         text = str(error)[:200]
         raise RemoteProtocolError(f"no message: {text}", peer=peer, code="E_FRAME") from None
     ours = _encoder.encode(message)
-    if ours != header and not _is_canonical(bytes(header), ours):
+    if header != ours and header != _without_tail(message, ours) and not _is_canonical(bytes(header), ours):
         raise RemoteProtocolError("a message that is not in canonical form", peer=peer, code="E_FRAME")
     if isinstance(message, Attached | Offer):
         _check_schema(message.schema, peer)

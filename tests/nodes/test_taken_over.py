@@ -339,6 +339,28 @@ def test_an_owner_that_was_cut_off_and_hears_again_steps_down() -> None:
     run.until(lambda: "m" in run.replicas(fragment).secondaries, "it follows")
 
 
+def test_an_owner_that_wakes_is_refused_by_the_number_of_its_configuration_and_told_the_newer_one() -> None:
+    """Who sends to it and who reads from it go by the newer one before it says its first word."""
+    run, fragment = run_of(counting(), CUT, {"m": ["s1", "s2"]})
+    run.until_guarded(fragment, 2)
+    run.publish(0, HALF)
+    run.fed.run(for_us=30_000)
+    owner = run.fed.nodes["m"]
+    number = run.newest().number
+    owner.pause(3_000_000)
+    run.until_owned(fragment, "s1")
+    refused = {name: dict(run.fed.nodes[name].brain.refusals) for name in "ec"}
+    run.publish(HALF)
+    run.check()
+    assert run.current("m").number == number
+    run.until(lambda: fragment not in owner.brain.fragments, "it steps down")
+    assert run.fed.nodes["e"].brain.refusals["E_CONFIGURATION"] > refused["e"].get("E_CONFIGURATION", 0)
+    assert run.current("m").number > number
+    run.until_guarded(fragment, 2)
+    view = run.fed.nodes["e"].brain.fragments["q/rows"].outputs
+    assert all("m" not in output.sender.receivers for output in view.values())
+
+
 # --- names ---------------------------------------------------------------------------------------------
 
 

@@ -73,7 +73,7 @@ STANDBY: dict[str, Mistake] = {
             "",
         ),
         scenarios=_SCENARIOS,
-        seed=3,
+        seed=4,
     ),
     "what a checkpoint holds back leaves at a restart": Mistake(
         area="durability",
@@ -260,7 +260,7 @@ STANDBY: dict[str, Mistake] = {
             "self._decided = {each: self._decided.get(each, 1 << 40) for each in secondaries}",
         ),
         scenarios=_SCENARIOS,
-        seed=3,
+        seed=4,
     ),
     "who reads in the place of another has it all": Mistake(
         area="rewiring",
@@ -273,6 +273,25 @@ STANDBY: dict[str, Mistake] = {
         ),
         scenarios=_SCENARIOS,
         seed=6,
+    ),
+    "fencing by place instead of by configuration": Mistake(
+        area="fencing",
+        about="Rows are kept for whoever asks for them, by whichever configuration. An owner that wakes "
+        "after it was replaced reads in its old place, and who sends to it keeps rows for it for ever.",
+        edits=edit(
+            "nodes.recovery.query_fence:QueryFence.refusal",
+            "if ours == theirs or not ours or not theirs:",
+            "if True:",
+        ),
+        # That the plan names its readers keeps it out too, once who sends has heard of the takeover.
+        beside=edit(
+            "nodes.security.sessions:check_reader",
+            "if attach.plain or (attach.name and client):",
+            "if True:",
+        ),
+        scenarios=_SCENARIOS,
+        seed=36,
+        shows="SimulationError: fenced",
     ),
 }
 """By name."""

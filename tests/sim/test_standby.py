@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -36,6 +37,12 @@ COORDINATED = 30
 """Seeds of ``coordinators``."""
 
 CAUGHT = [name for name, each in STANDBY.items() if each.seed is not None]
+COVERED = [name for name, each in STANDBY.items() if each.beside]
+
+
+def both(mistake):
+    """With the second check that covers it planted away."""
+    return replace(mistake, edits=mistake.edits + mistake.beside)
 
 
 @pytest.mark.parametrize("seed", dict.fromkeys((*range(SEEDS), *FOUND)))
@@ -87,13 +94,22 @@ def test_the_recorded_seed_of_coordinators_notices_it(name):
 def test_the_recorded_seed_notices_it(name):
     mistake = STANDBY[name]
     assert mistake.seed is not None
-    with planted(mistake):
+    with planted(both(mistake)):
         assert noticed(lambda seed: run_scenario("standby", seed).violation, mistake.seed, mistake.shows)
+
+
+@pytest.mark.parametrize("name", COVERED)
+def test_either_check_alone_holds(name):
+    mistake = STANDBY[name]
+    for edits in (mistake.edits, mistake.beside):
+        with planted(replace(mistake, edits=edits)):
+            outcome = run_scenario("standby", mistake.seed)
+        assert outcome.ok, str(outcome)
 
 
 @pytest.mark.parametrize("name", [*STANDBY, *COORDINATORS])
 def test_the_words_that_it_changes_are_there(name):
-    with planted({**STANDBY, **COORDINATORS}[name]):
+    with planted(both({**STANDBY, **COORDINATORS}[name])):
         pass
 
 

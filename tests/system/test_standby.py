@@ -180,6 +180,38 @@ def test_a_process_that_hangs_is_taken_over_and_harms_nobody_when_it_goes_on(
     assert nodes.replicas(fragment)["owner"] == owner
 
 
+@pytest.mark.parametrize("at", [WHOLE, CUT], ids=["clients", "nodes"])
+def test_clients_that_know_only_a_process_that_hung_publish_and_read_at_its_successor(
+    nodes: StandbyNodes, at: dict[str, list[str]]
+) -> None:
+    """They come to it as it goes on: before it has heard that it was replaced, or just after."""
+    fragment = deployed(nodes, at)
+    with nodes.connect("e") as early:
+        early.publish("q.rows", rows(0, ROWS // 2))
+        early.flush("60s")
+    hangs = nodes.processes["m"]
+    hangs.send_signal(signal.SIGSTOP)
+    try:
+        owner = nodes.until_taken_over(fragment, "m")
+    finally:
+        hangs.send_signal(signal.SIGCONT)
+    got: list[Any] = []
+    with nodes.connect("m") as late:
+        reader = late.subscribe("q.out", from_="oldest")
+        late.publish("q.rows", rows(ROWS // 2, ROWS))
+        late.flush("60s")
+        while len(got) < ROWS:
+            train = reader.next("60s")
+            assert train is not None, f"{len(got)} rows came"
+            got += train.batch.to_pylist()
+        assert reader.lost_rows == 0
+    assert got == collect(query(), rows=rows(0, ROWS))["out"].to_pylist()
+    nodes.until_guarded(fragment, *({"m", "s1", "s2"} - {owner}))
+    assert nodes.replicas(fragment)["owner"] == owner
+    with nodes.connect("e") as fed:
+        print(f"e refused {fed.status()['refused']}")
+
+
 def test_a_process_that_is_back_at_once_or_late_goes_on_or_follows(plain: StandbyNodes) -> None:
     """Whichever it is: each row once, and in the end two stand by."""
     fragment = deployed(plain, WHOLE)

@@ -8,6 +8,7 @@ from typing import get_args
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from medusa.errors import RemoteProtocolError
 from medusa.wire.codec import decode_frame, encode_frame
@@ -15,11 +16,11 @@ from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.link.session import PeerSession
 from medusa.wire.messages import links_and_commands
-from medusa.wire.messages.links_and_commands import Heartbeat, Hello
+from medusa.wire.messages.links_and_commands import Ack, Attach, Attached, Heartbeat, Hello
 from medusa.wire.messages.remote import StoppedRemote
 from medusa.wire.outbox import Outbox
 
-LAYOUTS = {2: "c6d4892ea707350d"}
+LAYOUTS = {2: "2cf8c4a7bf3bc8d4"}
 """By version, a digest of the fields of all messages. Where fields with defaults were added at the end of a
 message the digest changes; where anything else did raise ``PROTOCOL_VERSION`` and add one under it."""
 
@@ -79,6 +80,29 @@ def test_a_range_is_said_and_read_back():
     header = bytes(encode_frame(hello)[0])
     assert header[-1:] == b"\x05"
     assert decode_frame([memoryview(header)]) == (hello, None)
+
+
+LINKS = (
+    Attach(stream="s", epoch=3, next_seq=7, durable=5, granted=9, note=b"n", fragment_epoch=2, life=8),
+    Ack(stream="s", epoch=3, frames=1, received=7, durable=5, granted=9),
+    Attached(stream="s", epoch=3, next_seq=7, boundary_us=4, schema=(), timed=True, life=8),
+)
+
+
+@pytest.mark.parametrize("message", LINKS, ids=lambda each: type(each).__name__)
+def test_without_a_configuration_links_are_as_before_there_was_its_number(message):
+    header = bytes(encode_frame(message)[0])
+    fields = msgspec.msgpack.decode(msgspec.msgpack.encode(message))
+    assert header == msgspec.msgpack.encode(fields[:-1])
+    assert decode_frame([memoryview(header)]) == (message, None)
+
+
+@pytest.mark.parametrize("message", LINKS, ids=lambda each: type(each).__name__)
+def test_the_number_of_a_configuration_takes_a_byte(message):
+    plain, by = (bytes(encode_frame(each)[0]) for each in (message, replace(message, configuration=5)))
+    assert len(by) == len(plain) + 1
+    assert by[-1:] == b"\x05"
+    assert decode_frame([memoryview(by)]) == (replace(message, configuration=5), None)
 
 
 def speaker(least: int, most: int) -> Hello:

@@ -47,6 +47,7 @@ from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
 from medusa.query.boxes import Schema, Source
 from medusa.wire.link.automaton import LinkEvent, LinkSettings, ReceiverState
+from medusa.wire.link.fence import Fence
 from medusa.wire.link.receiver import ReceiverMessage
 from medusa.wire.messages.links_and_commands import Ack, Attach, Detach, Offer, Refuse
 from medusa.wire.outbox import Outbox, RunFragment
@@ -74,6 +75,9 @@ class FragmentHost:
         durability: what must be true before output leaves and input is acknowledged.
         epoch: in which it is surely this node's (``Attach.fragment_epoch``); 0: nobody has said.
         held: what checkpoints say of whose it is (``Catalog.held``).
+
+    Args:
+        fence: by which configuration of its query its links go.
     """
 
     known_lost = 0
@@ -95,6 +99,7 @@ class FragmentHost:
         wall: WallClock,
         clean: bool = False,
         saved: SavedCheckpoint | None = None,
+        fence: Fence | None = None,
     ) -> None:
         checked = spec.taken()
         saved = at_feeds(spec, saved)
@@ -110,6 +115,7 @@ class FragmentHost:
         """Why the last checkpoint couldn't be written; empty: it could."""
         self._incarnation = incarnation
         self._outbox = outbox
+        self._fence = fence or Fence()
         self._link = link
         self._every_us = checkpoint_every_us
         self._next_token = next_token
@@ -135,6 +141,7 @@ class FragmentHost:
             clean=clean,
             records=record.outputs if record else (),
             logs=saved.logs if saved else None,
+            fence=self._fence,
         )
         self.subscribers = Subscribers(self.outputs, outbox=outbox, changed=self.changed)
         self.publishers = Publishers(
@@ -195,6 +202,7 @@ class FragmentHost:
             settings=self._link,
             record=record,
             guarded=bool(self.spec.standby),
+            fence=self._fence if self._sources[source].of is None else None,
         )
         made.receiver.fragment_epoch = lambda: self.epoch()
         return made
@@ -492,6 +500,10 @@ class FragmentHost:
         self._running.append(work)
         self._running_bytes += work.cost
         self._outbox.append(RunFragment(fragment=self.spec.name, stream=work.input.source, element=element))
+
+    def refusal(self, now_us: int, peer: str, message: Attach | Ack) -> Refuse | None:
+        """What a reader hears that goes by another configuration of the query; None: it may be heard."""
+        return self._fence.refusal(now_us, peer, message)
 
     def from_reader(
         self, now_us: int, sink: str, peer: str, message: Attach | Ack | Detach, *, owner: str, others: int

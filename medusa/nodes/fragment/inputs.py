@@ -12,6 +12,7 @@ from medusa.query.boxes import Source
 from medusa.wire import limits
 from medusa.wire.codec import TrainCodec, late_below
 from medusa.wire.link.automaton import LinkEvent, LinkSettings
+from medusa.wire.link.fence import Fence
 from medusa.wire.link.named_subscriptions import is_key
 from medusa.wire.link.receiver import (
     Delivery,
@@ -91,6 +92,7 @@ class FragmentInput:
 
     Args:
         guarded: others stand by for the fragment: what our disk alone has isn't durable yet.
+        fence: of its query; None: the rows come from another one.
     """
 
     anew_since: int | None = None
@@ -106,6 +108,7 @@ class FragmentInput:
         settings: LinkSettings,
         record: InputRecord | None = None,
         guarded: bool = False,
+        fence: Fence | None = None,
     ) -> None:
         self.source = source.id
         self.judged = source.judged
@@ -133,6 +136,7 @@ class FragmentInput:
             timed=timed,
             next_seq=self.fed_seq,
             boundary_us=self.fed_us,
+            fence=fence,
         )
         if guarded and record is not None and record.acknowledged >= 0:
             self.receiver.durable_again(record.acknowledged)

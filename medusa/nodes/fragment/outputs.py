@@ -19,6 +19,7 @@ from medusa.query.shape import StreamShape
 from medusa.wire import limits
 from medusa.wire.codec import TrainCodec
 from medusa.wire.link.automaton import LinkSettings, SenderState
+from medusa.wire.link.fence import Fence
 from medusa.wire.link.named_subscriptions import is_key
 from medusa.wire.link.output_log import OutputEntry
 from medusa.wire.link.sender import Sender
@@ -91,6 +92,7 @@ class FragmentOutput:
         logs: Mapping[int, Buffer] | None = None,
         guest: ForeignReader | None = None,
         guarded: bool = False,
+        fence: Fence | None = None,
     ) -> None:
         self.sink = sink
         self._recorded = recorded_as(sink, guest)
@@ -101,7 +103,7 @@ class FragmentOutput:
             {} if record is None else {"first_seq": record.first_seq, "boundary_us": record.first_boundary_us}
         )
         self.sender = Sender(
-            stream, shape.schema, timed=shape.timed, outbox=outbox, settings=settings, **start
+            stream, shape.schema, timed=shape.timed, outbox=outbox, settings=settings, fence=fence, **start
         )
         self._held: list[OutgoingElement] = []
         self.held_bytes = 0
@@ -255,6 +257,7 @@ class FragmentOutput:
             outbox=outbox,
             settings=guest_link(guest, self.sender.settings),
             boundary_us=self.boundary_us,
+            fence=self.sender.fence,
         )
         made.sender.stream_version = self.sender.stream_version
         made.sender.expect(reader)
@@ -459,6 +462,7 @@ def outputs_of(
     clean: bool,
     records: Iterable[OutputRecord],
     logs: Mapping[int, Buffer] | None,
+    fence: Fence,
 ) -> dict[str, FragmentOutput]:
     """The outputs of a fragment by sink, as a checkpoint has them.
 
@@ -466,6 +470,7 @@ def outputs_of(
         shapes: of what each box puts out.
         link_of: what holds for a stream.
         records, logs: of the checkpoint; empty: there is none.
+        fence: of the query.
     """
     known = {each.sink: each for each in records}
     found: dict[str, FragmentOutput] = {}
@@ -487,6 +492,7 @@ def outputs_of(
             logs=logs,
             guest=guest,
             guarded=bool(spec.standby),
+            fence=fence,
         )
         found[id].sender.stream_version = spec.stream_version
     return found

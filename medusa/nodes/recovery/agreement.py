@@ -117,6 +117,18 @@ class Agreement:
         telling = self._telling.get(query)
         return () if telling is None else tuple(telling.untold)
 
+    def differs(self, now_us: int, query: str, node: str) -> None:
+        """On a link a node goes by another number than this one does. It hears ours; if its own is newer its
+        answer brings that."""
+        telling = self._telling_of(query)
+        if telling is not None and self._concerns(query, node) and telling.meets(now_us, node):
+            self._tell(now_us, query, node)
+
+    def _concerns(self, query: str, node: str) -> bool:
+        """Whether it is named by the current configuration, or has a part."""
+        current = self.current(query)
+        return current is not None and (node in current.nodes() or node in self._audience(query))
+
     def status(self) -> dict[str, AgreementStatus]:
         """By query."""
         return {query: self._status(query) for query in self._kept}
@@ -499,7 +511,7 @@ class Agreement:
             current, telling = kept.current, self._telling.get(query)
             knows = telling is not None and peer in telling.knows
             waits = telling is not None and peer in telling.untold
-            concerned = peer in current.nodes() or peer in self._audience(query)
+            concerned = self._concerns(query, peer)
             # The first one is told by who deploys; also by a later life of that. Who has a part tells it to
             # hear whether the query was removed meanwhile.
             may_tell = current.number > 1 or current.coordinator == self._me or current.parts is not None

@@ -27,6 +27,7 @@ class Telling:
         knows: those that have, or have shown it otherwise.
         refused: those that refused it and are told again.
         at_us: when they are told again; None: nobody is to be told.
+        met_us: node -> when it was last told since it said another number on a link.
     """
 
     number: int
@@ -34,6 +35,7 @@ class Telling:
     untold: dict[str, None] = field(default_factory=dict)
     knows: set[str] = field(default_factory=set)
     refused: set[str] = field(default_factory=set)
+    met_us: dict[str, int] = field(default_factory=dict)
     at_us: int | None = None
     wait_us: int = TELL_US
 
@@ -53,6 +55,13 @@ class Telling:
     def concerns(self, node: str) -> bool:
         """Whether it was told, or is to be."""
         return node in self.untold or node in self.knows
+
+    def meets(self, now_us: int, node: str) -> bool:
+        """It says another number on a link; whether it is to be told, which it was not just now."""
+        due = now_us - self.met_us.get(node, -TELL_US) >= TELL_US
+        if due:
+            self.met_us[node] = now_us
+        return due
 
     def refused_by(self, node: str) -> bool:
         """It refuses it, and is told again; whether for the first time."""

@@ -19,6 +19,7 @@ from medusa.sim.checkers.catalog import newest_catalog
 from medusa.sim.checkers.publisher_names import newest_record
 from medusa.sim.world.virtual_time import SimulationError
 from medusa.wire.codec import TrainCodec, decode_frame
+from medusa.wire.link.automaton import ReceiverState, SenderState
 from medusa.wire.link.named_subscriptions import key_of
 from medusa.wire.link.sender import Sender
 from medusa.wire.messages.configuration import Configuration, Replicas
@@ -42,7 +43,8 @@ class ReplicaChecks:
     A configuration is decided by the disks of more than half of the voters of the one before it. A node
     never goes back to an earlier one. A row that anybody was sent has the same values from whoever sends it,
     and where the order of arrival decides over it each secondary has made it too. What senders have
-    forgotten is on the disk of the owner and of each secondary.
+    forgotten is on the disk of the owner and of each secondary. Nobody that a node knows to be replaced reads
+    from it, or sends to it.
 
     Attributes:
         newest: the configuration with the highest number that any node has known; None: there is none yet.
@@ -86,6 +88,7 @@ class ReplicaChecks:
         for fragment, hosted in node.brain.fragments.items():
             self._check_owner(node, fragment, hosted)
             self._check_epochs(node, hosted)
+            self._check_fenced(node, hosted)
             if not hosted.frozen:
                 for output in hosted.outputs.values():
                     at = output.sender.log.next_seq
@@ -155,6 +158,32 @@ class ReplicaChecks:
                     f"of {feed.node}, and read it in epoch {self._epochs[about]}"
                 )
             self._epochs[about] = feed.epoch
+
+    def _check_fenced(self, node: NodeMachine, hosted: FragmentHost) -> None:
+        """Who reads from a node for a guarded fragment is the owner of that by the configuration which the
+        node knows, and so is who it reads from."""
+        kept = node.brain.catalog.configurations.get(hosted.spec.query)
+        if kept is None:
+            return
+        links = [
+            (output.stream, view.peer, False)
+            for output in hosted.outputs.values()
+            for view in output.sender.receivers.values()
+            if view.state is not SenderState.DETACHED
+        ]
+        links += [
+            (input.stream, input.peer, True)
+            for input in hosted.inputs.values()
+            if input.receiver.state is ReceiverState.FLOWING
+        ]
+        fragments = kept.current.fragments
+        for stream, peer, sends in links:
+            ends = [each for each in fragments if stream in (each.streams if sends else each.reads)]
+            if all(each.owner != peer for each in ends) and any(peer in each.members for each in ends):
+                raise SimulationError(
+                    f"fenced: {peer} {'sends' if sends else 'reads'} {stream} at {node.name}, and not by "
+                    f"{kept.current}"
+                )
 
     def _secondaries(self, replicas: Replicas) -> Iterator[tuple[NodeMachine, FragmentHost]]:
         """Those of them that have something to follow with."""

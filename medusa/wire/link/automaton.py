@@ -78,9 +78,9 @@ class LinkEvent(Enum):
 PEER_EVENTS = (LinkEvent.PEER_UP, LinkEvent.PEER_DOWN, LinkEvent.PEER_RESTARTED)
 """What ``session.PeerSession`` tells; every state of either side has a move for each."""
 
-ORDINARY = ("E_MOVED", "E_REMOVED", "E_TAKEN")
-"""Codes of refusals that follow from an order, to move a fragment or to undeploy a query, or from another
-program that takes a name over: no error to log."""
+ORDINARY = ("E_MOVED", "E_REMOVED", "E_TAKEN", "E_CONFIGURATION")
+"""Codes of refusals that follow from an order, to move a fragment or to undeploy a query, from another
+program that takes a name over, or from a node that hasn't heard of a takeover yet: no error to log."""
 
 _R, _S, _E = ReceiverState, SenderState, LinkEvent
 

@@ -18,6 +18,7 @@ from medusa.query.boxes import Schema
 from medusa.wire import limits
 from medusa.wire.link.attach_claims import ANEW
 from medusa.wire.link.automaton import ORDINARY, PEER_EVENTS, RECEIVER, LinkEvent, LinkSettings, ReceiverState
+from medusa.wire.link.fence import OUTDATED, Fence
 from medusa.wire.messages.links_and_commands import (
     RESUME,
     Ack,
@@ -112,6 +113,9 @@ class Receiver:
         known: of a named receiver: its name is known to the sender, which shall not begin it anew.
         fragment_epoch: in which the fragment that reads is its node's, asked with each ``Attach``.
 
+    Args:
+        fence: by which configuration of its query it goes; None: by none.
+
     Invariants: ``granted - received bytes + held_bytes <= window``; ``durable_seq <= next_seq``.
     """
 
@@ -129,6 +133,7 @@ class Receiver:
         boundary_us: int = START_US,
         plain: bool = False,
         name: str = "",
+        fence: Fence | None = None,
     ) -> None:
         if next_seq < 0 and not (plain or name):
             raise LocalProtocolError(
@@ -159,6 +164,7 @@ class Receiver:
         self._missing_since_us: int | None = None
         self._missing_told = False
         self._outbox = outbox
+        self._fence = fence or Fence()
         self._was_attached = False
         self._epoch = incarnation * EPOCHS_PER_LIFE
         self._frames = self._received_bytes = 0
@@ -204,6 +210,7 @@ class Receiver:
                 note=self.note,
                 fragment_epoch=self.fragment_epoch(),
                 life=0 if self.own_note else self.life,
+                configuration=self._fence.number,
             ),
         )
 
@@ -256,6 +263,10 @@ class Receiver:
         if self._frames:
             self.duplicates += 1
             return []
+        if (refusal := self._fence.refusal(now_us, self.peer, message)) is not None:
+            self.stale += 1
+            self._outbox.send(self.peer, refusal)
+            return []  # The retry asks again; by then both know the newer one.
         if message.next_seq < max(self.next_seq, message.lost):
             raise self._broken("E_SEQ", f"starts at row {message.next_seq}, asked for {self.next_seq}")
         wanted = self.next_seq if self.next_seq >= 0 else message.next_seq - message.lost
@@ -378,6 +389,9 @@ class Receiver:
         self._attach(now_us)
 
     def _refused(self, now_us: int, message: Refuse) -> None:
+        if message.code == OUTDATED:  # An attachment is asked for again, and the next ``Ack`` says all.
+            self.stale += 1
+            return
         if (message.code in _FORGOTTEN and self.state is ReceiverState.FLOWING) or (
             # Shed before its ``Attached`` came, or overtaking it.
             message.code == "E_DETACHED" and self.state is ReceiverState.ATTACHING
@@ -521,6 +535,7 @@ class Receiver:
             durable=self.durable_seq,
             granted=self._granted(),
             note=self.own_note,
+            configuration=self._fence.number,
         )
         self._outbox.send(self.peer, self._acked)
 

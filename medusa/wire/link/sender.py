@@ -16,6 +16,7 @@ from medusa.query.boxes import Schema
 from medusa.wire import limits
 from medusa.wire.link.attach_claims import check_attach, other_life
 from medusa.wire.link.automaton import ORDINARY, PEER_EVENTS, SENDER, LinkEvent, LinkSettings, SenderState
+from medusa.wire.link.fence import Fence
 from medusa.wire.link.named_subscriptions import NamedSubscriptions, is_key
 from medusa.wire.link.output_log import OutputEntry, OutputLog
 from medusa.wire.link.receiver_views import ReceiverView, frame_of
@@ -54,6 +55,8 @@ class Sender:
         muted: nothing goes out: somebody else may be sending these rows.
         stream_version: said with each attachment; who was told another one has to attach anew.
         life: of the stream; who has rows of another one is refused. 0: unknown.
+        fence: by which configuration of its query it goes; whoever has the sender asks it before it brings
+            what readers say.
     """
 
     missing: Callable[[int, int], None] | None = None
@@ -71,7 +74,9 @@ class Sender:
         settings: LinkSettings | None = None,
         first_seq: int = 0,
         boundary_us: int = START_US,
+        fence: Fence | None = None,
     ) -> None:
+        self.fence = fence or Fence()
         self.stream = stream
         self.schema = schema
         self.timed = timed
@@ -326,6 +331,7 @@ class Sender:
                 note=view.note if message.next_seq == RESUME else b"",
                 stream_version=self.stream_version,
                 life=self.life,
+                configuration=self.fence.number,
             ),
         )
         self.settle(now_us)

@@ -127,6 +127,8 @@ class Hello(MessageBase, frozen=True, tag="hello"):
         address: where the speaker listens; empty: nowhere, or it doesn't know.
     """
 
+    TAIL: ClassVar[str] = "version_most"
+
     version: Count
     node: Name
     incarnation: Incarnation
@@ -213,7 +215,10 @@ class Attach(MessageBase, frozen=True, tag="attach"):
         fragment_epoch: of the fragment that reads, where it is surely its node's; 1 once it was handed
             over to another node, 0: it isn't one of a node's.
         life: of the stream from which the rows before ``next_seq`` came, as ``Attached`` said; 0: unknown.
+        configuration: number of the query's configuration by which I go; 0: I am told of none.
     """
+
+    TAIL: ClassVar[str] = "configuration"
 
     stream: Name
     epoch: Count
@@ -227,6 +232,7 @@ class Attach(MessageBase, frozen=True, tag="attach"):
     note: Note = b""
     fragment_epoch: Count = 0
     life: Count = 0
+    configuration: Count = 0
 
 
 class Ack(MessageBase, frozen=True, tag="ack"):
@@ -238,7 +244,10 @@ class Ack(MessageBase, frozen=True, tag="ack"):
         durable: rows below this, and what came of them, survive my crash.
         granted: bytes you may send in this epoch, counted from its start.
         note: keep this with ``durable`` and give it back when I ask to ``RESUME``.
+        configuration: as in ``Attach``.
     """
+
+    TAIL: ClassVar[str] = "configuration"
 
     stream: Name
     epoch: Count
@@ -247,6 +256,7 @@ class Ack(MessageBase, frozen=True, tag="ack"):
     durable: Count
     granted: Count
     note: Note = b""
+    configuration: Count = 0
 
 
 class Detach(MessageBase, frozen=True, tag="detach"):
@@ -290,7 +300,10 @@ class Attached(MessageBase, frozen=True, tag="attached"):
         note: to ``RESUME``: what was left with us.
         stream_version: replicas of a stream share its name and differ in this.
         life: which time the stream was begun with row 0: its sender may have lost what it had; 0: unknown.
+        configuration: as in ``Attach``.
     """
+
+    TAIL: ClassVar[str] = "configuration"
 
     stream: Name
     epoch: Count
@@ -302,6 +315,7 @@ class Attached(MessageBase, frozen=True, tag="attached"):
     note: Note = b""
     stream_version: Count = 1
     life: Count = 0
+    configuration: Count = 0
 
 
 class Data(MessageBase, frozen=True, tag="data"):
