@@ -57,7 +57,7 @@ class ClientPublication:
         sender: the rows not yet durable at the node.
         refusal: what the node said against it; None while it has said nothing.
         not_taken: what it said of rows that it received and could not take (``E_ROWS``), at most
-            the first few; whoever tells the user clears it.
+            the first few.
         attached: the node has asked for it, or acknowledged of it, since it last came up.
         name: of a named publisher, else empty.
         begun: of a named publisher: the node has said at which row it goes on.
@@ -83,13 +83,22 @@ class ClientPublication:
         stream, schema = self.sender.stream, self.sender.schema
         outbox.send(self._node, Offer(stream=stream, schema=schema, name=self.name, resumed=self.begun))
 
+    def refused(self, message: Refuse) -> None:
+        """The node takes none of it."""
+        self.refusal = message
+
+    def told_not_taken(self) -> list[Refuse]:
+        """What the node could not take, said once."""
+        said, self.not_taken = self.not_taken, []
+        return said
+
     def move(self, now_us: int, node: str, outbox: Outbox) -> None:
         """Another node takes the stream from now on: it goes on after the last row that is durable."""
         view = self.sender.receivers[self._node]
         self.sender.expect(node, view.durable)
         if node != self._node:
             self.sender.forget(now_us, self._node)
-        self.way.target = outbox
+        self.way.lead_to(outbox)
         self._node = node
         self.refusal = None
         self.attached = False
@@ -283,7 +292,8 @@ class ClientMind:
             plain=not name,
             name=name,
         )
-        receiver.known = known
+        if known:
+            receiver.knows_name()
         self._readings += 1
         subscription = self.subscriptions[stream] = ClientSubscription(receiver, way)
         if self.up:
@@ -306,8 +316,8 @@ class ClientMind:
         if self.subscriptions.get(receiver.stream, subscription) is not subscription:
             raise LocalProtocolError(f"{receiver.stream!r} is being read already")
         receiver.redirect(self.node)
-        receiver.refusal = None
-        subscription.way.target = self.outbox
+        receiver.forget_refusal()
+        subscription.way.lead_to(self.outbox)
         self.subscriptions[receiver.stream] = subscription
         if self.up:
             receiver.peer_event(now_us, LinkEvent.PEER_UP)
@@ -410,7 +420,7 @@ class ClientMind:
                 publication.offer(now_us, self.outbox)
         elif publication is not None and (publication.refusal is None or not message.epoch):
             # Of an attachment that was refused, what is said later about frames under way adds nothing.
-            publication.refusal = message
+            publication.refused(message)
             publication.sender.receive(now_us, self.node, message)
 
     def lost(self, now_us: int) -> None:

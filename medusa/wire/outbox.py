@@ -376,5 +376,9 @@ class Detour(Outbox):
         super().__init__()
         self.target = target
 
+    def lead_to(self, target: Outbox) -> None:
+        """From now on it passes all on to this one."""
+        self.target = target
+
     def append(self, effect: Effect) -> None:
         self.target.append(effect)

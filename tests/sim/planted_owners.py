@@ -74,9 +74,9 @@ OWNERS: dict[str, Mistake] = {
         about="The definer keeps a revoked definition among those that deployments use. Its keeper has "
         "forgotten it, so every later deployment of that query is refused.",
         edits=edit(
-            "nodes.remote.definitions:RemoteDefinitions._revoke",
-            "self._kept.mapped.pop(message.name, None)  # From now on no deployment of ours uses it.",
-            "pass",
+            "nodes.catalog.kept_definitions:RemoteKept.begin_revoking",
+            "self.mapped.pop(name, None)",
+            "self.mapped.get(name)",
         ),
         scenarios=_IN,
         seed=0,
@@ -99,7 +99,7 @@ OWNERS: dict[str, Mistake] = {
         "still kept and run.",
         edits=edit(
             "nodes.remote.keeper:RemoteKeeper.revoke",
-            "self._kept.held.pop(full, None)",
+            "self._kept.forget_held(full)",
             "self._kept.held.get(full)",
         ),
         scenarios=_IN,

@@ -126,13 +126,7 @@ class Publisher(Followed):
         Raises:
             DataError: rows arrived there that its source refused; those around them were taken.
         """
-
-        def taken() -> list[str]:
-            words = [each.text for each in self._mind.not_taken]
-            self._mind.not_taken.clear()
-            return words
-
-        if words := self.under_lock(taken):
+        if words := [each.text for each in self.under_lock(self._mind.told_not_taken)]:
             text = f"{self.name!r}: node {self._loop.node!r} says: {'; '.join(words)}"
             raise DataError(text, hint="status() counts them as refused_rows", code="E_ROWS")
 

@@ -82,7 +82,8 @@ class Subscription(Followed):
         receiver = self._mind.receiver
         assert receiver.schema is not None
         assert receiver.timed is not None
-        receiver.known = known or durable is not None
+        if durable is not None:
+            receiver.knows_name()
         self._codec = TrainCodec(receiver.schema, timed=receiver.timed)
         self.schema: pa.Schema = self._codec.schema
         self.timed: bool = receiver.timed

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from medusa.errors import LocalProtocolError
@@ -28,25 +29,24 @@ stream of a large weight sends all that its credit allows before another one's t
 Item = TypeVar("Item")
 
 
+@dataclass(slots=True)
 class _Stream(Generic[Item]):
     """One stream in the ring.
 
     Attributes:
-        items: (cost, item), oldest first; never empty while it is in the ring.
         round: in which it had its last turn.
         deficit: bytes it may send now.
         share: bytes more per round, until its next turn.
+        items: (cost, item), oldest first; never empty while it is in the ring.
     """
 
-    __slots__ = ("deficit", "items", "name", "place", "round", "share", "weight")
-
-    def __init__(self, name: str, weight: int, place: int, round_: int) -> None:
-        self.name = name
-        self.weight = weight
-        self.place = place
-        self.round = round_
-        self.deficit = self.share = 0
-        self.items: deque[tuple[int, Item]] = deque()
+    name: str
+    weight: int
+    place: int
+    round: int
+    deficit: int = 0
+    share: int = 0
+    items: deque[tuple[int, Item]] = field(default_factory=deque)
 
 
 class FairQueue(Generic[Item]):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from medusa.wire.link.automaton import SENDER, LinkEvent, SenderState
+from medusa.wire.link.automaton import LinkEvent, SenderState
 from medusa.wire.link.receiver_views import ReceiverView
 from medusa.wire.messages.links_and_commands import Attach, Refuse
 from medusa.wire.outbox import Outbox
@@ -122,12 +122,12 @@ class NamedSubscriptions:
         before = self._key(peer)
         if before != key and (other := self._receivers.get(before)) is not None:
             if other.named:
-                other.state = SENDER[other.state][LinkEvent.DETACH]
+                other.step(LinkEvent.DETACH)
                 self.vacate(other)
             elif other.plain:
                 del self._receivers[before]
         self._keys.pop(view.peer, None)
-        view.peer = peer
+        view.is_read_by(peer)
         if view.named:
             self._keys[peer] = key
 
@@ -135,7 +135,7 @@ class NamedSubscriptions:
         """Whether it has a name; then, where it is detached, nobody reads under that any more."""
         if view.named and view.state is SenderState.DETACHED:
             self._keys.pop(view.peer, None)
-            view.peer = ""
+            view.is_read_by("")
         return view.named
 
     def end(self, key: str) -> None:

@@ -226,6 +226,14 @@ class Receiver:
         """The stream comes from another peer from now on; ``peer_event`` says when that is there."""
         self.peer, self.state, self.pressed = peer, ReceiverState.IDLE, False
 
+    def forget_refusal(self) -> None:
+        """What was said against it was said elsewhere."""
+        self.refusal = None
+
+    def knows_name(self) -> None:
+        """The sender keeps our name by now: it is to say so if it doesn't any more."""
+        self.known = True
+
     # --- frames -------------------------------------------------------------------------------
 
     def receive(self, now_us: int, message: ReceiverMessage, payload: Buffer | None = None) -> list[Delivery]:

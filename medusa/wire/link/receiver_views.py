@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from medusa.wire.link.automaton import SenderState
+from medusa.wire import limits
+from medusa.wire.link.automaton import SENDER, LinkEvent, SenderState
 from medusa.wire.link.output_log import OutputEntry
-from medusa.wire.messages.links_and_commands import Boundary, Data
+from medusa.wire.messages.links_and_commands import Ack, Boundary, Data
 
 __all__ = ["ReceiverView", "frame_of"]
 
@@ -53,6 +54,60 @@ class ReceiverView:
         if self.plain and self.state is not SenderState.FLOWING:
             return True
         return self.acked_frames < self.frames or self.durable < self.sent_seq or self.cursor < end
+
+    def step(self, event: LinkEvent) -> None:
+        """Something happened that may happen in its state."""
+        self.state = SENDER[self.state][event]
+
+    def is_read_by(self, peer: str) -> None:
+        """By this connection; empty: nobody reads a named one just now."""
+        self.peer = peer
+
+    def begin_at(self, seq: int) -> None:
+        """It has none of the rows yet; the first has this number."""
+        self.durable = seq
+
+    def look_again_at(self, index: int) -> None:
+        """This entry of the log has changed: it may be sent again."""
+        self.cursor = min(self.cursor, index)
+
+    def leave(self, note: bytes) -> None:
+        """It left this with us."""
+        self.note = note
+
+    def refuse_stale(self) -> None:
+        """It spoke of an attachment that is over."""
+        self.stale += 1
+
+    def moved(self, now_us: int) -> None:
+        """It takes rows, came or went."""
+        self.moved_at_us = now_us
+
+    def asked(self, now_us: int) -> None:
+        """It is asked what it has, or need not be just after it was sent something."""
+        self.asked_at_us = now_us
+
+    def skip(self) -> None:
+        """It has the next entry of the log."""
+        self.cursor += 1
+
+    def sent(self, entry: OutputEntry) -> None:
+        """The next entry of the log has left for it."""
+        self.cursor += 1
+        self.frames += 1
+        self.sent_bytes += entry.cost
+        self.sent_seq = max(self.sent_seq, entry.end)
+
+    def acknowledge(self, now_us: int, message: Ack) -> None:
+        """It has so much. Each count only grows; a lower one is an old ack and changes nothing."""
+        if message.frames > self.acked_frames or message.durable > self.durable:
+            self.moved_at_us = now_us
+        self.acked = max(self.acked, message.received)
+        self.acked_frames = max(self.acked_frames, message.frames)
+        if message.note and not (self.plain or self.named) and message.durable >= self.durable:
+            self.note = message.note
+        self.durable = max(self.durable, message.durable)
+        self.granted = max(self.granted, min(message.granted, self.sent_bytes + limits.CREDIT_BYTES_MAX))
 
 
 def frame_of(stream: str, view: ReceiverView, entry: OutputEntry) -> Data | Boundary:

@@ -136,7 +136,7 @@ class Sender:
         if index is None:
             return
         for view in self.receivers.values():
-            view.cursor = min(view.cursor, index)
+            view.look_again_at(index)
         self.settle(now_us)
 
     # --- receivers come and go --------------------------------------------------------------
@@ -190,13 +190,13 @@ class Sender:
                 raise LocalProtocolError(f"stream {self.stream!r}: an entry without rows or time")
         for peer, durable in receivers.items():
             self.expect(peer, durable)
-            self.receivers[peer].note = (notes or {}).get(peer, b"")
+            self.receivers[peer].leave((notes or {}).get(peer, b""))
 
     def begin_log(self, first_seq: int) -> None:
         """The first row has this number; nothing was appended, and nobody has attached."""
         self.log = OutputLog(first_seq=first_seq)
         for view in self.receivers.values():
-            view.durable = first_seq
+            view.begin_at(first_seq)
 
     # --- from the link ------------------------------------------------------------------------
 
@@ -209,8 +209,9 @@ class Sender:
             raise LocalProtocolError(f"{event.value!r} is no event of a peer")
         target = SENDER[view.state][event]
         resumed = view.state is SenderState.PAUSED and target is SenderState.FLOWING
-        view.moved_at_us = view.moved_at_us if self._stuck(view) else now_us
-        view.state = target
+        if not self._stuck(view):
+            view.moved(now_us)
+        view.step(event)
         self.seats.vacate(view)
         if resumed:
             # Frames under way when it fell silent may be lost; this lets the receiver find out.
@@ -244,7 +245,7 @@ class Sender:
         if target is not None and message.epoch > view.epoch and isinstance(message, Ack):
             raise self._broken(peer, "E_EPOCH", f"acknowledges epoch {message.epoch}, never attached")
         if target is None or message.epoch < view.epoch:
-            view.stale += 1
+            view.refuse_stale()
             return
         if isinstance(message, Ack):
             self._ack(now_us, view, message)
@@ -257,7 +258,7 @@ class Sender:
                 code=message.code,
                 text=message.text,
             )
-        view.state = target
+        view.step(event)
         if not self.seats.vacate(view) and (
             isinstance(message, Detach) or (view.plain and target is SenderState.DETACHED)
         ):
@@ -283,7 +284,7 @@ class Sender:
         known = view.epoch if view is not None and view.peer == peer else 0
         if message.epoch <= known:
             if view is not None and message.epoch < known:
-                view.stale += 1
+                view.refuse_stale()
                 text = f"an attachment of epoch {known} came before"
                 self._outbox.send(peer, Refuse(code="E_EPOCH", text=text, stream=self.stream, epoch=known))
             return
@@ -378,15 +379,7 @@ class Sender:
             raise self._broken(
                 view.peer, "E_SEQ", f"durable up to {message.durable}, received {message.received}"
             )
-        if message.frames > view.acked_frames or message.durable > view.durable:
-            view.moved_at_us = now_us
-        # Each count only grows; a lower one is an old ack and changes nothing.
-        view.acked = max(view.acked, message.received)
-        view.acked_frames = max(view.acked_frames, message.frames)
-        if message.note and not (view.plain or view.named) and message.durable >= view.durable:
-            view.note = message.note
-        view.durable = max(view.durable, message.durable)
-        view.granted = max(view.granted, min(message.granted, view.sent_bytes + limits.CREDIT_BYTES_MAX))
+        view.acknowledge(now_us, message)
 
     def _broken(self, peer: str, code: str, text: str) -> RemoteProtocolError:
         return RemoteProtocolError(f"stream {self.stream!r}: {text}", peer=peer, code=code)
@@ -433,7 +426,7 @@ class Sender:
         del self.receivers[view.peer]
 
     def _progress(self, now_us: int, view: ReceiverView) -> None:
-        view.asked_at_us = now_us
+        view.asked(now_us)
         if self.muted:
             return
         self._outbox.send(
@@ -462,7 +455,7 @@ class Sender:
         while view.cursor < self.log.end:
             entry = self.log[view.cursor]
             if self._had(view, entry):
-                view.cursor += 1
+                view.skip()
                 continue
             if view.sent_bytes + entry.cost > view.granted:
                 return
@@ -477,13 +470,11 @@ class Sender:
                     self.missing(now_us, view.cursor)
                 return
             self._outbox.send(view.peer, frame_of(self.stream, view, entry), entry.payload)
-            view.cursor += 1
-            view.frames += 1
-            view.sent_bytes += entry.cost
-            view.sent_seq = max(view.sent_seq, entry.end)
+            view.sent(entry)
             if idle:
                 # The first of a burst starts the clock of ``Progress`` and of the cut-off.
-                view.asked_at_us = view.moved_at_us = now_us
+                view.asked(now_us)
+                view.moved(now_us)
                 idle = False
 
     def _overtaken(self, view: ReceiverView) -> None:
@@ -494,7 +485,7 @@ class Sender:
         self._anew(view, "rows that were to come next were shed")
 
     def _anew(self, view: ReceiverView, text: str) -> None:
-        view.state = SENDER[view.state][LinkEvent.CUT_OFF]
+        view.step(LinkEvent.CUT_OFF)
         self._outbox.send(
             view.peer, Refuse(code="E_DETACHED", text=text, stream=self.stream, epoch=view.epoch)
         )
