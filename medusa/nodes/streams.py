@@ -182,7 +182,7 @@ class StreamRouter:
         """We have forgotten what ran here, and who coordinates it may not have told us yet; or the disk has
         lost what says whether it is here. Who asks for a stream that we don't know will ask again."""
         forgot = self._forgets and now_us - self._started_us < PATIENCE_US
-        return forgot or (self._catalog.in_doubt.hides(stream) and self._catalog.place(stream) is None)
+        return forgot or self._catalog.may_hide(stream)
 
     def _refuse(self, peer: str, message: Message, error: LinkError) -> None:
         if error.code not in (

@@ -349,6 +349,14 @@ class Catalog:
         """Its owner has answered that it is read by nobody here."""
         self.reading.pop(stream, None)
 
+    def epoch(self, fragment: str) -> int:
+        """In which a fragment is, or was last, this node's."""
+        return self.ownership.epoch(fragment)
+
+    def may_hide(self, stream: str) -> bool:
+        """What the disk has lost may name it, and nothing else says where it is."""
+        return self.in_doubt.hides(stream) and self.place(stream) is None
+
     def learns_from(self, runs: Callable[[], tuple[EntryRun, ...]]) -> None:
         """What is written of the directory is what this says then."""
         self.learned = runs

@@ -128,11 +128,12 @@ class Directory:
 
     def own(self) -> dict[Key, CatalogEntry]:
         """What this node wrote in this life and stands."""
-        return {key: entry for key, entry in self._written.own.entries.items() if not entry.gone}
+        written = self._written.own.entries
+        return {key: entry for key, entry in written.items() if not entry.gone}
 
     def own_epoch(self, kind: str, name: str) -> int:
         """Of what this node wrote and stands; else 1."""
-        entry = self._written.own.entries.get((kind, name))
+        entry = self._written.own_entry(kind, name)
         return 1 if entry is None or entry.gone else entry.epoch
 
     def _of(self, kind: str, name: str) -> Iterable[CatalogEntry]:
@@ -151,7 +152,7 @@ class Directory:
         """
         others = [each for each in self._of(kind, name) if each.writer != self.node and each.gone]
         epoch = max([epoch, *(1 + each.epoch for each in others)])
-        before = self._written.own.entries.get((kind, name))
+        before = self._written.own_entry(kind, name)
         if before is not None:
             same = before.body, before.stream_version, before.gone
             if same == (body, stream_version, False) and before.epoch >= epoch:
@@ -163,7 +164,7 @@ class Directory:
 
     def remove(self, now_us: int, kind: str, name: str, epoch: int = 0) -> None:
         """Write that something which this node owned is gone, or another's now; unknown: nothing."""
-        before = self._written.own.entries.get((kind, name))
+        before = self._written.own_entry(kind, name)
         if before is not None and not before.gone:
             epoch, of = max(epoch, before.epoch), before.stream_version
             self._unsaid = True

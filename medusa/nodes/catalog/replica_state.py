@@ -86,6 +86,10 @@ class ReplicaState:
         self._gone: dict[tuple[str, Key], int] = {}
         """What is gone -> when we heard so."""
 
+    def own_entry(self, kind: str, name: str) -> CatalogEntry | None:
+        """What this node wrote last of a thing; None: it never did."""
+        return self.own.entries.get((kind, name))
+
     # --- what is known -------------------------------------------------------------------------------
 
     def digest(self) -> bytes:

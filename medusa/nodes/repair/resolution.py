@@ -438,7 +438,9 @@ class DoubtResolution:
             return
         parts = self._parts(query)
         here = any(spec.query == query for spec in self._catalog.fragments.values())
-        old = self._old.deployments.pop(query, None)
+        old = self._old.deployments.get(query)
+        if old is not None:
+            self._old.hand_over(query)
         if old is None:
             found = self._deployment(query, parts)
         elif old.state == REMOVING and here:

@@ -78,6 +78,14 @@ class NodeServices:
         """Of the node."""
         return self.settings.name
 
+    def have_become(self, pending: PendingReplacement) -> None:
+        """Fragments have replaced others, or never will."""
+        self.catalog.has_become(pending)
+
+    def told_away(self, now_us: int, node: str) -> str:
+        """What users hear of a node that doesn't answer; empty: it is there."""
+        return self.away.told(now_us, [node])
+
 
 class RepartitionPlanner(Protocol):
     """Says what takes the place of what, and whether there is room for it."""
@@ -161,8 +169,9 @@ class RepartitionJob:
 
     def status(self) -> SplitStatus:
         """As the status of the node has it."""
+        query, _, _ = self.order.fragment.partition("/")
         return SplitStatus(
-            box=f"{self.order.fragment.partition('/')[0]}/{self.order.box}",
+            box=f"{query}/{self.order.box}",
             what="merge" if isinstance(self.order, Merge) else "split",
             state=self.state.value,
             fragments=tuple(self.gone),
@@ -173,7 +182,7 @@ class RepartitionJob:
         if self.state is _S.OVER:
             self._ended(self)
             if self._becoming is not None:
-                self._node.catalog.has_become(self._becoming)
+                self._node.have_become(self._becoming)
 
     # --- the coordinator --------------------------------------------------------------------------
 
@@ -516,7 +525,7 @@ class RepartitionJob:
         if asking and waited_us >= ASK_US:
             node, about = self._coordinator, self._question.query
             silent = f"no answer from {node!r} in {ASK_US // 1_000_000} s"
-            text = f"{self._node.away.told(now_us, [node]) or silent}: it coordinates query {about!r}"
+            text = f"{self._node.told_away(now_us, node) or silent}: it coordinates query {about!r}"
             self._fail(now_us, "E_TIMEOUT", text, "order it again when it is back")
         elif self.state is _S.DRAINING and waited_us >= DRAIN_US:
             text = f"rows on their way did not arrive in {DRAIN_US // 1_000_000} s"
