@@ -43,6 +43,9 @@ CAUGHT = (
 )
 """What goes wrong then."""
 
+WAITS = 8
+"""Faults that wait for such a moment in one seed; several may happen at the same one."""
+
 DEATHS_MAX = 2
 """So often a node dies at the moment that is waited for."""
 
@@ -137,11 +140,12 @@ class SeamTrial(SplitTrial):
 
     def _catch(self, span_us: int) -> None:
         dice = self._picks
-        self._waits = tuple((dice.choice(MOMENTS), dice.choice(CAUGHT)) for _ in range(4))
+        self._waits = tuple((dice.choice(MOMENTS), dice.choice(CAUGHT)) for _ in range(WAITS))
         for _ in range(4):
             by, pick = dice.choice(list(self.nodes)), dice.randrange(1 << 20)
             self._plan(dice.randrange(1, span_us), partial(self._move, self.boxes[0], by, pick))
-        for name in dice.sample(list(self.nodes), 2):  # Who lives again repeats its log.
+        sources = sorted({node for _, node in self.publishers.values()})
+        for name in (*dice.sample(list(self.nodes), 2), *sources):  # Who lives again repeats its log.
             self.world.after(dice.randrange(100_000, span_us), partial(self._die_at_once, name))
 
     def _die_at_once(self, name: str) -> None:
