@@ -13,20 +13,21 @@ from tests.sim.planted_owners import OWNERS
 from tests.sim.planting import Mistake, edit, noticed, planted
 
 CAUGHT = {name: mistake for name, mistake in MISTAKES.items() if mistake.seed is not None}
-SURVIVORS = {name: mistake for name, mistake in MISTAKES.items() if mistake.seed is None}
 
 SEARCHED = 200
 """Seeds of each scenario."""
 
-CAUGHT_MIN = 32
+CAUGHT_MIN = 36
 """Of 36. Fewer: something that was seen isn't any more."""
 
 SLOW = ("move", "splits", "comeback")
-SAMPLE = [
-    name
-    for name, each in CAUGHT.items()
-    if each.scenarios[0] not in SLOW and name != "half a deployment stays"
-]
+LONG = (
+    "half a deployment stays",
+    "questions of an earlier attempt count",
+    "a merge doesn't wait for boundaries",
+)
+"""What is noticed is that 30 virtual seconds aren't enough."""
+SAMPLE = [name for name, each in CAUGHT.items() if each.scenarios[0] not in SLOW and name not in LONG]
 """Those whose seed takes a fraction of a second."""
 
 

@@ -58,6 +58,19 @@ def test_a_connection_keeps_order_whatever_the_delays():
     assert came == list(range(200))
 
 
+def test_a_message_comes_once_more_behind_the_next_one_of_a_later_kind_that_goes_the_same_way():
+    world, net, came = network()
+    first, later, other = ([msgspec.msgpack.encode([tag])] for tag in ("first", "later", "other"))
+    net.repeat_behind("first", "later")
+    for target, frames in (("b", first), ("c", later), ("b", other), ("b", later), ("b", later)):
+        net.send("a", target, frames)
+    net.send("a", "b", first)
+    net.heal_all()
+    net.send("a", "b", later)
+    world.run(until_us=1000, events_max=20)
+    assert came == [each[0] for each in (first, later, other, later, first, later, first, later)]
+
+
 def test_a_cut_loses_what_is_under_way_and_then_order_resumes():
     """ZeroMQ: a suffix is lost at a reconnection, never something in the middle."""
     world, net, came = network()

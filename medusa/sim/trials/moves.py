@@ -35,14 +35,17 @@ from medusa.wire.messages.move import Move
 __all__ = ["MOVES", "MoveTrial"]
 
 
-def slides(first: str = "1s", second: str = "5s") -> tuple[Query, dict[str, list[str]]]:
+def slides(
+    first: str = "1s", second: str = "5s", slack: str = "50ms", idle: str | None = None
+) -> tuple[Query, dict[str, list[str]]]:
     """Two fragments in the middle have neither publishers nor readers who are clients: they move.
 
     Args:
         first, second: how long their windows are.
+        slack, idle: of the source; what the second decides is logged, however long it is.
     """
     q = Query("m")
-    flows = q.source("flows", SCHEMA, time="ts", slack="50ms").filter("v > -90", name="most")
+    flows = q.source("flows", SCHEMA, time="ts", slack=slack, idle=idle).filter("v > -90", name="most")
     per_k = flows.window(first).group_by("k").aggregate(n=count(), s=sum("v"), name="per_k")
     totals = per_k.window(second).aggregate(n=sum("n"), s=sum("s"), name="totals")
     q.sink("out", totals.filter("n > 0", name="all"))
@@ -92,9 +95,12 @@ KINDS: dict[
     "unites": (unites, ("m/both", "m/some"), ("m/left", "m/right", "m/last")),
     "meets": (meets, (), ()),
     "keeps": (partial(slides, "4s", "8s"), (), ()),
+    "waits": (partial(slides, "4s", "8s", "12s"), (), ()),
+    "decides": (partial(slides, "4s", "8s", idle="1h"), (), ()),
 }
 """The query; fragments that read and are read by nodes; those that clients read or publish into.
-``meets`` and ``keeps``, whose windows hold many keys at any time, are for splits alone."""
+The last four, whose windows hold many keys at any time, are for splits alone. Rows of the third may come far
+out of order; a fragment of the fourth logs what it decides, and so rests while it is split or merged."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,12 @@ from medusa.wire.messages.split import Merge, Ranges, Split
 
 __all__ = ["SPLITS", "SplitTrial"]
 
-BOXES = {"keeps": ("per_k", "per_k", "most", "totals"), "meets": ("pairs", "stays", "firsts", "so_far")}
+BOXES = {
+    "keeps": ("per_k", "per_k", "most", "totals"),
+    "meets": ("pairs", "stays", "firsts", "so_far"),
+    "waits": ("most",),
+    "decides": ("most",),
+}
 """What is split of which query."""
 MERGE_US = 1_000_000
 """Merges are ordered so much later: what isn't split yet can't be merged."""
@@ -41,6 +46,10 @@ class SplitTrial(MoveTrial):
 
     def _begin(self) -> None:
         super()._begin()
+        self._plan_orders()
+
+    def _plan_orders(self) -> None:
+        """Orders at random moments."""
         dice = self.world.dice("splits")
         for _ in range(dice.randrange(2, 9)):
             what = dice.choice([self._split, self._split, self._merge, self._move])

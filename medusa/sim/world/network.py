@@ -78,6 +78,10 @@ class Network:
         self._held: dict[Way, list[list[Buffer]]] = {}
         self._slow_us: dict[Way, int] = {}
         self._late: dict[str, tuple[int, bool]] = {}
+        self._repeated: tuple[str, str] | None = None
+        """Tags: what comes once more, and behind what."""
+        self._kept: dict[Way, list[Buffer]] = {}
+        """The last one of that kind that was sent this way."""
         self._hellos: dict[Way, list[Buffer]] = {}
         """The last ``Hello`` that was sent this way: a connection begins with one."""
         self._diverted: dict[Way, list[list[Buffer]]] = {}
@@ -121,6 +125,16 @@ class Network:
             self._fly(way, frames, overtake=self._chance(faults.reorder_permille))
         if self._chance(faults.duplicate_permille):
             self._fly(way, frames, overtake=False)
+        if self._repeated is not None:
+            self._repeat(way, frames)
+
+    def _repeat(self, way: Way, frames: list[Buffer]) -> None:
+        assert self._repeated is not None
+        tag, (kind, later) = _tag(frames), self._repeated
+        if tag == kind:
+            self._kept[way] = frames
+        elif tag == later and way in self._kept:
+            self._fly(way, self._kept.pop(way), overtake=False)
 
     def _chance(self, permille: int) -> bool:
         """True so many times in a thousand; draws nothing where it can't be."""
@@ -197,6 +211,12 @@ class Network:
         if late_us:
             self._late[tag] = late_us, again
 
+    def repeat_behind(self, tag: str, later: str) -> None:
+        """The last message of one kind comes once more, right behind the next one of a later kind that goes
+        the same way; of one pair of kinds at a time. Until all faults end."""
+        self._repeated = tag, later
+        self._kept.clear()
+
     def divert(self, source: str, target: str, *, copies: bool = False) -> None:
         """Frames sent this way from now on go by a connection of their own, stuck until ``restore``.
 
@@ -243,6 +263,8 @@ class Network:
         self._cuts.clear()
         self._slow_us.clear()
         self._late.clear()
+        self._repeated = None
+        self._kept.clear()
         clogged, self._held = self._held, {}
         self._clogs.clear()
         self.faults = Faults(delay_us=self.faults.delay_us)
