@@ -22,6 +22,9 @@ CONNECT = $(if $(SPARK_CONNECT),$(VENV)/.stamp-extra-spark-connect)
 FOUND = $(or $(PYTHON),$(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$name && break; done))
 
+# Hundreds of processes import the same modules: each would compile them anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
 .PHONY: help demo federation spark spark-there test test-ci test-full test-spark spark-ready lint bench bench-spark sanitize sim docs wheel clean
@@ -56,7 +59,7 @@ test-full: $(READY) $(VENV)/.stamp-extra-test ## also run the long tests; goes o
 	$(if $(ARGS)$(filter-out 7,$(ISSUE)),,@$(MAKE) --no-print-directory test-spark PYSPARK=4.2)
 
 test-spark: $(READY) $(VENV)/.stamp-extra-test ## run the tests of Spark alone; needs Java 17; PYSPARK=4.2 chooses
-	$(SUITES) $(if $(PYSPARK),--resume=$(SPARK_VENV)/full-passed.json) -- tests/spark $(ARGS)
+	$(SUITES) $(IN_PROCESSES) $(if $(PYSPARK),--resume=$(SPARK_VENV)/full-passed.json) -- tests/spark $(ARGS)
 
 # With VENV=$(SPARK_VENV), as the next one.
 spark-there: $(READY) $(VENV)/.stamp-extra-spark $(CONNECT)
@@ -83,7 +86,7 @@ bench-spark: ## measure streams and operators in Spark, beside its own; needs Ja
 	$(SPARK_VENV)/bin/python -m bench.spark $(ARGS)
 
 sanitize: $(READY) $(VENV)/.stamp-extra-test ## run the native tests under ASan and UBSan
-	$(PY) tests/native/sanitize.py $(ARGS)
+	$(PY) tests/native/sanitize.py $(IN_PROCESSES) $(ARGS)
 
 SEEDS ?= 200
 sim: $(READY) ## run simulated federations with faults; SEEDS=1000 sets how many

@@ -189,6 +189,15 @@ def test_what_is_chosen_runs_in_processes_too() -> None:
     assert words.index("--numprocesses=auto") < words.index("--") < words.index("-k") < words.index("-n")
 
 
+def test_modules_are_compiled_once_for_all_processes() -> None:
+    """Also where the caller's environment says otherwise, as images of containers do."""
+    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    command = ["make", "-s", "-C", ROOT, "--eval=probe:;@env", "probe"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    assert "PATH=" in done.stdout
+    assert "PYTHONDONTWRITEBYTECODE" not in done.stdout
+
+
 def test_the_second_version_of_pyspark_is_the_last_of_the_full_tests_of_its_issue() -> None:
     env = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS", "ARGS")}
 
