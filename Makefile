@@ -27,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo federation spark spark-there test test-ci test-full test-spark spark-ready lint bench bench-spark sanitize sim docs wheel clean
+.PHONY: help demo federation spark spark-there test test-ci test-full test-spark spark-ready spark-packages lint bench bench-spark sanitize sim docs wheel clean
 
 help: ## list the targets
 	@echo "make TARGET, where TARGET is one of:"
@@ -59,7 +59,7 @@ test-full: $(READY) $(VENV)/.stamp-extra-test ## also run the long tests; goes o
 	$(if $(ARGS)$(filter-out 7,$(ISSUE)),,@$(MAKE) --no-print-directory test-spark PYSPARK=4.2)
 
 test-spark: $(READY) $(VENV)/.stamp-extra-test ## run the tests of Spark alone; needs Java 17; PYSPARK=4.2 chooses
-	$(SUITES) $(IN_PROCESSES) $(if $(PYSPARK),--resume=$(SPARK_VENV)/full-passed.json) -- tests/spark $(ARGS)
+	$(SUITES) $(if $(PYSPARK),--resume=$(SPARK_VENV)/full-passed.json) $(IN_PROCESSES) -- tests/spark $(ARGS)
 
 # With VENV=$(SPARK_VENV), as the next one.
 spark-there: $(READY) $(VENV)/.stamp-extra-spark $(CONNECT)
@@ -67,7 +67,10 @@ spark-there: $(READY) $(VENV)/.stamp-extra-spark $(CONNECT)
 		"Install it (Debian, Ubuntu: apt install openjdk-17-jre-headless; Fedora: dnf install java-17-openjdk-headless), or set JAVA_HOME."
 
 # An environment of its own: pyspark wants an older pandas than the other tests have.
-spark-ready: $(READY) $(VENV)/.stamp-extra-spark $(VENV)/.stamp-extra-test-spark $(CONNECT)
+spark-ready: $(READY) spark-packages $(CONNECT)
+
+# What of it can be fetched before the extension is built.
+spark-packages: $(VENV)/.stamp-needs $(VENV)/.stamp-extra-spark $(VENV)/.stamp-extra-test-spark
 
 lint: $(READY) $(VENV)/.stamp-extra-lint ## check style, types and C warnings
 	$(VENV)/bin/ruff check .

@@ -157,6 +157,8 @@ def test_ci_runs_everything_and_ends_with_the_summary_of_the_tests(
     )
     assert (done.returncode != 0) == (status != 0)
     made = (tmp_path / "make.log").read_text().split("\n")[:-1]
+    made.remove("made spark-packages")  # beside the others, and before the tests
+    assert "spark-packages" not in done.stdout
     counts_both = "" if "dies" in failing else " BEFORE of kept"
     assert made == ["made lint", "made sanitize", "made test OUTCOME", f"made test-ci{counts_both}"]
     assert done.stdout.split("\n")[-2] == "== 3 things in test-ci =="
