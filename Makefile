@@ -77,8 +77,8 @@ lint: $(READY) $(VENV)/.stamp-extra-lint ## check style, types and C warnings
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	@$(PY) -m tests.house
-	@for file in $(C_FILES); do $(CC) $(CC_WARN) -c $$file -o /dev/null || exit 1; done
-	@for file in $(C_TESTS); do $(CC) $(CC_WARN) -DMD_ALLOC_TEST -c $$file -o /dev/null || exit 1; done
+	@printf '%s\n' $(C_FILES) | xargs -P 4 -I{} $(CC) $(CC_WARN) -c {} -o /dev/null
+	@printf '%s\n' $(C_TESTS) | xargs -P 4 -I{} $(CC) $(CC_WARN) -DMD_ALLOC_TEST -c {} -o /dev/null
 	@echo "C files without warnings: $(words $(C_FILES) $(C_TESTS))"
 
 bench: $(READY) $(VENV)/.stamp-extra-test $(VENV)/.stamp-extra-bench ## measure, beside peers in the same run; results in bench/results/

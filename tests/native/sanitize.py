@@ -128,8 +128,8 @@ def main() -> int:
         return 1
     found_files = [path for pattern in TESTS for path in sorted(TREE.glob(pattern))]
     chosen = [str(path.relative_to(TREE)) for path in found_files if not path.name.startswith(NO_NATIVE)]
-    # -s: pytest's capture would eat what a dying process says. In several processes xdist names the test in which
-    # one died, and what the sanitizer said stands in its report.
+    # -s: pytest's capture would eat what a dying process says. Of several processes xdist names the test in
+    # which one died; what the sanitizer said stands in its report.
     arguments = ["-m", "pytest", "-s", "-q", "-p", "no:cacheprovider", "--unsampled", *chosen, *sys.argv[1:]]
     status = subprocess.run([sys.executable, *arguments], cwd=TREE, env=environment(), check=False).returncode
     found = reports()
