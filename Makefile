@@ -59,7 +59,7 @@ test-full: $(READY) $(VENV)/.stamp-extra-test ## also run the long tests; goes o
 	$(if $(ARGS)$(filter-out 7,$(ISSUE)),,@$(MAKE) --no-print-directory test-spark PYSPARK=4.2)
 
 test-spark: $(READY) $(VENV)/.stamp-extra-test ## run the tests of Spark alone; needs Java 17; PYSPARK=4.2 chooses
-	$(SUITES) $(if $(PYSPARK),--resume=$(SPARK_VENV)/full-passed.json) $(IN_PROCESSES) -- tests/spark $(ARGS)
+	$(SUITES) $(if $(PYSPARK),--resume=$(SPARK_VENV)/full-passed.json) -- tests/spark $(ARGS)
 
 # With VENV=$(SPARK_VENV), as the next one.
 spark-there: $(READY) $(VENV)/.stamp-extra-spark $(CONNECT)
