@@ -22,9 +22,12 @@ CONNECT = $(if $(SPARK_CONNECT),$(VENV)/.stamp-extra-spark-connect)
 FOUND = $(or $(PYTHON),$(shell for name in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$name -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$name && break; done))
 
+# Hundreds of processes import the same modules: each would compile them anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo federation spark spark-there test test-ci test-full test-spark spark-ready lint bench bench-spark sanitize sim docs wheel clean
+.PHONY: help demo federation spark spark-there test test-ci test-full test-spark spark-ready spark-packages lint bench bench-spark sanitize sim docs wheel clean
 
 help: ## list the targets
 	@echo "make TARGET, where TARGET is one of:"
@@ -64,15 +67,18 @@ spark-there: $(READY) $(VENV)/.stamp-extra-spark $(CONNECT)
 		"Install it (Debian, Ubuntu: apt install openjdk-17-jre-headless; Fedora: dnf install java-17-openjdk-headless), or set JAVA_HOME."
 
 # An environment of its own: pyspark wants an older pandas than the other tests have.
-spark-ready: $(READY) $(VENV)/.stamp-extra-spark $(VENV)/.stamp-extra-test-spark $(CONNECT)
+spark-ready: $(READY) spark-packages $(CONNECT)
+
+# What of it can be fetched before the extension is built.
+spark-packages: $(VENV)/.stamp-needs $(VENV)/.stamp-extra-spark $(VENV)/.stamp-extra-test-spark
 
 lint: $(READY) $(VENV)/.stamp-extra-lint ## check style, types and C warnings
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	@$(PY) -m tests.house
-	@for file in $(C_FILES); do $(CC) $(CC_WARN) -c $$file -o /dev/null || exit 1; done
-	@for file in $(C_TESTS); do $(CC) $(CC_WARN) -DMD_ALLOC_TEST -c $$file -o /dev/null || exit 1; done
+	@printf '%s\n' $(C_FILES) | xargs -P 4 -I{} $(CC) $(CC_WARN) -c {} -o /dev/null
+	@printf '%s\n' $(C_TESTS) | xargs -P 4 -I{} $(CC) $(CC_WARN) -DMD_ALLOC_TEST -c {} -o /dev/null
 	@echo "C files without warnings: $(words $(C_FILES) $(C_TESTS))"
 
 bench: $(READY) $(VENV)/.stamp-extra-test $(VENV)/.stamp-extra-bench ## measure, beside peers in the same run; results in bench/results/
@@ -83,7 +89,7 @@ bench-spark: ## measure streams and operators in Spark, beside its own; needs Ja
 	$(SPARK_VENV)/bin/python -m bench.spark $(ARGS)
 
 sanitize: $(READY) $(VENV)/.stamp-extra-test ## run the native tests under ASan and UBSan
-	$(PY) tests/native/sanitize.py $(ARGS)
+	$(PY) tests/native/sanitize.py $(IN_PROCESSES) $(ARGS)
 
 SEEDS ?= 200
 sim: $(READY) ## run simulated federations with faults; SEEDS=1000 sets how many

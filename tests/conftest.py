@@ -15,8 +15,10 @@ from tests.resume import Resume
 from tests.sampling import left_to_ci
 
 # The same examples at each `make test`, so that a red one is red again; new ones in `make test-full`.
-hypothesis.settings.register_profile("fixed", database=None, deadline=None, derandomize=True)
-hypothesis.settings.register_profile("fresh", database=None, deadline=None, print_blob=True)
+# How long it takes to draw them says how busy the machine is.
+UNTIMED: dict[str, Any] = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
+hypothesis.settings.register_profile("fixed", database=None, derandomize=True, **UNTIMED)
+hypothesis.settings.register_profile("fresh", database=None, print_blob=True, **UNTIMED)
 
 HAS_SPARK = find_spec("pyspark") is not None
 collect_ignore = [] if HAS_SPARK else ["spark"]

@@ -157,6 +157,8 @@ def test_ci_runs_everything_and_ends_with_the_summary_of_the_tests(
     )
     assert (done.returncode != 0) == (status != 0)
     made = (tmp_path / "make.log").read_text().split("\n")[:-1]
+    made.remove("made spark-packages")  # beside the others, and before the tests
+    assert "spark-packages" not in done.stdout
     counts_both = "" if "dies" in failing else " BEFORE of kept"
     assert made == ["made lint", "made sanitize", "made test OUTCOME", f"made test-ci{counts_both}"]
     assert done.stdout.split("\n")[-2] == "== 3 things in test-ci =="
@@ -187,6 +189,15 @@ def test_what_is_chosen_runs_in_processes_too() -> None:
     words = next(line for line in done.stdout.splitlines() if "-m tests.suites" in line).split()
     # Of options said twice pytest takes the last.
     assert words.index("--numprocesses=auto") < words.index("--") < words.index("-k") < words.index("-n")
+
+
+def test_modules_are_compiled_once_for_all_processes() -> None:
+    """Also where the caller's environment says otherwise, as images of containers do."""
+    env = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    command = ["make", "-s", "-C", ROOT, "--eval=probe:;@env", "probe"]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    assert "PATH=" in done.stdout
+    assert "PYTHONDONTWRITEBYTECODE" not in done.stdout
 
 
 def test_the_second_version_of_pyspark_is_the_last_of_the_full_tests_of_its_issue() -> None:

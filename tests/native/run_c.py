@@ -74,11 +74,13 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder)
         objects = library(out, flags)
-        for source in c_tests():
-            if args.names and source.stem.removeprefix("test_") not in args.names:
-                continue
+        chosen = [
+            each for each in c_tests() if not args.names or each.stem.removeprefix("test_") in args.names
+        ]
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
             try:
-                print(build_and_run(source, objects, out, flags), end="", flush=True)
+                for said in pool.map(lambda source: build_and_run(source, objects, out, flags), chosen):
+                    print(said, end="", flush=True)
             except RuntimeError as error:
                 print(error, file=sys.stderr)
                 return 1

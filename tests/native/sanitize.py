@@ -2,7 +2,7 @@
 
 The Python part runs in a copy of the project, ``build/sanitize/tree``, with an extension of its own,
 so the normal build is left as it is. First two planted bugs must be found, in C and in Python: else
-silence would mean nothing. Arguments go to pytest.
+silence would mean nothing. Arguments go to pytest, also those that spread the tests over processes.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -116,15 +117,19 @@ def main() -> int:
     try:
         with tempfile.TemporaryDirectory() as folder:
             check_planted(Path(folder))
-        print("C tests:", flush=True)
-        subprocess.run([sys.executable, run_c.__file__, "--sanitize"], check=True, timeout=900)
-        build_tree()
+        # The extension is one long compilation, which leaves the other cores to the C tests.
+        with ThreadPoolExecutor(1) as pool:
+            built = pool.submit(build_tree)
+            print("C tests:", flush=True)
+            subprocess.run([sys.executable, run_c.__file__, "--sanitize"], check=True, timeout=900)
+            built.result()
     except (RuntimeError, subprocess.SubprocessError) as error:
         print(error, file=sys.stderr)
         return 1
     found_files = [path for pattern in TESTS for path in sorted(TREE.glob(pattern))]
     chosen = [str(path.relative_to(TREE)) for path in found_files if not path.name.startswith(NO_NATIVE)]
-    # -s: pytest's capture would eat what a dying process says.
+    # -s: pytest's capture would eat what a dying process says. Of several processes xdist names the test in
+    # which one died; what the sanitizer said stands in its report.
     arguments = ["-m", "pytest", "-s", "-q", "-p", "no:cacheprovider", "--unsampled", *chosen, *sys.argv[1:]]
     status = subprocess.run([sys.executable, *arguments], cwd=TREE, env=environment(), check=False).returncode
     found = reports()
