@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.sim.planting import Edit, Mistake, edit
 
-__all__ = ["COORDINATORS", "STANDBY"]
+__all__ = ["COORDINATORS", "HANDOVERS", "STANDBY"]
 
 _SCENARIOS = ("standby",)
 
@@ -333,3 +333,68 @@ COORDINATORS: dict[str, Mistake] = {
     ),
 }
 """Of who coordinates."""
+
+
+HANDOVERS: dict[str, Mistake] = {
+    "who hands over drops what it has at once": Mistake(
+        area="succession",
+        about="An owner that was asked forgets the fragment once another node is chosen. That one is killed "
+        "before its disk knows, and nobody has the state.",
+        edits=edit(
+            "nodes.recovery.succession:Succession.decided",
+            "elif hosted is not None and self._is_kept(replicas):",
+            "elif hosted is not None and self._is_kept(replicas) and hosted.failed:",
+        ),
+        scenarios=("handover",),
+        seed=0,
+    ),
+    "who had it before has no word": Mistake(
+        area="durability",
+        about="The new owner shows what it decides while the old one is still a secondary and hasn't got "
+        "that. If the old one has it back readers see another order.",
+        edits=edit(
+            "nodes.recovery.succession:Succession._look",
+            "self._owned(now_us, each.hosted, replicas.secondaries)",
+            "self._owned(now_us, each.hosted, ())",
+        ),
+        scenarios=("handover",),
+        seed=0,
+    ),
+    "what comes back reads from where it was cut off": Mistake(
+        area="links",
+        about="A fragment that its owner has back doesn't attach again to the nodes that it reads from, "
+        "which have another reader by then: it gets no rows any more.",
+        edits=edit(
+            "nodes.fragment.host:FragmentHost._link_anew",
+            "if input.judged:",
+            "if input.judged and self.failed:",
+        ),
+        scenarios=("handover",),
+        seed=0,
+    ),
+    "it is said to be done once the target was asked": Mistake(
+        area="handovers",
+        about="A client hears that a fragment is at another node, which may refuse it or die first.",
+        edits=edit(
+            "nodes.recovery.handovers:Handovers._ask",
+            "self._outbox.send(order.to, move)",
+            "self._outbox.send(order.to, move); self._done(order, 0)",
+        ),
+        scenarios=("handover",),
+        seed=0,
+        shows="SimulationError: moves",
+    ),
+    "who is asked counts the owner out": Mistake(
+        area="succession",
+        about="The target proposes itself as if the owner were silent, so voters that hear the owner refuse.",
+        edits=edit(
+            "nodes.recovery.succession:Succession._successions",
+            "due.setdefault(query, {})",
+            "due.setdefault(query, {})[replicas.owner] = None",
+        ),
+        scenarios=("handover",),
+        seed=0,
+        shows="SimulationError: moves",
+    ),
+}
+"""Of fragments that are moved to those that stand by for them."""

@@ -23,7 +23,7 @@ from medusa.sim.trials.trial import Scenario
 from medusa.sim.world.faults import BELIEVED, LATE, LATE_VOTES, LINKS, MACHINES, TAKEOVERS, WEATHER, Fault
 from medusa.sim.world.virtual_time import World
 
-__all__ = ["STANDBY", "StandbyTrial"]
+__all__ = ["STANDBY", "StandbyPlan", "StandbyTrial", "planned"]
 
 LOOK_AGAIN_US = 50_000
 
@@ -49,6 +49,17 @@ class StandbyOptions(QueryOptions):
     lost: Sequence[tuple[str, int]] = ()
     deployer: str = ""
     wakes: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StandbyPlan:
+    """The query, its rows, and what one program makes of them, over these nodes."""
+
+    q: Any
+    tables: Mapping[str, pa.Table]
+    options: StandbyOptions
+    want: Mapping[str, pa.Table]
+    nodes: Sequence[str]
 
 
 class StandbyTrial(QueryTrial):
@@ -264,7 +275,9 @@ class StandbyTrial(QueryTrial):
 
 def follows(node: NodeMachine, fragment: str) -> bool:
     """Whether a node could take a fragment over."""
-    return any(name == fragment for name, _, _ in node.brain.recovery.followings.followed())
+    recovery = node.brain.recovery
+    followed = any(name == fragment for name, _, _ in recovery.followings.followed())
+    return followed or recovery.succession.stands_by(fragment)
 
 
 SMALL = {"a": ["left", "l", "right", "r", "both"], "b": ["some", "last", "out"]}
@@ -289,6 +302,14 @@ def coordinated(world: World, rows: int | None, parts: Any) -> StandbyTrial:
 def _trial(
     world: World, rows: int | None, deployer_of: Callable[[Sequence[str], Sequence[str]], str]
 ) -> StandbyTrial:
+    plan = planned(world, rows, deployer_of)
+    return StandbyTrial(world, plan.q, plan.tables, plan.options, want=plan.want, nodes=plan.nodes)
+
+
+def planned(
+    world: World, rows: int | None, deployer_of: Callable[[Sequence[str], Sequence[str]], str]
+) -> StandbyPlan:
+    """What the seed decides about the query, and who stands by."""
     dice = world.dice("options")
     kind = dice.choice(["slides", "unites", "unites"])
     make, _, _ = KINDS[kind]
@@ -320,7 +341,7 @@ def _trial(
         wakes=deployer not in busy and world.dice("wakes").random() < 0.5,
     )
     nodes = [*busy, *spares, *witnesses, *([deployer] if deployer == "d" else [])]
-    return StandbyTrial(world, q, tables, made, want=want, nodes=nodes)
+    return StandbyPlan(q, tables, made, want, nodes)
 
 
 def _lost(
