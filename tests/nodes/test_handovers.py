@@ -25,6 +25,7 @@ from tests.nodes.test_taken_over import (
     check_union,
     counting,
     forked,
+    removing,
     run_of,
     two_sources,
     uniting,
@@ -363,7 +364,7 @@ def test_a_target_that_doesn_t_come_back_in_time_is_named() -> None:
 @BOTH
 @pytest.mark.parametrize("after_us", [0, 1_000, 2_500, 4_000, 6_000, 20_000])
 def test_a_query_that_is_removed_amid_it_leaves_nothing(at: Any, after_us: int) -> None:
-    run, fragment = flowing(counting(), at, {"m": ["s1", "s2"]}, reads=False)
+    run, fragment = removing(at)
     asked = order(run, fragment, "s1")
     run.fed.run(for_us=after_us)
     run.undeploy()

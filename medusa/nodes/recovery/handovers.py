@@ -178,6 +178,15 @@ class Handovers:
             return f"node {order.to!r} hasn't caught up with it yet"
         return self._majority_away(order.fragment)
 
+    def decided(self, now_us: int, new: Configuration) -> None:
+        """A configuration is known here."""
+        for order in self._orders.values():
+            replicas = new.replicas(order.fragment)
+            if replicas is None or replicas.owner == self._me:
+                order.stopped_us = 0
+            elif not order.stopped_us:
+                order.stopped_us = now_us
+
     def _go_on(self, now_us: int, order: _Order) -> None:
         replicas = self._replicas(order.fragment)
         if replicas is None or replicas.owner not in (self._me, order.to):
@@ -185,10 +194,6 @@ class Handovers:
             text = f"fragment {order.fragment!r} left node {self._me!r} before it was moved{where}"
             self._end(order, no("E_BROKEN", text, "order it again"))
             return
-        if replicas.owner == self._me:
-            order.stopped_us = 0
-        elif not order.stopped_us:
-            order.stopped_us = now_us
         late, here = now_us >= order.until_us, order.fragment in self._fragments
         if order.pause_us is not None and replicas.owner == order.to and (late or not here):
             self._done(order, order.pause_us)

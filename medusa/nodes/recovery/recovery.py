@@ -137,6 +137,7 @@ class Recovery:
     def _decided(self, now_us: int, old: Configuration | None, new: Configuration) -> None:
         self.coordination.decided(now_us, new)
         self.succession.decided(now_us, old, new)
+        self.handovers.decided(now_us, new)
 
     # --- messages -----------------------------------------------------------------------------------
 
