@@ -272,9 +272,10 @@ def test_an_order_of_arrival_survives_who_was_to_have_it(after_us: int) -> None:
     assert run.owner(fragment) in ("m", "s1")
 
 
-def test_who_was_to_have_it_and_lost_it_leaves_it_to_who_had_it() -> None:
+@BOTH
+def test_who_was_to_have_it_and_lost_it_leaves_it_to_who_had_it(at: Any) -> None:
     """It is killed after it was chosen, and before its disk knows."""
-    run, fragment = flowing(counting(), WHOLE, {"m": ["s1"]}, witnesses=("w", "x"))
+    run, fragment = flowing(counting(), at, {"m": ["s1"]}, witnesses=("w", "x"))
     asked = order(run, fragment, "s1")
     run.until(lambda: run.recovery("m").succession.stands_by(fragment), "its owner keeps it and rests")
     hosted = run.fed.nodes["m"].brain.fragments[fragment]

@@ -11,7 +11,7 @@ from tests.sim.conftest import SPENT
 from tests.sim.planted_standby import HANDOVERS
 from tests.sim.planting import noticed, planted
 
-SEEDS = 100
+SEEDS = 60
 
 
 def passed(seed: int) -> None:

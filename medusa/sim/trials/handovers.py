@@ -24,14 +24,22 @@ NOT_DONE = {
 }
 """What an order may be answered beside that it is done: not in time or not now, and not there."""
 
+TIMEOUTS_MS = (400, 3_000)
+
+OVER_US = 7_000_000
+"""An order that has no answer after this is lost, or its answer: who passes it on does so for as long as its
+timeout at most, and its owner tries for as long."""
+
 LAST_MS = 8_000
 """When all is well each fragment goes to one that stands by for it within this."""
 
 
 @dataclass(slots=True)
 class _Asked:
-    """An order: by whom, the number of its request, what for, and the configuration that was newest then."""
+    """An order: when, by whom, the number of its request, what for, and which configuration was newest
+    then."""
 
+    at_us: int
     client: Client
     request: int
     fragment: str
@@ -71,7 +79,7 @@ class HandoverTrial(StandbyTrial):
             return
         replicas = dice.choice(newest.fragments)
         to = dice.choice(replicas.members if dice.random() < 0.9 else list(self.nodes))
-        self._asked.append(self._order(dice.choice(by), replicas.fragment, to, dice.choice([400, 3000])))
+        self._asked.append(self._order(dice.choice(by), replicas.fragment, to, dice.choice(TIMEOUTS_MS)))
 
     def _order(self, by: str, fragment: str, to: str, timeout_ms: int) -> _Asked:
         name, order = f"mover-{by}", Move(request=0, fragment=fragment, to=to, timeout_ms=timeout_ms)
@@ -81,6 +89,7 @@ class HandoverTrial(StandbyTrial):
         self.world.trace(name, f"orders {fragment} to {to}")
         newest = self._checks.newest
         asked = _Asked(
+            self.world.now_us,
             client,
             client.mind.request(partial(numbered, order)),
             fragment,
@@ -132,6 +141,9 @@ class HandoverTrial(StandbyTrial):
 
     def _under_way(self) -> bool:
         """An earlier order isn't over."""
+        recent = [each for each in self._asked if self.world.now_us - each.at_us < OVER_US]
+        if not all(each.answered for each in recent):
+            return True
         return any(node.brain.orders.status().under_way for node in self.living)
 
     def _order_last(self) -> None:
