@@ -281,9 +281,6 @@ class FragmentHost:
         """
         self.durability.require(secondaries)
         self._link_anew(now_us)
-        for output in self.outputs.values():
-            for view in output.sender.receivers.values():
-                view.moved_at_us = now_us
         self.begin(now_us)
         # Who reads has waited already: the fragment rests for a checkpoint later. Its first is on disk.
         self._checkpoint_at_us = now_us + self._every_us

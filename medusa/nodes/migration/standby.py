@@ -211,6 +211,9 @@ class StandbyFragment(FragmentHost):
             return
         for input in self.inputs.values():
             input.stand_where_fed()
+        for output in self.outputs.values():
+            for view in output.sender.receivers.values():
+                view.moved_at_us = now_us
 
     def tick(self, now_us: int) -> None:
         if self.follows:

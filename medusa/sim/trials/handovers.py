@@ -7,16 +7,16 @@ from functools import partial
 from typing import Any
 
 from medusa.sim.actors.client import Client
-from medusa.sim.actors.node import NodeMachine
 from medusa.sim.trials.federations import OFTEN
 from medusa.sim.trials.moves import numbered
-from medusa.sim.trials.standby import StandbyPlan, StandbyTrial, planned
+from medusa.sim.trials.standby import StandbyTrial, planned
 from medusa.sim.trials.trial import Scenario
 from medusa.sim.world.faults import BELIEVED, LATE, LATE_VOTES, LINKS, MACHINES, TAKEOVERS, WEATHER
 from medusa.sim.world.virtual_time import SimulationError, World
+from medusa.wire.messages.configuration import Configuration
 from medusa.wire.messages.move import Move
 
-__all__ = ["HANDOVERS", "HandoverTrial"]
+__all__ = ["HANDOVERS", "HandoverOrders"]
 
 NOT_DONE = {
     *("E_TIMEOUT", "E_BUSY", "E_BROKEN", "E_FRAGMENT"),
@@ -48,77 +48,66 @@ class _Asked:
     answered: bool = False
 
 
-class HandoverTrial(StandbyTrial):
+class HandoverOrders:
     """Fragments with standbys are ordered to move to one of these, mostly.
 
     An order that is said to be done was done: a configuration since then, or the one of that moment, names
     the target. In the end, when all is well, each fragment goes to one that stands by for it.
 
     Args:
-        orders: how many.
+        number: so many.
     """
 
-    def __init__(self, world: World, plan: StandbyPlan, orders: int) -> None:
-        super().__init__(world, plan.q, plan.tables, plan.options, want=plan.want, nodes=plan.nodes)
-        self._orders = orders
+    def __init__(self, world: World, number: int) -> None:
+        self._world = world
+        self._number = number
         self._asked: list[_Asked] = []
         self._owned: dict[str, dict[int, str]] = {}
         """Fragment -> number of a configuration -> its owner by that."""
         self._last: list[_Asked] = []
 
-    def _begin(self) -> None:
-        super()._begin()
-        dice = self.world.dice("handovers")
-        for _ in range(self._orders):
-            self.world.after(dice.randrange(100_000, self.scene.span_us + 800_000), self._order_one)
+    def begin(self, trial: StandbyTrial) -> None:
+        """The query runs."""
+        dice = self._world.dice("handovers")
+        for _ in range(self._number):
+            at_us = dice.randrange(100_000, trial.scene.span_us + 800_000)
+            self._world.after(at_us, partial(self._order_one, trial))
 
-    def _order_one(self) -> None:
-        newest, dice = self._checks.newest, self.world.dice("handovers")
-        by = [node.name for node in self.living if node.alive]
+    def _order_one(self, trial: StandbyTrial) -> None:
+        newest, dice = trial.newest, self._world.dice("handovers")
+        by = [node.name for node in trial.living if node.alive]
         if newest is None or not by:
             return
         replicas = dice.choice(newest.fragments)
-        to = dice.choice(replicas.members if dice.random() < 0.9 else list(self.nodes))
-        self._asked.append(self._order(dice.choice(by), replicas.fragment, to, dice.choice(TIMEOUTS_MS)))
+        to = dice.choice(replicas.members if dice.random() < 0.9 else list(trial.nodes))
+        asked = self._order(trial, dice.choice(by), replicas.fragment, to, dice.choice(TIMEOUTS_MS))
+        self._asked.append(asked)
 
-    def _order(self, by: str, fragment: str, to: str, timeout_ms: int) -> _Asked:
+    def _order(self, trial: StandbyTrial, by: str, fragment: str, to: str, timeout_ms: int) -> _Asked:
         name, order = f"mover-{by}", Move(request=0, fragment=fragment, to=to, timeout_ms=timeout_ms)
-        client = self.clients.get(name)
+        client = trial.clients.get(name)
         if client is None:
-            client = self.clients[name] = Client(self.world, self.network, name, by)
-        self.world.trace(name, f"orders {fragment} to {to}")
-        newest = self._checks.newest
-        asked = _Asked(
-            self.world.now_us,
-            client,
-            client.mind.request(partial(numbered, order)),
-            fragment,
-            to,
-            0 if newest is None else newest.number,
-        )
+            client = trial.clients[name] = Client(self._world, trial.network, name, by)
+        self._world.trace(name, f"orders {fragment} to {to}")
+        request = client.mind.request(partial(numbered, order))
+        since = 0 if trial.newest is None else trial.newest.number
         client.do(lambda mind: None)
-        return asked
+        return _Asked(self._world.now_us, client, request, fragment, to, since)
 
     # --- what must hold -----------------------------------------------------------------------------
 
-    def _watch(self, node: NodeMachine) -> None:
-        super()._watch(node)
-        newest = self._checks.newest
-        if newest is not None:
-            for each in newest.fragments:
-                self._owned.setdefault(each.fragment, {})[newest.number] = each.owner
+    def look(self, newest: Configuration | None) -> None:
+        """A node has had a turn.
+
+        Raises:
+            SimulationError: an order was said to be done and wasn't, or is refused as it never should.
+        """
+        for each in () if newest is None else newest.fragments:
+            self._owned.setdefault(each.fragment, {})[newest.number if newest else 0] = each.owner
         for asked in self._asked:
             if not asked.answered and asked.request in asked.client.mind.replies:
                 asked.answered = True
                 self._check_answer(asked)
-
-    def _check_restarted(self, node: NodeMachine) -> None:
-        """What another node owns by now is nobody's here: upstream keeps rows for that one."""
-        newest = self._checks.newest
-        owners = {} if newest is None else {each.fragment: each.owner for each in newest.fragments}
-        here = node.brain.fragments if node.loop is not None else {}
-        if all(owners.get(fragment, node.name) == node.name for fragment in here):
-            super()._check_restarted(node)
 
     def _check_answer(self, asked: _Asked) -> None:
         reply, _ = asked.client.mind.replies[asked.request]
@@ -129,31 +118,27 @@ class HandoverTrial(StandbyTrial):
         elif reply.code not in NOT_DONE:
             raise SimulationError(f"moves: {asked.fragment} to {asked.to}: {reply.code} {reply.text}")
 
-    @property
-    def ended(self) -> bool:
-        if not super().ended:
-            return False
-        if self._beyond:
-            return True
-        if not self._last and not self._under_way():
-            self._order_last()
-        return bool(self._last) and self._last_done() and super().ended
+    def over(self, trial: StandbyTrial) -> bool:
+        """Whether the last ones are done too, which are given once the others are over."""
+        if not self._last and not self._under_way(trial):
+            self._order_last(trial)
+        return bool(self._last) and self._last_done()
 
-    def _under_way(self) -> bool:
+    def _under_way(self, trial: StandbyTrial) -> bool:
         """An earlier order isn't over."""
-        recent = [each for each in self._asked if self.world.now_us - each.at_us < OVER_US]
+        recent = [each for each in self._asked if self._world.now_us - each.at_us < OVER_US]
         if not all(each.answered for each in recent):
             return True
-        return any(node.brain.orders.status().under_way for node in self.living)
+        return any(node.brain.orders.status().under_way for node in trial.living)
 
-    def _order_last(self) -> None:
-        newest, dice = self._checks.newest, self.world.dice("last handovers")
+    def _order_last(self, trial: StandbyTrial) -> None:
+        newest, dice = trial.newest, self._world.dice("last handovers")
         assert newest is not None
-        self._look_at_us, self._resting = 0, False
+        trial.look_anew()
         for replicas in newest.fragments:
-            by = dice.choice([node.name for node in self.living])
+            by = dice.choice([node.name for node in trial.living])
             to = dice.choice([replicas.owner, *replicas.secondaries, *replicas.secondaries])
-            self._last.append(self._order(by, replicas.fragment, to, LAST_MS))
+            self._last.append(self._order(trial, by, replicas.fragment, to, LAST_MS))
 
     def _last_done(self) -> bool:
         """Whether all are.
@@ -170,12 +155,12 @@ class HandoverTrial(StandbyTrial):
         return None not in done
 
 
-def handovers(world: World, rows: int | None, parts: Any) -> HandoverTrial:
+def handovers(world: World, rows: int | None, parts: Any) -> StandbyTrial:
     plan = planned(world, rows, lambda standby, witnesses: "")
     dice = world.dice("handover options")
-    if dice.random() < 0.6:
-        plan = replace(plan, options=replace(plan.options, lost=()))
-    return HandoverTrial(world, plan, dice.randrange(2, 9))
+    options = plan.options if dice.random() >= 0.6 else replace(plan.options, lost=())
+    orders = HandoverOrders(world, dice.randrange(2, 9))
+    return StandbyTrial(world, plan.q, plan.tables, options, want=plan.want, nodes=plan.nodes, orders=orders)
 
 
 HANDOVERS: dict[str, Scenario] = {
