@@ -32,7 +32,7 @@ def move(fragment: str, to: str, timeout: str, fed: Federation, as_json: bool) -
     """Move a fragment (query/first-box) to another node while it runs.
 
     Nothing is lost and nothing comes twice; who reads and who publishes goes on there. Any node of the
-    participant takes the order.
+    participant takes the order. What others stand by for goes to one of these (docs/standby.md).
     """
     over = threading.Event()
     teller = threading.Thread(target=_tell, args=(fed, fragment, over), daemon=True)

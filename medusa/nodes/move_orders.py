@@ -6,7 +6,7 @@ that has, and passes the answer back. Asked twice, it is done once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 import msgspec
@@ -18,6 +18,7 @@ from medusa.nodes.migration.incoming import IncomingMoves
 from medusa.nodes.migration.outgoing import OutgoingMoves
 from medusa.nodes.names.lookup import NameLookup
 from medusa.nodes.names.startup_grace import NEWS_US, StartupGrace
+from medusa.nodes.recovery.handovers import Handovers
 from medusa.nodes.recovery.recovery import Recovery
 from medusa.nodes.repartition.coordinator import RepartitionCoordinator
 from medusa.nodes.security.registry import Caller, no_deploy
@@ -86,6 +87,7 @@ class MoveOrders:
         early: where orders wait of which this node may hear in a moment who has their fragment.
         own_peer: whether a node is one of our participant's.
         recovery: takes what secondaries are sent, and what they say of it.
+        handovers: moves what others stand by for.
     """
 
     def __init__(
@@ -102,9 +104,11 @@ class MoveOrders:
         early: StartupGrace,
         own_peer: Callable[[str], bool],
         recovery: Recovery,
+        handovers: Handovers,
     ) -> None:
         self.moves = moves
         self._recovery = recovery
+        self._handovers = handovers
         self._away = moves.away
         self.arrivals = arrivals
         self.splits = splits
@@ -171,7 +175,8 @@ class MoveOrders:
 
     def status(self) -> MovesStatus:
         """Fragments on their way: those that go, those that come."""
-        return MovesStatus(going=self.moves.status(), coming=self.arrivals.status())
+        going = self.moves.status() | self._handovers.status()
+        return MovesStatus(going=going, coming=self.arrivals.status())
 
     def splits_status(self) -> tuple[SplitStatus, ...]:
         """Boxes that are being split or merged."""
@@ -216,14 +221,14 @@ class MoveOrders:
             self.splits.known(peer, message.request) or self.splits.already(peer, message)
         ):
             pass
+        elif name not in self._catalog.fragments and self._asked(now_us, peer, message):
+            self._recovery.tick(now_us)
         elif name not in self._catalog.fragments:
             self._pass_on(now_us, peer, message, caller)
         elif isinstance(message, Grant):
             self._granted(now_us, peer, message)
-        elif (others := self._catalog.fragments[name].standby) and not self._stays(message):
-            text = f"fragment {name!r} stays at node {self._me!r}, whole: {', '.join(others)} stand by"
-            hint = f"move other fragments; or undeploy {query}, and deploy it again without standby"
-            self._refuse(peer, message.request, "E_STANDBY", text, hint)
+        elif others := self._catalog.fragments[name].standby:
+            self._guarded(now_us, peer, message, others)
         elif isinstance(message, Split | Merge):
             self.splits.order(now_us, peer, message)
         elif self.splits.busy(name):
@@ -233,8 +238,26 @@ class MoveOrders:
             timeout_us = message.timeout_ms * 1000
             self.moves.order(now_us, peer, message.request, name, message.to, timeout_us)
 
-    def _stays(self, message: Order) -> bool:
-        return isinstance(message, Move) and message.to == self._me
+    def _asked(self, now_us: int, peer: str, message: Order) -> bool:
+        """Whether the owner of what we stand by for wants us to have it."""
+        if not (isinstance(message, Move) and self._own_peer(peer)):
+            return False
+        return self._handovers.asked(now_us, peer, message)
+
+    def _guarded(
+        self, now_us: int, peer: str, message: Move | Split | Merge, others: Collection[str]
+    ) -> None:
+        """What others stand by for goes to one of them, and stays whole."""
+        name, request = message.fragment, message.request
+        if not isinstance(message, Move):
+            text = f"fragment {name!r} stays at node {self._me!r}, whole: {', '.join(others)} stand by"
+            query = name.partition("/")[0]
+            hint = f"move it to one of them; or undeploy {query}, and deploy it again without standby"
+            self._refuse(peer, request, "E_STANDBY", text, hint)
+        elif (why := self.moves.may_not(name, message.to)) is not None:
+            self._refuse(peer, request, why.code, why.text, why.hint)
+        else:
+            self._handovers.order(now_us, peer, request, name, message.to, message.timeout_ms * 1000)
 
     def _granted(self, now_us: int, peer: str, message: Grant) -> None:
         if not self.moves.handed(message.fragment):
@@ -310,6 +333,8 @@ class MoveOrders:
         """Take an answer; whether it was to a question of ours."""
         relayed = self._relayed.get(reply.request)
         if relayed is None:
+            if self._handovers.answered(now_us, peer, reply):
+                return True
             if self.splits.answered(now_us, peer, reply):
                 return True
             return self.moves.answered(now_us, peer, reply) or self.arrivals.answered(peer, reply)

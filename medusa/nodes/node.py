@@ -329,6 +329,7 @@ class NodeMind:
             early=naming.early,
             own_peer=lambda node: node == settings.name or node in settings.own_peers,
             recovery=self.recovery,
+            handovers=self.recovery.handovers,
         )
         self._definitions = Definitions(
             settings, catalog, naming.directory, self.coordinator, fragments, parsing=parsing, outbox=outbox
@@ -459,8 +460,8 @@ class NodeMind:
         return hosted
 
     def _owned(self, now_us: int, hosted: FragmentHost, secondaries: Collection[str] = ()) -> None:
-        """What followed another node's fragment is ours now; the words of these secondaries count."""
-        assert isinstance(hosted, StandbyFragment)
+        """What followed another node's fragment is ours now, or what was moved is ours again; the words of
+        these secondaries count."""
         hosted.own(now_us, secondaries)
         self._links_up(now_us, hosted)
 

@@ -11,6 +11,7 @@ from medusa.sim.trials.colocated import TOGETHER
 from medusa.sim.trials.coverage import Coverage
 from medusa.sim.trials.deployments import DEPLOYS
 from medusa.sim.trials.federations import FEDERATIONS
+from medusa.sim.trials.handovers import HANDOVERS
 from medusa.sim.trials.moves import MOVES
 from medusa.sim.trials.owners import OWNERS
 from medusa.sim.trials.publisher_restarts import COMEBACKS
@@ -33,6 +34,7 @@ SCENARIOS: dict[str, Scenario] = {
     **OWNERS,
     **SEAMS,
     **STANDBY,
+    **HANDOVERS,
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.sim.planting import Edit, Mistake, edit
 
-__all__ = ["COORDINATORS", "STANDBY"]
+__all__ = ["COORDINATORS", "HANDOVERS", "STANDBY"]
 
 _SCENARIOS = ("standby",)
 
@@ -352,3 +352,45 @@ COORDINATORS: dict[str, Mistake] = {
     ),
 }
 """Of who coordinates."""
+
+
+HANDOVERS: dict[str, Mistake] = {
+    "who had it before has no word": Mistake(
+        area="durability",
+        about="The new owner shows what it decides while the old one is still a secondary and hasn't got "
+        "that. If the old one has it back readers see another order.",
+        edits=edit(
+            "nodes.recovery.succession:Succession._look",
+            "self._owned(now_us, each.hosted, replicas.secondaries)",
+            "self._owned(now_us, each.hosted, ())",
+        ),
+        scenarios=("handover",),
+        seed=19,
+    ),
+    "it is said to be done once the target was asked": Mistake(
+        area="handovers",
+        about="A client hears that a fragment is at another node, which may refuse it or die first.",
+        edits=edit(
+            "nodes.recovery.handovers:Handovers._ask",
+            "self._outbox.send(order.to, move)",
+            "self._outbox.send(order.to, move); self._done(order, 0)",
+        ),
+        scenarios=("handover",),
+        seed=0,
+        shows="SimulationError: moves",
+    ),
+    "who is asked counts the owner out": Mistake(
+        area="succession",
+        about="The target proposes itself as if the owner were silent, so voters that hear the owner refuse.",
+        edits=edit(
+            "nodes.recovery.succession:Succession._successions",
+            "if replicas is not None and self._wanted(replicas):",
+            "if replicas is not None and self._wanted(replicas) "
+            "and not due.setdefault(query, {}).setdefault(replicas.owner):",
+        ),
+        scenarios=("handover",),
+        seed=0,
+        shows="SimulationError: moves",
+    ),
+}
+"""Of fragments that are moved to those that stand by for them."""

@@ -281,6 +281,27 @@ class FragmentHost:
         self._unmute(now_us)
         self._pump(now_us)
 
+    def own(self, now_us: int, secondaries: Collection[str] = ()) -> None:
+        """It is ours, or again: go on where it stands. Its links begin when their peers are up.
+
+        Args:
+            secondaries: whose word counts from now on.
+        """
+        self.durability.require(secondaries)
+        self._link_anew(now_us)
+        self.begin(now_us)
+        # Who reads has waited already: the fragment rests for a checkpoint later. Its first is on disk.
+        self._checkpoint_at_us = now_us + self._every_us
+        self.thaw(now_us)
+        self.secondaries_said(now_us)
+
+    def _link_anew(self, now_us: int) -> None:
+        """Nodes that it reads from have had another reader meanwhile."""
+        self._retry.clear()
+        for input in self.inputs.values():
+            if input.judged:
+                input.redirect(now_us, input.peer, up=False)
+
     def tapped(self, tap: ChangeFeed | None) -> None:
         """From now on this takes what the fragment is fed; None: nothing does."""
         self.tap = tap
@@ -353,6 +374,11 @@ class FragmentHost:
     def behind(self) -> int:
         """Elements that the engine hasn't fed yet."""
         return len(self._running)
+
+    @property
+    def logged_all(self) -> bool:
+        """What it was fed would be found again, where the order matters."""
+        return not self.mixed or self.decided.durable >= self.decided.at
 
     @property
     def quiet(self) -> bool:

@@ -138,7 +138,7 @@ class OutgoingMoves:
             if (peer, request) not in order.answers:
                 order.answers.append((peer, request))
             return
-        if (why := self._may_not(fragment, to)) is not None:
+        if (why := self.may_not(fragment, to)) is not None:
             self._answer(peer, request, why)
         elif to == self._me:
             # That it is ours may be on its way to disk.
@@ -158,7 +158,8 @@ class OutgoingMoves:
         else:
             self._begin(now_us, order)
 
-    def _may_not(self, fragment: str, to: str) -> Refusal | None:
+    def may_not(self, fragment: str, to: str) -> Refusal | None:
+        """Why a fragment of ours can't go there, as far as this node knows without asking."""
         hosted, me = self._fragments[fragment], self._me
         if fragment in self._orders:
             where = self._orders[fragment].to

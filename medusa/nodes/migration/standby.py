@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -93,11 +93,6 @@ class StandbyFragment(FragmentHost):
         while self.follows and len(self._uncovered) > 1:
             self._uncovered.popleft()  # The last one says all that it may acknowledge as the owner.
         return ours
-
-    @property
-    def logged_all(self) -> bool:
-        """What it was fed would be found again, where the order matters."""
-        return not self.mixed or self.decided.durable >= self.decided.at
 
     def follow(self, now_us: int, message: Fed, payload: Buffer | None) -> bool:
         """Feed what the owner fed; whether the engine has it to do.
@@ -210,23 +205,15 @@ class StandbyFragment(FragmentHost):
             if before[feed.source] != feed.node:
                 self.redirect(now_us, feed.source, feed.node, up=False)
 
-    def own(self, now_us: int, secondaries: Collection[str] = ()) -> None:
-        """It is ours: go on where the owner stood.
-
-        Args:
-            secondaries: whose word counts from now on.
-        """
-        self.durability.require(secondaries)
+    def _link_anew(self, now_us: int) -> None:
+        if not self.follows:
+            super()._link_anew(now_us)
+            return
         for input in self.inputs.values():
             input.stand_where_fed()
         for output in self.outputs.values():
             for view in output.sender.receivers.values():
                 view.moved_at_us = now_us
-        self.begin(now_us)
-        # Who reads has waited already: the fragment rests for a checkpoint later. Its first is on disk.
-        self._checkpoint_at_us = now_us + self._every_us
-        self.thaw(now_us)
-        self.secondaries_said(now_us)
 
     def tick(self, now_us: int) -> None:
         if self.follows:

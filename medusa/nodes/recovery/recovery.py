@@ -24,6 +24,7 @@ from medusa.nodes.recovery.audience import audience
 from medusa.nodes.recovery.coordination import Coordination, CoordinatorRole
 from medusa.nodes.recovery.first_configuration import first_configuration, life_of
 from medusa.nodes.recovery.followings import Followings
+from medusa.nodes.recovery.handovers import Handovers
 from medusa.nodes.recovery.replication import FOLLOWING, MISSING, SEEDING, Replication
 from medusa.nodes.recovery.succession import Succession
 from medusa.nodes.spec.fragment_spec import FragmentSpec
@@ -47,7 +48,7 @@ class Recovery:
         number: gives numbers for questions to nodes.
         make: makes the mind of a fragment that follows (spec, checkpoint, owner).
         check: raises LinkError if there is no room for a fragment.
-        owned: called when a fragment that was taken over may begin.
+        owned: called when a fragment that was taken over, or is ours again, may begin.
         next_token: gives tokens and numbers of attempts: larger than any before.
         role: told who coordinates what, where that changes.
 
@@ -55,6 +56,7 @@ class Recovery:
         agreement: on the configuration of each query.
         replication: what this node sends its secondaries.
         followings: what it follows.
+        handovers: takeovers that are ordered.
         succession: takeovers, and who may succeed.
         coordination: who coordinates.
     """
@@ -72,7 +74,7 @@ class Recovery:
         is_up: Callable[[str], bool],
         make: Callable[[FragmentSpec, SavedCheckpoint, str], StandbyFragment],
         check: Callable[[FragmentSpec], None],
-        owned: Callable[[int, StandbyFragment, Collection[str]], None],
+        owned: Callable[[int, FragmentHost, Collection[str]], None],
         next_token: Callable[[], int],
         role: CoordinatorRole,
     ) -> None:
@@ -105,6 +107,16 @@ class Recovery:
         self.followings = Followings(
             settings, catalog, fragments, parsing=parsing, make=make, check=check, **shared
         )
+        self.handovers = Handovers(
+            me,
+            fragments,
+            outbox=outbox,
+            saver=saver,
+            agreement=agreement,
+            replication=self.replication,
+            number=diverting.number,
+            is_up=is_up,
+        )
         self.succession = Succession(
             me,
             catalog,
@@ -116,6 +128,7 @@ class Recovery:
             followings=self.followings,
             diverting=diverting,
             owned=owned,
+            wanted=self.handovers.wanted,
         )
 
     def _audience(self, query: str) -> Collection[str]:
@@ -124,6 +137,7 @@ class Recovery:
     def _decided(self, now_us: int, old: Configuration | None, new: Configuration) -> None:
         self.coordination.decided(now_us, new)
         self.succession.decided(now_us, old, new)
+        self.handovers.decided(now_us, new)
 
     # --- messages -----------------------------------------------------------------------------------
 
@@ -208,6 +222,12 @@ class Recovery:
         """What follows a fragment of this name here."""
         return self.followings.shadow(fragment)
 
+    def successor(self, fragment: str) -> FragmentHost | None:
+        """What could take this fragment over here: what follows it, or what it was until it was moved; None:
+        nothing."""
+        kept = self._fragments.get(fragment) if self.succession.stands_by(fragment) else None
+        return kept or self.followings.shadow(fragment)
+
     def ran(self, now_us: int, fragment: str) -> None:
         """What follows fed its oldest element."""
         self.followings.ran(now_us, fragment)
@@ -238,6 +258,7 @@ class Recovery:
 
     def stop(self) -> None:
         """The node ends."""
+        self.handovers.stop()
         self.replication.stop()
 
     def peer_event(self, now_us: int, peer: str, event: LinkEvent) -> None:
@@ -273,6 +294,7 @@ class Recovery:
         for name in [name for name in self._fragments if name.partition("/")[0] == query]:
             self.replication.drop(name)
         self.followings.removed(query)
+        self.handovers.removed(query)
         self.succession.removed(query)
         self.coordination.removed(query)
         self.agreement.forget(query)
@@ -287,11 +309,12 @@ class Recovery:
         self.followings.tick(now_us)
         self.replication.tick(now_us)
         self.succession.tick(now_us)
+        self.handovers.tick(now_us)
         self.coordination.tick(now_us)
 
     def wake_at_us(self, now_us: int) -> int | None:
         """When ``tick`` has work."""
         times = [self.agreement.wake_at_us(), self.followings.wake_at_us()]
         times += [self.replication.wake_at_us(now_us), self.succession.wake_at_us(now_us)]
-        times.append(self.coordination.wake_at_us(now_us))
+        times += [self.handovers.wake_at_us(), self.coordination.wake_at_us(now_us)]
         return min((time for time in times if time is not None), default=None)

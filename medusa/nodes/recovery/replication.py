@@ -78,6 +78,11 @@ class _Link:
     tries: int = 0
     why: str = ""
 
+    @property
+    def close(self) -> bool:
+        """Little of what was fed is on its way to it."""
+        return self.sender is not None and self.sender.near
+
     def move(self, now_us: int, event: ReplicationEvent) -> None:
         """Take a step of the automaton."""
         about = f"secondary {self.node!r} of fragment {self.fragment!r}"
@@ -128,6 +133,11 @@ class Replication:
         """Whether a node has fed nearly all that this fragment was fed."""
         link = self._links.get((fragment, node))
         return link is not None and link.state is _S.FOLLOWING
+
+    def near(self, fragment: str, node: str) -> bool:
+        """Whether it has fed all but the last few of them: if it has the fragment next the pause is short."""
+        link = self._links.get((fragment, node))
+        return self.follows(fragment, node) and link is not None and link.close
 
     def status(self, now_us: int, fragment: str, node: str) -> SecondaryStatus:
         """Of a secondary."""

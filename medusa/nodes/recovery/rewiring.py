@@ -6,14 +6,15 @@ restart.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.spec.fragment_spec import Feed, FragmentSpec
 from medusa.wire.messages.configuration import Configuration, Replicas
 
-__all__ = ["Switch", "reader_switches", "replicas_of", "rewired", "switched_feeds"]
+__all__ = ["Switch", "reader_switches", "replicas_of", "rewired", "streams_read", "switched_feeds"]
 
 
 class Switch(msgspec.Struct, frozen=True):
@@ -27,6 +28,11 @@ class Switch(msgspec.Struct, frozen=True):
 def replicas_of(configuration: Configuration, fragment: str) -> Replicas | None:
     """Of one fragment; None: it isn't guarded."""
     return next((each for each in configuration.fragments if each.fragment == fragment), None)
+
+
+def streams_read(fragments: Iterable[FragmentHost]) -> set[str]:
+    """By these fragments of one node: each stream has one reader there."""
+    return {feed.stream for hosted in fragments for feed in hosted.spec.feeds}
 
 
 def switched_feeds(spec: FragmentSpec, configuration: Configuration) -> Iterator[tuple[Feed, str, int]]:

@@ -1,6 +1,7 @@
 """Who has a fragment when its owner is gone, and who follows it then. No IO.
 
     owner silent ── a secondary proposes itself ── decided ──> it is ours: on disk, then we feed and emit
+    owner wants it ── the same, and the owner is a secondary ── decided ──> the owner rests, and keeps it
     secondary lost ── the owner proposes to go on without it ── decided ──> its word counts no more
     a node follows ── the owner proposes it as secondary ── decided ──> it may succeed
 
@@ -10,7 +11,7 @@ if need be, and again after a restart.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, MutableMapping
+from collections.abc import Callable, Collection, Iterator, MutableMapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -21,16 +22,18 @@ from medusa.nodes.catalog.kept_moves import FIRST_EPOCH
 from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.migration.rerouting import Rerouting
-from medusa.nodes.migration.standby import StandbyFragment
 from medusa.nodes.recovery.agreement import Agreement
 from medusa.nodes.recovery.followings import Followings
 from medusa.nodes.recovery.replication import Replication
-from medusa.nodes.recovery.rewiring import reader_switches, rewired, switched_feeds
+from medusa.nodes.recovery.rewiring import reader_switches, rewired, streams_read, switched_feeds
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.configuration import Configuration, Replicas
 from medusa.wire.outbox import CloseFragment, Outbox
 
 __all__ = ["Succession"]
+
+LOG_US = 2_000
+"""So often it is looked whether the decisions of a fragment that was handed to us are on disk."""
 
 LOST_US = 300_000
 """A secondary that is silent for so long counts no more. Too small: a short cut costs a change of the
@@ -48,7 +51,7 @@ class _Takeover:
         token: of that write.
     """
 
-    shadow: StandbyFragment
+    hosted: FragmentHost
     token: int
     epoch: int
 
@@ -58,7 +61,9 @@ class Succession:
 
     Args:
         fragments: what runs here, by name; what is taken over is put in, what has another owner is taken out.
-        owned: called when a fragment that was taken over may begin, with the secondaries whose word counts.
+        owned: called when a fragment that was taken over, or is ours again, may begin, with the secondaries
+            whose word counts.
+        wanted: whether the owner of what we follow wants us to have it.
     """
 
     def __init__(
@@ -73,7 +78,8 @@ class Succession:
         replication: Replication,
         followings: Followings,
         diverting: Rerouting,
-        owned: Callable[[int, StandbyFragment, Collection[str]], None],
+        owned: Callable[[int, FragmentHost, Collection[str]], None],
+        wanted: Callable[[Replicas], bool],
     ) -> None:
         self._me = me
         self._catalog = catalog
@@ -85,6 +91,13 @@ class Succession:
         self._followings = followings
         self._diverting = diverting
         self._owned = owned
+        self._wanted = wanted
+        self._logging: dict[str, int] = {}
+        """Fragment that its owner handed to us, and when to look whether all that it was fed is on our disk.
+        Until then our catalog names it not, so if we die that owner has it again."""
+        self._kept: dict[str, None] = {}
+        """Fragments that were moved to another node, and that we could have back: they rest here until it is
+        decided that nobody needs that any more."""
         self._silent_since_us: dict[str, int] = {}
         self._takeovers: dict[str, _Takeover] = {}
         self._closing: list[tuple[int, str]] = []
@@ -128,11 +141,16 @@ class Succession:
             if old is not None:  # What was proposed for this number is settled.
                 self._offered.pop(replicas.fragment, None)
             hosted = self._fragments.get(replicas.fragment)
-            if replicas.owner == self._me:
-                if hosted is None:
-                    self._take_over(now_us, new, replicas)
+            if replicas.owner == self._me and hosted is not None:
+                if replicas.fragment in self._kept:
+                    self._take_back(hosted, replicas)
                 else:
                     self._require(now_us, hosted, replicas)
+            elif replicas.owner == self._me:
+                if self._is_logged(now_us, old, replicas):
+                    self._take_over(now_us, new, replicas)
+            elif hosted is not None and self._is_kept(replicas):
+                self._keep(hosted)
             elif hosted is not None:
                 self._step_down(now_us, hosted, replicas)
             elif self._me not in replicas.members:
@@ -171,6 +189,27 @@ class Succession:
 
     # --- takeover ---------------------------------------------------------------------------------------
 
+    def _is_logged(self, now_us: int, old: Configuration | None, replicas: Replicas) -> bool:
+        """Whether we would find again all that we were fed: it matters where its owner still has that."""
+        name = replicas.fragment
+        before = None if old is None else old.replicas(name)
+        handed = before is not None and before.owner in replicas.secondaries
+        shadow = self._followings.shadow(name)
+        if shadow is None or shadow.logged_all or not (handed or name in self._logging):
+            self._logging.pop(name, None)
+            return True
+        self._logging[name] = now_us + LOG_US
+        return False
+
+    def _look_at_logs(self, now_us: int) -> None:
+        for name in [name for name, at_us in self._logging.items() if at_us <= now_us]:
+            configuration = self._agreement.current(name.partition("/")[0])
+            replicas = None if configuration is None else configuration.replicas(name)
+            if configuration is None or replicas is None or replicas.owner != self._me:
+                del self._logging[name]
+            elif self._is_logged(now_us, None, replicas):
+                self._take_over(now_us, configuration, replicas)
+
     def _take_over(self, now_us: int, configuration: Configuration, replicas: Replicas) -> None:
         """It is ours; it begins once our disk says so."""
         name = replicas.fragment
@@ -197,7 +236,7 @@ class Succession:
         self._catalog.add(shadow.spec, configuration.coordinator)
         self._catalog.ownership.epochs[name] = replicas.epoch
         self._fragments[name] = shadow
-        self._takeovers[name] = _Takeover(shadow=shadow, token=self._saver.save(), epoch=replicas.epoch)
+        self._takeovers[name] = _Takeover(hosted=shadow, token=self._saver.save(), epoch=replicas.epoch)
         self._look(now_us)
 
     def _look(self, now_us: int) -> None:
@@ -206,18 +245,48 @@ class Succession:
             if self._saver.durable < each.token:
                 continue
             del self._takeovers[name]
-            configuration = self._agreement.current(each.shadow.spec.query)
+            configuration = self._agreement.current(each.hosted.spec.query)
             replicas = None if configuration is None else configuration.replicas(name)
             if replicas is None or replicas.owner != self._me or name not in self._fragments:
                 continue
             if not replicas.secondaries:
                 self._alone_since_us.setdefault(name, now_us)
-            self._owned(now_us, each.shadow, replicas.secondaries)
+            self._owned(now_us, each.hosted, replicas.secondaries)
             self._outbox.report("warning", "fragment taken over", fragment=name, epoch=each.epoch)
+
+    # --- a fragment of ours that another node has ------------------------------------------------------
+
+    def stands_by(self, fragment: str) -> bool:
+        """Whether it was moved from here, and we could have it back."""
+        return fragment in self._kept
+
+    def _is_kept(self, replicas: Replicas) -> bool:
+        """Whether what is here is that of a secondary: we were asked for it, and have not stepped down since.
+
+        Where the newest catalog was lost we may have done so, and what is here is older.
+        """
+        return self._me in replicas.secondaries and not self._catalog.in_doubt.newest
+
+    def _keep(self, hosted: FragmentHost) -> None:
+        """It rests here as it is; clients wait until one of us has it for certain."""
+        name = hosted.spec.name
+        if name not in self._kept:
+            self._kept[name] = None
+            self._alone_since_us.pop(name, None)
+            self._replication.drop(name)
+            hosted.freeze()
+
+    def _take_back(self, hosted: FragmentHost, replicas: Replicas) -> None:
+        """Who was to have it can't: it is ours again, once our disk says so."""
+        name = hosted.spec.name
+        del self._kept[name]
+        self._catalog.ownership.epochs[name] = replicas.epoch
+        self._takeovers[name] = _Takeover(hosted=hosted, token=self._saver.save(), epoch=replicas.epoch)
 
     def _step_down(self, now_us: int, hosted: FragmentHost, replicas: Replicas) -> None:
         """Another node has it: who asks is told where."""
         name = hosted.spec.name
+        self._kept.pop(name, None)
         self._takeovers.pop(name, None)
         self._alone_since_us.pop(name, None)
         self._replication.drop(name)
@@ -235,6 +304,7 @@ class Succession:
 
     def tick(self, now_us: int) -> None:
         """Propose what is due; begin what is on disk."""
+        self._look_at_logs(now_us)
         self._look(now_us)
         for token, name in [each for each in self._closing if each[0] <= self._saver.durable]:
             self._closing.remove((token, name))
@@ -252,14 +322,25 @@ class Succession:
         self._look_after(now_us)
 
     def _successions(self, now_us: int) -> dict[str, tuple[str, ...]]:
-        """Queries of which we should have a fragment, and the owners that are silent."""
+        """Queries of which we should have a fragment, and of their owners those that are silent."""
         due: dict[str, dict[str, None]] = {}
-        for name, _, shadow in self._followings.followed():
-            configuration = self._agreement.current(shadow.spec.query)
+        for name, query in self._successors():
+            configuration = self._agreement.current(query)
             replicas = None if configuration is None else configuration.replicas(name)
-            if replicas is not None and self._should_succeed(now_us, replicas):
-                due.setdefault(shadow.spec.query, {})[replicas.owner] = None
+            if replicas is not None and self._wanted(replicas):
+                due.setdefault(query, {})
+            elif replicas is not None and self._should_succeed(now_us, replicas):
+                due.setdefault(query, {})[replicas.owner] = None
         return {query: tuple(owners) for query, owners in due.items()}
+
+    def _successors(self) -> Iterator[tuple[str, str]]:
+        """Fragments of others that we could have, and their queries."""
+        for name, _, shadow in self._followings.followed():
+            yield name, shadow.spec.query
+        for name in self._kept:
+            hosted = self._fragments.get(name)
+            if hosted is not None and not hosted.failed:
+                yield name, hosted.spec.query
 
     def _unheard(self, now_us: int) -> list[str]:
         """Queries of which we follow a fragment whose owner is silent, and aren't its secondary, as we know.
@@ -294,8 +375,8 @@ class Succession:
         return now_us - since_us >= rank * RANK_US
 
     def _read_here(self) -> set[str]:
-        """Streams that fragments of ours read: each has one reader at a node."""
-        return {feed.stream for hosted in self._fragments.values() for feed in hosted.spec.feeds}
+        """Streams that fragments of ours read."""
+        return streams_read(each for name, each in self._fragments.items() if name not in self._kept)
 
     def _hindered(self, replicas: Replicas, read: Collection[str]) -> None:
         """Say once why a fragment stays where it is, or goes to the next in order."""
@@ -308,17 +389,20 @@ class Succession:
             )
 
     def _succeeding(self, current: Configuration) -> Configuration | None:
-        """What we propose: each fragment of a silent owner that we follow is ours. Of several that read one
-        stream it is the first."""
-        followed = {name for name, _, _ in self._followings.followed()}
+        """What we propose: each fragment that we follow is ours whose owner is silent, or wants that: then
+        it is the first that stands by. Of several that read one stream it is the first."""
+        followed = {name for name, _ in self._successors()}
         read = self._read_here()
 
         def after(each: Replicas) -> Replicas:
             ours = each.fragment in followed and self._me in each.secondaries
-            if not ours or each.owner not in self._silent_since_us or read.intersection(each.reads):
+            wanted = self._wanted(each)
+            due = wanted or each.owner in self._silent_since_us
+            if not (ours and due) or read.intersection(each.reads):
                 return each
             read.update(each.reads)
-            left = tuple(node for node in each.secondaries if node != self._me)
+            others = (each.owner, *each.secondaries) if wanted else each.secondaries
+            left = tuple(node for node in others if node != self._me)
             return msgspec.structs.replace(each, owner=self._me, epoch=each.epoch + 1, secondaries=left)
 
         return _changed(current, tuple(map(after, current.fragments)))
@@ -414,7 +498,8 @@ class Succession:
 
     def removed(self, query: str) -> None:
         """The query is no more."""
-        for by_fragment in (self._takeovers, self._offered, self._alone_since_us):
+        known = self._takeovers, self._offered, self._alone_since_us, self._logging, self._kept
+        for by_fragment in known:
             for name in [name for name in by_fragment if name.partition("/")[0] == query]:
                 del by_fragment[name]
         for of_epochs in (self._without_state, self._said_hindered):
@@ -424,16 +509,16 @@ class Succession:
 
     def wake_at_us(self, now_us: int) -> int | None:
         """When ``tick`` has work."""
-        times: list[int] = []
-        for name, _, shadow in self._followings.followed():
-            configuration = self._agreement.current(shadow.spec.query)
+        times = list(self._logging.values())
+        for name, query in self._successors():
+            configuration = self._agreement.current(query)
             replicas = None if configuration is None else configuration.replicas(name)
             since_us = None if replicas is None else self._silent_since_us.get(replicas.owner)
             if since_us is None or replicas is None:
                 continue
             if self._me in replicas.secondaries:
                 times.append(max(since_us + len(replicas.secondaries) * RANK_US, now_us + RANK_US))
-            elif self._sought.get((shadow.spec.query, replicas.owner)) != since_us:
+            elif self._sought.get((query, replicas.owner)) != since_us:
                 times.append(max(since_us + LOST_US, now_us))
         for _, _, replicas in self._replication.owned():
             since = (self._silent_since_us.get(node) for node in replicas.secondaries)

@@ -30,7 +30,8 @@ class MoveMethods:
 
         Nothing is lost and nothing comes twice: readers and publishers go on with the new node by
         themselves. Whatever dies meanwhile, the fragment is at one node in the end; ordered again, the same
-        move is done only once. docs/moving.md tells how.
+        move is done only once. docs/moving.md tells how. What others stand by for goes to one of these, which
+        has its state already, and its owner stands by then: docs/standby.md.
 
         Args:
             fragment: its name, ``query/first-box``, as ``status`` shows it; at any node of the participant.
@@ -43,7 +44,8 @@ class MoveMethods:
         Raises:
             LinkError: it can't be moved there, and is where it was: no such fragment (``E_FRAGMENT``), no
                 such peer (``E_PEER``), a node without a disk (``E_STORE``), it or a neighbour is just being
-                moved (``E_BUSY``), no attempt got through in time (``E_TIMEOUT``, ``E_BROKEN``). Without an
+                moved (``E_BUSY``), others stand by for it and that one doesn't (``E_STANDBY``), no attempt
+                got through in time (``E_TIMEOUT``, ``E_BROKEN``). Without an
                 answer in time (``E_TIMEOUT``) it may still be on its way: ask again.
         """
         _check(fragment, to, "move")

@@ -189,9 +189,9 @@ class ReplicaChecks:
         """Those of them that have something to follow with."""
         for name in replicas.secondaries:
             node = self._nodes[name]
-            shadow = node.brain.recovery.followings.shadow(replicas.fragment) if node.alive else None
-            if shadow is not None and not shadow.failed:
-                yield node, shadow
+            part = node.brain.recovery.successor(replicas.fragment) if node.alive else None
+            if part is not None and not part.failed:
+                yield node, part
 
     def _check_secondaries(self, node: NodeMachine) -> None:
         """Each has made what was shown of decisions, and has released nothing that the owner hasn't."""

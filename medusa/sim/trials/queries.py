@@ -342,11 +342,14 @@ class QueryTrial(Federation):
         if self._lives.get(node.name) != node.lives:
             self._lives[node.name] = node.lives
             if not self.options.damage:
-                check_restarted(node, self.nodes, self.clients)
+                self._check_restarted(node)
         if self.options.damage:
             self._losses.look(node)
         check_node(node)
         self._check_complaints(node)
+
+    def _check_restarted(self, node: NodeMachine) -> None:
+        check_restarted(node, self.nodes, self.clients)
 
     def _check_complaints(self, node: NodeMachine) -> None:
         """Nobody breaks a rule and no rows are lost where nobody lies, and all have disks that keep what

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -22,8 +22,9 @@ from medusa.sim.trials.queries import QueryOptions, QueryTrial
 from medusa.sim.trials.trial import Scenario
 from medusa.sim.world.faults import BELIEVED, LATE, LATE_VOTES, LINKS, MACHINES, TAKEOVERS, WEATHER, Fault
 from medusa.sim.world.virtual_time import World
+from medusa.wire.messages.configuration import Configuration
 
-__all__ = ["STANDBY", "StandbyTrial"]
+__all__ = ["STANDBY", "Orders", "StandbyPlan", "StandbyTrial", "planned"]
 
 LOOK_AGAIN_US = 50_000
 
@@ -51,10 +52,37 @@ class StandbyOptions(QueryOptions):
     wakes: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class StandbyPlan:
+    """The query, its rows, and what one program makes of them, over these nodes."""
+
+    q: Any
+    tables: Mapping[str, pa.Table]
+    options: StandbyOptions
+    want: Mapping[str, pa.Table]
+    nodes: Sequence[str]
+
+
+class Orders(Protocol):
+    """What clients order while the query runs."""
+
+    def begin(self, trial: StandbyTrial) -> None:
+        """It runs."""
+
+    def look(self, newest: Configuration | None) -> None:
+        """A node has had a turn."""
+
+    def over(self, trial: StandbyTrial) -> bool:
+        """All is well and at rest: whether nothing more is ordered."""
+
+
 class StandbyTrial(QueryTrial):
     """A query whose fragments have standbys. Some machines never come back.
 
     Those who publish and read find the streams from nodes that stay.
+
+    Args:
+        orders: given meanwhile; None: there are none.
     """
 
     def __init__(
@@ -66,7 +94,9 @@ class StandbyTrial(QueryTrial):
         *,
         want: Mapping[str, pa.Table],
         nodes: Sequence[str],
+        orders: Orders | None = None,
     ) -> None:
+        self._orders = orders
         self._burnt: set[str] = set()
         self._burns = 0
         self._stays = [node for node in nodes if node not in {name for name, _ in options.lost}]
@@ -103,6 +133,17 @@ class StandbyTrial(QueryTrial):
         super()._begin()
         for name, after_us in self._standby.lost:
             self.world.after(after_us, lambda name=name: self._lose(name))  # type: ignore[misc]
+        if self._orders is not None:
+            self._orders.begin(self)
+
+    @property
+    def newest(self) -> Configuration | None:
+        """With the highest number that any node has known."""
+        return self._checks.newest
+
+    def look_anew(self) -> None:
+        """What was at rest is so no more."""
+        self._look_at_us, self._resting = 0, False
 
     def _lose(self, name: str) -> None:
         """Once others can take over what it has; before that its loss is that of the query."""
@@ -173,6 +214,15 @@ class StandbyTrial(QueryTrial):
                 if each.owner in self._burnt and not each.secondaries
             }
         self._aims.look(node)
+        if self._orders is not None:
+            self._orders.look(newest)
+
+    def _check_restarted(self, node: NodeMachine) -> None:
+        """Of what is moved away while a node is dead, upstream keeps rows for who has it."""
+        owners = {} if self.newest is None else {each.fragment: each.owner for each in self.newest.fragments}
+        here = node.brain.fragments if node.loop is not None and self._orders is not None else {}
+        if all(owners.get(fragment, node.name) == node.name for fragment in here):
+            super()._check_restarted(node)
 
     def _count_lost(self, name: str) -> None:
         """This node is lost, or lives again and follows nothing any more: nobody may be left that could take
@@ -233,7 +283,7 @@ class StandbyTrial(QueryTrial):
         if self._burns < len(self._standby.lost) or not super().ended:
             return False
         if not self._standby.deployer:
-            return True
+            return self._orders is None or self._orders.over(self)
         self._remove()
         return False
 
@@ -264,7 +314,9 @@ class StandbyTrial(QueryTrial):
 
 def follows(node: NodeMachine, fragment: str) -> bool:
     """Whether a node could take a fragment over."""
-    return any(name == fragment for name, _, _ in node.brain.recovery.followings.followed())
+    recovery = node.brain.recovery
+    followed = any(name == fragment for name, _, _ in recovery.followings.followed())
+    return followed or recovery.succession.stands_by(fragment)
 
 
 SMALL = {"a": ["left", "l", "right", "r", "both"], "b": ["some", "last", "out"]}
@@ -289,6 +341,14 @@ def coordinated(world: World, rows: int | None, parts: Any) -> StandbyTrial:
 def _trial(
     world: World, rows: int | None, deployer_of: Callable[[Sequence[str], Sequence[str]], str]
 ) -> StandbyTrial:
+    plan = planned(world, rows, deployer_of)
+    return StandbyTrial(world, plan.q, plan.tables, plan.options, want=plan.want, nodes=plan.nodes)
+
+
+def planned(
+    world: World, rows: int | None, deployer_of: Callable[[Sequence[str], Sequence[str]], str]
+) -> StandbyPlan:
+    """What the seed decides about the query, and who stands by."""
     dice = world.dice("options")
     kind = dice.choice(["slides", "unites", "unites"])
     make, _, _ = KINDS[kind]
@@ -320,7 +380,7 @@ def _trial(
         wakes=deployer not in busy and world.dice("wakes").random() < 0.5,
     )
     nodes = [*busy, *spares, *witnesses, *([deployer] if deployer == "d" else [])]
-    return StandbyTrial(world, q, tables, made, want=want, nodes=nodes)
+    return StandbyPlan(q, tables, made, want, nodes)
 
 
 def _lost(

@@ -1,0 +1,321 @@
+"""A guarded fragment that goes to a node that stands by for it, as ordered, while its owner lives. No IO.
+
+    client ── Move ──> owner ── Move, once the target is close behind ──> target
+    target: proposes itself, with the owner as secondary ── decided ──> on disk, then it feeds and emits
+    owner:  rests and keeps what it has ── decided: it isn't needed ──> tells its clients, is seeded anew
+    target ── Reply ──> owner ── Reply ──> client
+
+It is a takeover of which the owner is asked first. It counts nobody out, so no voter refuses it for hearing
+the owner. ``succession`` proposes it and does what is decided. Nothing of an order is on disk: the
+configuration says whether it happened, and who asks again hears so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import msgspec
+
+from medusa.nodes.catalog.persistence import CatalogWriter
+from medusa.nodes.fragment.host import FragmentHost
+from medusa.nodes.migration.order import no
+from medusa.nodes.recovery.agreement import Agreement
+from medusa.nodes.recovery.replication import Replication
+from medusa.nodes.recovery.rewiring import streams_read
+from medusa.nodes.security.registry import Refusal
+from medusa.nodes.security.sessions import refusal_of
+from medusa.wire.messages.configuration import Configuration, Replicas
+from medusa.wire.messages.links_and_commands import Reply
+from medusa.wire.messages.move import Move
+from medusa.wire.outbox import Outbox
+from medusa.wire.status import GoingStatus
+
+__all__ = ["Handovers"]
+
+AGAIN_US = 300_000
+"""A target that hasn't answered is asked again after this."""
+
+LOOK_US = 20_000
+"""So often it is looked whether the target is close behind. Too long: a busy fragment waits in vain."""
+
+PREPARING, HANDING = "preparing", "handing"
+"""As other moves call these states."""
+
+NOT_YET = ("E_FRAGMENT", "E_BUSY")
+"""After these a target is asked again: it hasn't heard of the configuration by which the owner goes."""
+
+
+@dataclass(slots=True, kw_only=True)
+class _Order:
+    """Somebody wants a fragment of ours at a node that stands by for it.
+
+    Attributes:
+        number: of our question to the target.
+        answers: (peer, number of the request) of those that wait for the end of it.
+        asked_us: when the target was asked last; None: never.
+        look_at_us: when it is looked at again.
+        stopped_us: since when the fragment rests here; 0: it doesn't.
+        pause_us: for how long it had rested when the target said that it has it; None: that hasn't been said.
+    """
+
+    fragment: str
+    to: str
+    until_us: int
+    number: int
+    answers: list[tuple[str, int]] = field(default_factory=list)
+    asked_us: int | None = None
+    look_at_us: int = 0
+    stopped_us: int = 0
+    pause_us: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Wish:
+    """The owner of what we follow wants us to have it, by this request and until then."""
+
+    owner: str
+    request: int
+    until_us: int
+
+
+class Handovers:
+    """Both sides, at one node.
+
+    Args:
+        fragments: what runs here, by name.
+        number: gives numbers for questions to nodes.
+        is_up: whether a node is heard here; this node always is.
+    """
+
+    def __init__(
+        self,
+        me: str,
+        fragments: Mapping[str, FragmentHost],
+        *,
+        outbox: Outbox,
+        saver: CatalogWriter,
+        agreement: Agreement,
+        replication: Replication,
+        number: Callable[[], int],
+        is_up: Callable[[str], bool],
+    ) -> None:
+        self._me = me
+        self._fragments = fragments
+        self._outbox = outbox
+        self._saver = saver
+        self._agreement = agreement
+        self._replication = replication
+        self._number = number
+        self._is_up = is_up
+        self._orders: dict[str, _Order] = {}
+        self._wishes: dict[str, _Wish] = {}
+
+    def _configuration(self, fragment: str) -> Configuration | None:
+        return self._agreement.current(fragment.partition("/")[0])
+
+    def _replicas(self, fragment: str) -> Replicas | None:
+        configuration = self._configuration(fragment)
+        return None if configuration is None else configuration.replicas(fragment)
+
+    # --- the owner --------------------------------------------------------------------------------------
+
+    def order(self, now_us: int, peer: str, request: int, fragment: str, to: str, timeout_us: int) -> None:
+        """Somebody wants a guarded fragment that is here elsewhere; hears when that has it, or why not."""
+        order = self._orders.get(fragment)
+        if order is not None and order.to == to:
+            if (peer, request) not in order.answers:
+                order.answers.append((peer, request))
+        elif (why := self._may_not(fragment, to)) is not None:
+            self._refuse(peer, request, why)
+        elif to == self._me:
+            self._answer(peer, request, to, 0)
+        else:
+            order = _Order(fragment=fragment, to=to, until_us=now_us + timeout_us, number=self._number())
+            order.answers.append((peer, request))
+            self._orders[fragment] = order
+            self._go_on(now_us, order)
+
+    def _may_not(self, fragment: str, to: str) -> Refusal | None:
+        """Why nothing is even begun."""
+        replicas, again = self._replicas(fragment), "try again in a moment"
+        if replicas is None:
+            text = f"node {self._me!r} hasn't heard who stands by for fragment {fragment!r}"
+            return no("E_BUSY", text, again)
+        if fragment in self._orders or replicas.owner not in (self._me, to):
+            where = self._orders[fragment].to if fragment in self._orders else replicas.owner
+            return no("E_BUSY", f"fragment {fragment!r} is being moved to {where!r}", again)
+        if to == self._me:
+            return None
+        if to not in replicas.members:
+            others = ", ".join(node for node in replicas.members if node != self._me)
+            text = f"node {to!r} doesn't stand by for fragment {fragment!r}; {others} may have it"
+            query = fragment.partition("/")[0]
+            hint = f"move it to one of these; or undeploy {query}, and deploy it again with standby={to!r}"
+            return no("E_STANDBY", text, hint)
+        if silent := self._majority_away(fragment):
+            return no("E_STANDBY", silent, "order it again when more than half of them are there")
+        return None
+
+    def _majority_away(self, fragment: str) -> str:
+        """Who has to be there so that anything is decided; empty: enough are."""
+        configuration = self._configuration(fragment)
+        voters = () if configuration is None else configuration.voters
+        silent = [node for node in voters if not self._is_up(node)]
+        if configuration is None or len(voters) - len(silent) >= configuration.majority:
+            return ""
+        told = f"node {self._me!r} doesn't hear {', '.join(map(repr, silent))}"
+        return f"more than half of {len(voters)} voters decide that, and {told}"
+
+    def _hinders(self, order: _Order) -> str:
+        """Why the target isn't asked yet; empty: it is."""
+        replicas = self._replicas(order.fragment)
+        if replicas is None or replicas.owner != self._me:
+            return ""
+        if not self._is_up(order.to):
+            return f"node {order.to!r} is silent"
+        if not (order.to in replicas.secondaries and self._replication.near(order.fragment, order.to)):
+            return f"node {order.to!r} hasn't caught up with it yet"
+        return self._majority_away(order.fragment)
+
+    def decided(self, now_us: int, new: Configuration) -> None:
+        """A configuration is known here."""
+        for order in self._orders.values():
+            replicas = new.replicas(order.fragment)
+            if replicas is None or replicas.owner == self._me:
+                order.stopped_us = 0
+            elif not order.stopped_us:
+                order.stopped_us = now_us
+
+    def _go_on(self, now_us: int, order: _Order) -> None:
+        replicas = self._replicas(order.fragment)
+        if replicas is None or replicas.owner not in (self._me, order.to):
+            where = "" if replicas is None else f": node {replicas.owner!r} has taken it over"
+            text = f"fragment {order.fragment!r} left node {self._me!r} before it was moved{where}"
+            self._end(order, no("E_BROKEN", text, "order it again"))
+            return
+        late, here = now_us >= order.until_us, order.fragment in self._fragments
+        if order.pause_us is not None and replicas.owner == order.to and (late or not here):
+            self._done(order, order.pause_us)
+        elif late:
+            self._end(order, self._too_late(order))
+        elif now_us >= order.look_at_us:
+            self._ask(now_us, order)
+
+    def _ask(self, now_us: int, order: _Order) -> None:
+        """Unless something is in the way, or it has said that it has it."""
+        hindered = bool(self._hinders(order))
+        taken = order.pause_us is not None and order.stopped_us > 0
+        if not (hindered or taken):
+            order.asked_us = now_us
+            left_ms = max((order.until_us - now_us) // 1000, 1)
+            move = Move(request=order.number, fragment=order.fragment, to=order.to, timeout_ms=left_ms)
+            self._outbox.send(order.to, move)
+        order.look_at_us = now_us + (LOOK_US if hindered else AGAIN_US)
+
+    def _too_late(self, order: _Order) -> Refusal:
+        why = self._hinders(order)
+        if order.asked_us is None:
+            return no("E_TIMEOUT", why or "there was no time for it", "order it again")
+        text = f"node {order.to!r} was asked, and hasn't said in time that it has it" + (why and f": {why}")
+        return no("E_TIMEOUT", text, "it may yet happen: medusa status --all says who owns it")
+
+    def answered(self, now_us: int, peer: str, reply: Reply) -> bool:
+        """Take an answer of a target; whether it was one."""
+        order = next((each for each in self._orders.values() if each.number == reply.request), None)
+        if order is None or order.to != peer:
+            return False
+        if not reply.code:  # Clients hear it once it isn't here any more: then it may be moved again.
+            order.pause_us = now_us - order.stopped_us if order.stopped_us else 0
+            self._go_on(now_us, order)
+        elif reply.code not in NOT_YET:
+            self._end(order, no(reply.code, reply.text, reply.hint))
+        return True
+
+    def _answer(self, peer: str, request: int, node: str, pause_us: int) -> None:
+        """That it is there may be on its way to our disk."""
+        figures = msgspec.json.encode({"node": node, "bytes": 0, "pause_us": pause_us, "attempts": 1})
+        self._saver.send(peer, Reply(request=request), figures, after=self._saver.save())
+
+    def _done(self, order: _Order, pause_us: int) -> None:
+        del self._orders[order.fragment]
+        for peer, request in order.answers:
+            self._answer(peer, request, order.to, pause_us)
+
+    def _end(self, order: _Order, why: Refusal) -> None:
+        del self._orders[order.fragment]
+        for peer, request in order.answers:
+            self._refuse(peer, request, why)
+
+    def _refuse(self, peer: str, request: int, why: Refusal) -> None:
+        self._outbox.send(peer, refusal_of(request, why.code, why.text, why.hint))
+
+    def status(self) -> dict[str, GoingStatus]:
+        """What is on its way from here."""
+        return {
+            order.fragment: GoingStatus(
+                to=order.to,
+                state=PREPARING if order.asked_us is None else HANDING,
+                attempts=1,
+                silent=() if self._is_up(order.to) else (order.to,),
+                waits_for=self._hinders(order),
+            )
+            for order in self._orders.values()
+        }
+
+    # --- the target -------------------------------------------------------------------------------------
+
+    def asked(self, now_us: int, peer: str, message: Move) -> bool:
+        """The owner of what we follow wants us to have it; whether this is such an order."""
+        replicas = self._replicas(message.fragment)
+        if replicas is None or (replicas.owner, message.to) != (peer, self._me):
+            return False
+        if read := streams_read(self._fragments.values()).intersection(replicas.reads):
+            text = f"another fragment at node {self._me!r} reads {', '.join(sorted(read))}"
+            hint = "move it to a node that doesn't read that stream"
+            self._refuse(peer, message.request, no("E_MOVE", text, hint))
+        else:
+            until_us = now_us + message.timeout_ms * 1000
+            self._wishes[message.fragment] = _Wish(owner=peer, request=message.request, until_us=until_us)
+        return True
+
+    def wanted(self, replicas: Replicas) -> bool:
+        """Whether the owner wants us to have it, and we may."""
+        wish = self._wishes.get(replicas.fragment)
+        return wish is not None and wish.owner == replicas.owner and self._me in replicas.secondaries
+
+    def _granted(self, now_us: int, fragment: str, wish: _Wish) -> None:
+        replicas = self._replicas(fragment)
+        owner = "" if replicas is None else replicas.owner
+        if owner == self._me and fragment in self._fragments and not self._fragments[fragment].frozen:
+            self._answer(wish.owner, wish.request, self._me, 0)
+            del self._wishes[fragment]
+        elif owner not in (self._me, wish.owner) or now_us >= wish.until_us:
+            del self._wishes[fragment]
+
+    # --- life -------------------------------------------------------------------------------------------
+
+    def tick(self, now_us: int) -> None:
+        """Ask, answer, and give up what is out of time."""
+        for order in list(self._orders.values()):
+            self._go_on(now_us, order)
+        for fragment, wish in list(self._wishes.items()):
+            self._granted(now_us, fragment, wish)
+
+    def wake_at_us(self) -> int | None:
+        """When ``tick`` has work."""
+        times = [wish.until_us for wish in self._wishes.values()]
+        times += [min(order.until_us, order.look_at_us) for order in self._orders.values()]
+        return min(times, default=None)
+
+    def stop(self) -> None:
+        """The node ends: who waits hears that it has to ask again."""
+        for order in list(self._orders.values()):
+            self._end(order, no("E_BROKEN", f"node {self._me!r} ends", "order it again"))
+
+    def removed(self, query: str) -> None:
+        """The query is no more."""
+        for order in [each for each in self._orders.values() if each.fragment.partition("/")[0] == query]:
+            self._end(order, no("E_REMOVED", f"fragment {order.fragment!r} was removed", ""))
+        for fragment in [each for each in self._wishes if each.partition("/")[0] == query]:
+            del self._wishes[fragment]

@@ -1,0 +1,56 @@
+"""What others stand by for is moved to them at random moments, under faults; mistakes in that are noticed."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from medusa.sim.scenarios import SCENARIOS, run_scenario
+from tests.sim.conftest import SPENT
+from tests.sim.planted_standby import HANDOVERS
+from tests.sim.planting import noticed, planted
+
+SEEDS = 60
+
+
+def passed(seed: int) -> None:
+    began = time.process_time()
+    outcome = run_scenario("handover", seed)
+    assert outcome.ok, str(outcome)
+    SPENT.append(("handover", outcome.events, time.process_time() - began))
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_seed(seed: int) -> None:
+    """Chaos and checks: as ``medusa.sim.trials.handovers`` and ``medusa.sim.checkers.replicas`` say."""
+    passed(seed)
+
+
+@pytest.mark.full
+@pytest.mark.issue(17)
+@pytest.mark.parametrize("block", range(20))
+def test_more_seeds(block: int) -> None:
+    """2,000 in all."""
+    for seed in range(2000 + 100 * block, 2000 + 100 * (block + 1)):
+        passed(seed)
+
+
+@pytest.mark.parametrize("name", HANDOVERS)
+def test_the_recorded_seed_notices_it(name: str) -> None:
+    mistake = HANDOVERS[name]
+    assert mistake.seed is not None
+    with planted(mistake):
+        assert noticed(lambda seed: run_scenario("handover", seed).violation, mistake.seed, mistake.shows)
+
+
+@pytest.mark.parametrize("name", HANDOVERS)
+def test_the_words_that_it_changes_are_there(name: str) -> None:
+    with planted(HANDOVERS[name]):
+        pass
+
+
+def test_the_table_is_whole() -> None:
+    for mistake in HANDOVERS.values():
+        assert set(mistake.scenarios) <= set(SCENARIOS)
+        assert mistake.about.endswith(".")
