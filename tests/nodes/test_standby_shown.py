@@ -254,7 +254,7 @@ def test_who_asks_for_a_query_hears_who_stands_by():
 def test_who_only_stands_by_has_nothing_to_say_of_a_deployment_half_done():
     catalog = Catalog("n")
     deployment = msgspec.structs.replace(DEPLOYED, state=DEPLOYING)
-    silent = UnfinishedDeployments(catalog, SimpleNamespace(early=SimpleNamespace(awaits=lambda node: True)))
+    silent = UnfinishedDeployments(catalog, SimpleNamespace(awaits=lambda node: True))
     assert silent.away(deployment) == ["a", "b"]
     moved = msgspec.structs.replace(deployment, streams=(("q.rows", "a"), ("q.out", "spare")))
     assert silent.away(moved) == ["a", "b", "spare"], "a part has gone there since"
