@@ -152,6 +152,21 @@ def test_voters_that_hear_the_owner_don_t_refuse_it() -> None:
     assert run.owner(fragment) == "s1"
 
 
+IN_TWO = {"e": ["rows"], "m": ["first"], "c": ["kind", "out"]}
+"""Two fragments that are guarded, one after the other."""
+
+
+def test_an_owner_that_only_the_target_can_t_hear_doesn_t_keep_it_from_another_fragment() -> None:
+    """Those that hear it refuse that it is counted out, and the move counts out nobody."""
+    run, fragment = flowing(counting(), IN_TWO, {"m": ["s1", "s2"], "c": ["s1", "s2"]})
+    run.until_guarded("q/kind", 2)
+    run.fed.network.cut("c", "s1")
+    succession = run.recovery("s1").succession
+    run.until(lambda: succession.silent_us(run.fed.world.now_us, "c") is not None, "it is silent")
+    assert moved(run, fragment, "s1", by="m", timeout_ms=5_000).code == ""
+    assert (run.owner(fragment), run.owner("q/kind")) == ("s1", "c")
+
+
 # --- names -----------------------------------------------------------------------------------------------
 
 

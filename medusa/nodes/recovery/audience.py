@@ -24,4 +24,6 @@ def audience(catalog: Catalog, query: str, followed: Iterable[FragmentSpec] = ()
         if spec.query == query:
             found |= dict.fromkeys(feed.node for feed in spec.feeds)
             found |= dict.fromkeys(reader for readers in spec.readers.values() for reader in readers)
+            for stream in spec.streams.values():  # One that is on its way to another node reads there soon.
+                found |= dict.fromkeys(catalog.expected.get(stream, ()))
     return tuple(found)

@@ -312,7 +312,7 @@ class Succession:
                 self._outbox.append(CloseFragment(fragment=name))
         for query, suspects in self._successions(now_us).items():
             if not self._agreement.proposing(query) or self._agreement.suspects(query) != suspects:
-                self._agreement.propose(now_us, query, self._succeeding, suspects=suspects)
+                self._agreement.propose(now_us, query, partial(self._succeeding, suspects), suspects=suspects)
         for query in dict.fromkeys(name.partition("/")[0] for name, _ in sorted(self._without_state)):
             current = self._agreement.current(query)
             if current is not None and self._resigning(current) and not self._agreement.proposing(query):
@@ -322,16 +322,24 @@ class Succession:
         self._look_after(now_us)
 
     def _successions(self, now_us: int) -> dict[str, tuple[str, ...]]:
-        """Queries of which we should have a fragment, and of their owners those that are silent."""
+        """Queries of which we should have a fragment, and of their owners those that are silent.
+
+        What its owner wants us to have goes alone, and counts nobody out: else who hears another owner would
+        refuse it.
+        """
         due: dict[str, dict[str, None]] = {}
+        wanted: dict[str, tuple[str, ...]] = {}
+        read = self._read_here()
         for name, query in self._successors():
             configuration = self._agreement.current(query)
             replicas = None if configuration is None else configuration.replicas(name)
-            if replicas is not None and self._wanted(replicas):
-                due.setdefault(query, {})
-            elif replicas is not None and self._should_succeed(now_us, replicas):
+            if replicas is None:
+                continue
+            if self._wanted(replicas) and not read.intersection(replicas.reads):
+                wanted[query] = ()
+            elif self._should_succeed(now_us, replicas):
                 due.setdefault(query, {})[replicas.owner] = None
-        return {query: tuple(owners) for query, owners in due.items()}
+        return {query: tuple(owners) for query, owners in due.items()} | wanted
 
     def _successors(self) -> Iterator[tuple[str, str]]:
         """Fragments of others that we could have, and their queries."""
@@ -388,16 +396,17 @@ class Succession:
                 "warning", "fragment can't be taken over", fragment=replicas.fragment, why=why
             )
 
-    def _succeeding(self, current: Configuration) -> Configuration | None:
-        """What we propose: each fragment that we follow is ours whose owner is silent, or wants that: then
-        it is the first that stands by. Of several that read one stream it is the first."""
+    def _succeeding(self, suspects: Collection[str], current: Configuration) -> Configuration | None:
+        """What we propose: each fragment that we follow is ours whose owner is silent; without silent ones,
+        whose owner wants that: then it is the first that stands by. Of several that read one stream it is the
+        first."""
         followed = {name for name, _ in self._successors()}
         read = self._read_here()
 
         def after(each: Replicas) -> Replicas:
             ours = each.fragment in followed and self._me in each.secondaries
-            wanted = self._wanted(each)
-            due = wanted or each.owner in self._silent_since_us
+            wanted = not suspects and self._wanted(each)
+            due = wanted or (each.owner in suspects and each.owner in self._silent_since_us)
             if not (ours and due) or read.intersection(each.reads):
                 return each
             read.update(each.reads)
@@ -429,6 +438,8 @@ class Succession:
             if counted.keys() != {*hosted.counted}:
                 hosted.count_on(now_us, counted)
             if not (offered or self._joining(hosted, replicas) or self._leaving(now_us, replicas)):
+                continue
+            if replicas.fragment in self._takeovers:
                 continue
             if not self._agreement.proposing(configuration.query):
                 self._agreement.propose(now_us, configuration.query, partial(self._revised, now_us))
@@ -464,7 +475,9 @@ class Succession:
         has caught up first."""
 
         def after(each: Replicas) -> Replicas:
-            if each.owner != self._me or each.fragment not in self._fragments:
+            # Its owner of before may be counted out once our disk has it, and not sooner.
+            here = each.fragment in self._fragments and each.fragment not in self._takeovers
+            if each.owner != self._me or not here:
                 return each
             gone = self._leaving(now_us, each)
             kept = tuple(node for node in each.secondaries if node not in gone)
