@@ -187,7 +187,7 @@ class Run:
         return None
 
     def guarded(self, fragment: str, by: int) -> bool:
-        """Whether so many nodes may succeed, by a decision, and do follow the present owner."""
+        """Whether so many nodes may succeed, by a decision, and do follow the present owner, and it knows."""
         replicas = self.replicas(fragment)
         following = [
             node.name
@@ -195,7 +195,9 @@ class Run:
             if (fragment, replicas.owner)
             in [(name, owner) for name, owner, _ in node.brain.recovery.followings.followed()]
         ]
-        return len(replicas.secondaries) >= by and set(replicas.secondaries) <= set(following)
+        owner = self.recovery(replicas.owner).replication
+        known = all(owner.follows(fragment, node) for node in replicas.secondaries)
+        return known and len(replicas.secondaries) >= by and set(replicas.secondaries) <= set(following)
 
     def until(self, done: Callable[[], bool], what: str, *, for_us: int = PATIENCE_US) -> None:
         assert self.fed.run(done, for_us=for_us), f"not in time: {what}\n{self.fed.last()[-6000:]}"
