@@ -137,6 +137,37 @@ def test_asked_twice_at_once_it_is_done_once_and_another_target_has_to_wait() ->
     run.check()
 
 
+def test_each_client_waits_for_as_long_as_it_said() -> None:
+    """The target is away; who has less patience hears so first, whoever asked first."""
+    run, fragment = flowing(counting(), WHOLE, {"m": ["s1", "s2"]}, witnesses=("w", "x"))
+    run.lose("s1")
+    patient, hasty = order(run, fragment, "s1", by="m"), order(run, fragment, "s1", by="c", timeout_ms=1_000)
+    client, number = hasty
+    run.until(lambda: number in client.mind.replies, "the hasty one hears", for_us=2_000_000)
+    assert run.fed.answer(*hasty)[0].code == "E_TIMEOUT"
+    assert patient[1] not in patient[0].mind.replies
+    run.fed.nodes["s1"].restart()
+    run.lost.discard("s1")
+    assert run.fed.answer(*patient)[0].code == ""
+    run.publish(HALF)
+    run.check()
+
+
+def test_an_owner_is_counted_out_once_the_disk_of_the_next_has_the_fragment() -> None:
+    """It keeps its state for as long as that might be lost, also where another change is proposed."""
+    run, fragment = flowing(counting(), WHOLE, {"m": ["s1", "s2"]})
+    succession = run.recovery("s1").succession
+    order(run, fragment, "s1", by="m")
+    run.until(lambda: fragment in succession._takeovers, "it is being written")
+    current = run.current("s1")
+    assert current is not None
+    wish = succession._revised(run.fed.world.now_us, current) or current
+    assert wish.replicas(fragment) == current.replicas(fragment)
+    run.until(lambda: fragment not in succession._takeovers, "it is written")
+    wish = succession._revised(run.fed.world.now_us, current) or current
+    assert "m" not in wish.replicas(fragment).secondaries
+
+
 def test_voters_that_hear_the_owner_don_t_refuse_it() -> None:
     """As they do when it is counted out."""
     run, fragment = flowing(counting(), CUT, {"m": ["s1", "s2"]}, witnesses=("w", "x"))

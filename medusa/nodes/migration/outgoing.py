@@ -350,7 +350,7 @@ class OutgoingMoves:
         if self._fragments[order.fragment].frozen:
             return  # Not before the disk says that it is ours again.
         order.move(_E.TOLD)
-        self._kept.moves.pop(order.fragment, None)
+        self._kept.end_move(order.fragment)
         self._saver.save()
         if order.answers and not order.final and now_us < order.until_us:
             rest_us = min(REST_US << min(order.tries - 1, 10), REST_US_MAX)

@@ -173,7 +173,7 @@ class Rerouting:
 
     def back(self, fragment: str) -> None:
         """A fragment that had left is here (again); ``Catalog.add`` and a save follow."""
-        self._catalog.left.pop(fragment, None)
+        self._catalog.is_here_again(fragment)
         self._questions = {n: q for n, q in self._questions.items() if q.fragment != fragment}
 
     def succeeded(self, now_us: int, hosted: FragmentHost, sink: str, old: str, new: str) -> None:

@@ -52,7 +52,7 @@ class _Order:
 
     Attributes:
         number: of our question to the target.
-        answers: (peer, number of the request) of those that wait for the end of it.
+        answers: (peer, number of the request) of those that wait for the end of it -> until when.
         asked_us: when the target was asked last; None: never.
         look_at_us: when it is looked at again.
         stopped_us: since when the fragment rests here; 0: it doesn't.
@@ -61,13 +61,24 @@ class _Order:
 
     fragment: str
     to: str
-    until_us: int
     number: int
-    answers: list[tuple[str, int]] = field(default_factory=list)
+    answers: dict[tuple[str, int], int] = field(default_factory=dict)
     asked_us: int | None = None
     look_at_us: int = 0
     stopped_us: int = 0
     pause_us: int | None = None
+
+    @property
+    def until_us(self) -> int:
+        """For so long somebody waits."""
+        return max(self.answers.values(), default=0)
+
+    def late(self, now_us: int) -> list[tuple[str, int]]:
+        """Who waits no longer; it is forgotten."""
+        found = [about for about, until_us in self.answers.items() if until_us <= now_us]
+        for about in found:
+            del self.answers[about]
+        return found
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,15 +135,14 @@ class Handovers:
         """Somebody wants a guarded fragment that is here elsewhere; hears when that has it, or why not."""
         order = self._orders.get(fragment)
         if order is not None and order.to == to:
-            if (peer, request) not in order.answers:
-                order.answers.append((peer, request))
+            order.answers.setdefault((peer, request), now_us + timeout_us)
         elif (why := self._may_not(fragment, to)) is not None:
             self._refuse(peer, request, why)
         elif to == self._me:
             self._answer(peer, request, to, 0)
         else:
-            order = _Order(fragment=fragment, to=to, until_us=now_us + timeout_us, number=self._number())
-            order.answers.append((peer, request))
+            order = _Order(fragment=fragment, to=to, number=self._number())
+            order.answers[peer, request] = now_us + timeout_us
             self._orders[fragment] = order
             self._go_on(now_us, order)
 
@@ -199,8 +209,11 @@ class Handovers:
             self._done(order, order.pause_us)
         elif late:
             self._end(order, self._too_late(order))
-        elif now_us >= order.look_at_us:
-            self._ask(now_us, order)
+        else:
+            for peer, request in order.late(now_us):
+                self._refuse(peer, request, self._too_late(order))
+            if now_us >= order.look_at_us:
+                self._ask(now_us, order)
 
     def _ask(self, now_us: int, order: _Order) -> None:
         """Unless something is in the way, or it has said that it has it."""
@@ -305,7 +318,7 @@ class Handovers:
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""
         times = [wish.until_us for wish in self._wishes.values()]
-        times += [min(order.until_us, order.look_at_us) for order in self._orders.values()]
+        times += [min(order.look_at_us, *order.answers.values()) for order in self._orders.values()]
         return min(times, default=None)
 
     def stop(self) -> None:
