@@ -384,9 +384,13 @@ HANDOVERS: dict[str, Mistake] = {
         about="The target proposes itself as if the owner were silent, so voters that hear the owner refuse.",
         edits=edit(
             "nodes.recovery.succession:Succession._successions",
-            "if replicas is not None and self._wanted(replicas):",
-            "if replicas is not None and self._wanted(replicas) "
-            "and not due.setdefault(query, {}).setdefault(replicas.owner):",
+            "wanted[query] = ()",
+            "wanted[query] = (replicas.owner,)",
+        )
+        + edit(
+            "nodes.recovery.succession:Succession._succeeding",
+            "wanted = not suspects and self._wanted(each)",
+            "wanted = self._wanted(each)",
         ),
         scenarios=("handover",),
         seed=0,
