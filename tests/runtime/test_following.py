@@ -142,6 +142,26 @@ def test_what_moved_and_is_nowhere_for_long_was_removed(world):
     assert stream.final_refusal() is stream.refusal
 
 
+def test_what_is_found_at_a_node_that_is_only_being_called_is_asked_for_again_when_that_answers(
+    world, monkeypatch
+):
+    """Not after the usual rest: readers of a stream that was taken over waited for half of their pause."""
+    stream = world.refused("E_MOVED")
+    stream.refusal = None  # Its node is away, and said nothing.
+    monkeypatch.setattr(stream.loop, "down_us", lambda: 100_000)
+    connections = iter([None, Loop("b")])
+    monkeypatch.setattr(world.following, "_newest", lambda _: {"node": "b", "epoch": 2})
+    monkeypatch.setattr(world.following, "_called", lambda _: next(connections))
+    world.now_us = 1_000_000
+    assert stream.asks(world.now_us)
+    assert not stream.asks(world.now_us + 1)
+    world.seek()
+    assert not stream.moved
+    assert stream.asks(world.now_us + 2)
+    world.seek()
+    assert stream.moved == [("b", 2)]
+
+
 def test_what_its_node_does_not_know_and_nobody_else_is_nowhere(world):
     stream = world.refused("E_STREAM")
     world.seek()

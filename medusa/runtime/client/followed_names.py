@@ -415,7 +415,9 @@ class FollowedNames:
             stream.give_up(refusal)
         elif step is RedirectStep.MOVE and place is not None:
             loop = stream.loop if place["node"] == here else self._called(place)
-            if loop is not None:
+            if loop is None:
+                stream.asks_at_once()
+            else:
                 stream.move(loop, place["epoch"])
 
     def _newest(self, stream: Followed) -> Place | None:

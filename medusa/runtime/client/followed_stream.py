@@ -87,6 +87,10 @@ class Followed(ABC):
         self._asked_us = at_us
         return True
 
+    def asks_at_once(self) -> None:
+        """Its new node is only being called: the next look asks again, which comes when that answers."""
+        self._asked_us = 0
+
     def missing_us(self, at_us: int, *, known: bool) -> int:
         """For how long nobody has known it.
 
