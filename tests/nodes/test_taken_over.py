@@ -361,6 +361,50 @@ def test_an_owner_that_wakes_is_refused_by_the_number_of_its_configuration_and_t
     assert all("m" not in output.sender.receivers for output in view.values())
 
 
+@pytest.mark.parametrize("at", [WHOLE, CUT], ids=["clients", "nodes"])
+def test_who_steps_down_stands_by_once_its_disk_says_that_it_has(at: Any) -> None:
+    """Its catalog isn't written; then both die, and what it had as the owner is older than what was shown."""
+    run, fragment = run_of(counting(), at, {"m": ["s1"]}, witnesses=("w", "x"))
+    run.until_guarded(fragment)
+    run.publish(0, HALF)
+    run.fed.run(for_us=30_000)
+    before = run.fed.nodes["m"]
+    before.pause(2_000_000)
+    before.disk.fail_writes_of("catalog", all=True)
+    run.until_owned(fragment, "s1")
+    run.until(lambda: fragment not in before.brain.fragments, "it steps down")
+    run.fed.run(for_us=3_000_000)
+    assert run.replicas(fragment).secondaries == ()
+    why = run.recovery("s1").replication._links[fragment, "m"].why
+    assert "doesn't say yet" in why
+    for name in ("s1", "m"):
+        run.fed.nodes[name].crash()
+    before.disk.mend()
+    run.fed.restart("m")
+    run.fed.run(for_us=3_000_000)
+    assert (run.owner(fragment), run.hosted(fragment)) == ("s1", None)
+    run.fed.restart("s1")
+    run.publish(HALF)
+    run.check()
+    run.until_guarded(fragment)
+
+
+def test_who_steps_down_is_seeded_as_soon_as_its_disk_says_so() -> None:
+    run, fragment = run_of(counting(), WHOLE, {"m": ["s1"]}, witnesses=("w", "x"))
+    run.until_guarded(fragment)
+    before = run.fed.nodes["m"]
+    before.pause(2_000_000)
+    run.until_owned(fragment, "s1")
+    followings, succession = run.recovery("m").followings, run.recovery("m").succession
+    run.until(lambda: bool(followings._early), "it was asked too early")
+    assert succession.leaving(fragment)
+    run.until(lambda: not succession.leaving(fragment), "it is on disk")
+    assert not followings._early
+    run.until(lambda: fragment in followings.status(), "it is being seeded", for_us=20_000)
+    run.until_guarded(fragment)
+    assert run.recovery("s1").replication._links[fragment, "m"].why == ""
+
+
 # --- names ---------------------------------------------------------------------------------------------
 
 

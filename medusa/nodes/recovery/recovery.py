@@ -105,7 +105,15 @@ class Recovery:
         }
         self.replication = Replication(me, catalog, fragments, is_up=is_up, **shared)
         self.followings = Followings(
-            settings, catalog, fragments, parsing=parsing, make=make, check=check, **shared
+            settings,
+            catalog,
+            fragments,
+            saver=saver,
+            parsing=parsing,
+            leaving=lambda fragment: self.succession.leaving(fragment),
+            make=make,
+            check=check,
+            **shared,
         )
         self.handovers = Handovers(
             me,

@@ -300,6 +300,11 @@ class Succession:
             "warning", "fragment has another owner", fragment=name, to=replicas.owner, epoch=replicas.epoch
         )
 
+    def leaving(self, fragment: str) -> bool:
+        """Whether we stepped down from it and our disk may say otherwise: after a death we would keep what it
+        was then."""
+        return any(name == fragment and token > self._saver.durable for token, name in self._closing)
+
     # --- what is proposed ---------------------------------------------------------------------------------
 
     def tick(self, now_us: int) -> None:
