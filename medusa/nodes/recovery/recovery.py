@@ -124,6 +124,7 @@ class Recovery:
             replication=self.replication,
             number=diverting.number,
             is_up=is_up,
+            leaves=lambda fragment: self.succession.stands_by(fragment),
         )
         self.succession = Succession(
             me,

@@ -334,13 +334,12 @@ class Succession:
         """
         due: dict[str, dict[str, None]] = {}
         wanted: dict[str, tuple[str, ...]] = {}
-        read = self._read_here()
         for name, query in self._successors():
             configuration = self._agreement.current(query)
             replicas = None if configuration is None else configuration.replicas(name)
             if replicas is None:
                 continue
-            if self._wanted(replicas) and not read.intersection(replicas.reads):
+            if self._wanted(replicas) and not self._read_here(but=name).intersection(replicas.reads):
                 wanted[query] = ()
             elif self._should_succeed(now_us, replicas):
                 due.setdefault(query, {})[replicas.owner] = None
@@ -380,16 +379,16 @@ class Succession:
         since_us = self._silent_since_us.get(replicas.owner)
         if since_us is None or self._me not in replicas.secondaries:
             return False
-        if read := self._read_here().intersection(replicas.reads):
+        if read := self._read_here(but=replicas.fragment).intersection(replicas.reads):
             self._hindered(replicas, read)
             return False
         before = replicas.secondaries[: replicas.secondaries.index(self._me)]
         rank = sum(node not in self._silent_since_us for node in before)
         return now_us - since_us >= rank * RANK_US
 
-    def _read_here(self) -> set[str]:
-        """Streams that fragments of ours read."""
-        return streams_read(each for name, each in self._fragments.items() if name not in self._kept)
+    def _read_here(self, *, but: str) -> set[str]:
+        """Streams that other fragments of ours read, or would if we had them back."""
+        return streams_read(each for name, each in self._fragments.items() if name != but)
 
     def _hindered(self, replicas: Replicas, read: Collection[str]) -> None:
         """Say once why a fragment stays where it is, or goes to the next in order."""
@@ -406,15 +405,15 @@ class Succession:
         whose owner wants that: then it is the first that stands by. Of several that read one stream it is the
         first."""
         followed = {name for name, _ in self._successors()}
-        read = self._read_here()
+        taken: set[str] = set()
 
         def after(each: Replicas) -> Replicas:
             ours = each.fragment in followed and self._me in each.secondaries
             wanted = not suspects and self._wanted(each)
             due = wanted or (each.owner in suspects and each.owner in self._silent_since_us)
-            if not (ours and due) or read.intersection(each.reads):
+            if not (ours and due) or (taken | self._read_here(but=each.fragment)).intersection(each.reads):
                 return each
-            read.update(each.reads)
+            taken.update(each.reads)
             others = (each.owner, *each.secondaries) if wanted else each.secondaries
             left = tuple(node for node in others if node != self._me)
             return msgspec.structs.replace(each, owner=self._me, epoch=each.epoch + 1, secondaries=left)
