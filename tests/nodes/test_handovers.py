@@ -227,6 +227,27 @@ def test_a_named_publisher_goes_along() -> None:
     run.check()
 
 
+def test_who_is_to_have_it_sleeps_until_its_disk_has_the_order_in_which_it_was_fed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run, fragment = run_of(uniting(), UNITED, {"m": ["s1"]}, tables=two_sources(), witnesses=("w", "x"))
+    run.until_guarded(fragment)
+    run.publish(0, HALF)
+    target, recovery = run.fed.nodes["s1"], run.recovery("s1")
+    run.until(lambda: recovery.followings.shadow(fragment).decided.at > 20, "an order is decided")
+    monkeypatch.setattr(target.disk, "_fails", lambda kind: kind != "catalog")
+    asked = order(run, fragment, "s1")
+    run.until(lambda: run.owner(fragment) == "s1", "it is chosen")
+    run.fed.run(for_us=100_000)
+    assert not recovery.followings.on_disk(fragment)
+    assert recovery.succession.wake_at_us(run.fed.world.now_us) is None
+    monkeypatch.undo()
+    run.until(lambda: recovery.followings.shadow(fragment) is None, "it is on disk")
+    assert run.fed.answer(*asked)[0].code == ""
+    run.publish(HALF)
+    check_union(run)
+
+
 # --- somebody dies ---------------------------------------------------------------------------------------
 
 MOMENTS_US = [0, 300, 800, 1_300, 1_800, 2_300, 2_800, 3_300, 3_800, 4_300, 5_000, 6_000, 8_000, 11_000]

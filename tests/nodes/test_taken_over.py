@@ -98,6 +98,34 @@ def test_who_has_seen_an_order_of_arrival_sees_no_other(after_us: int) -> None:
     check_union(run)
 
 
+@pytest.mark.parametrize("after_us", [0, 1_000, 2_000])
+def test_who_is_chosen_and_dies_before_its_disk_has_the_order_that_was_shown_leaves_it_to_the_next(
+    monkeypatch: pytest.MonkeyPatch, after_us: int
+) -> None:
+    """Its catalog is written, and nothing of the fragment."""
+    run, fragment = run_of(
+        uniting(), UNITED, {"m": ["s1", "s2"]}, tables=two_sources(), seed=after_us, witnesses=("w", "x")
+    )
+    run.until_guarded(fragment, 2)
+    run.publish(0, HALF)
+    successor = run.fed.nodes["s1"]
+    run.until(lambda: run.recovery("s1").followings.shadow(fragment).decided.at > 20, "an order is decided")
+    run.fed.run(for_us=after_us)
+    monkeypatch.setattr(successor.disk, "_fails", lambda kind: kind != "catalog")
+    run.fed.run(for_us=20_000)
+    assert run.reader.rows["q.all"]
+    run.lose("m")
+    run.until(lambda: run.owner(fragment) == "s1", "it is chosen")
+    run.fed.run(for_us=100_000)
+    successor.crash()
+    monkeypatch.undo()
+    run.fed.run(for_us=5_000)
+    run.fed.restart("s1")
+    run.publish(HALF)
+    check_union(run)
+    assert run.owner(fragment) == "s2"
+
+
 def test_three_owners_are_lost_one_after_the_other() -> None:
     run, fragment = run_of(
         uniting(), UNITED, {"m": ["s1", "s2", "s3"]}, witnesses=("w", "x"), tables=two_sources()

@@ -93,6 +93,11 @@ class Followings:
         taking = self._followed.get(fragment)
         return None if taking is None else taking.shadow
 
+    def on_disk(self, fragment: str) -> bool:
+        """Whether we would find again all that we were fed of what we follow."""
+        taking = self._followed.get(fragment)
+        return taking is not None and taking.on_disk
+
     def followed(self) -> Iterator[tuple[str, str, StandbyFragment]]:
         """Fragment, its owner and what follows it, of all that could take over."""
         for name, taking in self._followed.items():

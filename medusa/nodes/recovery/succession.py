@@ -32,9 +32,6 @@ from medusa.wire.outbox import CloseFragment, Outbox
 
 __all__ = ["Succession"]
 
-LOG_US = 2_000
-"""So often it is looked whether the decisions of a fragment that was handed to us are on disk."""
-
 LOST_US = 300_000
 """A secondary that is silent for so long counts no more. Too small: a short cut costs a change of the
 configuration; too large: so long does output wait that depends on a decision."""
@@ -92,9 +89,10 @@ class Succession:
         self._diverting = diverting
         self._owned = owned
         self._wanted = wanted
-        self._logging: dict[str, int] = {}
-        """Fragment that its owner handed to us, and when to look whether all that it was fed is on our disk.
-        Until then our catalog names it not, so if we die that owner has it again."""
+        self._logging: dict[str, None] = {}
+        """Fragments that are ours once all that we were fed of them is on our disk. Until then our catalog names
+        them not, so if we die another secondary has it, which was fed the same, or the owner that handed it to
+        us. Else we would come back as the owner without decisions that what was shown depends on."""
         self._kept: dict[str, None] = {}
         """Fragments that were moved to another node, and that we could have back: they rest here until it is
         decided that nobody needs that any more."""
@@ -147,8 +145,8 @@ class Succession:
                 else:
                     self._require(now_us, hosted, replicas)
             elif replicas.owner == self._me:
-                if self._is_logged(now_us, old, replicas):
-                    self._take_over(now_us, new, replicas)
+                self._logging[replicas.fragment] = None
+                self.logged(now_us)
             elif hosted is not None and self._is_kept(replicas):
                 self._keep(hosted)
             elif hosted is not None:
@@ -189,25 +187,15 @@ class Succession:
 
     # --- takeover ---------------------------------------------------------------------------------------
 
-    def _is_logged(self, now_us: int, old: Configuration | None, replicas: Replicas) -> bool:
-        """Whether we would find again all that we were fed: it matters where its owner still has that."""
-        name = replicas.fragment
-        before = None if old is None else old.replicas(name)
-        handed = before is not None and before.owner in replicas.secondaries
-        shadow = self._followings.shadow(name)
-        if shadow is None or shadow.logged_all or not (handed or name in self._logging):
-            self._logging.pop(name, None)
-            return True
-        self._logging[name] = now_us + LOG_US
-        return False
-
-    def _look_at_logs(self, now_us: int) -> None:
-        for name in [name for name, at_us in self._logging.items() if at_us <= now_us]:
+    def logged(self, now_us: int) -> None:
+        """More of what we follow is on disk: take over what waits for that."""
+        for name in list(self._logging):
             configuration = self._agreement.current(name.partition("/")[0])
             replicas = None if configuration is None else configuration.replicas(name)
             if configuration is None or replicas is None or replicas.owner != self._me:
                 del self._logging[name]
-            elif self._is_logged(now_us, None, replicas):
+            elif self._followings.shadow(name) is None or self._followings.on_disk(name):
+                del self._logging[name]
                 self._take_over(now_us, configuration, replicas)
 
     def _take_over(self, now_us: int, configuration: Configuration, replicas: Replicas) -> None:
@@ -309,7 +297,7 @@ class Succession:
 
     def tick(self, now_us: int) -> None:
         """Propose what is due; begin what is on disk."""
-        self._look_at_logs(now_us)
+        self.logged(now_us)
         self._look(now_us)
         for token, name in [each for each in self._closing if each[0] <= self._saver.durable]:
             self._closing.remove((token, name))
@@ -526,7 +514,7 @@ class Succession:
 
     def wake_at_us(self, now_us: int) -> int | None:
         """When ``tick`` has work."""
-        times = list(self._logging.values())
+        times: list[int] = []
         for name, query in self._successors():
             configuration = self._agreement.current(query)
             replicas = None if configuration is None else configuration.replicas(name)
