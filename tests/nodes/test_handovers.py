@@ -400,8 +400,8 @@ def test_a_target_that_reads_one_of_the_same_streams_is_refused() -> None:
 
 
 def resting() -> Run:
-    """``q/kind`` rests at s1, and s2, which was chosen, can't write that it has it; ``q/other`` reads the same
-    stream at s3."""
+    """``q/kind`` rests at s1, and s2, which was chosen, can't write that it has it; ``q/other`` reads the
+    same stream at s3."""
     standby = {"m": ["s1", "s2"], "s3": ["s1", "s2"]}
     run = Run(forked(), FORKED, standby=standby, witnesses=("w", "x"), deploys="e")
     run.deploy()

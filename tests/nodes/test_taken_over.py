@@ -11,6 +11,8 @@ import medusa as md
 from medusa.query.published_stream import PublishedStream
 from medusa.query.types import schema_from
 from medusa.sim.actors.follower import Follower
+from medusa.sim.checkers.delivery import check_restarted
+from medusa.sim.world.virtual_time import SimulationError
 from medusa.wire.link.receiver import ReceivedRows
 from medusa.wire.messages.links_and_commands import OLDEST
 from tests.nodes.taken_over import EVERY_US, NODES, PIECE, ROWS, SCHEMA, Run, rows
@@ -294,6 +296,25 @@ def test_while_nobody_is_seeded_the_query_waits_for_its_owner(at: Any, after_us:
     run.check()
     assert (run.owner(fragment), run.replicas(fragment).epoch) == ("m", 1)
     run.until_guarded(fragment, 2)
+
+
+def test_rows_are_kept_for_who_has_it_and_not_for_an_owner_that_is_back_late() -> None:
+    """The checkers of the simulator tell that from rows that are gone."""
+    run, fragment = run_of(counting(), CUT, {"m": ["s1", "s2"]})
+    run.until_guarded(fragment, 2)
+    run.fed.nodes["m"].crash()
+    run.until_owned(fragment, "s1")
+    run.publish(0, HALF)
+    [output] = run.fed.nodes["e"].brain.fragments["q/rows"].outputs.values()
+    run.until(lambda: output.sender.log.start_seq > 0, "e forgets rows that s1 has on disk")
+    run.fed.restart("m")
+    stale = run.fed.nodes["m"]
+    assert fragment in stale.brain.fragments
+    with pytest.raises(SimulationError, match="trimmed"):
+        check_restarted(stale, run.fed.nodes, run.fed.clients)
+    check_restarted(stale, run.fed.nodes, run.fed.clients, owners={fragment: run.owner(fragment)})
+    run.publish(HALF)
+    run.check()
 
 
 def test_of_two_nodes_one_alone_decides_nothing_and_the_query_goes_on_when_the_owner_is_back() -> None:

@@ -312,7 +312,8 @@ class Followings:
     # --- time -----------------------------------------------------------------------------------------
 
     def tick(self, now_us: int) -> None:
-        """Acknowledge what is due, write decisions again that couldn't be written, hear who came too early."""
+        """Acknowledge what is due, hear who came too early, write decisions again that couldn't be
+        written."""
         for name in [name for name in self._early if not self._waits(name)]:
             self._early.pop(name)(now_us)
         for taking in (*self._coming.values(), *self._followed.values()):

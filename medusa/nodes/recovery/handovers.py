@@ -289,7 +289,8 @@ class Handovers:
         reads = {name: streams_read((each,)) & {*replicas.reads} for name, each in self._fragments.items()}
         if colliding := [name for name, read in reads.items() if read]:
             passes = all(map(self._leaves, colliding))  # It is gone in a moment, or runs here again.
-            text = f"another fragment at node {self._me!r} reads {', '.join(sorted(set().union(*reads.values())))}"
+            read = ", ".join(sorted(set().union(*reads.values())))
+            text = f"another fragment at node {self._me!r} reads {read}"
             hint = "move it to a node that doesn't read that stream"
             self._refuse(peer, message.request, no("E_BUSY" if passes else "E_MOVE", text, hint))
         else:

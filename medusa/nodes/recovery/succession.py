@@ -90,9 +90,10 @@ class Succession:
         self._owned = owned
         self._wanted = wanted
         self._logging: dict[str, None] = {}
-        """Fragments that are ours once all that we were fed of them is on our disk. Until then our catalog names
-        them not, so if we die another secondary has it, which was fed the same, or the owner that handed it to
-        us. Else we would come back as the owner without decisions that what was shown depends on."""
+        """Fragments that are ours once all that we were fed of them is on our disk. Until then our catalog
+        names them not, so if we die another secondary has it, which was fed the same, or the owner that
+        handed it to us. Else we would come back as the owner without decisions that what was shown depends
+        on."""
         self._kept: dict[str, None] = {}
         """Fragments that were moved to another node, and that we could have back: they rest here until it is
         decided that nobody needs that any more."""
