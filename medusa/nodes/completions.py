@@ -107,6 +107,7 @@ class Completions:
                 any(each.fetched(now_us, done.token, done.payloads, done.why) for each in spilling)
             case Logged():
                 hosted.logged(now_us, done.ok, done.why)
+                self._recovery.logged(now_us)
                 self._orders.tick(now_us)
 
     def _counted(self, now_us: int, done: Stats) -> None:

@@ -227,6 +227,27 @@ def test_a_named_publisher_goes_along() -> None:
     run.check()
 
 
+def test_who_is_to_have_it_sleeps_until_its_disk_has_the_order_in_which_it_was_fed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run, fragment = run_of(uniting(), UNITED, {"m": ["s1"]}, tables=two_sources(), witnesses=("w", "x"))
+    run.until_guarded(fragment)
+    run.publish(0, HALF)
+    target, recovery = run.fed.nodes["s1"], run.recovery("s1")
+    run.until(lambda: recovery.followings.shadow(fragment).decided.at > 20, "an order is decided")
+    monkeypatch.setattr(target.disk, "_fails", lambda kind: kind != "catalog")
+    asked = order(run, fragment, "s1")
+    run.until(lambda: run.owner(fragment) == "s1", "it is chosen")
+    run.fed.run(for_us=100_000)
+    assert not recovery.followings.on_disk(fragment)
+    assert recovery.succession.wake_at_us(run.fed.world.now_us) is None
+    monkeypatch.undo()
+    run.until(lambda: recovery.followings.shadow(fragment) is None, "it is on disk")
+    assert run.fed.answer(*asked)[0].code == ""
+    run.publish(HALF)
+    check_union(run)
+
+
 # --- somebody dies ---------------------------------------------------------------------------------------
 
 MOMENTS_US = [0, 300, 800, 1_300, 1_800, 2_300, 2_800, 3_300, 3_800, 4_300, 5_000, 6_000, 8_000, 11_000]
@@ -376,6 +397,50 @@ def test_a_target_that_reads_one_of_the_same_streams_is_refused() -> None:
     assert "another fragment at node 's1' reads" in refused.text
     run.check()
     assert (run.owner("q/kind"), run.owner("q/other")) == ("s1", "s3")
+
+
+def resting() -> Run:
+    """``q/kind`` rests at s1, and s2, which was chosen, can't write that it has it; ``q/other`` reads the
+    same stream at s3."""
+    standby = {"m": ["s1", "s2"], "s3": ["s1", "s2"]}
+    run = Run(forked(), FORKED, standby=standby, witnesses=("w", "x"), deploys="e")
+    run.deploy()
+    run.read()
+    for fragment in ("q/kind", "q/other"):
+        run.until_guarded(fragment, 2)
+    assert moved(run, "q/kind", "s1").code == ""
+    run.until_guarded("q/kind", 2)
+    run.publish(0, HALF)
+    order(run, "q/kind", "s2", by="e")
+    run.until(lambda: run.recovery("s1").succession.stands_by("q/kind"), "it rests there")
+    run.fed.nodes["s2"].disk.fail_writes_of("catalog", all=True)
+    run.fed.run(for_us=100_000)
+    assert run.recovery("s1").succession.stands_by("q/kind")
+    return run
+
+
+def test_where_what_reads_the_same_stream_is_about_to_leave_an_order_waits_for_that() -> None:
+    run = resting()
+    asked = order(run, "q/other", "s1")
+    run.fed.run(for_us=1_000_000)
+    run.fed.nodes["s2"].disk.mend()
+    assert run.fed.answer(*asked)[0].code == ""
+    assert (run.owner("q/kind"), run.owner("q/other")) == ("s2", "s1")
+    run.publish(HALF)
+    run.check()
+
+
+def test_who_could_have_a_fragment_back_takes_over_none_that_reads_the_same_stream() -> None:
+    run = resting()
+    run.lose("s3")
+    run.fed.run(for_us=2_000_000)
+    run.lose("s2")
+    run.until_owned("q/kind", "s1")
+    run.fed.run(for_us=2_000_000)
+    assert (run.owner("q/other"), list(run.fed.nodes["s1"].brain.fragments)) == ("s3", ["q/kind"])
+    run.fed.restart("s3")
+    run.publish(HALF)
+    run.check()
 
 
 def test_without_more_than_half_of_the_voters_it_is_refused_at_once() -> None:

@@ -11,6 +11,8 @@ import medusa as md
 from medusa.query.published_stream import PublishedStream
 from medusa.query.types import schema_from
 from medusa.sim.actors.follower import Follower
+from medusa.sim.checkers.delivery import check_restarted
+from medusa.sim.world.virtual_time import SimulationError
 from medusa.wire.link.receiver import ReceivedRows
 from medusa.wire.messages.links_and_commands import OLDEST
 from tests.nodes.taken_over import EVERY_US, NODES, PIECE, ROWS, SCHEMA, Run, rows
@@ -96,6 +98,34 @@ def test_who_has_seen_an_order_of_arrival_sees_no_other(after_us: int) -> None:
     run.lose("m")
     run.until_owned(fragment, "s1")
     check_union(run)
+
+
+@pytest.mark.parametrize("after_us", [0, 1_000, 2_000])
+def test_who_is_chosen_and_dies_before_its_disk_has_the_order_that_was_shown_leaves_it_to_the_next(
+    monkeypatch: pytest.MonkeyPatch, after_us: int
+) -> None:
+    """Its catalog is written, and nothing of the fragment."""
+    run, fragment = run_of(
+        uniting(), UNITED, {"m": ["s1", "s2"]}, tables=two_sources(), seed=after_us, witnesses=("w", "x")
+    )
+    run.until_guarded(fragment, 2)
+    run.publish(0, HALF)
+    successor = run.fed.nodes["s1"]
+    run.until(lambda: run.recovery("s1").followings.shadow(fragment).decided.at > 20, "an order is decided")
+    run.fed.run(for_us=after_us)
+    monkeypatch.setattr(successor.disk, "_fails", lambda kind: kind != "catalog")
+    run.fed.run(for_us=20_000)
+    assert run.reader.rows["q.all"]
+    run.lose("m")
+    run.until(lambda: run.owner(fragment) == "s1", "it is chosen")
+    run.fed.run(for_us=100_000)
+    successor.crash()
+    monkeypatch.undo()
+    run.fed.run(for_us=5_000)
+    run.fed.restart("s1")
+    run.publish(HALF)
+    check_union(run)
+    assert run.owner(fragment) == "s2"
 
 
 def test_three_owners_are_lost_one_after_the_other() -> None:
@@ -268,6 +298,25 @@ def test_while_nobody_is_seeded_the_query_waits_for_its_owner(at: Any, after_us:
     run.until_guarded(fragment, 2)
 
 
+def test_rows_are_kept_for_who_has_it_and_not_for_an_owner_that_is_back_late() -> None:
+    """The checkers of the simulator tell that from rows that are gone."""
+    run, fragment = run_of(counting(), CUT, {"m": ["s1", "s2"]})
+    run.until_guarded(fragment, 2)
+    run.fed.nodes["m"].crash()
+    run.until_owned(fragment, "s1")
+    run.publish(0, HALF)
+    [output] = run.fed.nodes["e"].brain.fragments["q/rows"].outputs.values()
+    run.until(lambda: output.sender.log.start_seq > 0, "e forgets rows that s1 has on disk")
+    run.fed.restart("m")
+    stale = run.fed.nodes["m"]
+    assert fragment in stale.brain.fragments
+    with pytest.raises(SimulationError, match="trimmed"):
+        check_restarted(stale, run.fed.nodes, run.fed.clients)
+    check_restarted(stale, run.fed.nodes, run.fed.clients, owners={fragment: run.owner(fragment)})
+    run.publish(HALF)
+    run.check()
+
+
 def test_of_two_nodes_one_alone_decides_nothing_and_the_query_goes_on_when_the_owner_is_back() -> None:
     run = Run(counting(), WHOLE, standby={"m": ["s1"]}, witnesses=(), names=["m", "s1"])
     run.deploy()
@@ -359,6 +408,50 @@ def test_an_owner_that_wakes_is_refused_by_the_number_of_its_configuration_and_t
     run.until_guarded(fragment, 2)
     view = run.fed.nodes["e"].brain.fragments["q/rows"].outputs
     assert all("m" not in output.sender.receivers for output in view.values())
+
+
+@pytest.mark.parametrize("at", [WHOLE, CUT], ids=["clients", "nodes"])
+def test_who_steps_down_stands_by_once_its_disk_says_that_it_has(at: Any) -> None:
+    """Its catalog isn't written; then both die, and what it had as the owner is older than what was shown."""
+    run, fragment = run_of(counting(), at, {"m": ["s1"]}, witnesses=("w", "x"))
+    run.until_guarded(fragment)
+    run.publish(0, HALF)
+    run.fed.run(for_us=30_000)
+    before = run.fed.nodes["m"]
+    before.pause(2_000_000)
+    before.disk.fail_writes_of("catalog", all=True)
+    run.until_owned(fragment, "s1")
+    run.until(lambda: fragment not in before.brain.fragments, "it steps down")
+    run.fed.run(for_us=3_000_000)
+    assert run.replicas(fragment).secondaries == ()
+    why = run.recovery("s1").replication._links[fragment, "m"].why
+    assert "doesn't say yet" in why
+    for name in ("s1", "m"):
+        run.fed.nodes[name].crash()
+    before.disk.mend()
+    run.fed.restart("m")
+    run.fed.run(for_us=3_000_000)
+    assert (run.owner(fragment), run.hosted(fragment)) == ("s1", None)
+    run.fed.restart("s1")
+    run.publish(HALF)
+    run.check()
+    run.until_guarded(fragment)
+
+
+def test_who_steps_down_is_seeded_as_soon_as_its_disk_says_so() -> None:
+    run, fragment = run_of(counting(), WHOLE, {"m": ["s1"]}, witnesses=("w", "x"))
+    run.until_guarded(fragment)
+    before = run.fed.nodes["m"]
+    before.pause(2_000_000)
+    run.until_owned(fragment, "s1")
+    followings, succession = run.recovery("m").followings, run.recovery("m").succession
+    run.until(lambda: bool(followings._early), "it was asked too early")
+    assert succession.leaving(fragment)
+    run.until(lambda: not succession.leaving(fragment), "it is on disk")
+    assert not followings._early
+    run.until(lambda: fragment in followings.status(), "it is being seeded", for_us=20_000)
+    run.until_guarded(fragment)
+    assert run.recovery("s1").replication._links[fragment, "m"].why == ""
 
 
 # --- names ---------------------------------------------------------------------------------------------

@@ -27,6 +27,11 @@ def test_seed(seed: int) -> None:
     passed(seed)
 
 
+def test_who_rests_lets_go_what_all_had_before_and_that_is_no_mistake() -> None:
+    """Its disk has the decisions only when it rests already."""
+    passed(534)
+
+
 @pytest.mark.full
 @pytest.mark.issue(17)
 @pytest.mark.parametrize("block", range(20))

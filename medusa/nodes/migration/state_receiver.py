@@ -264,6 +264,11 @@ class StateReceiver:
             raise self._broken_rule(f"{shadow.decided.at:,} decisions, not {self._decided:,}")
         return shadow.logged_all
 
+    @property
+    def on_disk(self) -> bool:
+        """What it begins with is on disk, and every decision that it was fed."""
+        return self._opened and self.shadow is not None and self.shadow.logged_all
+
     def tick(self, now_us: int) -> None:
         """Acknowledge what is due."""
         if self._ack_at_us is not None and now_us >= self._ack_at_us:

@@ -15,6 +15,7 @@ from typing import TypeAlias
 
 from medusa.errors import LinkError, QueryError, RemoteProtocolError
 from medusa.nodes.catalog.catalog import Catalog
+from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.deploy.background_parsing import BackgroundParsing
 from medusa.nodes.fragment.checkpointing import SavedCheckpoint
@@ -47,6 +48,7 @@ class Followings:
     Args:
         configuration: of a query, as far as it is known here.
         running: what runs here, by name: nobody follows himself.
+        leaving: whether our disk may still say that a fragment is ours, which it is no more.
         parsing: reads specs that owners send.
         make: makes the mind of a fragment from a checkpoint of its owner.
         check: raises LinkError if there is no room for a fragment.
@@ -60,8 +62,10 @@ class Followings:
         running: dict[str, FragmentHost],
         *,
         outbox: Outbox,
+        saver: CatalogWriter,
         parsing: BackgroundParsing,
         configuration: Callable[[str], Configuration | None],
+        leaving: Callable[[str], bool],
         make: Callable[[FragmentSpec, SavedCheckpoint, str], StandbyFragment],
         check: Callable[[FragmentSpec], None],
         next_token: Callable[[], int],
@@ -70,8 +74,10 @@ class Followings:
         self._catalog = catalog
         self._running = running
         self._outbox = outbox
+        self._saver = saver
         self._parsing = parsing
         self._configuration = configuration
+        self._leaving = leaving
         self._make = make
         self._check = check
         self._next_token = next_token
@@ -79,11 +85,18 @@ class Followings:
         """What could take over, by fragment."""
         self._coming: dict[str, StateReceiver] = {}
         """What isn't whole yet."""
+        self._early: dict[str, Callable[[int], None]] = {}
+        """Fragment -> to look again at who wants us to follow it, once the disk says that it has left us."""
 
     def shadow(self, fragment: str) -> StandbyFragment | None:
         """What follows this fragment here."""
         taking = self._followed.get(fragment)
         return None if taking is None else taking.shadow
+
+    def on_disk(self, fragment: str) -> bool:
+        """Whether we would find again all that we were fed of what we follow."""
+        taking = self._followed.get(fragment)
+        return taking is not None and taking.on_disk
 
     def followed(self) -> Iterator[tuple[str, str, StandbyFragment]]:
         """Fragment, its owner and what follows it, of all that could take over."""
@@ -113,6 +126,10 @@ class Followings:
         ):
             coming.ready()
             return
+        if self._waits(message.fragment):  # A refusal would cost far more time than this write.
+            wish = bytes(payload)
+            self._early[message.fragment] = lambda now_us: self.asked(now_us, peer, message, wish, caller)
+            return
         try:
             self._check_free(peer, message)
         except LinkError as error:
@@ -127,6 +144,10 @@ class Followings:
             then=lambda now_us, spec: self._begin(now_us, peer, message, spec),
             refuse=partial(self._refuse, peer, message),
         )
+
+    def _waits(self, fragment: str) -> bool:
+        """Whether a write is under way that says that this fragment has left us."""
+        return self._leaving(fragment) and not self._saver.resting
 
     def _refuse(self, peer: str, message: Seed, error: _Failure) -> None:
         most = limits.TEXT_CHARS_MAX
@@ -156,6 +177,9 @@ class Followings:
             raise LinkError(text, code="E_SUCCEEDED")
         if me not in replicas.members or name in self._running:
             raise LinkError(f"node {me!r} is no standby of fragment {name!r}", code="E_ROLE")
+        if self._leaving(name):  # If we died we would take what we had then for what we were sent since.
+            text = f"the disk of node {me!r} doesn't say yet that fragment {name!r} has left it"
+            raise LinkError(text, code="E_BUSY")
         if name not in self._followed and len(self._followed) + len(self._coming) >= FOLLOWED_MAX:
             raise LinkError(f"node {me!r} follows {FOLLOWED_MAX} fragments already", code="E_LIMIT")
 
@@ -256,6 +280,8 @@ class Followings:
 
     def removed(self, query: str) -> None:
         """The query is no more."""
+        for name in [name for name in self._early if name.partition("/")[0] == query]:
+            del self._early[name]
         for name in [*self._coming, *self._followed]:
             if name.partition("/")[0] == query:
                 self.drop(name)
@@ -286,7 +312,10 @@ class Followings:
     # --- time -----------------------------------------------------------------------------------------
 
     def tick(self, now_us: int) -> None:
-        """Acknowledge what is due, write decisions again that couldn't be written."""
+        """Acknowledge what is due, hear who came too early, write decisions again that couldn't be
+        written."""
+        for name in [name for name in self._early if not self._waits(name)]:
+            self._early.pop(name)(now_us)
         for taking in (*self._coming.values(), *self._followed.values()):
             taking.tick(now_us)
             if taking.shadow is not None:

@@ -97,6 +97,7 @@ class Handovers:
         fragments: what runs here, by name.
         number: gives numbers for questions to nodes.
         is_up: whether a node is heard here; this node always is.
+        leaves: whether a fragment that is here rests, since another node is to have it.
     """
 
     def __init__(
@@ -110,6 +111,7 @@ class Handovers:
         replication: Replication,
         number: Callable[[], int],
         is_up: Callable[[str], bool],
+        leaves: Callable[[str], bool],
     ) -> None:
         self._me = me
         self._fragments = fragments
@@ -119,6 +121,7 @@ class Handovers:
         self._replication = replication
         self._number = number
         self._is_up = is_up
+        self._leaves = leaves
         self._orders: dict[str, _Order] = {}
         self._wishes: dict[str, _Wish] = {}
 
@@ -283,10 +286,13 @@ class Handovers:
         replicas = self._replicas(message.fragment)
         if replicas is None or (replicas.owner, message.to) != (peer, self._me):
             return False
-        if read := streams_read(self._fragments.values()).intersection(replicas.reads):
-            text = f"another fragment at node {self._me!r} reads {', '.join(sorted(read))}"
+        reads = {name: streams_read((each,)) & {*replicas.reads} for name, each in self._fragments.items()}
+        if colliding := [name for name, read in reads.items() if read]:
+            passes = all(map(self._leaves, colliding))  # It is gone in a moment, or runs here again.
+            read = ", ".join(sorted(set().union(*reads.values())))
+            text = f"another fragment at node {self._me!r} reads {read}"
             hint = "move it to a node that doesn't read that stream"
-            self._refuse(peer, message.request, no("E_MOVE", text, hint))
+            self._refuse(peer, message.request, no("E_BUSY" if passes else "E_MOVE", text, hint))
         else:
             until_us = now_us + message.timeout_ms * 1000
             self._wishes[message.fragment] = _Wish(owner=peer, request=message.request, until_us=until_us)

@@ -105,7 +105,15 @@ class Recovery:
         }
         self.replication = Replication(me, catalog, fragments, is_up=is_up, **shared)
         self.followings = Followings(
-            settings, catalog, fragments, parsing=parsing, make=make, check=check, **shared
+            settings,
+            catalog,
+            fragments,
+            saver=saver,
+            parsing=parsing,
+            leaving=lambda fragment: self.succession.leaving(fragment),
+            make=make,
+            check=check,
+            **shared,
         )
         self.handovers = Handovers(
             me,
@@ -116,6 +124,7 @@ class Recovery:
             replication=self.replication,
             number=diverting.number,
             is_up=is_up,
+            leaves=lambda fragment: self.succession.stands_by(fragment),
         )
         self.succession = Succession(
             me,
@@ -238,7 +247,14 @@ class Recovery:
 
     def persisted(self, now_us: int, token: int, ok: bool, why: str) -> bool:
         """A checkpoint of what follows is on disk, or isn't; whether it was of one."""
-        return self.followings.persisted(now_us, token, ok, why)
+        ours = self.followings.persisted(now_us, token, ok, why)
+        if ours:
+            self.succession.logged(now_us)
+        return ours
+
+    def logged(self, now_us: int) -> None:
+        """Decisions of a fragment are on disk, or aren't."""
+        self.succession.logged(now_us)
 
     def copied(self, now_us: int, fragment: str, token: int, files: dict[str, Buffer], why: str) -> None:
         """A checkpoint was read to be sent."""

@@ -32,9 +32,6 @@ from medusa.wire.outbox import CloseFragment, Outbox
 
 __all__ = ["Succession"]
 
-LOG_US = 2_000
-"""So often it is looked whether the decisions of a fragment that was handed to us are on disk."""
-
 LOST_US = 300_000
 """A secondary that is silent for so long counts no more. Too small: a short cut costs a change of the
 configuration; too large: so long does output wait that depends on a decision."""
@@ -92,9 +89,11 @@ class Succession:
         self._diverting = diverting
         self._owned = owned
         self._wanted = wanted
-        self._logging: dict[str, int] = {}
-        """Fragment that its owner handed to us, and when to look whether all that it was fed is on our disk.
-        Until then our catalog names it not, so if we die that owner has it again."""
+        self._logging: dict[str, None] = {}
+        """Fragments that are ours once all that we were fed of them is on our disk. Until then our catalog
+        names them not, so if we die another secondary has it, which was fed the same, or the owner that
+        handed it to us. Else we would come back as the owner without decisions that what was shown depends
+        on."""
         self._kept: dict[str, None] = {}
         """Fragments that were moved to another node, and that we could have back: they rest here until it is
         decided that nobody needs that any more."""
@@ -147,8 +146,8 @@ class Succession:
                 else:
                     self._require(now_us, hosted, replicas)
             elif replicas.owner == self._me:
-                if self._is_logged(now_us, old, replicas):
-                    self._take_over(now_us, new, replicas)
+                self._logging[replicas.fragment] = None
+                self.logged(now_us)
             elif hosted is not None and self._is_kept(replicas):
                 self._keep(hosted)
             elif hosted is not None:
@@ -189,25 +188,15 @@ class Succession:
 
     # --- takeover ---------------------------------------------------------------------------------------
 
-    def _is_logged(self, now_us: int, old: Configuration | None, replicas: Replicas) -> bool:
-        """Whether we would find again all that we were fed: it matters where its owner still has that."""
-        name = replicas.fragment
-        before = None if old is None else old.replicas(name)
-        handed = before is not None and before.owner in replicas.secondaries
-        shadow = self._followings.shadow(name)
-        if shadow is None or shadow.logged_all or not (handed or name in self._logging):
-            self._logging.pop(name, None)
-            return True
-        self._logging[name] = now_us + LOG_US
-        return False
-
-    def _look_at_logs(self, now_us: int) -> None:
-        for name in [name for name, at_us in self._logging.items() if at_us <= now_us]:
+    def logged(self, now_us: int) -> None:
+        """More of what we follow is on disk: take over what waits for that."""
+        for name in list(self._logging):
             configuration = self._agreement.current(name.partition("/")[0])
             replicas = None if configuration is None else configuration.replicas(name)
             if configuration is None or replicas is None or replicas.owner != self._me:
                 del self._logging[name]
-            elif self._is_logged(now_us, None, replicas):
+            elif self._followings.shadow(name) is None or self._followings.on_disk(name):
+                del self._logging[name]
                 self._take_over(now_us, configuration, replicas)
 
     def _take_over(self, now_us: int, configuration: Configuration, replicas: Replicas) -> None:
@@ -300,11 +289,16 @@ class Succession:
             "warning", "fragment has another owner", fragment=name, to=replicas.owner, epoch=replicas.epoch
         )
 
+    def leaving(self, fragment: str) -> bool:
+        """Whether we stepped down from it and our disk may say otherwise: after a death we would keep what it
+        was then."""
+        return any(name == fragment and token > self._saver.durable for token, name in self._closing)
+
     # --- what is proposed ---------------------------------------------------------------------------------
 
     def tick(self, now_us: int) -> None:
         """Propose what is due; begin what is on disk."""
-        self._look_at_logs(now_us)
+        self.logged(now_us)
         self._look(now_us)
         for token, name in [each for each in self._closing if each[0] <= self._saver.durable]:
             self._closing.remove((token, name))
@@ -329,13 +323,12 @@ class Succession:
         """
         due: dict[str, dict[str, None]] = {}
         wanted: dict[str, tuple[str, ...]] = {}
-        read = self._read_here()
         for name, query in self._successors():
             configuration = self._agreement.current(query)
             replicas = None if configuration is None else configuration.replicas(name)
             if replicas is None:
                 continue
-            if self._wanted(replicas) and not read.intersection(replicas.reads):
+            if self._wanted(replicas) and not self._read_here(but=name).intersection(replicas.reads):
                 wanted[query] = ()
             elif self._should_succeed(now_us, replicas):
                 due.setdefault(query, {})[replicas.owner] = None
@@ -375,16 +368,16 @@ class Succession:
         since_us = self._silent_since_us.get(replicas.owner)
         if since_us is None or self._me not in replicas.secondaries:
             return False
-        if read := self._read_here().intersection(replicas.reads):
+        if read := self._read_here(but=replicas.fragment).intersection(replicas.reads):
             self._hindered(replicas, read)
             return False
         before = replicas.secondaries[: replicas.secondaries.index(self._me)]
         rank = sum(node not in self._silent_since_us for node in before)
         return now_us - since_us >= rank * RANK_US
 
-    def _read_here(self) -> set[str]:
-        """Streams that fragments of ours read."""
-        return streams_read(each for name, each in self._fragments.items() if name not in self._kept)
+    def _read_here(self, *, but: str) -> set[str]:
+        """Streams that other fragments of ours read, or would if we had them back."""
+        return streams_read(each for name, each in self._fragments.items() if name != but)
 
     def _hindered(self, replicas: Replicas, read: Collection[str]) -> None:
         """Say once why a fragment stays where it is, or goes to the next in order."""
@@ -401,15 +394,15 @@ class Succession:
         whose owner wants that: then it is the first that stands by. Of several that read one stream it is the
         first."""
         followed = {name for name, _ in self._successors()}
-        read = self._read_here()
+        taken: set[str] = set()
 
         def after(each: Replicas) -> Replicas:
             ours = each.fragment in followed and self._me in each.secondaries
             wanted = not suspects and self._wanted(each)
             due = wanted or (each.owner in suspects and each.owner in self._silent_since_us)
-            if not (ours and due) or read.intersection(each.reads):
+            if not (ours and due) or (taken | self._read_here(but=each.fragment)).intersection(each.reads):
                 return each
-            read.update(each.reads)
+            taken.update(each.reads)
             others = (each.owner, *each.secondaries) if wanted else each.secondaries
             left = tuple(node for node in others if node != self._me)
             return msgspec.structs.replace(each, owner=self._me, epoch=each.epoch + 1, secondaries=left)
@@ -522,7 +515,7 @@ class Succession:
 
     def wake_at_us(self, now_us: int) -> int | None:
         """When ``tick`` has work."""
-        times = list(self._logging.values())
+        times: list[int] = []
         for name, query in self._successors():
             configuration = self._agreement.current(query)
             replicas = None if configuration is None else configuration.replicas(name)

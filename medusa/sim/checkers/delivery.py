@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from medusa.elements import START_US
@@ -178,15 +179,25 @@ def check_node(node: NodeMachine) -> None:
 
 
 def check_restarted(
-    node: NodeMachine, nodes: Mapping[str, NodeMachine], clients: Mapping[str, Client]
+    node: NodeMachine,
+    nodes: Mapping[str, NodeMachine],
+    clients: Mapping[str, Client],
+    *,
+    owners: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
     """A node that has just started finds upstream every row that its disk doesn't cover.
 
     Not at a node without a disk that died since: then both count what is lost.
+
+    Args:
+        owners: of guarded fragments. What is another's by now is left out: rows are kept for that one, and
+            this node has not heard so yet.
     """
     if node.loop is None:
         return
-    for hosted in node.brain.fragments.values():
+    for name, hosted in node.brain.fragments.items():
+        if owners.get(name, node.name) != node.name:
+            continue
         for input in hosted.inputs.values():
             want, stream = input.receiver.next_seq, input.stream
             if input.by in clients:

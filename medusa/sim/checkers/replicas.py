@@ -89,7 +89,9 @@ class ReplicaChecks:
             self._check_owner(node, fragment, hosted)
             self._check_epochs(node, hosted)
             self._check_fenced(node, hosted)
-            if not hosted.frozen:
+            # One that rests, since another is to have it, lets go what all had when it was the owner.
+            epoch = node.brain.catalog.ownership.epoch(fragment)
+            if self._owners.get((fragment, epoch)) == node.name:
                 for output in hosted.outputs.values():
                     at = output.sender.log.next_seq
                     self._released[output.stream] = max(self._released.get(output.stream, 0), at)

@@ -15,6 +15,7 @@ from medusa.sim.actors.follower import Follower
 from medusa.sim.actors.node import NodeMachine
 from medusa.sim.actors.takeover_faults import TakeoverAims
 from medusa.sim.checkers.coordinators import CoordinatorChecks, QueryRemoval
+from medusa.sim.checkers.delivery import check_restarted
 from medusa.sim.checkers.replicas import ReplicaChecks
 from medusa.sim.trials.federations import OFTEN, ROWS, options
 from medusa.sim.trials.moves import KINDS, answered
@@ -218,11 +219,9 @@ class StandbyTrial(QueryTrial):
             self._orders.look(newest)
 
     def _check_restarted(self, node: NodeMachine) -> None:
-        """Of what is moved away while a node is dead, upstream keeps rows for who has it."""
+        """Of what others have had since it died, upstream keeps rows for those."""
         owners = {} if self.newest is None else {each.fragment: each.owner for each in self.newest.fragments}
-        here = node.brain.fragments if node.loop is not None and self._orders is not None else {}
-        if all(owners.get(fragment, node.name) == node.name for fragment in here):
-            super()._check_restarted(node)
+        check_restarted(node, self.nodes, self.clients, owners=owners)
 
     def _count_lost(self, name: str) -> None:
         """This node is lost, or lives again and follows nothing any more: nobody may be left that could take
