@@ -7,7 +7,6 @@ that has, and passes the answer back. Asked twice, it is done once.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
 
 import msgspec
 
@@ -21,6 +20,7 @@ from medusa.nodes.names.startup_grace import NEWS_US, StartupGrace
 from medusa.nodes.recovery.handovers import Handovers
 from medusa.nodes.recovery.recovery import Recovery
 from medusa.nodes.repartition.coordinator import RepartitionCoordinator
+from medusa.nodes.requests import Requests
 from medusa.nodes.security.registry import Caller, no_deploy
 from medusa.nodes.security.sessions import refusal_of
 from medusa.ports import Buffer
@@ -52,27 +52,9 @@ __all__ = ["MoveOrders"]
 Order = Move | Grant | Split | Merge
 
 
-@dataclass(slots=True)
-class _Relayed:
-    """``client`` ordered ``message``; it was passed on first at ``since_us``, last at ``said_us``."""
-
-    client: str
-    message: Order
-    node: str
-    since_us: int
-    said_us: int
-
-    @property
-    def patience_us(self) -> int:
-        return self.message.timeout_ms * 1000 if isinstance(self.message, Move) else PATIENCE_US
-
-
 PATIENCE_US = 10_000_000
 """Who has the fragment may be away for so long, or for the time that a move is given, before its order is
 refused."""
-
-AGAIN_US = 1_000_000
-"""An order that wasn't answered is passed on again after this: to who has the fragment now."""
 
 RELAYED_MAX = 1000
 """Orders of clients that are passed on and not answered; older ones are asked again by who waits."""
@@ -120,8 +102,8 @@ class MoveOrders:
         self._early = early
         self._where = names.fragment_at
         self._own_peer = own_peer
-        self._relayed: dict[int, _Relayed] = {}
-        """Orders that were passed on, by number."""
+        self._relayed: Requests[Order] = Requests(RELAYED_MAX)
+        """Orders that were passed on; said again to who has the fragment by then."""
 
     # --- life -----------------------------------------------------------------------------------
 
@@ -170,7 +152,7 @@ class MoveOrders:
     def wake_at_us(self, now_us: int) -> int | None:
         """When ``tick`` has work."""
         times = [self.moves.wake_at_us(now_us), self.arrivals.wake_at_us(), self.splits.wake_at_us()]
-        times += [each.said_us + AGAIN_US for each in self._relayed.values()]
+        times.append(self._relayed.wake_at_us())
         return min((time_us for time_us in times if time_us is not None), default=None)
 
     def status(self) -> MovesStatus:
@@ -295,13 +277,12 @@ class MoveOrders:
             hint = did_you_mean(name, known) or "fed.status() of its node shows its name"
             self._refuse(peer, message.request, "E_FRAGMENT", text, hint)
             return
-        if any(
-            (each.client, each.message.request) == (peer, message.request) for each in self._relayed.values()
-        ):
+        cause = peer, message.request
+        if self._relayed.waits(cause):
             return
-        self._relayed[self._number()] = _Relayed(peer, message, node, now_us, now_us - AGAIN_US)
-        if len(self._relayed) > RELAYED_MAX:
-            del self._relayed[next(iter(self._relayed))]
+        number = self._number()
+        order = msgspec.structs.replace(message, request=number)
+        self._relayed.open(now_us, number, node, order, cause=cause, said=False)
         self._say_again(now_us)
 
     def _waits(self, now_us: int, client: str, message: Order, caller: Caller | None) -> bool:
@@ -315,19 +296,16 @@ class MoveOrders:
         )
 
     def _say_again(self, now_us: int) -> None:
-        for number, each in list(self._relayed.items()):
-            if now_us - each.said_us < AGAIN_US:
+        for each in self._relayed.due(now_us):
+            order = each.order
+            patience_us = order.timeout_ms * 1000 if isinstance(order, Move) else PATIENCE_US
+            if now_us - each.since_us >= patience_us and (why := self._away.told(now_us, [each.to])):
+                self._relayed.close(each)
+                text = f"{why}: it has fragment {order.fragment!r}"
+                self._refuse(*each.cause, "E_TIMEOUT", text, "order it again when it is back")
                 continue
-            if now_us - each.since_us >= each.patience_us and (why := self._away.told(now_us, [each.node])):
-                del self._relayed[number]
-                text = f"{why}: it has fragment {each.message.fragment!r}"
-                self._refuse(
-                    each.client, each.message.request, "E_TIMEOUT", text, "order it again when it is back"
-                )
-                continue
-            each.said_us = now_us
-            each.node = self._place(each.message.fragment) or each.node
-            self._outbox.send(each.node, msgspec.structs.replace(each.message, request=number))
+            each.said(now_us, self._place(order.fragment) or each.to)
+            self._outbox.send(each.to, order)
 
     def answered(self, now_us: int, peer: str, reply: Reply, payload: Buffer | None) -> bool:
         """Take an answer; whether it was to a question of ours."""
@@ -339,12 +317,12 @@ class MoveOrders:
                 return True
             return self.moves.answered(now_us, peer, reply) or self.arrivals.answered(peer, reply)
         # Who moved it may say so after it was asked for elsewhere: that is the answer with its figures.
-        theirs = peer == relayed.node or (not reply.code and self._own_peer(peer))
+        theirs = peer == relayed.to or (not reply.code and self._own_peer(peer))
         # Until then where a fragment is needn't be known everywhere, so nobody's "not here" counts.
         if theirs and (reply.code != "E_FRAGMENT" or now_us - relayed.since_us >= NEWS_US):
-            del self._relayed[reply.request]
-            answer = msgspec.structs.replace(reply, request=relayed.message.request)
-            self._outbox.send(relayed.client, answer, payload)
+            self._relayed.close(relayed)
+            client, request = relayed.cause
+            self._outbox.send(client, msgspec.structs.replace(reply, request=request), payload)
         return True
 
     # --- what the driver brings -------------------------------------------------------------------

@@ -125,8 +125,8 @@ def test_the_figures_come_from_who_moved_it_also_when_news_of_where_it_is_came_f
     world = World()
     number, client = world.order("m2", at="e"), world.client("e")
     assert world.fed.run(lambda: world.where == ["m1", "m2"])
-    [relayed] = world.fed.nodes["e"].brain.orders._relayed.values()
-    relayed.node = "m2"
+    [relayed] = world.fed.nodes["e"].brain.orders._relayed
+    relayed.to = "m2"
     _, figures = world.fed.answer(client, number)
     assert msgspec.json.decode(figures)["attempts"] == 1
     world.check()

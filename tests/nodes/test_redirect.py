@@ -7,8 +7,8 @@ import msgspec
 import medusa as md
 from medusa.nodes.fragment.checkpointing import SavedCheckpoint
 from medusa.nodes.fragment.input_log_records import unpack
-from medusa.nodes.migration.rerouting import ASK_AGAIN_US
 from medusa.nodes.placement.placement import cut
+from medusa.nodes.requests import AGAIN_US
 from medusa.nodes.spec.fragment_spec import fragment_to
 from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.messages.links_and_commands import (
@@ -219,7 +219,7 @@ def test_the_old_owner_tells_its_readers_until_they_know_also_after_a_restart():
     told = [(to, each) for to, each in node.sent if isinstance(each, Moved)]
     assert [(to, each.node, each.epoch) for to, each in told] == [("down", "new", 2)]
     node.sent.clear()
-    node.passes(ASK_AGAIN_US)
+    node.passes(AGAIN_US)
     assert [each for _, each in node.sent if isinstance(each, Moved)] == [told[0][1]]
     again = Node(None, catalog=node.on_disk(), incarnation=2)
     [first] = [each for to, each in again.sent if isinstance(each, Moved) and to == "down"]
@@ -230,7 +230,7 @@ def test_the_old_owner_tells_its_readers_until_they_know_also_after_a_restart():
     assert again.says("down", Reply(request=first.request)) is None
     assert again.on_disk().left[name].untold == ()
     again.sent.clear()
-    again.passes(3 * ASK_AGAIN_US)
+    again.passes(3 * AGAIN_US)
     assert not [1 for _, each in again.sent if isinstance(each, Moved)]
     late = Attach(stream=stream, epoch=9, next_seq=0, durable=0, granted=CREDIT)
     [pointed] = [each for each in again.say("down", late) if isinstance(each, Moved)]

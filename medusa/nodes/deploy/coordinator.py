@@ -33,6 +33,7 @@ from medusa.nodes.deploy.wording import (
 )
 from medusa.nodes.placement.placement import PlacementPlan
 from medusa.nodes.placement.recovered_outputs import ways_of
+from medusa.nodes.requests import AGAIN_US, Request, Requests
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.codec import graph_to_msgpack
 from medusa.query.published_stream import reads_of
@@ -42,9 +43,6 @@ from medusa.wire.messages.remote import Instantiate
 from medusa.wire.outbox import Outbox
 
 __all__ = ["DeploymentCoordinator"]
-
-ASK_AGAIN_US = 1_000_000
-"""An unanswered question is asked again after this."""
 
 NEWS_US = 1_000_000
 """A query that was just removed elsewhere may be in our catalog for so long."""
@@ -122,7 +120,7 @@ class DeploymentCoordinator:
         self._way = way
         self._remove = remove
         self._attempts: dict[str, DeploymentAttempt] = {}
-        self._questions: dict[int, DeploymentQuestion] = {}
+        self._questions: Requests[DeploymentQuestion] = Requests()
         self._answered: dict[tuple[str, int], int] = {}
         """Who asked for a removal that is done, and its request -> the token that holds it; of this life."""
         self._answers = PendingAnswers(lambda: saver.durable)
@@ -275,33 +273,27 @@ class DeploymentCoordinator:
             self._request += 1
             message, payload = self._way(self._request, fragment)
             question = DeploymentQuestion(
-                query=plan.query,
-                node=fragment.node,
-                message=message,
-                payload=payload,
-                after=token,
-                asked_at_us=now_us,
-                fragment=fragment,
+                query=plan.query, message=message, payload=payload, after=token, fragment=fragment
             )
-            self._questions[self._request] = attempt.installs[self._request] = question
+            made = self._questions.open(now_us, self._request, fragment.node, question)
+            attempt.installs[self._request] = made
             if fragment.node != self._catalog.node:
-                self._ask(question)
+                self._ask(made)
         self._install_own(now_us, attempt)
 
     def _install_own(self, now_us: int, attempt: DeploymentAttempt) -> None:
         """Our own part comes last, when the streams it reads are there."""
         me = self._catalog.node
-        if any(question.node != me for question in attempt.installs.values()):
+        if any(each.to != me for each in attempt.installs.values()):
             return
-        for number, question in list(attempt.installs.items()):
-            if number in self._questions:
-                self._install_here(now_us, number, question)
+        for number, each in list(attempt.installs.items()):
+            if self._questions.get(number) is not None and each.order.fragment is not None:
+                self._install_here(now_us, number, each.order.fragment)
 
-    def _install_here(self, now_us: int, number: int, question: DeploymentQuestion) -> None:
-        assert question.fragment is not None
-        reply = self._install(number, question.fragment, self._catalog.node)
+    def _install_here(self, now_us: int, number: int, fragment: FragmentSpec) -> None:
+        reply = self._install(number, fragment, self._catalog.node)
         if reply is not None:  # Else it comes by itself.
-            self.reply(now_us, question.node, reply)
+            self.reply(now_us, self._catalog.node, reply)
 
     def undeploy(self, now_us: int, client: str, request: int, query: str) -> None:
         """Remove a query from all its nodes; the client hears when every node has forgotten it."""
@@ -400,15 +392,16 @@ class DeploymentCoordinator:
 
     def reply(self, now_us: int, node: str, reply: Reply) -> None:
         """A node answered one of our questions; other answers are dropped and counted."""
-        question = self._questions.get(reply.request)
-        if question is None or question.node != node:
+        found = self._questions.get(reply.request, node)
+        if found is None:
             self.stale += 1
             return
+        question = found.order
         attempt = self._attempts.get(question.query)
         if reply.code == CONTENDED and attempt is not None and now_us < attempt.contended_until_us:
-            question.asked(now_us + CONTENDED_AGAIN_US - ASK_AGAIN_US)
+            found.said(now_us + CONTENDED_AGAIN_US - AGAIN_US)
             return
-        del self._questions[reply.request]
+        self._questions.close(found)
         deployment = self._catalog.deployment(question.query)
         if deployment is None:
             return
@@ -450,7 +443,7 @@ class DeploymentCoordinator:
             for of, fragment, payload in deployment.forgetful:
                 if (fragment, of) in ended:
                     continue
-                asked = (question.message for question in self._questions.values() if question.node == node)
+                asked = (each.order.message for each in self._questions if each.to == node)
                 if of != node or any(isinstance(m, Install) and m.fragment == fragment for m in asked):
                     continue
                 self._install_again(now_us, deployment.query, node, fragment, payload)
@@ -459,14 +452,11 @@ class DeploymentCoordinator:
         self._request += 1
         question = DeploymentQuestion(
             query=query,
-            node=node,
             message=Install(request=self._request, query=query, fragment=fragment),
             payload=payload,
             after=0,
-            asked_at_us=now_us,
         )
-        self._questions[self._request] = question
-        self._ask(question)
+        self._ask(self._questions.open(now_us, self._request, node, question))
 
     def _undo(self, now_us: int, deployment: Deployment, attempt: DeploymentAttempt, why: Reply) -> None:
         """All or nothing: what this attempt installed goes, nothing older; the client hears why."""
@@ -494,19 +484,17 @@ class DeploymentCoordinator:
         for node in deployment.nodes:
             self._request += 1
             message = Remove(request=self._request, query=query, since=deployment.began, life=deployment.life)
-            question = DeploymentQuestion(
-                query=query, node=node, message=message, payload=None, after=token, asked_at_us=now_us
-            )
-            self._questions[self._request] = question
+            question = DeploymentQuestion(query=query, message=message, payload=None, after=token)
+            made = self._questions.open(now_us, self._request, node, question)
             if node != self._catalog.node:
-                self._ask(question)
-        for question in list(self._questions.values()):
-            if question.query == query and question.node == self._catalog.node:
-                assert isinstance(question.message, Remove)
-                self.reply(now_us, question.node, self._remove(question.message))
+                self._ask(made)
+        for each in list(self._questions):
+            if each.order.query == query and each.to == self._catalog.node:
+                assert isinstance(each.order.message, Remove)
+                self.reply(now_us, each.to, self._remove(each.order.message))
 
     def _drop_questions(self, query: str) -> None:
-        self._questions = {n: q for n, q in self._questions.items() if q.query != query}
+        self._questions.forget(lambda question: question.query == query)
         self._saver.drop(lambda message: isinstance(message, BEGINS) and message.query == query)
 
     def _let_go(self, query: str) -> bool:
@@ -514,7 +502,7 @@ class DeploymentCoordinator:
         query's configuration, asks about it when it is back, and hears that the query was removed. A machine
         that is lost for good holds nothing up."""
         deployment = self._catalog.deployment(query)
-        asked = [each.node for each in self._questions.values() if each.query == query]
+        asked = [each.to for each in self._questions if each.order.query == query]
         if deployment is None or not deployment.lets_go or any(map(self._is_up, asked)):
             return False
         self._drop_questions(query)
@@ -531,7 +519,7 @@ class DeploymentCoordinator:
             self._answer(attempt.client, Reply(request=attempt.request), after=token)
 
     def _open(self, query: str) -> bool:
-        return any(question.query == query for question in self._questions.values())
+        return any(each.order.query == query for each in self._questions)
 
     # --- time -----------------------------------------------------------------------------------
 
@@ -544,7 +532,7 @@ class DeploymentCoordinator:
                 continue
             deployment = self._catalog.deployments[query]
             me = self._catalog.node
-            nodes = [q.node for q in self._questions.values() if q.query == query and q.node != me]
+            nodes = [each.to for each in self._questions if each.order.query == query and each.to != me]
             nodes = nodes or [node for node in deployment.nodes if node != me]
             if waits := self.unfinished is not None and self.unfinished.waits(query):
                 nodes = self.unfinished.away(deployment)
@@ -555,18 +543,15 @@ class DeploymentCoordinator:
                 # The removal goes on, and what is half done waits; only the client does so no more.
                 del self._attempts[query]
                 self._answer(attempt.client, why)
-        for number, question in list(self._questions.items()):
-            if now_us - question.asked_at_us < ASK_AGAIN_US:
-                continue
-            if number not in self._questions:
-                continue
-            question.asked(now_us)
-            if self._let_go(question.query):
-                self._removed(self._catalog.deployments[question.query])
-            elif question.node != self._catalog.node:
-                self._ask(question)
-            elif question.fragment is not None:  # Contended here.
-                self._install_here(now_us, number, question)
+        for each in self._questions.due(now_us):
+            each.said(now_us)
+            query, fragment = each.order.query, each.order.fragment
+            if self._let_go(query):
+                self._removed(self._catalog.deployments[query])
+            elif each.to != self._catalog.node:
+                self._ask(each)
+            elif fragment is not None:  # Contended here.
+                self._install_here(now_us, each.number, fragment)
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""
@@ -574,17 +559,17 @@ class DeploymentCoordinator:
         if not (self._attempts or self._questions or self._waiting):
             return judge_at_us
         times = [attempt.deadline_us for attempt in self._attempts.values()]
-        times += [question.asked_at_us + ASK_AGAIN_US for question in self._questions.values()]
         times += [self._look_at_us] if self._waiting else []
-        times += [judge_at_us] if judge_at_us is not None else []
+        times += [each for each in (self._questions.wake_at_us(), judge_at_us) if each is not None]
         return min(times, default=None)
 
     def _report(self, deployment: Deployment, level: str, what: str, **about: str) -> None:
         with self._outbox.caused_by(deployment.client, deployment.request):
             self._outbox.report(level, what, **about)
 
-    def _ask(self, question: DeploymentQuestion) -> None:
-        self._saver.send(question.node, question.message, question.payload, after=question.after)
+    def _ask(self, each: Request[DeploymentQuestion]) -> None:
+        question = each.order
+        self._saver.send(each.to, question.message, question.payload, after=question.after)
 
     def _answer(self, client: str, reply: Reply, after: int | None = None) -> None:
         if after is None:

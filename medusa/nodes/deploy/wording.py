@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from medusa.nodes.catalog.catalog import DEPLOYING, REMOVING
+from medusa.nodes.requests import Request
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.wire.messages.links_and_commands import Install, Remove, Reply
 from medusa.wire.messages.remote import Instantiate
@@ -42,7 +43,7 @@ BEGINS = Install | Instantiate
 """How a node is told to run a fragment."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DeploymentQuestion:
     """A message to a node that needs an answer.
 
@@ -51,16 +52,10 @@ class DeploymentQuestion:
     """
 
     query: str
-    node: str
     message: Install | Instantiate | Remove
     payload: bytes | None
     after: int
-    asked_at_us: int
     fragment: FragmentSpec | None = None
-
-    def asked(self, at_us: int) -> None:
-        """It is asked, or was as good as asked, at this time: it isn't again for a while after it."""
-        self.asked_at_us = at_us
 
 
 @dataclass(slots=True, kw_only=True)
@@ -71,7 +66,7 @@ class DeploymentAttempt:
     request: int
     deadline_us: int
     contended_until_us: int = 0
-    installs: dict[int, DeploymentQuestion] = field(default_factory=dict)
+    installs: dict[int, Request[DeploymentQuestion]] = field(default_factory=dict)
 
 
 def put_abroad(

@@ -30,6 +30,7 @@ from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.fragment.link_teardown import tell_clients
 from medusa.nodes.migration.upstream_search import UpstreamSearch
 from medusa.nodes.names.names import NodeNames
+from medusa.nodes.requests import Requests
 from medusa.nodes.security.registry import Refusal
 from medusa.nodes.security.sessions import say_no
 from medusa.nodes.spec.fragment_spec import Feed, FragmentSpec
@@ -48,9 +49,6 @@ from medusa.wire.outbox import Outbox
 
 __all__ = ["Rerouting"]
 
-ASK_AGAIN_US = 1_000_000
-"""A reader that hasn't said that it knows is asked again after this."""
-
 ASKED = 1 << 56
 """The numbers of our questions begin here, plus 2^20 for each life: apart from the coordinator's."""
 
@@ -61,12 +59,10 @@ UNTOLD = ("E_PEER", "E_BUSY")
 """After these refusals a reader is asked again; after others it doesn't read the stream from us."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class _Question:
     fragment: str
-    node: str
     message: Moved
-    asked_at_us: int
 
 
 class Rerouting:
@@ -125,7 +121,7 @@ class Rerouting:
             abroad=naming.seek,
         )
         self._request = ASKED + (incarnation << 20)
-        self._questions: dict[int, _Question] = {}
+        self._questions: Requests[_Question] = Requests()
         self._heard: dict[tuple[str, str], int] = {}
         """What it is about, and who asked -> the number of its last question. What was under way to an
         earlier life of ours never reaches this one."""
@@ -174,7 +170,7 @@ class Rerouting:
     def back(self, fragment: str) -> None:
         """A fragment that had left is here (again); ``Catalog.add`` and a save follow."""
         self._catalog.is_here_again(fragment)
-        self._questions = {n: q for n, q in self._questions.items() if q.fragment != fragment}
+        self._questions.forget(lambda question: question.fragment == fragment)
 
     def succeeded(self, now_us: int, hosted: FragmentHost, sink: str, old: str, new: str) -> None:
         """What read a stream of ours at one node does so at another now, from the row that the first one held
@@ -267,12 +263,13 @@ class Rerouting:
 
     def answered(self, now_us: int, peer: str, reply: Reply) -> bool:
         """Take an answer; whether it was to a question of ours."""
-        question = self._questions.get(reply.request)
-        if question is None or question.node != peer:
+        found = self._questions.get(reply.request, peer)
+        if found is None:
             return reply.request >= ASKED and reply.request < 2 * ASKED
         if reply.code in UNTOLD:
             return True
-        del self._questions[reply.request]
+        self._questions.close(found)
+        question = found.order
         left = self._catalog.left.get(question.fragment)
         if left is not None:
             told = question.message.stream, peer
@@ -514,8 +511,7 @@ class Rerouting:
         for stream, node in left.untold:
             self._request += 1
             message = Moved(request=self._request, stream=stream, node=left.node, epoch=left.epoch)
-            question = _Question(fragment=fragment, node=node, message=message, asked_at_us=now_us)
-            self._questions[self._request] = question
+            self._questions.open(now_us, self._request, node, _Question(fragment, message))
             self._saver.send(node, message, after=after)
 
     def point(self, peer: str, stream: str) -> bool:
@@ -528,13 +524,11 @@ class Rerouting:
     def tick(self, now_us: int) -> None:
         """Ask again; look for who is lost."""
         self.seeking.tick(now_us)
-        for number, question in list(self._questions.items()):
-            if question.fragment not in self._catalog.left:
-                del self._questions[number]
-            elif now_us - question.asked_at_us >= ASK_AGAIN_US:
-                question.asked_at_us = now_us
-                self._outbox.send(question.node, question.message)
+        self._questions.forget(lambda question: question.fragment not in self._catalog.left)
+        for each in self._questions.due(now_us):
+            each.said(now_us)
+            self._outbox.send(each.to, each.order.message)
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""
-        return min((each.asked_at_us + ASK_AGAIN_US for each in self._questions.values()), default=None)
+        return self._questions.wake_at_us()

@@ -36,6 +36,7 @@ from medusa.nodes.placement.placement import PlacementPlan
 from medusa.nodes.remote.keeper import OWN_MAX, RemoteKeeper
 from medusa.nodes.remote.revocation import RemoteRevocations
 from medusa.nodes.remote.stopping import StoppedParts
+from medusa.nodes.requests import Requests
 from medusa.nodes.security.registry import Caller, no_deploy
 from medusa.nodes.security.sessions import refusal_of
 from medusa.nodes.spec.fragment_spec import FragmentSpec, fragment_to
@@ -56,7 +57,6 @@ from medusa.wire.statement import SKEW_US
 
 __all__ = ["RemoteDefinitions"]
 
-ASK_AGAIN_US = 1_000_000
 LOOK_EVERY_US = 1_000_000
 """Whether a definition has expired is looked at so often."""
 
@@ -64,24 +64,19 @@ ASKED_MAX = 64
 """Questions under way at once: each definition holds its spec."""
 
 
-@dataclass(slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Asked:
-    """A question to a node for which a client waits.
+    """What a node is asked for a client.
 
     Attributes:
         after: the write that must be durable before it is asked.
     """
 
-    client: str
-    request: int
-    node: str
     name: str
     message: KeepRemote | DropRemote
     payload: bytes | None
     mapped: MappedDefinition
     after: int
-    asked_at_us: int
-    deadline_us: int
 
 
 class RemoteDefinitions:
@@ -130,7 +125,7 @@ class RemoteDefinitions:
         self._number = number
         self._parsing = parsing
         self._count = count
-        self._asked: dict[int, _Asked] = {}
+        self._asked: Requests[_Asked] = Requests()
         self.revoking = RemoteRevocations(self._kept, outbox=outbox, number=number, peers=peers)
         self.stopping = StoppedParts(
             catalog,
@@ -195,7 +190,7 @@ class RemoteDefinitions:
     ) -> None:
         graph = bytes(payload)
         check_name(graph, caller)
-        if not any((each.client, each.request) == (client, message.request) for each in self._asked.values()):
+        if not self._asked.waits((client, message.request)):
             self._check_room()
         asked = DeployRequest(graph=graph, at=message.at, caller=caller)
 
@@ -265,20 +260,21 @@ class RemoteDefinitions:
         template: bytes,
     ) -> bool:
         """Whether a client repeats what we are asking for it."""
-        about = client, message.request, message.name, template
+        cause, about = (client, message.request), (message.name, template)
         return any(
-            (each.client, each.request, each.name, each.mapped.template) == about
-            and isinstance(each.message, kind)
-            for each in self._asked.values()
+            each.cause == cause
+            and (each.order.name, each.order.mapped.template) == about
+            and isinstance(each.order.message, kind)
+            for each in self._asked
         )
 
     def _check_settled(self, name: str) -> None:
         """One name leads to one keeper, so what is asked of that is settled before more is begun."""
         self._check_room()
-        asked = next((each for each in self._asked.values() if each.name == name), None)
+        asked = next((each for each in self._asked if each.order.name == name), None)
         if asked is not None:
-            what = "defined" if isinstance(asked.message, KeepRemote) else "revoked"
-            text = f"{name!r} is being {what} at node {asked.node!r}"
+            what = "defined" if isinstance(asked.order.message, KeepRemote) else "revoked"
+            text = f"{name!r} is being {what} at node {asked.to!r}"
             raise QueryError(text, hint="try again in a moment", code="E_BUSY")
 
     def _check_room(self) -> None:
@@ -335,39 +331,36 @@ class RemoteDefinitions:
         mapped: MappedDefinition,
     ) -> None:
         after = self._saver.save()
-        self._asked[message.request] = _Asked(
-            client=client,
-            request=request,
-            node=mapped.node,
-            name=message.name,
-            message=message,
-            payload=payload,
-            mapped=mapped,
-            after=after,
-            asked_at_us=now_us,
+        self._asked.open(
+            now_us,
+            message.request,
+            mapped.node,
+            _Asked(name=message.name, message=message, payload=payload, mapped=mapped, after=after),
+            cause=(client, request),
             deadline_us=now_us + self._settings.limits.deploy_timeout_us,
         )
         self._saver.send(mapped.node, message, payload, after=after)
 
     def answered(self, node: str, reply: Reply) -> bool:
         """Take an answer; whether it was to a question of ours."""
-        asked = self._asked.get(reply.request)
-        if asked is None or asked.node != node:
+        found = self._asked.get(reply.request, node)
+        if found is None:
             if self.stopping.answered(node, reply):
                 return True
             if not self.revoking.answered(node, reply):
                 return False
             self._saver.save()
             return True
-        del self._asked[reply.request]
-        told = Reply(request=asked.request, code=reply.code, text=reply.text, hint=reply.hint)
+        self._asked.close(found)
+        asked, (client, request) = found.order, found.cause
+        told = Reply(request=request, code=reply.code, text=reply.text, hint=reply.hint)
         if isinstance(asked.message, KeepRemote):
             self.revoking.end(asked.name)
             if not reply.code:
                 self._kept.mapped[asked.name] = msgspec.structs.replace(asked.mapped, asked=0)
         elif not reply.code:
             self.revoking.end(asked.name)
-        self._saver.send(asked.client, told, after=self._saver.save())
+        self._saver.send(client, told, after=self._saver.save())
         return True
 
     # --- what deployments ask ---------------------------------------------------------------------
@@ -411,16 +404,18 @@ class RemoteDefinitions:
 
     def tick(self, now_us: int) -> None:
         """Ask again; give up what took too long. A definition that nobody confirmed is taken back."""
-        for number, asked in list(self._asked.items()):
-            if now_us >= asked.deadline_us:
-                del self._asked[number]
+        for each in self._asked.due(now_us):
+            if each.expired(now_us):
+                self._asked.close(each)
                 seconds = self._settings.limits.deploy_timeout_us / 1e6
-                text = f"no answer from {asked.node!r} in {seconds:g} s"
-                self._outbox.send(asked.client, Reply(request=asked.request, code="E_TIMEOUT", text=text))
-            elif now_us - asked.asked_at_us >= ASK_AGAIN_US:
-                asked.asked_at_us = now_us
-                self._saver.send(asked.node, asked.message, asked.payload, after=asked.after)
-        self.revoking.tick(now_us, {each.name for each in self._asked.values()})
+                text = f"no answer from {each.to!r} in {seconds:g} s"
+                client, request = each.cause
+                self._outbox.send(client, Reply(request=request, code="E_TIMEOUT", text=text))
+            else:
+                each.said(now_us)
+                asked = each.order
+                self._saver.send(each.to, asked.message, asked.payload, after=asked.after)
+        self.revoking.tick(now_us, {each.order.name for each in self._asked})
         self.stopping.tick(now_us)
         if now_us >= self._look_at_us:
             self._look_at_us = now_us + LOOK_EVERY_US
@@ -445,9 +440,10 @@ class RemoteDefinitions:
         kept = self._kept
         if not (self._asked or kept.held or kept.mapped or kept.revoking or kept.stopped):
             return None
-        times = [min(each.deadline_us, each.asked_at_us + ASK_AGAIN_US) for each in self._asked.values()]
+        times = []
         if any(each.expires_us for some in (kept.held, kept.mapped, kept.revoking) for each in some.values()):
             times.append(self._look_at_us)
-        again_us = self.revoking.wake_at_us({each.name for each in self._asked.values()})
-        times += [each for each in (again_us, self.stopping.wake_at_us()) if each is not None]
+        again_us = self.revoking.wake_at_us({each.order.name for each in self._asked})
+        others = self._asked.wake_at_us(), again_us, self.stopping.wake_at_us()
+        times += [each for each in others if each is not None]
         return min(times, default=None)
