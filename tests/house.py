@@ -93,6 +93,11 @@ class Source:
         return ast.parse(self.text, self.path)
 
     @cached_property
+    def nodes(self) -> tuple[ast.AST, ...]:
+        """All of the tree: a walk costs more than what most rules do at a node."""
+        return tuple(ast.walk(self.tree))
+
+    @cached_property
     def imports(self) -> tuple[Import, ...]:
         return tuple(_imports(self, self.tree, top=True, typing=False))
 
@@ -194,7 +199,7 @@ def minds_do_no_io(source: Source) -> Iterator[Finding]:
     for found in source.imports:
         if found.name.split(".")[0] in banned and not found.typing:
             yield found.line, f"imports {found.name}: take time, randomness and IO from the caller or a port"
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Name)
@@ -206,8 +211,8 @@ def minds_do_no_io(source: Source) -> Iterator[Finding]:
 def minds_are_deterministic(source: Source) -> Iterator[Finding]:
     if not source.is_package_code or source.room not in MINDS:
         return
-    sets = _names_of_sets(source.tree)
-    for node in ast.walk(source.tree):
+    sets = _names_of_sets(source)
+    for node in source.nodes:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("hash", "id"):
             yield (
                 node.lineno,
@@ -254,10 +259,10 @@ def _says_set(annotation: ast.expr) -> bool:
     return re.match(r"(set|frozenset)\b", ast.unparse(annotation)) is not None
 
 
-def _names_of_sets(tree: ast.Module) -> set[str]:
+def _names_of_sets(source: Source) -> set[str]:
     """Variables and attributes of this file that are declared or made as sets."""
     names = set()
-    for node in ast.walk(tree):
+    for node in source.nodes:
         targets: list[ast.expr] = []
         if isinstance(node, ast.AnnAssign) and _says_set(node.annotation):
             targets = [node.target]
@@ -279,7 +284,7 @@ def data_never_becomes_code(source: Source) -> Iterator[Finding]:
     for found in source.imports:
         if found.name.split(".")[0] in LOADS_CODE:
             yield found.line, f"imports {found.name}: reading it may run code; use msgspec or Arrow IPC"
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         called = node.func if isinstance(node, ast.Call) else None
         if isinstance(called, ast.Name) and called.id in ("eval", "exec", "compile", "__import__"):
             yield called.lineno, f"calls {called.id}(): use a table of functions"
@@ -288,7 +293,7 @@ def data_never_becomes_code(source: Source) -> Iterator[Finding]:
 def types_are_read_by_decoders(source: Source) -> Iterator[Finding]:
     if not source.is_package_code or source.path == "medusa/decoders.py":
         return
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         called = node.func if isinstance(node, ast.Call) else None
         if not isinstance(called, ast.Attribute) or not ast.unparse(called).startswith("msgspec."):
             continue
@@ -343,7 +348,7 @@ def _distribution(text: str) -> str:
 def tests_do_not_sleep(source: Source) -> Iterator[Finding]:
     if not source.path.startswith("tests/") or not source.path.endswith(".py") or source.path in ASKS_AGAIN:
         return
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.Call) and _called(node) == "sleep":
             yield node.lineno, "sleeps: wait for what should happen, with a deadline"
 
@@ -407,13 +412,13 @@ def kinds_of_boxes_are_asked(source: Source) -> Iterator[Finding]:
     if not source.is_package_code or source.path.startswith(KINDS_LISTED):
         return
     names, modules = set(), set()
-    for node in ast.walk(source.tree):
+    for node in source.nodes:
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("medusa.query"):
             bound = {alias.asname or alias.name for alias in node.names if alias.name not in NO_KINDS}
             if (node.module or "").startswith("medusa.query.boxes"):
                 names |= {name for name in bound if name[:1].isupper() and not name.isupper()}
             modules |= bound & {"boxes"}
-    scopes = [node for node in ast.walk(source.tree) if isinstance(node, ast.FunctionDef)]
+    scopes = [node for node in source.nodes if isinstance(node, ast.FunctionDef)]
     scopes += [node for node in source.tree.body if isinstance(node, ast.Assign | ast.AnnAssign)]
     for scope in scopes:
         told = {

@@ -146,7 +146,7 @@ def class_names_are_unique(sources: list[Source]) -> Breaches:
     for source in _code(sources):
         counts.update(
             node.name
-            for node in ast.walk(source.tree)
+            for node in source.nodes
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_")
         )
     return Counter({name: count for name, count in counts.items() if count > 1})
@@ -170,9 +170,9 @@ def _assigned(node: ast.AST) -> Iterator[ast.expr]:
         yield from target.elts if isinstance(target, ast.Tuple | ast.List) else [target]
 
 
-def _declared_fields(tree: ast.Module) -> set[str]:
+def _declared_fields(source: Source) -> set[str]:
     """The annotated fields of the records of a file."""
-    classes = (node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
+    classes = (node for node in source.nodes if isinstance(node, ast.ClassDef))
     return {
         line.target.id
         for each in classes
@@ -199,11 +199,11 @@ def _constructed(function: ast.AST) -> set[str]:
     return found
 
 
-def _standard_modules(tree: ast.Module) -> set[str]:
+def _standard_modules(source: Source) -> set[str]:
     """What a file calls the modules of the standard library that it imports."""
     return {
         name.asname or name.name
-        for node in ast.walk(tree)
+        for node in source.nodes
         if isinstance(node, ast.Import)
         for name in node.names
         if name.name in sys.stdlib_module_names
@@ -219,9 +219,9 @@ def nobody_assigns_into_others(sources: list[Source]) -> Breaches:
     """
     counts: Breaches = Counter()
     for source in _code(sources):
-        fields, modules = _declared_fields(source.tree), _standard_modules(source.tree)
+        fields, modules = _declared_fields(source), _standard_modules(source)
         places = set()
-        for function in ast.walk(source.tree):
+        for function in source.nodes:
             if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
                 continue
             made = _constructed(function)
@@ -246,7 +246,7 @@ def nobody_reaches_through(sources: list[Source]) -> Breaches:
     """
     counts: Breaches = Counter()
     for source in _code(sources):
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 root, steps = _root(node.func)
                 owner = node.func.value
@@ -264,7 +264,7 @@ def drivers_use_the_face(sources: list[Source]) -> Breaches:
     for source in _code(sources):
         if not source.path.startswith(("medusa/runtime/", "medusa/sim/actors/")):
             continue
-        for node in ast.walk(source.tree):
+        for node in source.nodes:
             if not isinstance(node, ast.Attribute) or not isinstance(node.value, ast.Attribute):
                 continue
             if node.value.attr in ("brain", "_brain") and node.attr not in FACE:
