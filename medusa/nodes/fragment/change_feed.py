@@ -121,6 +121,10 @@ class ChangeFeed:
         """Let no other publisher in from now on."""
         self.closed = True
 
+    def hold(self) -> None:
+        """Have the fragment fed nothing from now on."""
+        self.held = True
+
     def begins(self, token: int, decided: int) -> None:
         """A checkpoint is being taken: if it is the first, what is fed from now on comes after it.
 

@@ -77,7 +77,8 @@ class CatchUp:
         for hosted in self._news.values():
             hosted.sent(outputs)
         if self.held_us is None and sum(each.kept_bytes for each in self._news.values()) >= KEPT_MAX:
-            self.held_us, self._tap.held = now_us, True
+            self.held_us = now_us
+            self._tap.hold()
         if full and not self._tap.full:
             self._first.tick(now_us)
 
