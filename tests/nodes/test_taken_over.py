@@ -445,10 +445,10 @@ def test_who_steps_down_is_seeded_as_soon_as_its_disk_says_so() -> None:
     before.pause(2_000_000)
     run.until_owned(fragment, "s1")
     followings, succession = run.recovery("m").followings, run.recovery("m").succession
-    run.until(lambda: bool(followings._early), "it was asked too early")
+    run.until(lambda: bool(followings._deferred_seeds), "it was asked too early")
     assert succession.leaving(fragment)
     run.until(lambda: not succession.leaving(fragment), "it is on disk")
-    assert not followings._early
+    assert not followings._deferred_seeds
     run.until(lambda: fragment in followings.status(), "it is being seeded", for_us=20_000)
     run.until_guarded(fragment)
     assert run.recovery("s1").replication._links[fragment, "m"].why == ""

@@ -157,7 +157,10 @@ def test_what_is_found_at_a_node_that_is_only_being_called_is_asked_for_again_wh
     assert not stream.asks(world.now_us + 1)
     world.seek()
     assert not stream.moved
-    assert stream.asks(world.now_us + 2)
+    assert not stream.asks(world.now_us + 2)  # A node that doesn't answer is no reason to ask more often.
+    world.following._streams.append(stream)
+    world.following._call({"node": "b"})
+    assert stream.asks(world.now_us + 3)
     world.seek()
     assert stream.moved == [("b", 2)]
 

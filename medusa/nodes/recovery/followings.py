@@ -85,7 +85,7 @@ class Followings:
         """What could take over, by fragment."""
         self._coming: dict[str, StateReceiver] = {}
         """What isn't whole yet."""
-        self._early: dict[str, Callable[[int], None]] = {}
+        self._deferred_seeds: dict[str, Callable[[int], None]] = {}
         """Fragment -> to look again at who wants us to follow it, once the disk says that it has left us."""
 
     def shadow(self, fragment: str) -> StandbyFragment | None:
@@ -128,7 +128,9 @@ class Followings:
             return
         if self._waits(message.fragment):  # A refusal would cost far more time than this write.
             wish = bytes(payload)
-            self._early[message.fragment] = lambda now_us: self.asked(now_us, peer, message, wish, caller)
+            self._deferred_seeds[message.fragment] = lambda now_us: self.asked(
+                now_us, peer, message, wish, caller
+            )
             return
         try:
             self._check_free(peer, message)
@@ -280,8 +282,8 @@ class Followings:
 
     def removed(self, query: str) -> None:
         """The query is no more."""
-        for name in [name for name in self._early if name.partition("/")[0] == query]:
-            del self._early[name]
+        for name in [name for name in self._deferred_seeds if name.partition("/")[0] == query]:
+            del self._deferred_seeds[name]
         for name in [*self._coming, *self._followed]:
             if name.partition("/")[0] == query:
                 self.drop(name)
@@ -314,8 +316,8 @@ class Followings:
     def tick(self, now_us: int) -> None:
         """Acknowledge what is due, hear who came too early, write decisions again that couldn't be
         written."""
-        for name in [name for name in self._early if not self._waits(name)]:
-            self._early.pop(name)(now_us)
+        for name in [name for name in self._deferred_seeds if not self._waits(name)]:
+            self._deferred_seeds.pop(name)(now_us)
         for taking in (*self._coming.values(), *self._followed.values()):
             taking.tick(now_us)
             if taking.shadow is not None:

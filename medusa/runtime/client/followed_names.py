@@ -415,9 +415,7 @@ class FollowedNames:
             stream.give_up(refusal)
         elif step is RedirectStep.MOVE and place is not None:
             loop = stream.loop if place["node"] == here else self._called(place)
-            if loop is None:
-                stream.asks_at_once()
-            else:
+            if loop is not None:
                 stream.move(loop, place["epoch"])
 
     def _newest(self, stream: Followed) -> Place | None:
@@ -470,6 +468,8 @@ class FollowedNames:
         finally:
             with self._lock:
                 self._contacts.called(now_us(), target, there=there)
+                for stream in self._streams if there else ():
+                    stream.asks_at_once()
         if there:
             self._end_rest()
 

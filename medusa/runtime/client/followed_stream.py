@@ -88,7 +88,8 @@ class Followed(ABC):
         return True
 
     def asks_at_once(self) -> None:
-        """Its new node is only being called: the next look asks again, which comes when that answers."""
+        """Another node has answered our call, maybe the one where it is now: where its own is away, the next
+        look asks, however short ago the last did."""
         self._asked_us = 0
 
     def missing_us(self, at_us: int, *, known: bool) -> int:
