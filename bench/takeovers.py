@@ -132,7 +132,7 @@ def hang(keys: int) -> dict[str, float]:
         owner.send_signal(signal.SIGCONT)
         run.until_follow([OWNER])
         run.stream.going_on()
-        woken_s = run.stream.longest(woke - BEFORE_S, time.perf_counter()) - found["usual_s"]
+        woken_s = run.stream.longest(woke, time.perf_counter()) - found["usual_s"]
         return {**found, "woken_s": woken_s}
 
 

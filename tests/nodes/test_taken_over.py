@@ -8,6 +8,7 @@ import pyarrow as pa
 import pytest
 
 import medusa as md
+from medusa.nodes.recovery.succession import LOST_US
 from medusa.query.published_stream import PublishedStream
 from medusa.query.types import schema_from
 from medusa.sim.actors.follower import Follower
@@ -89,12 +90,18 @@ def check_union(run: Run) -> None:
     assert [(row["k"], row["n"], row["t"]) for row in run.got("totals").to_pylist()] == totals
 
 
+def shown(run: Run) -> int:
+    """Rows in the order of arrival that the reader has."""
+    return sum(batch.num_rows for batch in run.reader.rows.get("q.all", []))
+
+
 @pytest.mark.parametrize("after_us", range(0, 30_000, 3_000))
 def test_who_has_seen_an_order_of_arrival_sees_no_other(after_us: int) -> None:
     run, fragment = run_of(uniting(), UNITED, {"m": ["s1", "s2"]}, tables=two_sources(), seed=after_us)
     run.until_guarded(fragment, 2)
     run.publish()
-    run.fed.run(for_us=60_000 + after_us)
+    run.until(lambda: shown(run) > 0, "rows are shown")
+    run.fed.run(for_us=after_us)
     run.lose("m")
     run.until_owned(fragment, "s1")
     check_union(run)
@@ -143,6 +150,23 @@ def test_three_owners_are_lost_one_after_the_other() -> None:
             run.until_guarded(fragment, 2 - place)
     assert run.replicas(fragment).epoch == 4
     run.publish(3 * quarter, ROWS)
+    check_union(run)
+
+
+def test_who_takes_over_waits_for_no_word_of_a_secondary_that_was_lost_with_the_owner() -> None:
+    run, fragment = run_of(
+        uniting(), UNITED, {"m": ["s1", "s2"]}, tables=two_sources(), witnesses=("w", "x")
+    )
+    run.until_guarded(fragment, 2)
+    run.publish()
+    run.until(lambda: shown(run) > 0, "rows are shown")
+    for name in ("m", "s1"):
+        run.lose(name)
+    run.until_owned(fragment, "s2")
+    assert run.replicas(fragment).secondaries == ("s1",)  # Had s2 died before its disk had it, s1 would be needed.
+    began_us = run.fed.world.now_us
+    run.until(lambda: not run.replicas(fragment).secondaries, "s1 counts no more")
+    assert run.fed.world.now_us - began_us < LOST_US // 2
     check_union(run)
 
 

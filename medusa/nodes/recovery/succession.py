@@ -109,6 +109,8 @@ class Succession:
         """Fragment and epoch of which we said why we can't take it over."""
         self._alone_since_us: dict[str, int] = {}
         """Fragment of ours -> since when nobody could take it over."""
+        self._taken_over_at_us: dict[str, int] = {}
+        """Fragment that was taken over -> since when it goes on here."""
         self._offered: dict[str, dict[str, None]] = {}
         """Fragment of ours -> nodes that we proposed as its secondaries and that nobody has decided on:
         somebody may yet bring that to its end, so their words count until the next number is decided,
@@ -240,6 +242,7 @@ class Succession:
                 continue
             if not replicas.secondaries:
                 self._alone_since_us.setdefault(name, now_us)
+            self._taken_over_at_us[name] = now_us
             self._owned(now_us, each.hosted, replicas.secondaries)
             self._outbox.report("warning", "fragment taken over", fragment=name, epoch=each.epoch)
 
@@ -278,6 +281,7 @@ class Succession:
         self._kept.pop(name, None)
         self._takeovers.pop(name, None)
         self._alone_since_us.pop(name, None)
+        self._taken_over_at_us.pop(name, None)
         self._replication.drop(name)
         hosted.freeze()
         del self._fragments[name]
@@ -455,8 +459,12 @@ class Succession:
         return [node for node in self._coming(replicas) if hosted.stands_in(node)]
 
     def _leaving(self, now_us: int, replicas: Replicas) -> list[str]:
+        taken_over_at_us = self._taken_over_at_us.get(replicas.fragment)
+
         def lost(node: str) -> bool:
             since_us = self._silent_since_us.get(node)
+            if since_us is not None and taken_over_at_us is not None and since_us <= taken_over_at_us:
+                return True  # It went with the owner, and rows have waited long enough.
             if since_us is not None and now_us - since_us >= LOST_US:
                 return True
             return since_us is None and not self._replication.follows(replicas.fragment, node)
@@ -505,7 +513,7 @@ class Succession:
     def removed(self, query: str) -> None:
         """The query is no more."""
         known = self._takeovers, self._offered, self._alone_since_us, self._logging, self._kept
-        for by_fragment in known:
+        for by_fragment in (*known, self._taken_over_at_us):
             for name in [name for name in by_fragment if name.partition("/")[0] == query]:
                 del by_fragment[name]
         for of_epochs in (self._without_state, self._said_hindered):
