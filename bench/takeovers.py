@@ -152,6 +152,8 @@ def lose_two(keys: int) -> dict[str, float]:
 
         def harm() -> None:
             for name in (OWNER, "s"):
+                run.nodes.processes[name].kill()
+            for name in (OWNER, "s"):  # They end beside each other: that takes a while with much memory.
                 run.nodes.kill(name)
 
         return run.pause(harm)
