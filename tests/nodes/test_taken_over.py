@@ -154,16 +154,16 @@ def test_three_owners_are_lost_one_after_the_other() -> None:
 
 
 def test_who_takes_over_waits_for_no_word_of_a_secondary_that_was_lost_with_the_owner() -> None:
-    run, fragment = run_of(
-        uniting(), UNITED, {"m": ["s1", "s2"]}, tables=two_sources(), witnesses=("w", "x")
-    )
+    run, fragment = run_of(uniting(), UNITED, {"m": ["s1", "s2"]}, tables=two_sources(), witnesses=("w", "x"))
     run.until_guarded(fragment, 2)
     run.publish()
     run.until(lambda: shown(run) > 0, "rows are shown")
     for name in ("m", "s1"):
         run.lose(name)
     run.until_owned(fragment, "s2")
-    assert run.replicas(fragment).secondaries == ("s1",)  # Had s2 died before its disk had it, s1 would be needed.
+    assert run.replicas(fragment).secondaries == (
+        "s1",
+    )  # Had s2 died before its disk had it, s1 would be needed.
     began_us = run.fed.world.now_us
     run.until(lambda: not run.replicas(fragment).secondaries, "s1 counts no more")
     assert run.fed.world.now_us - began_us < LOST_US // 2

@@ -36,6 +36,10 @@ AGAIN_US = 300_000
 ACK_US = 5_000
 """Frames that were taken in are acknowledged after this at the latest."""
 
+ACK_SECONDARY_US = 40_000
+"""The same by a secondary, of frames for whose word no output waits. Each costs its owner a turn; sooner than
+the owner would send them again."""
+
 _CLIENTS = msgpack_decoder(Clients)
 
 Carried = Piece | Whole | Fed | Standing | Handover
@@ -100,6 +104,10 @@ class StateReceiver:
         """Frames that the engine is feeding."""
         self._told = -1
         self._ack_at_us: int | None = None
+        self._awaited = False
+        """Whether a decision is among the frames that weren't acknowledged: output waits for that word."""
+        self._unsaid_bytes = 0
+        """Of the rows in those frames."""
         self._decided: int | None = None
         self.move(MoveEvent.RECEIVE)
 
@@ -195,6 +203,8 @@ class StateReceiver:
         self.move(MoveEvent.WHOLE)
 
     def _fed(self, now_us: int, message: Fed, payload: Buffer | None) -> None:
+        self._awaited = self._awaited or message.number >= 0
+        self._unsaid_bytes += len(payload or b"")
         if self._following().follow(now_us, message, payload):
             self._running.append(message.frame)
 
@@ -274,6 +284,8 @@ class StateReceiver:
         if self._ack_at_us is not None and now_us >= self._ack_at_us:
             self._ack_at_us = now_us + AGAIN_US
             self._told = self.done
+            if not self._running:
+                self._awaited, self._unsaid_bytes = False, 0
             got = Got(
                 fragment=self.spec.name,
                 attempt=self.attempt,
@@ -285,12 +297,14 @@ class StateReceiver:
             self._outbox.send(self.owner, got)
 
     def _ack_soon(self, now_us: int) -> None:
-        idle = self._secondary and not self._running  # Output may wait for this word.
+        idle = self._secondary and self._awaited and not self._running
         if self._told < 0 or idle or self.done - self._told >= 8:
             self._ack_at_us = now_us
             self.tick(now_us)
         else:
-            self._ack_at_us = min(self._ack_at_us or now_us + ACK_US, now_us + ACK_US)
+            hurry = self._awaited or not self._secondary or self._unsaid_bytes >= WINDOW_BYTES // 4
+            at_us = now_us + (ACK_US if hurry else ACK_SECONDARY_US)
+            self._ack_at_us = min(self._ack_at_us or at_us, at_us)
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""

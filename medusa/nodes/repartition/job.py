@@ -459,10 +459,10 @@ class RepartitionJob:
         owner = catalog.owners[plan.made[0].query]
         for name, hosted in self.news.items():
             node.diverting.back(name)
+            hosted.take_over(now_us, self.olds, plan.gone_ends)
             catalog.add(hosted.spec, owner)
             kept.epochs[name] = self._becoming.epoch
             node.fragments[name] = hosted
-            hosted.take_over(now_us, self.olds, plan.gone_ends)
         for hosted in self.news.values():
             hosted.go(now_us, node.name)
         what = "box merged" if plan.merges else "box split"

@@ -11,6 +11,8 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from medusa.elements import Boundary, Element, Train
 from medusa.engine.held_rows_count import NOTHING, RowsAtRisk
 from medusa.nodes.fragment.automaton import TurnState
@@ -114,12 +116,20 @@ class SuccessorFragment(FragmentHost):
 
     def follow(self, tapped: FedElement) -> bool:
         """Feed what one of the others was fed; whether the engine has something to do."""
-        key = tapped.input.source, tapped.input.peer
-        input = self.inputs.get(key) or self._add_input(key[0], tapped.input.stream, key[1])
+        input = self._like(tapped.input)
         if isinstance(tapped.element, Boundary) and not input.judged:
             self._entries.fed_us[input.source] = tapped.element.time_us
         at: dict[str, int] = {"next_seq": tapped.next_seq, "boundary_us": tapped.boundary_us}
         return self._feed(input, tapped.element, tapped.note, **at)
+
+    def _like(self, old: FragmentInput) -> FragmentInput:
+        """Our input for what this one of the others was fed."""
+        if old.judged:  # It has one feed, and another node may send that since it was copied.
+            for (source, _), input in self.inputs.items():
+                if source == old.source:
+                    return input
+        known = self.inputs.get((old.source, old.peer))
+        return known or self._add_input(old.source, old.stream, old.peer)
 
     def follow_link(self, input: FragmentInput, piece: OutgoingElement) -> None:
         """Feed what another one of the set gave."""
@@ -198,19 +208,33 @@ class SuccessorFragment(FragmentHost):
             gone: the ends of the others that aren't any more.
         """
         for old in olds:
+            ends = gone.get(old.spec.name, {})
+            self._switch_as(old, ends)
             if self.follows:
-                self._relieve(old, gone.get(old.spec.name, {}))
+                self._relieve(old, ends)
             self._take_waiting(old)
             self.subscribers.take_over(now_us, old.subscribers)
         for input in self.inputs.values():
             input.receiver.fragment_epoch = lambda: self.epoch()
 
+    def _switch_as(self, old: FragmentHost, gone: Collection[str]) -> None:
+        """Its streams may come from other nodes, and go to others, since it was copied."""
+        mine = self.outer - set(gone)
+        now = {feed.source: feed for feed in old.spec.feeds if feed.source in mine}
+        for source, feed in now.items():
+            [key] = [key for key in self.inputs if key[0] == source]
+            own, input = self.inputs.pop(key), old.inputs[source, feed.node]
+            assert (own.fed_seq, own.fed_us) == (input.fed_seq, input.fed_us), "it was fed all of it"
+            self.inputs[source, feed.node] = input
+        read = {sink: nodes for sink, nodes in old.spec.readers.items() if sink not in self._inner}
+        self.spec = msgspec.structs.replace(
+            self.spec,
+            feeds=tuple(now.get(feed.source, feed) for feed in self.spec.feeds),
+            readers={sink: read.get(sink, nodes) for sink, nodes in self.spec.readers.items()},
+        )
+
     def _relieve(self, old: FragmentHost, gone: Collection[str]) -> None:
         """Take the links of one that rests now, after all that it was fed."""
-        for key, input in old.inputs.items():
-            own = self.inputs.get(key)
-            if own is not None and key[0] in self.outer and key[0] not in gone:
-                assert (own.fed_seq, own.fed_us) == (input.fed_seq, input.fed_us), "it was fed all of it"
         self._adopt_inputs(old, gone)
         for sink, output in old.outputs.items():
             if sink in self._later:

@@ -17,6 +17,10 @@ AT = {"e": ["rows", "first"], "m": ["kind"], "c": ["after", "last", "out"]}
 """``kind`` is guarded; ``first`` feeds it and ``after`` reads it."""
 
 
+WRITTEN_US = 2_000
+"""The disk may have a write by then, or not."""
+
+
 def query() -> Any:
     q = md.Query("q")
     first = q.source("rows", SCHEMA, time="ts").filter("v >= 0", name="first")
@@ -109,4 +113,42 @@ def test_what_is_under_way_when_it_is_taken_over_is_done_all_the_same(what: str,
     run.until(lambda: bool(node.brain.orders.splits.status()), "it has begun")
     run.until_owned("q/kind", "s1")
     assert node.brain.orders.splits.status()
+    goes_on(run, asked)
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["", "and-restarts"])
+@pytest.mark.parametrize("state", ["cutting", "writing", "switching"])
+@BOTH
+def test_who_reads_it_hears_of_the_takeover_at_each_step(what: str, state: str, restarts: bool) -> None:
+    """What is made in place of the reader was copied before, and goes on with the new owner."""
+    run = flowing(what, "after")
+    reader, successor = run.fed.nodes["c"], run.fed.nodes["s1"]
+    run.lose("m")
+    run.until(lambda: run.recovery("s1").agreement.proposing("q"), "s1 proposes itself")
+    successor.slowness = 50
+    asked = ordered(run, what, "after")
+
+    def states() -> list[str]:
+        return [each.state for each in reader.brain.orders.splits.status()]
+
+    def senders() -> set[str]:
+        specs = [hosted.spec for hosted in reader.brain.fragments.values()]
+        return {feed.node for spec in specs for feed in spec.feeds if feed.stream == "q.kind"}
+
+    run.until(lambda: states() == [state], f"it is {state}")
+    reader.slowness = 50
+    run.until(lambda: senders() == {"s1"}, "c reads the stream of s1")
+    assert states()  # And it isn't done.
+    reader.slowness = successor.slowness = 1
+    if restarts:  # It is done or isn't, as the disk says; the client asks again.
+        run.fed.run(for_us=WRITTEN_US)
+        reader.crash()
+        run.fed.restart("c")
+        run.until_owned("q/kind", "s1")
+        run.until(lambda: senders() == {"s1"}, "c reads the stream of s1")
+        run.publish(HALF)
+        run.check()
+        return
+    run.until(lambda: not states(), "it is done")
+    assert senders() == {"s1"}
     goes_on(run, asked)
