@@ -1,5 +1,5 @@
-"""The nodes of a federation, as a client of one of them sees them. What can be asked or ordered is here, with
-how each of it is done in a part of its own."""
+"""The nodes of a federation, as a client of one of them sees them: what can be asked and ordered. Each method
+asks the part of the client that does it."""
 
 from __future__ import annotations
 
