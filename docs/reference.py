@@ -20,7 +20,7 @@ from medusa.query.published_stream import PublishedStream
 from medusa.query.stream.keyed_table import KeyedTable
 from medusa.query.stream.time_windows import GroupedStream, WindowedStream
 from medusa.query.stream.window_steps import KeyedStream, KindStream, SessionStream
-from medusa.runtime.client.client import Federation
+from medusa.runtime.client.federation import Federation
 from medusa.runtime.client.named_publisher import NamedPublisher
 from medusa.runtime.client.subscription import Subscription
 from medusa.runtime.embedded.collected import Collected

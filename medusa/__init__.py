@@ -78,9 +78,9 @@ if TYPE_CHECKING:
     from medusa.query.qos import QoS as QoS
     from medusa.query.sql.sources import source as source
     from medusa.query.sql.statements import sql as sql
-    from medusa.query.stream.order import sunion as sunion
+    from medusa.query.stream.several import process as process
+    from medusa.query.stream.several import sunion as sunion
     from medusa.query.stream.window_steps import lag as lag
-    from medusa.query.user import process as process
     from medusa.query.user_registry import register as register
     from medusa.runtime.client.client import connect as connect
     from medusa.runtime.client.placement import balance as balance
@@ -146,11 +146,11 @@ _HOMES = {
     "connect": "medusa.runtime.client.client",
     "QoS": "medusa.query.qos",
     "lag": "medusa.query.stream.window_steps",
-    "process": "medusa.query.user",
+    "process": "medusa.query.stream.several",
     "read_history": "medusa.runtime.embedded.views",
     "register": "medusa.query.user_registry",
     "replay": "medusa.runtime.embedded.recordings",
-    "sunion": "medusa.query.stream.order",
+    "sunion": "medusa.query.stream.several",
 }
 
 __all__ = ["__version__", *_HOMES]

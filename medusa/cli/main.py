@@ -38,7 +38,7 @@ from medusa.cli.top import top
 from medusa.errors import MedusaError, StateError
 
 if TYPE_CHECKING:
-    from medusa.runtime.client.client import Federation
+    from medusa.runtime.client.federation import Federation
 
 __all__ = ["main"]
 

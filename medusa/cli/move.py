@@ -13,7 +13,7 @@ from medusa.cli.options.command_options import AS_JSON, with_client
 from medusa.errors import LinkError
 
 if TYPE_CHECKING:
-    from medusa.runtime.client.client import Federation
+    from medusa.runtime.client.federation import Federation
 
 __all__ = ["grant", "move"]
 

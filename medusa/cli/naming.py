@@ -16,7 +16,7 @@ from medusa.runtime.client.overview import whole
 from medusa.wire.status import NodeStatus
 
 if TYPE_CHECKING:
-    from medusa.runtime.client.client import Federation
+    from medusa.runtime.client.federation import Federation
 
 __all__ = ["define", "find", "queries"]
 

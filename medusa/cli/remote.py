@@ -14,7 +14,7 @@ from medusa.cli.options.key_options import key_options
 from medusa.cli.options.query_file import read_placement, read_query
 
 if TYPE_CHECKING:
-    from medusa.runtime.client.client import Federation
+    from medusa.runtime.client.federation import Federation
 
 __all__ = ["remote"]
 

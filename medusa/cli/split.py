@@ -10,7 +10,7 @@ import click
 from medusa.cli.options.command_options import AS_JSON, with_client
 
 if TYPE_CHECKING:
-    from medusa.runtime.client.client import Federation
+    from medusa.runtime.client.federation import Federation
 
 __all__ = ["merge", "split"]
 

@@ -13,7 +13,7 @@ from medusa.query.graph import BOXES_MAX, check_graph, label_of, ports_of
 from medusa.query.ids import check_name, kind_of, stable_id
 from medusa.query.published_stream import PublishedStream
 from medusa.query.shape import StreamShape, types_of
-from medusa.query.stream.base import StreamBase, label_after
+from medusa.query.stream.output import label_after
 from medusa.query.stream.stream import Stream
 from medusa.query.types import schema_from
 from medusa.units import Duration, byte_count, duration_us
@@ -89,7 +89,7 @@ class Query:
             given = {"schema": schema, "unit": unit, "slack": slack, "idle": idle, "ahead": ahead}
             given |= {"arrival": arrival, "partition": partition, "partitions": partitions}
             given["time"] = None if time == "ts" else repr(time)
-            return self._add(_reader(name, of, given, label), (), name)
+            return self._add(_reader(name, of, given, label), name)
         if schema is None:
             hint = 'q.source("cars", {"ts": "timestamp[us, UTC]"}), or of=fed.stream("bob/cars")'
             raise QueryError(f"{label}: the schema is missing", hint=hint, code="query.schema")
@@ -121,7 +121,7 @@ class Query:
             partition=_column_name(partition, f"{label}: partition"),
             partitions=_values(partitions, f"{label}: partitions"),
         )
-        return self._add(box, (), name)
+        return self._add(box, name)
 
     def table(
         self,
@@ -167,7 +167,7 @@ class Query:
         """
         label = f"sink {check_name(name, what='sink')!r}"
         box = Sink(id=name, inputs=(self._owned(stream, label),), qos=qos, recovery=recovery, method=method)
-        self._add(box, (stream,), name)
+        self._add(box, name)
 
     def connection_point(
         self,
@@ -197,7 +197,7 @@ class Query:
             keep_us=None if keep is None else duration_us(keep, what=f"{label}: keep", minimum_us=1),
             keep_bytes=None if keep_bytes is None else byte_count(keep_bytes, what=f"{label}: keep_bytes"),
         )
-        return self._add(box, (stream,), name)
+        return self._add(box, name)
 
     def _owned(self, stream: object, label: str) -> Input:
         """The arc of a stream of this query."""
@@ -217,10 +217,10 @@ class Query:
             )
         return stream.arc
 
-    def _add(self, box: Box, inputs: tuple[StreamBase, ...], name: str | None) -> Stream:
+    def _add(self, box: Box, name: str | None) -> Stream:
         """Check a box and take it in; on an error the query is unchanged."""
         kind = kind_of(box)
-        label = label_after(kind, name, inputs)
+        label = label_after(kind, name, box.inputs)
         if len(self._boxes) >= BOXES_MAX:
             raise QueryError(f"query {self._name!r}: more than {BOXES_MAX:,} boxes", code="query.limit")
         if name is not None:
@@ -231,7 +231,7 @@ class Query:
                     hint="sources, boxes and sinks of a query have different names",
                     code="query.name",
                 )
-        above = [self._shapes[stream.arc] for stream in inputs]
+        above = [self._shapes[arc] for arc in box.inputs]
         shape_of(box, above, label=label)
         id = name if name is not None else stable_id(box, self._boxes, self._boxes)
         box = msgspec.structs.replace(box, id=id)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from medusa.errors import QueryError
 from medusa.query.boxes import Apply, Input, Process
 from medusa.query.named_columns import named_column
-from medusa.query.stream.base import StreamBase, label_after
 from medusa.query.types import schema_from
 from medusa.query.user_registry import reference
 
 if TYPE_CHECKING:
     from medusa.query.stream.stream import Stream
 
-__all__ = ["apply_box", "is_async", "process", "process_box", "remember"]
+__all__ = ["apply_box", "is_async", "process_box", "remember"]
 
 IN_FLIGHT = 64
 
@@ -53,7 +52,8 @@ def apply_box(arc: Input, function: object, schema: Any, in_flight: int | None, 
 
 
 def process_box(
-    streams: Sequence[StreamBase],
+    arcs: tuple[Input, ...],
+    columns: Mapping[str, str],
     names: tuple[str, ...] | None,
     operator: object,
     schema: Any,
@@ -64,6 +64,9 @@ def process_box(
 ) -> Process:
     """The box of ``stream.process(...)``, without an id.
 
+    Args:
+        columns: of the first input, name -> type.
+
     Raises:
         QueryError: no class with ``rows``, no schema, or no key.
     """
@@ -73,55 +76,16 @@ def process_box(
             hint="the class itself, not an object of it" if not isinstance(operator, type) else "",
             code="query.function",
         )
-    columns = list(by) if isinstance(by, list | tuple) else [by]
+    keys = list(by) if isinstance(by, list | tuple) else [by]
     return Process(
         id="",
-        inputs=tuple(stream.arc for stream in streams),
+        inputs=arcs,
         function=reference(operator),
         schema=schema_from(schema, what=label),
-        keys=tuple(named_column(column, streams[0].schema, box=f"{label}: by") for column in columns),
+        keys=tuple(named_column(key, columns, box=f"{label}: by") for key in keys),
         state=schema_from(state, what=f"{label}: state") if state else (),
         names=names,
     )
-
-
-def process(
-    operator: type,
-    inputs: Mapping[str, Stream],
-    schema: Any,
-    *,
-    by: Any,
-    state: Any = None,
-    name: str | None = None,
-) -> Stream:
-    """Rows that a class makes of the rows of several streams, with state kept for each key.
-
-    As ``stream.process(...)``; ``rows`` has a fifth argument, the name of the stream from which the rows
-    come. The inputs are merged by time; at equal times rows of an earlier input come first.
-
-    Args:
-        operator: the class.
-        inputs: name -> stream, all of one query; the key has the same name and type in each.
-        schema: the output columns.
-        by: the key: a column or several.
-        state: the fields kept for each key.
-    """
-    label = "md.process" if name is None else f"process {name!r}"[:120]
-    if not isinstance(inputs, Mapping) or not inputs:
-        raise QueryError(
-            f"{label}: expected a mapping of names to streams, got {type(inputs).__name__}",
-            hint='{"cars": cars, "tolls": tolls}',
-            code="query.stream",
-        )
-    streams = list(inputs.values())
-    if not all(isinstance(stream, StreamBase) for stream in streams):
-        raise QueryError(f"{label}: every input is a stream", code="query.stream")
-    query = streams[0].query
-    for stream in streams:
-        query._owned(stream, label)
-    label = label_after("process", name, streams)
-    box = process_box(streams, tuple(inputs), operator, schema, by, state, label=label)
-    return remember(query._add(box, tuple(streams), name), operator)
 
 
 def remember(stream: Stream, made: object) -> Stream:

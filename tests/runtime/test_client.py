@@ -177,7 +177,7 @@ def test_a_query_that_is_deployed_again_takes_rows_of_the_same_client(fed):
 def test_rows_that_a_removed_query_never_took_are_told_once(fed, monkeypatch):
     fed.publish("q.rows", {"ts": [1], "v": [1]})
     fed.flush("20s")
-    mind = fed._publishers["q.rows"]._mind
+    mind = fed._publishing._publishers["q.rows"]._mind
     monkeypatch.setattr(mind.sender, "_pump", lambda now_us, view: None)  # Nothing goes out any more.
     fed.publish("q.rows", {"ts": [2, 3], "v": [1, 1]})
     fed.undeploy("q")
@@ -238,7 +238,8 @@ def test_a_reader_that_takes_nothing_is_cut_off_and_told_where(fed):
         table = pa.table({"ts": range(rows), "v": [1] * rows})
         for _ in range(5):
             fed.publish("q.rows", table)
-        fed._loop.wait(lambda: trains._mind.receiver.refusal is not None, "being cut off", 30_000_000)
+        loop, mind = fed._following.orders, trains._mind
+        loop.wait(lambda: mind.receiver.refusal is not None, "being cut off", 30_000_000)
         taken = sum(len(trains.next("20s")) for _ in range(len(trains._mind.waiting)) if trains._mind.waiting)
         with pytest.raises(LinkError, match="nothing was taken for 1 s") as caught:
             trains.next("20s")
@@ -256,9 +257,9 @@ def test_a_node_that_takes_nothing_fills_and_then_refuses(fed, monkeypatch):
     from medusa.runtime.client import publisher as publishing
 
     fed.publish("q.rows", {"ts": [1], "v": [1]})
-    publisher = fed._publishers["q.rows"]
+    publisher = fed._publishing._publishers["q.rows"]
     monkeypatch.setattr(type(publisher._mind.sender), "full", property(lambda self: True))
-    monkeypatch.setattr(fed._loop, "timeout_us", 50_000)
+    monkeypatch.setattr(fed._following.orders, "timeout_us", 50_000)
     with pytest.raises(FullError, match="has not taken .* bytes for 50ms"):
         fed.publish("q.rows", {"ts": [2], "v": [1]})
     monkeypatch.undo()

@@ -18,10 +18,19 @@ from weakref import WeakSet
 import pytest
 
 import medusa as md
-from medusa.runtime.client import client, client_loop, publisher, subscription
+from medusa.runtime.client import (
+    client,
+    client_loop,
+    federation,
+    home_node,
+    publisher,
+    publishing,
+    subscription,
+)
 from tests.runtime.test_process import InThread, query, write
 
-OURS = {module.__file__ for module in (client, client_loop, publisher, subscription)}
+PARTS = (client, client_loop, federation, home_node, publisher, publishing, subscription)
+OURS = {module.__file__ for module in PARTS}
 WEAK = {weakref.__file__, sys.modules[WeakSet.__module__].__file__}
 DEADLINE_S = 60
 MOMENTS_MIN = 5

@@ -201,8 +201,9 @@ def test_what_is_no_sink_is_refused_and_nothing_stays(nodes):
 def test_a_stream_that_moves_while_its_reader_is_deployed_is_found(nodes, monkeypatch):
     stream = define(nodes)
     nodes.move("cars/in", to="b", timeout="60s")
-    looked, now = [[("cars", "a", "cars.out", 1)]] * 2, nodes._reads
-    monkeypatch.setattr(nodes, "_reads", lambda graph: looked.pop() if looked else now(graph))
+    looked, names = [[("cars", "a", "cars.out", 1)]] * 2, nodes._names
+    now = names.reads
+    monkeypatch.setattr(names, "reads", lambda graph: looked.pop() if looked else now(graph))
     nodes.deploy(counting("n", stream))
     assert looked == []
     assert [each["name"] for each in nodes.queries()] == ["n"]

@@ -12,17 +12,16 @@ from medusa.nodes.repartition.job import ASK_US
 from medusa.runtime.client import splits
 
 
-class Client(splits.SplitMethods):
-    move = None
+def client(listed, moves=None):
+    following = SimpleNamespace(listed=lambda kind: listed, own=lambda name, slashes: name, orders=None)
+    return splits.Splits(following, moves)
 
 
 def test_a_merge_is_ordered_under_the_name_that_the_router_has_by_now(monkeypatch):
     """The catalog said so late that another box of the set had been merged."""
     names = iter(["q/box-router", "q/box-router"])
-    client = Client()
-    client._loop = None
-    client._following = SimpleNamespace(listed=lambda kind: [], own=lambda name, slashes: name)
-    client._parted = lambda query, box: SimpleNamespace(
+    made = client([])
+    made._parted = lambda query, box: SimpleNamespace(
         router={"name": next(names, "q/other"), "node": "a"}, parts={"q/box-1": "a"}, merges={"q/box": "a"}
     )
     asked, waited = [], []
@@ -36,7 +35,7 @@ def test_a_merge_is_ordered_under_the_name_that_the_router_has_by_now(monkeypatc
 
     monkeypatch.setattr(splits, "ask", ask)
     monkeypatch.setattr(splits, "LOOK_EVERY_S", 0)
-    assert client.merge("q/box", timeout="1s") == {
+    assert made.merge("q/box", timeout="1s") == {
         "fragment": "q/box",
         "node": "a",
         "pause_us": 5,
@@ -63,11 +62,10 @@ NESTED = [
 
 
 def test_a_merge_of_a_box_with_a_part_that_is_split_itself_moves_nothing_and_says_what_to_do_first():
-    client, moved = Client(), []
-    client.move = lambda *args, **more: moved.append(args)
-    client._following = SimpleNamespace(listed=lambda kind: NESTED, own=lambda name, slashes: name)
+    moved = []
+    made = client(NESTED, SimpleNamespace(move=lambda *args: moved.append(args)))
     with pytest.raises(LinkError, match="while its part 'w-1' is split itself") as caught:
-        client.merge("q/w", timeout="1s")
+        made.merge("q/w", timeout="1s")
     assert (caught.value.code, caught.value.hint) == (
         "query.split",
         "first merge the part: medusa merge q/w-1",

@@ -10,7 +10,7 @@ import sys
 
 import medusa as md
 from medusa.errors import LinkError
-from medusa.runtime.client.client import Federation
+from medusa.runtime.client.federation import Federation
 from medusa.runtime.client.subscription import Subscription
 from tests.system.nodes import until
 

@@ -53,7 +53,7 @@ class Owners(ForkedNodes):
         """The node that ``name`` says has a stream; empty: nothing."""
         with self.connect(name) as fed:
             try:
-                return fed._ask(lambda number: Lookup(request=number, name=full))["node"]
+                return fed._home.ask(lambda number: Lookup(request=number, name=full))["node"]
             except LinkError as error:
                 if error.code != "E_STREAM":
                     raise

@@ -103,7 +103,7 @@ class Clients:
 
     def go_by(self, node: str) -> bool:
         """Whether all of them go by this node."""
-        streams = [*self.readers, self.fed._publishers["q.rows"], self.named.publisher]
+        streams = [*self.readers, self.fed._publishing._publishers["q.rows"], self.named.publisher]
         return all(each.loop.node == node for each in streams)
 
     def end(self) -> None:

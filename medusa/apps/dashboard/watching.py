@@ -16,7 +16,7 @@ from medusa.errors import MedusaError
 from medusa.wire.status import NodeStatus
 
 if TYPE_CHECKING:
-    from medusa.runtime.client.client import Federation
+    from medusa.runtime.client.federation import Federation
 
 __all__ = ["EVERY_S", "TIMEOUT_S", "Watcher", "ask_all"]
 

@@ -12,7 +12,7 @@ from medusa.apps.workloads.interruption import Interruption
 from medusa.apps.workloads.local_nodes import LocalNodes
 
 if TYPE_CHECKING:
-    from medusa.runtime.client.client import Federation
+    from medusa.runtime.client.federation import Federation
 
 __all__ = ["OwnedNodes", "Owner"]
 

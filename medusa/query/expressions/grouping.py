@@ -12,7 +12,7 @@ from medusa.query.structs import AggregateCall
 
 if TYPE_CHECKING:
     from medusa.query.expressions.expression import Named
-    from medusa.query.stream.base import StreamBase
+    from medusa.query.stream.output import Output
 
 __all__ = ["aggregate_calls", "group_keys", "named_values"]
 
@@ -48,10 +48,10 @@ def aggregate_calls(
     return tuple(aggregate_call(key, value, box=label) for key, value in given.items())
 
 
-def group_keys(stream: StreamBase, keys: Sequence[Any], named: Mapping[str, Any]) -> tuple[Named, ...]:
+def group_keys(output: Output, keys: Sequence[Any], named: Mapping[str, Any]) -> tuple[Named, ...]:
     """The columns of a ``group_by``; at least one."""
-    label = f"group_by after {stream.name!r}"
-    made = named_columns(keys, named, stream.schema, box=label)
+    label = f"group_by after {output.name!r}"
+    made = named_columns(keys, named, output.schema, box=label)
     if not made:
         raise QueryError(
             f"{label}: needs at least one key",

@@ -17,7 +17,7 @@ from medusa.query.expressions.expression import Call, Case, Cast, Column, Expres
 from medusa.query.expressions.tree import columns_of
 from medusa.query.graph import label_of
 from medusa.query.shape import types_of
-from medusa.query.stream.base import StreamBase
+from medusa.query.stream.output import Output
 from medusa.query.types import common_type, schema_from, schema_to_arrow
 from medusa.units import Duration, duration_us
 
@@ -79,7 +79,7 @@ def make_table(
         rows=None if from_ is None else _rows(from_, fields, label),
         expire_us=None if expire is None else duration_us(expire, what=f"{label}: expire", minimum_us=1),
     )
-    query._add(box, (), name)
+    query._add(box, name)
     return KeyedTable(query, name)
 
 
@@ -107,7 +107,7 @@ def _rows(data: Any, fields: Any, label: str) -> bytes:
     return bytes(sink.getvalue())
 
 
-def key_columns(by: Any, table: KeyedTable, stream: StreamBase, label: str) -> tuple[Named, ...]:
+def key_columns(by: Any, table: KeyedTable, output: Output, label: str) -> tuple[Named, ...]:
     """The key of a row, under the names of the table: columns of these names, or what ``by`` says."""
     keys = table.box.keys
     if by is None:
@@ -125,22 +125,22 @@ def key_columns(by: Any, table: KeyedTable, stream: StreamBase, label: str) -> t
         )
     made = []
     for key, each in zip(keys, given, strict=True):
-        plain = isinstance(each, str) and each in stream.schema
+        plain = isinstance(each, str) and each in output.schema
         made.append(Named(key, Column(each) if plain else as_tree(each, box=f"{label}: by")))
     return tuple(made)
 
 
-def update_of(table: KeyedTable, stream: StreamBase, set: Any, insert: Any, by: Any, *, label: str) -> Update:
+def update_of(table: KeyedTable, output: Output, set: Any, insert: Any, by: Any, *, label: str) -> Update:
     """What ``stream.update(table, set=..., insert=...)`` does.
 
     Raises:
         QueryError: unknown columns, other types, or ``insert`` left open where ``set`` reads the table.
     """
-    keys = key_columns(by, table, stream, label)
+    keys = key_columns(by, table, output, label)
     types = table.schema
-    ours = stream.schema
+    ours = output.schema
     both = {**ours, **{PREFIX + name: type for name, type in types.items()}}
-    changed = _values(set, both, types, f"{label}: set", stream.timed)
+    changed = _values(set, both, types, f"{label}: set", output.timed)
     reads = any(name.startswith(PREFIX) for each in changed for name in columns_of(each.expression))
     if insert is None:
         if reads:
@@ -157,7 +157,7 @@ def update_of(table: KeyedTable, stream: StreamBase, set: Any, insert: Any, by: 
     elif insert is False:
         new = None
     else:
-        new = _values(insert, ours, types, f"{label}: insert", stream.timed)
+        new = _values(insert, ours, types, f"{label}: insert", output.timed)
     return Update(keys=keys, set=changed, insert=new)
 
 
@@ -200,7 +200,7 @@ def _without_table(tree: Expression, types: Mapping[str, str]) -> Expression:
     return tree
 
 
-def write(table: KeyedTable, stream: StreamBase, update: Update, *, label: str) -> Input:
+def write(table: KeyedTable, output: Output, update: Update, *, label: str) -> Input:
     """Add an update to a table: the arc of what it returns. On an error the query is unchanged.
 
     The table's box then reads the stream too, so it and all below it move behind the stream's box.
@@ -208,7 +208,7 @@ def write(table: KeyedTable, stream: StreamBase, update: Update, *, label: str) 
     query, old = table.query, table.box
     boxes = query._boxes
     below = _below(old.id, boxes)
-    origin = stream.arc.box
+    origin = output.arc.box
     if origin in below or origin == old.id:
         through = next(
             (id for id in below if isinstance(boxes[id], Lookup) and old.id in _reads(boxes[id])), ""
@@ -219,11 +219,11 @@ def write(table: KeyedTable, stream: StreamBase, update: Update, *, label: str) 
             else f"an update of {old.id!r}"
         )
         raise QueryError(
-            f"{label}: reads {stream.label}, which comes from {by} of the same table {old.id!r}",
+            f"{label}: reads {output.label}, which comes from {by} of the same table {old.id!r}",
             hint="an update reads the stored row as table.x in set=; or use process",
             code="query.cycle",
         )
-    new = msgspec.structs.replace(old, inputs=(*old.inputs, stream.arc), updates=(*old.updates, update))
+    new = msgspec.structs.replace(old, inputs=(*old.inputs, output.arc), updates=(*old.updates, update))
     inputs = [query._shapes[arc] for arc in new.inputs]
     last = new.ports[-1]
     shape_of(new, inputs, label=label, port=last)
@@ -253,11 +253,9 @@ def _leads(start: str, end: str, boxes: Mapping[str, Box]) -> bool:
     return start == end or end in _below(start, boxes)
 
 
-def lookup_box(
-    table: KeyedTable, stream: StreamBase, how: Any, by: Any, suffix: Any, *, label: str
-) -> Lookup:
+def lookup_box(table: KeyedTable, output: Output, how: Any, by: Any, suffix: Any, *, label: str) -> Lookup:
     """The box of ``stream.lookup(table)``, without an id."""
     if not isinstance(suffix, str) or not isinstance(how, str):
         raise QueryError(f"{label}: how and suffix are texts", code="query.join")
-    keys = key_columns(by, table, stream, label)
-    return Lookup(id="", inputs=(stream.arc, Input(table.name)), keys=keys, how=how, suffix=suffix)
+    keys = key_columns(by, table, output, label)
+    return Lookup(id="", inputs=(output.arc, Input(table.name)), keys=keys, how=how, suffix=suffix)

@@ -18,7 +18,7 @@ from medusa.units import Duration, duration_us
 
 if TYPE_CHECKING:
     from medusa.query.expressions.column import Expr
-    from medusa.query.stream.base import StreamBase
+    from medusa.query.stream.output import Output
     from medusa.query.stream.stream import Stream
 
 __all__ = ["GroupedStream", "WindowedStream"]
@@ -27,10 +27,8 @@ __all__ = ["GroupedStream", "WindowedStream"]
 class GroupedStream(Suggests):
     """A stream cut into windows and groups; ``aggregate`` makes it a stream again."""
 
-    def __init__(
-        self, stream: StreamBase, size_us: int, advance_us: int, keys: tuple[Named, ...] = ()
-    ) -> None:
-        self._stream = stream
+    def __init__(self, output: Output, size_us: int, advance_us: int, keys: tuple[Named, ...] = ()) -> None:
+        self._output = output
         self._size_us = size_us
         self._advance_us = advance_us
         self._keys = keys
@@ -54,18 +52,18 @@ class GroupedStream(Suggests):
         Raises:
             QueryError: names the box, the aggregate, what was expected and what came.
         """
-        label = f"aggregate {name!r}" if name is not None else f"aggregate after {self._stream.name!r}"
+        label = f"aggregate {name!r}" if name is not None else f"aggregate after {self._output.name!r}"
         calls = aggregate_calls(aggregates, named, label=label)
         box = Aggregate(
             id="",
-            inputs=(self._stream.arc,),
+            inputs=(self._output.arc,),
             size_us=self._size_us,
             advance_us=self._advance_us,
             keys=self._keys,
             aggregates=calls,
             early_us=None if early is None else duration_us(early, what=f"{label}: early", minimum_us=1),
         )
-        return self._stream._add(box, name)
+        return self._output.add(box, name)
 
     def top(self, n: int, by: str | Expr, descending: bool = True, *, name: str | None = None) -> Stream:
         """The ``n`` rows with the largest ``by`` of each window and group.
@@ -78,12 +76,12 @@ class GroupedStream(Suggests):
             by: a column, or an expression that can be compared.
             descending: False: the smallest.
         """
-        label = f"top {name!r}" if name is not None else f"top after {self._stream.name!r}"
+        label = f"top {name!r}" if name is not None else f"top after {self._output.name!r}"
         if not isinstance(descending, bool):
             raise QueryError(f"{label}: descending is True or False", code="query.window")
         box = Top(
             id="",
-            inputs=(self._stream.arc,),
+            inputs=(self._output.arc,),
             size_us=self._size_us,
             advance_us=self._advance_us,
             keys=self._keys,
@@ -91,13 +89,13 @@ class GroupedStream(Suggests):
             n=whole_number(n, f"{label}: n"),
             descending=descending,
         )
-        return self._stream._add(box, name)
+        return self._output.add(box, name)
 
     def __repr__(self) -> str:
         keys = ", ".join(key.name for key in self._keys)
         by = f" by {keys}" if keys else ""
         kind = WindowKind(self._size_us, self._advance_us)
-        return f"<{kind} over {self._stream.name!r}{by}: .aggregate(...) is missing>"
+        return f"<{kind} over {self._output.name!r}{by}: .aggregate(...) is missing>"
 
 
 class WindowedStream(GroupedStream):
@@ -110,5 +108,5 @@ class WindowedStream(GroupedStream):
             keys: names of columns, expressions (called as they are written), or mappings.
             named: ``prefix="split_part(src, '.', 1)"``.
         """
-        made = group_keys(self._stream, keys, named)
-        return GroupedStream(self._stream, self._size_us, self._advance_us, made)
+        made = group_keys(self._output, keys, named)
+        return GroupedStream(self._output, self._size_us, self._advance_us, made)

@@ -23,7 +23,7 @@ from medusa.units import Duration, duration_text, duration_us
 
 if TYPE_CHECKING:
     from medusa.query.expressions.column import Expr
-    from medusa.query.stream.base import StreamBase
+    from medusa.query.stream.output import Output
     from medusa.query.stream.stream import Stream
 
 __all__ = ["KeyedStream", "KindStream", "LagSpec", "SessionStream", "lag", "whole_number"]
@@ -56,12 +56,12 @@ class KindStream(Suggests):
 
     def __init__(
         self,
-        stream: StreamBase,
+        output: Output,
         what: str,
         make: Callable[[tuple[Named, ...], tuple[AggregateCall, ...]], Box],
         keys: tuple[Named, ...] = (),
     ) -> None:
-        self._stream = stream
+        self._output = output
         self._what = what
         self._make = make
         self._keys = keys
@@ -81,24 +81,24 @@ class KindStream(Suggests):
         Raises:
             QueryError: names the box, the aggregate, what was expected and what came.
         """
-        label = f"aggregate {name!r}" if name is not None else f"aggregate after {self._stream.name!r}"
+        label = f"aggregate {name!r}" if name is not None else f"aggregate after {self._output.name!r}"
         calls = aggregate_calls(aggregates, named, label=label)
-        return self._stream._add(self._make(self._keys, calls), name)
+        return self._output.add(self._make(self._keys, calls), name)
 
     def __repr__(self) -> str:
         keys = ", ".join(key.name for key in self._keys)
         by = f" by {keys}" if keys else ""
-        return f"<{self._what} over {self._stream.name!r}{by}: .aggregate(...) is missing>"
+        return f"<{self._what} over {self._output.name!r}{by}: .aggregate(...) is missing>"
 
 
 class SessionStream(KindStream):
     """A stream cut into sessions: group it, or take all rows as one group."""
 
-    def __init__(self, stream: StreamBase, gap_us: int) -> None:
+    def __init__(self, output: Output, gap_us: int) -> None:
         def make(keys: tuple[Named, ...], calls: tuple[AggregateCall, ...]) -> Box:
-            return Session(id="", inputs=(stream.arc,), gap_us=gap_us, keys=keys, aggregates=calls)
+            return Session(id="", inputs=(output.arc,), gap_us=gap_us, keys=keys, aggregates=calls)
 
-        super().__init__(stream, f"sessions with gaps of {duration_text(gap_us)}", make)
+        super().__init__(output, f"sessions with gaps of {duration_text(gap_us)}", make)
 
     def group_by(self, *keys: str | Expr | Mapping[str, Any], **named: str | Expr) -> KindStream:
         """Sessions of each group by itself.
@@ -107,14 +107,14 @@ class SessionStream(KindStream):
             keys: names of columns, expressions (called as they are written), or mappings.
             named: ``prefix="split_part(src, '.', 1)"``.
         """
-        return KindStream(self._stream, self._what, self._make, group_keys(self._stream, keys, named))
+        return KindStream(self._output, self._what, self._make, group_keys(self._output, keys, named))
 
 
 class KeyedStream(Suggests):
     """The groups of a stream: ``window_rows``, ``window_values`` or ``running`` makes it a stream again."""
 
-    def __init__(self, stream: StreamBase, keys: tuple[Named, ...]) -> None:
-        self._stream = stream
+    def __init__(self, output: Output, keys: tuple[Named, ...]) -> None:
+        self._output = output
         self._keys = keys
 
     def window_rows(self, size: int, advance: int | None = None) -> KindStream:
@@ -127,15 +127,15 @@ class KeyedStream(Suggests):
             size: rows in a window.
             advance: how many rows after one window the next begins, at most ``size``; None: ``size``.
         """
-        label = f"window_rows after {self._stream.name!r}"
+        label = f"window_rows after {self._output.name!r}"
         rows = whole_number(size, f"{label}: size")
         step = rows if advance is None else whole_number(advance, f"{label}: advance")
-        arc = self._stream.arc
+        arc = self._output.arc
 
         def make(keys: tuple[Named, ...], calls: tuple[AggregateCall, ...]) -> Box:
             return RowWindow(id="", inputs=(arc,), size=rows, advance=step, keys=keys, aggregates=calls)
 
-        return KindStream(self._stream, f"windows of {rows} rows every {step}", make, self._keys)
+        return KindStream(self._output, f"windows of {rows} rows every {step}", make, self._keys)
 
     def window_values(self, value: str | Expr, size: Size, advance: Size | None = None) -> KindStream:
         """Windows over a number that doesn't decrease within a group. Go on with ``.aggregate(...)``.
@@ -148,19 +148,19 @@ class KeyedStream(Suggests):
             size: in units of the value; of dates, durations and times as ``"5 min"`` (dates: whole days).
             advance: at most ``size``; None: ``size``.
         """
-        label = f"window_values after {self._stream.name!r}"
+        label = f"window_values after {self._output.name!r}"
         tree = as_tree(value, box=label)
-        type = expression_type(tree, self._stream._shape, box=label)
+        type = expression_type(tree, self._output.shape, box=label)
         length = _size(size, type, f"{label}: size")
         step = length if advance is None else _size(advance, type, f"{label}: advance")
-        arc = self._stream.arc
+        arc = self._output.arc
 
         def make(keys: tuple[Named, ...], calls: tuple[AggregateCall, ...]) -> Box:
             return ValueWindow(
                 id="", inputs=(arc,), value=tree, size=length, advance=step, keys=keys, aggregates=calls
             )
 
-        return KindStream(self._stream, f"windows of {length} of {value!r} every {step}", make, self._keys)
+        return KindStream(self._output, f"windows of {length} of {value!r} every {step}", make, self._keys)
 
     def running(
         self,
@@ -179,20 +179,20 @@ class KeyedStream(Suggests):
                 late rows are then left out. None: groups are kept for ever.
             named: ``n=md.count()``, ``prev=md.lag("seg")``, ``total="sum(x)"``.
         """
-        label = f"running {name!r}" if name is not None else f"running after {self._stream.name!r}"
+        label = f"running {name!r}" if name is not None else f"running after {self._output.name!r}"
         given = named_values(aggregates, named, label=label)
         box = Running(
             id="",
-            inputs=(self._stream.arc,),
+            inputs=(self._output.arc,),
             keys=self._keys,
             aggregates=tuple(_running_call(key, value, label) for key, value in given.items()),
             expire_us=None if expire is None else duration_us(expire, what=f"{label}: expire", minimum_us=1),
         )
-        return self._stream._add(box, name)
+        return self._output.add(box, name)
 
     def __repr__(self) -> str:
         keys = ", ".join(key.name for key in self._keys)
-        return f"<{self._stream.name!r} by {keys}: .window_rows, .window_values or .running is missing>"
+        return f"<{self._output.name!r} by {keys}: .window_rows, .window_values or .running is missing>"
 
 
 def _running_call(name: str, value: object, label: str) -> AggregateCall:

@@ -11,9 +11,10 @@ from medusa.errors import ConfigError, LinkError
 from medusa.nodes.config.settings import check_address
 from medusa.runtime.client.client_loop import ClientLoop
 from medusa.runtime.client.contacts import GivenNode
+from medusa.runtime.client.followed_names import FollowedNames
 from medusa.runtime.keys.client_keys import FirstUse, KeyGiven, client_keys
 
-__all__ = ["AddressGiven", "ServerKeyGiven", "first_to_answer", "given_nodes"]
+__all__ = ["AddressGiven", "ServerKeyGiven", "first_to_answer", "followed", "given_nodes"]
 
 AddressGiven = str | Sequence[str]
 """One address, or several of nodes of one participant."""
@@ -77,6 +78,28 @@ def _server_keys(given: ServerKeyGiven | None, count: int) -> list[KeyGiven | No
             text, hint="server_key= takes one key for all, or one for each address", code="link.keys"
         )
     return list(given)
+
+
+def followed(
+    given: Sequence[GivenNode],
+    timeout_us: int,
+    begun: Callable[[ClientLoop], None] = lambda loop: None,
+) -> FollowedNames:
+    """The connections of a new client, whose home is the first of these nodes that answers.
+
+    Args:
+        begun: as for ``first_to_answer``.
+
+    Raises:
+        LinkError: as ``first_to_answer``.
+    """
+    loop = first_to_answer(given, timeout_us, begun)
+    try:
+        others = [each for each in given if each.address != loop.address]
+        return FollowedNames(loop, loop.keys, others)
+    except BaseException:  # Interrupted now, nobody else would close it.
+        loop.close()
+        raise
 
 
 def first_to_answer(

@@ -46,7 +46,6 @@ class FollowedNames:
         home: the connection that the user asked for.
         keys: what it was made with.
         given: other addresses that the user gave. With any, another node becomes ``home`` when that is lost.
-        switched: told by which connection orders go from now on, in the thread that follows; never waits.
     """
 
     def __init__(
@@ -54,14 +53,12 @@ class FollowedNames:
         home: ClientLoop,
         keys: ClientKeys | None,
         given: Iterable[GivenNode] = (),
-        switched: Callable[[ClientLoop], None] = lambda loop: None,
     ) -> None:
         self._home = self._orders = home
         self._keys = keys
         self._contacts = Contacts(given)
         self._stays = not self._contacts.given
         self._given = (GivenNode(home.address, home.keys), *self._contacts.given) if not self._stays else ()
-        self._switched = switched
         self._calls: set[threading.Thread] = set()
         self._loops: dict[str, ClientLoop] = {home.node: home}
         self._dials: dict[str, threading.Lock] = {}
@@ -82,6 +79,16 @@ class FollowedNames:
     def home(self) -> ClientLoop:
         """The connection to the node that this client is a client of."""
         return self._home
+
+    @property
+    def orders(self) -> ClientLoop:
+        """The connection by which orders go now."""
+        return self._orders
+
+    @property
+    def closed(self) -> bool:
+        """``end`` was called."""
+        return self._orders.closed
 
     @property
     def ways(self) -> list[GivenNode]:
@@ -376,7 +383,6 @@ class FollowedNames:
             self._home = orders
         if orders is not self._orders:
             before, self._orders = self._orders, orders
-            self._switched(orders)
             before.ring()
 
     def _learn(self) -> None:
@@ -503,6 +509,15 @@ class FollowedNames:
                 self._dialled.difference_update(begun)
 
     # --- the end ------------------------------------------------------------------------------------
+
+    def end(self) -> None:
+        """Close all connections at once; nobody follows any more."""
+        home = self._home
+        self.close()
+        home.close()
+        self.join()
+        home = self._home  # It may have become another one meanwhile.
+        home.close()
 
     def close(self) -> None:
         """Close all connections but ``home``."""

@@ -3,23 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from medusa.elements import END_US
 from medusa.engine.input.push_arguments import boundary_time_us
 from medusa.errors import LinkError
 from medusa.runtime.client.asking import ask
-from medusa.runtime.client.client_loop import ClientLoop
-from medusa.runtime.client.contacts import GivenNode
+from medusa.runtime.client.client_loop import now_us
+from medusa.runtime.client.connecting import followed
 from medusa.runtime.client.followed_names import FollowedNames
+from medusa.runtime.client.home_node import HomeNode
 from medusa.runtime.client.publisher import Publisher
+from medusa.runtime.client.publishing import Publishing
 from medusa.runtime.client.subscription import check_name
 from medusa.units import Duration
 from medusa.wire.messages.links_and_commands import Forget
 
-__all__ = ["NamedMethods", "NamedPublisher"]
+__all__ = ["DurableNames", "NamedPublisher"]
 
 NAME = re.compile(r"[a-z0-9_-]+(?:/[a-z0-9_-]+)*")
 NAME_RULE = "1 to 64 of a-z, 0-9, _ and -, in parts with a slash between: archive/7"
@@ -47,10 +48,13 @@ class NamedPublisher:
         publisher: what stands behind it.
     """
 
-    def __init__(self, fed: NamedMethods, publisher: Publisher, durable: str) -> None:
+    def __init__(
+        self, following: FollowedNames, publishing: Publishing, publisher: Publisher, durable: str
+    ) -> None:
         self.name = publisher.name
         self.durable = durable
-        self._fed = fed
+        self._following = following
+        self._publishing = publishing
         self.publisher = publisher
 
     @property
@@ -117,17 +121,17 @@ class NamedPublisher:
             DataError: the node could not take rows that it received; said once.
         """
         self.publisher.check()
-        self._fed.flush(timeout)
+        self._publishing.flush(timeout)
         self.publisher.check()
 
     @property
     def closed(self) -> bool:
         """``close`` was called."""
-        return self._fed.closed
+        return self._following.closed
 
     def close(self) -> None:
         """Close at once; what isn't durable by then comes no more unless it is published again."""
-        self._fed.close()
+        self._following.end()
 
     def __enter__(self) -> NamedPublisher:
         return self
@@ -145,91 +149,37 @@ class NamedPublisher:
         return f"<medusa.NamedPublisher {self.durable!r} of {self.name!r}>"
 
 
-class NamedMethods:
-    """The methods of a ``Federation`` about what has a name of its own there."""
+class DurableNames:
+    """What has a name of its own at the nodes, which outlasts a client: publishers, of which it has those
+    that this client opened, and subscriptions."""
 
-    _loop: ClientLoop
-    _following: FollowedNames
-    _named: set[NamedPublisher]
-    _publishers: dict[str, Publisher]
-
-    if TYPE_CHECKING:
-
-        def __init__(self, given: Sequence[GivenNode], timeout_us: int) -> None: ...
-        def flush(self, timeout: Duration = "30s") -> None: ...
-        def close(self) -> None: ...
-        def _begun(self, name: str, durable: str = "") -> Publisher: ...
-
-    @property
-    def closed(self) -> bool:
-        """``close`` was called."""
-        return self._loop.closed
+    def __init__(self, following: FollowedNames) -> None:
+        self._following = following
+        self._publishers: set[NamedPublisher] = set()
 
     def publisher(self, name: str, *, durable: str) -> NamedPublisher:
-        """Publish under a name, so that whoever opens it again goes on where it was.
-
-        The node remembers how many rows of the name it has, with the state that came of them, whatever
-        dies: a program that keeps a record of its rows, and publishes from ``next_row`` on, has each in
-        the answer once. Rows have to be the same under the same number.
-
-        Args:
-            name: as for ``publish``.
-            durable: 1 to 64 characters of a-z, 0-9, _, - and slashes between. With keys it belongs to
-                the key. Who opens a name last has it: an earlier program is refused (``E_TAKEN``).
-
-        Returns:
-            it has a connection of its own, which ends with this one.
-
-        Raises:
-            LinkError: there is no such source, or its node keeps nothing (``E_STORE``); the name was
-                finished (``E_FINISHED``); there are too many (``E_LIMIT``); or all that came before
-                wasn't durable in time.
-        """
+        """As ``Federation.publisher``."""
         _check_publisher(durable)
-        self._open_names()  # Forgets those that were closed.
-        own = type(self)(self._following.ways, self._loop.timeout_us)
+        self._open()  # Forgets those that were closed.
+        own = followed(self._following.ways, self._following.orders.timeout_us)
         try:
-            made = NamedPublisher(own, own._begun(name, durable), durable)
-            own._publishers[made.name] = made.publisher
-            self._named.add(made)
-            if self.closed:
+            publishing = Publishing(own, HomeNode(own))
+            made = NamedPublisher(own, publishing, publishing.begin_named(name, durable), durable)
+            self._publishers.add(made)
+            if self._following.closed:
                 raise LinkError("the connection was closed", hint="connect again", code="link.closed")
         except BaseException:
-            own.close()
+            own.end()
             raise
         return made
 
-    def unpublish(self, name: str, *, durable: str, owner: str | None = None) -> None:
-        """End a named publisher for good: its rows stay, their number is forgotten.
-
-        Whoever publishes under it hears so (``E_REMOVED``). Opened again it counts from 0.
-
-        Args:
-            name: of the source.
-            durable: the name of the publisher, of this client or of an earlier one with its key.
-            owner: whose it is, as status shows it, where it is of another key: takes the role ``deploy``
-                for the query.
-
-        Raises:
-            LinkError: there is none of this name (``E_NAME``), or it is another's and not this client's to
-                end (``E_ROLE``).
-        """
+    def unpublish(self, name: str, *, durable: str, owner: str | None) -> None:
+        """As ``Federation.unpublish``."""
         _check_publisher(durable)
         self._forget(name, "source", durable, owner)
 
-    def unsubscribe(self, name: str, *, durable: str, owner: str | None = None) -> None:
-        """End a named subscription for good: the node keeps nothing for it any more.
-
-        Args:
-            name: of the stream.
-            durable: the name of the subscription, of this client or of an earlier one with its key.
-            owner: whose it is, as status shows it, where it is of another key: takes the role ``deploy``
-                for the query, and ends it also while it is read.
-
-        Raises:
-            LinkError: there is none of this name (``E_NAME``), or another program reads it (``E_TAKEN``),
-                or it is another's and not this client's to end (``E_ROLE``).
-        """
+    def unsubscribe(self, name: str, *, durable: str, owner: str | None) -> None:
+        """As ``Federation.unsubscribe``."""
         check_name(durable)
         self._forget(name, "stream", durable, owner)
 
@@ -244,8 +194,25 @@ class NamedMethods:
             lambda number: Forget(request=number, stream=stream, name=durable, owner=whose, publisher=of),
         )
 
-    def _open_names(self) -> list[NamedPublisher]:
-        for each in list(self._named):
+    def flush(self, end_us: int) -> None:
+        """Wait until all that was published under names is durable.
+
+        Args:
+            end_us: until when, as ``now_us`` counts.
+
+        Raises:
+            LinkError, DataError: as ``NamedPublisher.flush``.
+        """
+        for each in self._open():
+            each.flush(max(end_us - now_us(), 1))
+
+    def close(self) -> None:
+        """Close the publishers at once; their names stay."""
+        for each in self._open():
+            each.close()
+
+    def _open(self) -> list[NamedPublisher]:
+        for each in list(self._publishers):
             if each.closed:
-                self._named.discard(each)
-        return list(self._named)
+                self._publishers.discard(each)
+        return list(self._publishers)

@@ -1,10 +1,9 @@
-"""What the statuses of nodes say, put together: as tables, and what each box waits for."""
+"""What the statuses of nodes say, put together: what each box waits for."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from msgspec import UNSET
 
@@ -13,62 +12,9 @@ from medusa.query.suggest import did_you_mean
 from medusa.runtime.client.guarded_fragments import guarded_fragments
 from medusa.wire.status import FragmentStatus, NodeStatus, status_of
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
-__all__ = ["Overview", "explanation", "whole"]
+__all__ = ["explanation", "whole"]
 
 Status = Mapping[str, Any]
-
-
-class Overview(ABC):
-    """The part of ``Federation`` that tells how its nodes do."""
-
-    @abstractmethod
-    def statuses(self, *, all: bool = False) -> list[dict[str, Any]]:
-        """Of this node; with ``all`` of every node of its participant that answers, this one first."""
-
-    @abstractmethod
-    def placed(self) -> list[dict[str, Any]]:
-        """Fragments of the participant as its catalog has them: ``name``, ``query``, ``node``, ``boxes``."""
-
-    def tables(self, *, all: bool = False) -> dict[str, pa.Table]:
-        """How it goes, as Arrow tables: ``nodes``, ``fragments``, ``boxes``, ``streams`` (one row per stream
-        and reader), ``replicas`` (one row per fragment and node that stands by for it) and ``links`` (one row
-        per node and peer). docs/brain.md describes each column.
-
-        Args:
-            all: of every node that answers, not of this one alone.
-
-        Raises:
-            LinkError: no answer in time, or this client sees no boxes.
-        """
-        from medusa.runtime.client.status_tables import tables_of
-
-        return tables_of([whole(status) for status in self.statuses(all=all)])
-
-    def explain(self, query: str | None = None, *, all: bool = False) -> list[dict[str, Any]]:
-        """What each box waits for, and who holds it back: ``run.explain()`` as data.
-
-        Args:
-            query: only boxes of this query; None: of all.
-            all: at every node of the participant, not at this one alone. Of one that doesn't answer the
-                catalog knows the boxes; they wait for their node, and nothing more is known of them.
-
-        Returns:
-            one dict per box, by query, fragment and place in it: ``query``, ``fragment``, ``node``,
-            ``box``, ``kind`` (empty: its node doesn't answer, or the fragment has ended or is in doubt: then
-            it is one dict without a ``box``); ``waits_for`` (text for people) and
-            ``held_by`` (the input with the lowest boundary, empty where none holds it); ``since_us`` (for how
-            long its boundary stands where it stands, to a quarter of a second; None: unknown, or it has
-            ended), ``boundary_us`` (None before anything and after the end) and ``lag_us`` (how far that is
-            behind the newest row; None: unknown); ``standby`` where nodes stand by for its fragment, as far
-            as these statuses say: those nodes, each with ``seeding``, ``following`` or ``missing``.
-
-        Raises:
-            LinkError: no answer in time, this client sees no boxes, or no such query is there.
-        """
-        return explanation(self.statuses(all=all), query, self.placed() if all else ())
 
 
 def whole(said: Status) -> NodeStatus:

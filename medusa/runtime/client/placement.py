@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from medusa.errors import QueryError
 from medusa.nodes.placement.balance import NodeCapacity, PlacedPiece, host_loads, place
 from medusa.nodes.placement.estimating import Estimate, MeasuredBox, estimate, traffic_of
 from medusa.nodes.placement.placement import cut
 from medusa.nodes.placement.recovered_outputs import RecoveredOutput, recovered_outputs
-from medusa.nodes.placement.standby_plan import StandbyWish, cost_of, guarded_as
+from medusa.nodes.placement.standby_plan import cost_of, guarded_as
 from medusa.query.boxes import Graph
 from medusa.query.suggest import did_you_mean
-from medusa.runtime.client.standby import Standby, asks_recovery, standby_wish
 from medusa.units import byte_count
 from medusa.wire.messages.standby import PlannedStandby
 
-if TYPE_CHECKING:
-    from medusa.query.builder import Query
-
-__all__ = ["Balance", "Expected", "PlanMethods", "balance", "expected"]
+__all__ = ["Balance", "Expected", "balance", "expected", "with_standby"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -258,51 +253,21 @@ def _measured(query: str, status: Mapping[str, Any]) -> dict[str, MeasuredBox]:
     }
 
 
-class PlanMethods(ABC):
-    """What a client asks about placements."""
+def with_standby(
+    found: Expected, graph: Graph, rates: Mapping[str, float], status: Mapping[str, Any], said: PlannedStandby
+) -> Expected:
+    """What it is expected to bring where others stand by, who feed what the owners feed.
 
-    @abstractmethod
-    def status(self) -> dict[str, Any]:
-        """Of the node that is asked."""
-
-    @abstractmethod
-    def _planned_standby(
-        self, graph: Graph, at: Mapping[str, Sequence[str]], wish: StandbyWish
-    ) -> PlannedStandby:
-        """Who would stand by, as the node says that is asked to deploy; nothing is deployed.
-
-        Raises:
-            LinkError: it would refuse the query, or didn't answer.
-        """
-
-    def plan(
-        self,
-        q: Query,
-        at: Mapping[str, Sequence[str]] | Balance | None = None,
-        *,
-        standby: Standby | None = None,
-        witness: Sequence[str] = (),
-    ) -> Expected:
-        """What ``deploy`` would put where, and the loads that are expected of it; nothing is deployed.
-
-        Args:
-            at, standby, witness: as for ``deploy``.
-
-        Raises:
-            LinkError: the node didn't answer, or would refuse it.
-            QueryError: the query, ``at`` or ``standby`` doesn't hold.
-        """
-        wish, status = standby_wish(standby, witness), self.status()
-        found = expected(q.graph, at, status)
-        if wish == StandbyWish() and not asks_recovery(q.graph):
-            return found
-        said = self._planned_standby(q.graph, found.at, wish)
-        rates = at.rates if isinstance(at, Balance) else {}
-        traffic = traffic_of(q.graph, rates=rates, measured=_measured(q.graph.name, status))
-        plan = guarded_as(cut(q.graph, found.at), said.standby)
-        outputs = recovered_outputs(plan, q.graph, traffic, voters=len(said.voters))
-        loads = dict(found.loads)
-        for fragment in plan.guarded():
-            for name in fragment.standby:  # Who stands by feeds what the owner feeds.
-                loads[name] = loads.get(name, 0.0) + cost_of(fragment, traffic)
-        return replace(found, loads=loads, outputs=outputs, voters=said.voters, warnings=said.warnings)
+    Args:
+        found: what is expected of the owners.
+        rates: rows per second that sources will bring.
+        said: who would stand by, as the node says that is asked to deploy.
+    """
+    traffic = traffic_of(graph, rates=rates, measured=_measured(graph.name, status))
+    plan = guarded_as(cut(graph, found.at), said.standby)
+    outputs = recovered_outputs(plan, graph, traffic, voters=len(said.voters))
+    loads = dict(found.loads)
+    for fragment in plan.guarded():
+        for name in fragment.standby:
+            loads[name] = loads.get(name, 0.0) + cost_of(fragment, traffic)
+    return replace(found, loads=loads, outputs=outputs, voters=said.voters, warnings=said.warnings)

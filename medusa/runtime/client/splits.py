@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -14,14 +13,13 @@ from medusa.query.boxes.splits import PARTS_MAX
 from medusa.query.rewrite.key_ranges import HASHES
 from medusa.query.suggest import did_you_mean
 from medusa.runtime.client.asking import ask
-from medusa.runtime.client.client_loop import ClientLoop
 from medusa.runtime.client.followed_names import FollowedNames
-from medusa.runtime.client.moves import ANSWER_US
+from medusa.runtime.client.moves import ANSWER_US, Moves
 from medusa.units import Duration, duration_us
 from medusa.wire.messages.links_and_commands import Message
 from medusa.wire.messages.split import Merge, Ranges, Split
 
-__all__ = ["SplitMethods"]
+__all__ = ["Splits"]
 
 LOOK_EVERY_S = 0.05
 
@@ -29,55 +27,23 @@ NEWS_S = 5.0
 """Where a fragment is everybody knows by then."""
 
 
-class SplitMethods(ABC):
-    """The methods of a ``Federation`` that split boxes and merge them."""
+class Splits:
+    """Orders boxes to be split and merged, and moves their parts to where they shall be."""
 
-    _loop: ClientLoop
-    _following: FollowedNames
-
-    @abstractmethod
-    def move(self, fragment: str, to: str, timeout: Duration = "60s") -> dict[str, Any]:
-        """Move a fragment to another node."""
+    def __init__(self, following: FollowedNames, moves: Moves) -> None:
+        self._following = following
+        self._moves = moves
 
     def split(
         self,
         box: str,
         n: int,
-        at: Sequence[str] | None = None,
-        timeout: Duration = "60s",
+        at: Sequence[str] | None,
+        timeout: Duration,
         *,
-        ranges: str | Sequence[int] = "even",
+        ranges: str | Sequence[int],
     ) -> dict[str, Any]:
-        """Run a box of a deployed query as ``n`` parts, each over a range of its keys, while rows flow.
-
-        The answer of the query stays what it was, row for row. First the box is split where it is: in one
-        step on one disk, so that whatever dies it is either split or not. Then each part is moved to the node
-        that ``at`` names for it. Ordered again, what is done isn't done twice. docs/splitting.md tells how.
-
-        Args:
-            box: its name, ``query/box``.
-            n: how many parts, from 2.
-            at: nodes, for the first part, the second ...; after the last one from the first again. None: the
-                parts stay where the box is.
-            timeout: how long attempts to move that break are begun anew, for each part.
-            ranges: ``"even"``; ``"weight"``: such that the rows of the keys that the box holds now are shared
-                evenly; or where ranges of ``hash_partition`` of the key end, ascending, n - 1 of them.
-
-        Returns:
-            ``parts``: name of the fragment of each part -> its node, in order of the ranges; ``node`` where
-            router and merge are; ``bytes`` the moves of parts sent; ``pause_us`` in which nothing was fed
-            (0: it was split already); ``ranges``: where they end, but the last (none without a key);
-            ``shares``: of the rows that the box held, each part's, from 0 to 1 (none if it held no keys, or
-            was split already).
-
-        Raises:
-            QueryError: the box can't be split (``query.rewrite.split``, with the reason), or isn't there; it
-            holds no
-                keys to weigh by; ``ranges`` are none.
-            LinkError: it is just being moved or split (``E_BUSY``), its node has no disk (``E_STORE``) or no
-                room (``E_MEMORY``), ``at`` names no node (``E_PEER``): nothing changed. A part can't be
-                moved: the message names it; it and those after it run where the box was.
-        """
+        """As ``Federation.split``."""
         box = self._following.own(box, 1)
         query, id = _names(box)
         if type(n) is not int or not 2 <= n <= PARTS_MAX:
@@ -104,25 +70,8 @@ class SplitMethods(ABC):
         told = {name: found[name] for name in ("pause_us", "ranges", "shares")}
         return {"parts": places, "node": known.router["node"], "bytes": nbytes, **told}
 
-    def merge(self, box: str, timeout: Duration = "60s") -> dict[str, Any]:
-        """Run a box that was split as one again, while rows flow.
-
-        Its parts, and what has its merge, are moved to the node that has its router; there they become one
-        fragment in one step.
-
-        Args:
-            box: its name, ``query/box``.
-            timeout: as for ``split``.
-
-        Returns:
-            ``fragment`` that has the box now, ``node``, ``pause_us`` in which nothing was fed, ``bytes``
-            that were sent to bring its parts there.
-
-        Raises:
-            QueryError: it isn't split, or just now can't be merged (``query.rewrite.split``, with the
-            reason).
-            LinkError: as for ``split``; a part can't be moved.
-        """
+    def merge(self, box: str, timeout: Duration) -> dict[str, Any]:
+        """As ``Federation.merge``."""
         box = self._following.own(box, 1)
         query, id = _names(box)
         limit_us = duration_us(timeout, what="merge: timeout", minimum_us=1_000, error=LinkError)
@@ -231,7 +180,7 @@ class SplitMethods(ABC):
         make = what()
         while True:
             try:
-                return dict(ask(self._loop, make, timeout_us=limit_us + ANSWER_US))
+                return dict(ask(self._following.orders, make, timeout_us=limit_us + ANSWER_US))
             except LinkError as error:
                 if error.code not in ("E_FRAGMENT", "E_BUSY") or time.monotonic() > end_s:
                     raise
@@ -243,7 +192,7 @@ class SplitMethods(ABC):
         end_s = time.monotonic() + NEWS_S
         while True:
             try:
-                return self.move(name, to=to, timeout=timeout)
+                return self._moves.move(name, to, timeout)
             except LinkError as error:
                 if error.code not in ("E_FRAGMENT", "E_BUSY") or time.monotonic() > end_s:
                     raise LinkError(

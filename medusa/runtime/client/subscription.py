@@ -12,14 +12,15 @@ from medusa.elements import END_US, START_US, Train
 from medusa.errors import LinkError, LocalProtocolError, RemoteProtocolError
 from medusa.nodes.config.config_file import NAME, NAME_RULE
 from medusa.runtime.client.client_loop import ClientLoop, now_us
+from medusa.runtime.client.followed_names import FollowedNames
 from medusa.runtime.client.followed_stream import Followed
 from medusa.units import Duration, duration_us
 from medusa.wire.client_mind import ClientSubscription as Mind
 from medusa.wire.codec import TrainCodec
 from medusa.wire.link.receiver import LostRows, ReceivedPromise, ReceivedRows
-from medusa.wire.messages.links_and_commands import Refuse
+from medusa.wire.messages.links_and_commands import NOW, OLDEST, Refuse
 
-__all__ = ["Subscription", "check_name"]
+__all__ = ["Reading", "Subscription", "check_name"]
 
 
 def check_name(durable: str) -> None:
@@ -266,3 +267,51 @@ class Subscription(Followed):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+class Reading:
+    """Begins to read streams, each where it is, and has them followed when they move."""
+
+    def __init__(self, following: FollowedNames) -> None:
+        self._following = following
+
+    def subscribe(
+        self,
+        name: str,
+        from_: str | int,
+        *,
+        durable: str | None,
+        known: bool,
+        timeout: Duration | None,
+    ) -> Subscription:
+        """As ``Federation.subscribe``."""
+        if durable is not None:
+            check_name(durable)
+        starts = {"now": NOW, "oldest": OLDEST}
+        start = starts.get(from_) if isinstance(from_, str) else from_
+        if isinstance(start, bool) or not isinstance(start, int) or (start < 0 and from_ not in starts):
+            raise LinkError(
+                f"subscribe: from_ is {from_!r}",
+                hint='"now", "oldest" or the number of a row',
+                code="link.argument",
+            )
+        wait_us = None
+        if timeout is not None:
+            wait_us = duration_us(timeout, what="subscribe: timeout", minimum_us=1, error=LinkError)
+        place = self._following.place(name, "stream")
+        if place is None:
+            try:
+                return Subscription(self._following.home, name, start, wait_us, durable, known)
+            except LinkError as error:
+                raise self._following.hinted(error, name, "stream") from None
+        loop, there = self._following.reach(place, "stream")
+        return Subscription(
+            loop,
+            there["name"],
+            start,
+            wait_us,
+            durable,
+            known,
+            there.get("participant", ""),
+            lambda made: self._following.add(made, there["epoch"]),
+        )

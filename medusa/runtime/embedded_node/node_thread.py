@@ -19,7 +19,8 @@ from typing import Any
 
 from medusa.errors import ConfigError, LinkError, MedusaError, StateError
 from medusa.nodes.config.settings import Settings
-from medusa.runtime.client.client import Federation, connect
+from medusa.runtime.client.client import connect
+from medusa.runtime.client.federation import Federation
 from medusa.runtime.engine_host.gathering import Elsewhere, running_elsewhere
 from medusa.runtime.keys.client_keys import KeyGiven
 from medusa.runtime.machine.notify import RING_MAX_S, Notifiers

@@ -11,8 +11,9 @@ from typing import Any
 from medusa.errors import ConfigError, LinkError
 from medusa.nodes.config.settings import check_address
 from medusa.query.boxes import Schema, Source
-from medusa.runtime.client.client import Federation, dial
+from medusa.runtime.client.client import dial
 from medusa.runtime.client.client_loop import ClientLoop
+from medusa.runtime.client.federation import Federation
 from medusa.runtime.client.publisher import described
 from medusa.runtime.keys.client_keys import KeyGiven, client_keys
 from medusa.spark.exchange.delivery import Port

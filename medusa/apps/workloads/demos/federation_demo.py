@@ -35,7 +35,7 @@ from medusa.errors import LinkError
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from medusa.runtime.client.client import Federation
+    from medusa.runtime.client.federation import Federation
 
 __all__ = ["FederationOptions", "run_demo"]
 

@@ -36,7 +36,7 @@ from medusa.apps.workloads.plots import check_kind
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from medusa.runtime.client.client import Federation
+    from medusa.runtime.client.federation import Federation
     from medusa.runtime.client.subscription import Subscription
 
 __all__ = ["PartitionOptions", "run_demo"]
