@@ -32,6 +32,7 @@ from medusa.nodes.deploy.unfinished_deployments import UnfinishedDeployments
 from medusa.nodes.diskless.host import DisklessFragmentHost
 from medusa.nodes.diskless.sealed_cuts import CutSealer
 from medusa.nodes.fragment.checkpointing import SavedCheckpoint
+from medusa.nodes.fragment.durability import policy_of
 from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.fragments import Fragments
 from medusa.nodes.lanes import Lanes
@@ -445,6 +446,7 @@ class NodeMind:
             outbox=self.outbox,
             link=self._link,
             link_of=partial(stream_link, self.settings),
+            durability=policy_of(disk=not self._forgets, guarded=bool(spec.standby)),
             checkpoint_every_us=self.settings.limits.checkpoint_every_us,
             next_token=self._next_token,
             wall=self.wall,
