@@ -447,7 +447,7 @@ class NodeMind:
             link=self._link,
             link_of=partial(stream_link, self.settings),
             durability=policy_of(disk=not self._forgets, guarded=bool(spec.standby)),
-            checkpoint_every_us=self.settings.limits.checkpoint_every_us,
+            checkpoint_every_us=self._checkpoint_every_us(spec, whose),
             next_token=self._next_token,
             wall=self.wall,
             clean=self.guard is not None,  # With keys, who reads may be another owner.
@@ -460,6 +460,12 @@ class NodeMind:
             output.begun(self.catalog.installed.get(spec.name, 0))
         self._links_up(self._now_us, hosted)
         return hosted
+
+    def _checkpoint_every_us(self, spec: FragmentSpec, owner: str) -> int:
+        """Of a fragment here. Another participant's never writes more often than our own would."""
+        own = self.settings.limits.checkpoint_every_us
+        wished = spec.checkpoint_every_us or own
+        return wished if owner == self.settings.participant else max(wished, own)
 
     def _owned(self, now_us: int, hosted: FragmentHost, secondaries: Collection[str] = ()) -> None:
         """What followed another node's fragment is ours now, or what was moved is ours again; the words of

@@ -535,6 +535,11 @@ class FragmentHost:
         self.decided.write(now_us)
 
     @property
+    def checkpoint_every_us(self) -> int:
+        """Between two of its checkpoints; 0: it takes none."""
+        return self._every_us if self.durability.keeps else 0
+
+    @property
     def _may_checkpoint(self) -> bool:
         return not self.frozen
 

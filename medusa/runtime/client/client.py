@@ -16,11 +16,13 @@ from medusa.decoders import converter
 from medusa.elements import END_US
 from medusa.engine.input.push_arguments import boundary_time_us
 from medusa.errors import LinkError, QueryError
+from medusa.nodes.placement.checkpoint_intervals import IntervalWish
 from medusa.nodes.placement.placement import cut
 from medusa.nodes.placement.standby_plan import StandbyWish
 from medusa.query.codec import graph_to_msgpack
 from medusa.runtime.client.asking import ask
 from medusa.runtime.client.boundaries import await_boundaries
+from medusa.runtime.client.checkpoint_intervals import CheckpointEvery, interval_wish
 from medusa.runtime.client.client_loop import ClientLoop, now_us
 from medusa.runtime.client.connecting import AddressGiven, ServerKeyGiven, first_to_answer, given_nodes
 from medusa.runtime.client.contacts import GivenNode
@@ -178,6 +180,7 @@ class Federation(NameMethods, NamedMethods, Overview, MoveMethods, SplitMethods,
         *,
         standby: Standby | None = None,
         witness: Sequence[str] = (),
+        checkpoint_every: CheckpointEvery | None = None,
     ) -> dict[str, Any] | None:
         """Run a query on nodes: all of them take their part, or none does.
 
@@ -194,14 +197,18 @@ class Federation(NameMethods, NamedMethods, Overview, MoveMethods, SplitMethods,
                 succeed, or ``"auto"``; ``"*"`` stands for all that no other key names. ``"auto"`` alone:
                 the asked node chooses one for each. A sink with ``recovery=`` needs it.
             witness: nodes that run nothing of it and vote on who takes over.
+            checkpoint_every: between two checkpoints of a fragment, 50 ms to 10 min: node, box, fragment or
+                ``"*"``, as in ``standby``, -> a duration; or one for all (docs/checkpoints.md). What it
+                leaves out has the ``checkpoint_every`` of its node.
 
         Returns:
-            None; where somebody stands by: ``standby`` (fragment -> nodes), ``witnesses``, ``voters`` and
-            ``warnings``.
+            None; where somebody stands by, or a fragment has an interval of its own: ``standby``
+            (fragment -> nodes), ``witnesses``, ``voters``, ``warnings`` and ``checkpoint_every``
+            ((fragment, node, us) each).
 
         Raises:
             LinkError: a node refused or didn't answer; nothing is deployed.
-            QueryError: the query, ``at`` or ``standby`` doesn't hold.
+            QueryError: the query, ``at``, ``standby`` or ``checkpoint_every`` doesn't hold.
         """
         from medusa.query.builder import Query
 
@@ -218,15 +225,15 @@ class Federation(NameMethods, NamedMethods, Overview, MoveMethods, SplitMethods,
         graph = q.graph
         where = at if at is not None else {self.node: [box.id for box in graph.boxes]}
         cut(graph, where)  # What can be refused without asking is refused here, in the same words.
-        wish = standby_wish(standby, witness)
+        wish, intervals = standby_wish(standby, witness), interval_wish(checkpoint_every)
         planned = None
-        if wish != StandbyWish():  # It is deployed as it was chosen, whatever changes meanwhile.
-            planned = self._planned_standby(graph, where, wish)
+        if wish != StandbyWish() or intervals:  # It is deployed as it was chosen, whatever changes meanwhile.
+            planned = self._planned_standby(graph, where, wish, intervals)
             wish = StandbyWish(standby=tuple(planned.standby.items()), witnesses=planned.witnesses)
         content = graph_to_msgpack(graph)
         moved: tuple[str, ...] = ()
         for rest_s in (*PAUSES_S, None):
-            deploy = deployment(where, self._reads(graph), wish)
+            deploy = deployment(where, self._reads(graph), wish, intervals)
             try:
                 self._ask(partial(_numbered, deploy), content, spread=True)
             except LinkError as error:
@@ -240,11 +247,17 @@ class Federation(NameMethods, NamedMethods, Overview, MoveMethods, SplitMethods,
         return None if planned is None else msgspec.to_builtins(planned)
 
     def _planned_standby(
-        self, graph: Graph, at: Mapping[str, Sequence[str]], wish: StandbyWish
+        self, graph: Graph, at: Mapping[str, Sequence[str]], wish: StandbyWish, intervals: IntervalWish
     ) -> PlannedStandby:
-        dry = deployment(at, self._reads(graph), wish, dry=True)
-        said = self._ask(partial(_numbered, dry), graph_to_msgpack(graph))
-        return _PLANNED(said)
+        dry = deployment(at, self._reads(graph), wish, intervals, dry=True)
+        planned = _PLANNED(self._ask(partial(_numbered, dry), graph_to_msgpack(graph)))
+        if intervals and not planned.checkpoint_every:
+            raise LinkError(
+                f"the release of node {self.node!r} doesn't know checkpoint_every",
+                hint="update it, or leave checkpoint_every out",
+                code="E_VERSION",
+            )
+        return planned
 
     def status(self) -> dict[str, Any]:
         """What the node runs and how it goes: docs/nodes.md describes each field.

@@ -9,14 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from medusa.errors import QueryError
 from medusa.nodes.placement.balance import NodeCapacity, PlacedPiece, host_loads, place
+from medusa.nodes.placement.checkpoint_intervals import IntervalWish
 from medusa.nodes.placement.estimating import Estimate, MeasuredBox, estimate, traffic_of
 from medusa.nodes.placement.placement import cut
 from medusa.nodes.placement.recovered_outputs import RecoveredOutput, recovered_outputs
 from medusa.nodes.placement.standby_plan import StandbyWish, cost_of, guarded_as
 from medusa.query.boxes import Graph
 from medusa.query.suggest import did_you_mean
+from medusa.runtime.client.checkpoint_intervals import CheckpointEvery, interval_wish
 from medusa.runtime.client.standby import Standby, asks_recovery, standby_wish
-from medusa.units import byte_count
+from medusa.units import byte_count, duration_text
 from medusa.wire.messages.standby import PlannedStandby
 
 if TYPE_CHECKING:
@@ -98,6 +100,7 @@ class Expected:
         outputs: how the outputs are recovered; none where nobody stands by.
         voters: nodes that would decide together on who takes over.
         warnings: what is less than one might think.
+        checkpoint_every: (fragment, node, us) of the fragments that have an interval of their own.
     """
 
     at: Mapping[str, tuple[str, ...]]
@@ -110,6 +113,7 @@ class Expected:
     outputs: tuple[RecoveredOutput, ...] = ()
     voters: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    checkpoint_every: tuple[tuple[str, str, int], ...] = ()
 
     def __str__(self) -> str:
         width = max(len("node"), *(len(node) for node in self.loads))
@@ -127,6 +131,10 @@ class Expected:
         ]
         lines += map(str, self.outputs)
         lines += [f"voters: {', '.join(self.voters)}"] if self.voters else []
+        lines += [
+            f"{name} at {node}: a checkpoint every {duration_text(us)}"
+            for name, node, us in self.checkpoint_every
+        ]
         lines += [f"warning: {text}" for text in self.warnings]
         return "\n".join(lines)
 
@@ -267,9 +275,10 @@ class PlanMethods(ABC):
 
     @abstractmethod
     def _planned_standby(
-        self, graph: Graph, at: Mapping[str, Sequence[str]], wish: StandbyWish
+        self, graph: Graph, at: Mapping[str, Sequence[str]], wish: StandbyWish, intervals: IntervalWish
     ) -> PlannedStandby:
-        """Who would stand by, as the node says that is asked to deploy; nothing is deployed.
+        """Who would stand by, and how often fragments take a checkpoint, as the asked node says; nothing is
+        deployed.
 
         Raises:
             LinkError: it would refuse the query, or didn't answer.
@@ -282,21 +291,26 @@ class PlanMethods(ABC):
         *,
         standby: Standby | None = None,
         witness: Sequence[str] = (),
+        checkpoint_every: CheckpointEvery | None = None,
     ) -> Expected:
         """What ``deploy`` would put where, and the loads that are expected of it; nothing is deployed.
 
         Args:
-            at, standby, witness: as for ``deploy``.
+            at, standby, witness, checkpoint_every: as for ``deploy``.
 
         Raises:
             LinkError: the node didn't answer, or would refuse it.
-            QueryError: the query, ``at`` or ``standby`` doesn't hold.
+            QueryError: the query, ``at``, ``standby`` or ``checkpoint_every`` doesn't hold.
         """
-        wish, status = standby_wish(standby, witness), self.status()
+        wish, intervals = standby_wish(standby, witness), interval_wish(checkpoint_every)
+        status = self.status()
         found = expected(q.graph, at, status)
+        if wish == StandbyWish() and not intervals and not asks_recovery(q.graph):
+            return found
+        said = self._planned_standby(q.graph, found.at, wish, intervals)
+        found = replace(found, checkpoint_every=said.checkpoint_every)
         if wish == StandbyWish() and not asks_recovery(q.graph):
             return found
-        said = self._planned_standby(q.graph, found.at, wish)
         rates = at.rates if isinstance(at, Balance) else {}
         traffic = traffic_of(q.graph, rates=rates, measured=_measured(q.graph.name, status))
         plan = guarded_as(cut(q.graph, found.at), said.standby)

@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 
 from medusa.errors import QueryError
-from medusa.nodes.placement.standby_plan import REST, StandbyWish
+from medusa.nodes.placement.checkpoint_intervals import IntervalWish
+from medusa.nodes.placement.fragment_keys import REST
+from medusa.nodes.placement.standby_plan import StandbyWish
 from medusa.query.boxes import Graph, Sink
 from medusa.wire import limits
 from medusa.wire.messages.links_and_commands import Deploy
@@ -31,15 +33,22 @@ def deployment(
     at: Mapping[str, Sequence[str]],
     reads: tuple[tuple[str, str, str, int], ...],
     wish: StandbyWish,
+    intervals: IntervalWish = (),
     *,
     dry: bool = False,
 ) -> Deploy | DeployGuarded:
-    """What a node is asked, still without a number; as ever where nobody is to stand by."""
+    """What a node is asked, still without a number; as ever where nobody wishes for anything."""
     places = tuple((node, tuple(boxes)) for node, boxes in at.items())
-    if wish == StandbyWish() and not dry:
+    if wish == StandbyWish() and not intervals and not dry:
         return Deploy(request=0, at=places, reads=reads)
     return DeployGuarded(
-        request=0, at=places, reads=reads, standby=wish.standby, witnesses=wish.witnesses, dry=dry
+        request=0,
+        at=places,
+        reads=reads,
+        standby=wish.standby,
+        witnesses=wish.witnesses,
+        dry=dry,
+        checkpoint_every=intervals,
     )
 
 
