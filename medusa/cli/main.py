@@ -24,7 +24,7 @@ from medusa.cli.naming import define, find, queries
 from medusa.cli.options.command_options import AS_JSON, FILE, NODE, example, with_client
 from medusa.cli.options.key_options import key_options
 from medusa.cli.options.query_file import read_placement, read_query
-from medusa.cli.options.standby_options import names_in, read_standby
+from medusa.cli.options.standby_options import names_in, read_intervals, read_standby
 from medusa.cli.publish import publish
 from medusa.cli.remote import remote
 from medusa.cli.repair import repair
@@ -36,6 +36,7 @@ from medusa.cli.status import status
 from medusa.cli.tail import tail
 from medusa.cli.top import top
 from medusa.errors import MedusaError, StateError
+from medusa.units import duration_text
 
 if TYPE_CHECKING:
     from medusa.runtime.client.federation import Federation
@@ -186,6 +187,12 @@ def spark_participant(config: Path, with_parent: bool, as_json: bool) -> None:
 @click.option(
     "--witness", multiple=True, metavar="NODE,...", help="votes on who takes over, and runs nothing"
 )
+@click.option(
+    "--checkpoint-every",
+    multiple=True,
+    metavar="WHAT=DURATION|DURATION",
+    help="how often a node, a box or a fragment takes a checkpoint: core=2s; without WHAT all others",
+)
 @click.option("--dry-run", is_flag=True, help="say what would stand where, with which loads; deploy nothing")
 @AS_JSON
 def deploy(
@@ -197,6 +204,7 @@ def deploy(
     bandwidth: tuple[str, ...],
     standby: tuple[str, ...],
     witness: tuple[str, ...],
+    checkpoint_every: tuple[str, ...],
     dry_run: bool,
     as_json: bool,
     **keys: Any,
@@ -217,20 +225,23 @@ def deploy(
     bytes_per_s = dict(each.split("=", 1) for each in bandwidth)
     placement = planning.balance(pins=given, nodes=wished, bandwidth=bytes_per_s) if balance else given
     asked = read_query(query)
-    guarding: dict[str, Any] = {"standby": read_standby(standby), "witness": names_in(witness)}
+    wishes: dict[str, Any] = {"standby": read_standby(standby), "witness": names_in(witness)}
+    wishes["checkpoint_every"] = read_intervals(checkpoint_every)
     with connect(address, **keys) as fed:
         if dry_run:
-            plan = fed.plan(asked, at=placement, **guarding)
+            plan = fed.plan(asked, at=placement, **wishes)
             click.echo(json.dumps(asdict(plan)) if as_json else str(plan))
             return
-        guarded = fed.deploy(asked, at=placement, **guarding) or {}
+        planned = fed.deploy(asked, at=placement, **wishes) or {}
     if as_json:
-        click.echo(json.dumps({"deployed": asked.name, **guarded}))
+        click.echo(json.dumps({"deployed": asked.name, **planned}))
         return
     click.echo(f"{asked.name} is deployed")
-    for fragment, others in guarded.get("standby", {}).items():
+    for fragment, others in planned.get("standby", {}).items():
         click.echo(f"  {fragment}  standby: {', '.join(others)}")
-    for text in guarded.get("warnings", ()):
+    for fragment, where, us in planned.get("checkpoint_every", ()):
+        click.echo(f"  {fragment} at {where}  checkpoint every {duration_text(us)}")
+    for text in planned.get("warnings", ()):
         click.echo(f"warning: {text}", err=True)
 
 

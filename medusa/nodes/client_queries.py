@@ -16,6 +16,7 @@ from medusa.nodes.fragments import Fragments
 from medusa.nodes.messages import Heard
 from medusa.nodes.names.definitions import Definitions
 from medusa.nodes.names.unreachable_peers import UnreachablePeers
+from medusa.nodes.placement.checkpoint_intervals import IntervalWish
 from medusa.nodes.placement.placement import PlacementPlan
 from medusa.nodes.placement.standby_plan import StandbyNode, StandbyWish
 from medusa.nodes.security.registry import Caller
@@ -122,14 +123,17 @@ class ClientQueries:
             refuse(error)
             return
         wish, dry = StandbyWish(), False
+        intervals: IntervalWish = ()
         if isinstance(message, DeployGuarded):
-            wish, dry = StandbyWish(standby=message.standby, witnesses=message.witnesses), message.dry
+            wish = StandbyWish(standby=message.standby, witnesses=message.witnesses)
+            intervals, dry = message.checkpoint_every, message.dry
         asked = DeployRequest(
             graph=graph,
             at=message.at,
             reads=message.reads,
             caller=caller,
             wish=wish,
+            intervals=intervals,
             nodes=(nodes := self._nodes()),
         )
 

@@ -32,6 +32,7 @@ from medusa.nodes.deploy.unfinished_deployments import UnfinishedDeployments
 from medusa.nodes.diskless.host import DisklessFragmentHost
 from medusa.nodes.diskless.sealed_cuts import CutSealer
 from medusa.nodes.fragment.checkpointing import SavedCheckpoint
+from medusa.nodes.fragment.durability import policy_of
 from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.fragments import Fragments
 from medusa.nodes.lanes import Lanes
@@ -445,7 +446,8 @@ class NodeMind:
             outbox=self.outbox,
             link=self._link,
             link_of=partial(stream_link, self.settings),
-            checkpoint_every_us=self.settings.limits.checkpoint_every_us,
+            durability=policy_of(disk=not self._forgets, guarded=bool(spec.standby)),
+            checkpoint_every_us=self._checkpoint_every_us(spec, whose),
             next_token=self._next_token,
             wall=self.wall,
             clean=self.guard is not None,  # With keys, who reads may be another owner.
@@ -458,6 +460,12 @@ class NodeMind:
             output.begun(self.catalog.installed.get(spec.name, 0))
         self._links_up(self._now_us, hosted)
         return hosted
+
+    def _checkpoint_every_us(self, spec: FragmentSpec, owner: str) -> int:
+        """Of a fragment here. Another participant's never writes more often than our own would."""
+        own = self.settings.limits.checkpoint_every_us
+        wished = spec.checkpoint_every_us or own
+        return wished if owner == self.settings.participant else max(wished, own)
 
     def _owned(self, now_us: int, hosted: FragmentHost, secondaries: Collection[str] = ()) -> None:
         """What followed another node's fragment is ours now, or what was moved is ours again; the words of

@@ -45,6 +45,10 @@ PLACES_MAX = 1000
 STANDBY_MAX = 8
 """Nodes that stand by for one fragment, and witnesses of one query."""
 
+CHECKPOINT_EVERY_US_LEAST = 50_000
+CHECKPOINT_EVERY_US_MAX = 600_000_000
+"""How seldom a fragment may take a checkpoint, and how often."""
+
 CREDIT_BYTES_MAX = 1 << 30
 """More than this ahead of what was sent is never believed: a larger grant counts as this much."""
 

@@ -209,6 +209,7 @@ class FragmentStatus(_Status, frozen=True, kw_only=True):
     """A part of a query at a node.
 
     Attributes:
+        checkpoint_every_us: between two of its checkpoints; 0: its node keeps nothing, and takes none.
         configuration: of its query, the newest that the node knows; left out where nobody stands by for it.
         replicas: who stands by for it, by the word of this node, which has it; left out likewise.
     """
@@ -244,6 +245,7 @@ class FragmentStatus(_Status, frozen=True, kw_only=True):
     publishers: tuple[PublisherStatus, ...] = ()
     gone_publishers: GonePublishers = GonePublishers()
     load: SmoothedLoad | None = None
+    checkpoint_every_us: int = 0
     configuration: int | UnsetType = UNSET
     replicas: ReplicasStatus | UnsetType = UNSET
 

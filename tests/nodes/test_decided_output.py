@@ -11,6 +11,7 @@ import medusa as md
 from medusa.elements import Train
 from medusa.engine.fragment import Fragment
 from medusa.nodes.clock.wall_clock import WallClock
+from medusa.nodes.fragment.durability import policy_of
 from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.fragment.input_log_records import PROMISE, ROWS, Decision
 from medusa.nodes.placement.placement import cut
@@ -36,6 +37,7 @@ class Life:
             incarnation=1,
             outbox=self.outbox,
             link=LinkSettings(),
+            durability=policy_of(disk=True, guarded=False),
             checkpoint_every_us=1_000_000,
             next_token=lambda: next(tokens),
             wall=WallClock(),

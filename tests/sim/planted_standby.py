@@ -41,9 +41,9 @@ STANDBY: dict[str, Mistake] = {
         "the owner's "
         "machine had alone is lost with it.",
         edits=edit(
-            "nodes.fragment.host:FragmentHost._cover",
-            "while self._uncovered and self.durability.covers(self._uncovered[0].token):",
-            "while self._uncovered:",
+            "nodes.fragment.durability:Secondaries.covers",
+            "return all(moment.token <= at for at in self._covered.values())",
+            "return True",
         ),
         scenarios=_SCENARIOS,
         seed=0,
@@ -55,8 +55,8 @@ STANDBY: dict[str, Mistake] = {
         "has it. A publisher forgets rows that whoever takes over never had.",
         edits=edit(
             "nodes.fragment.host:FragmentHost.persisted",
-            "self._uncovered.append(writing)",
-            "self._uncovered.append(writing); "
+            "self.checkpoint_on_disk = token",
+            "self.checkpoint_on_disk = token; "
             "[i.receiver.durable(now_us, seq) for i, seq, _ in writing.positions if not i.judged]",
         ),
         scenarios=_SCENARIOS,
@@ -68,9 +68,9 @@ STANDBY: dict[str, Mistake] = {
         "readers have "
         "rows that never come again, or others twice.",
         edits=edit(
-            "nodes.fragment.host:FragmentHost._release",
-            "and self.durability.has_decision(self._made[0][0])",
-            "",
+            "nodes.fragment.durability:Secondaries.released",
+            "return min(self._decided.values(), default=ALL)",
+            "return ALL",
         ),
         scenarios=_SCENARIOS,
         seed=4,
@@ -81,7 +81,7 @@ STANDBY: dict[str, Mistake] = {
         "sends it at once.",
         edits=edit(
             "nodes.fragment.outputs:outputs_of",
-            "guarded=bool(spec.standby),",
+            "guarded=guarded,",
             "guarded=False,",
         ),
         scenarios=_SCENARIOS,
@@ -255,7 +255,7 @@ STANDBY: dict[str, Mistake] = {
         area="durability",
         about="A new secondary's word counts as said for all that was decided before it said anything.",
         edits=edit(
-            "nodes.fragment.durability:Durability.require",
+            "nodes.fragment.durability:Secondaries.require",
             "self._decided = {each: self._decided.get(each, 0) for each in secondaries}",
             "self._decided = {each: self._decided.get(each, 1 << 40) for each in secondaries}",
         ),

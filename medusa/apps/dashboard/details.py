@@ -8,6 +8,7 @@ from medusa.apps.dashboard.network import UP, Link, NetworkView, NodeView, Stand
 from medusa.apps.dashboard.picture import key_of, stream_key
 from medusa.apps.dashboard.words import ago, count, lag, per_second, percent, plain, secondary, size
 from medusa.runtime.client.guarded_fragments import GuardedFragment
+from medusa.units import duration_text
 from medusa.wire.status import BoxStatus, FragmentStatus
 
 __all__ = ["Details", "details_of"]
@@ -121,7 +122,8 @@ def _of_fragment(fragment: FragmentStatus, guarded: GuardedFragment | None) -> I
         "late, dead, lost, shed rows",
         _four(fragment.late, fragment.dead, fragment.lost_rows, fragment.shed_rows),
     )
-    yield "checkpoints", f"{fragment.checkpoints:,}"
+    every = f", every {duration_text(fragment.checkpoint_every_us)}" if fragment.checkpoint_every_us else ""
+    yield "checkpoints", f"{fragment.checkpoints:,}{every}"
     if fragment.disk_error:
         yield "disk", fragment.disk_error
     for input in fragment.inputs:

@@ -1,4 +1,4 @@
-"""``--standby`` and ``--witness``: who stands by for what, and who only votes."""
+"""``--standby``, ``--witness`` and ``--checkpoint-every``: what is wished for the fragments of a query."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import click
 
-__all__ = ["names_in", "read_standby"]
+__all__ = ["names_in", "read_intervals", "read_standby"]
 
 AUTO, REST = "auto", "*"
 
@@ -29,6 +29,26 @@ def read_standby(given: Iterable[str]) -> dict[str, str | list[str]] | None:
         if key in found:
             raise click.UsageError(f"--standby says twice who stands by for {key}")
         found[key] = AUTO if names == AUTO else names_in([names])
+    return found or None
+
+
+def read_intervals(given: Iterable[str]) -> dict[str, str] | None:
+    """As ``fed.deploy`` takes it; None: nodes say how often.
+
+    Raises:
+        UsageError: two are about the same, or one names nothing.
+    """
+    found: dict[str, str] = {}
+    for each in given:
+        key, equals, every = each.rpartition("=")
+        key = key if equals else REST
+        if not key or not every:
+            raise click.UsageError(
+                f"--checkpoint-every is WHAT=DURATION or DURATION, such as core=2s, and not {each}"
+            )
+        if key in found:
+            raise click.UsageError(f"--checkpoint-every says twice how often for {key}")
+        found[key] = every
     return found or None
 
 

@@ -206,6 +206,7 @@ _FRAGMENTS = (
     "queue",
     "kept",
     "lag",
+    "checkpoint",
     "lost",
     "why",
 )
@@ -224,6 +225,7 @@ def _fragments(statuses: Iterable[NodeStatus]) -> Iterator[tuple[str, ...]]:
                 size_text(each.queue_bytes),
                 size_text(each.kept_bytes),
                 "ended" if each.finished else duration_text(each.lag_us // 1000 * 1000),
+                duration_text(each.checkpoint_every_us) if each.checkpoint_every_us else "-",
                 number(each.lost_rows),
                 each.failed or each.disk_error,
             )

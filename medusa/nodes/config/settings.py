@@ -74,7 +74,8 @@ class Limits:
 
     checkpoint_every_us: int = duration("1s", "50ms", "10 min")
     """Stream output becomes durable this often. Too small: the disk is busy with checkpoints. Too large:
-    upstream keeps, and after a crash resends, what came since the last one."""
+    upstream keeps, and after a crash resends, what came since the last one. A deployment may say otherwise
+    of its fragments (`checkpoint_every=`)."""
 
     subscriber_timeout_us: int = duration("10s", "100ms", "1d")
     """A plain subscriber that doesn't read for so long is cut off."""

@@ -11,6 +11,7 @@ from medusa.decoders import msgpack_decoder
 from medusa.errors import QueryError
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.deploy.cross_query_reads import feeds_from
+from medusa.nodes.placement.checkpoint_intervals import IntervalWish, intervals_of, with_intervals
 from medusa.nodes.placement.placement import PlacementPlan, cut
 from medusa.nodes.placement.standby_plan import (
     StandbyNode,
@@ -38,6 +39,7 @@ class DeployRequest:
         caller: the client; None: this node has no keys.
         wish: who shall stand by.
         nodes: that may, as they are known here now.
+        intervals: how often fragments take a checkpoint.
     """
 
     graph: bytes
@@ -46,6 +48,7 @@ class DeployRequest:
     caller: Caller | None
     wish: StandbyWish = field(default_factory=StandbyWish)
     nodes: Mapping[str, StandbyNode] = field(default_factory=dict)
+    intervals: IntervalWish = ()
 
 
 class _Head(msgspec.Struct):
@@ -99,6 +102,7 @@ def plan_of(asked: DeployRequest, settings: Settings) -> PlacementPlan:
     feeds = feeds_from(graph, asked.reads, settings.participant, asked.caller)
     plan = cut(graph, at, nodes=[settings.name, *settings.peers], reads=feeds)
     plan = with_standby(plan, graph, asked.wish, here=settings.name, nodes=asked.nodes)
+    plan = with_intervals(plan, graph, asked.intervals, nodes=asked.nodes)
     for fragment in plan.fragments:
         check_limits(fragment.graph)
         if len(fragment_to(fragment)) > SPEC_BYTES_MAX:
@@ -113,11 +117,12 @@ def plan_of(asked: DeployRequest, settings: Settings) -> PlacementPlan:
 def planned_standby(
     plan: PlacementPlan, wish: StandbyWish, here: str, nodes: Mapping[str, StandbyNode]
 ) -> bytes:
-    """What a client hears of who would stand by, as JSON; arguments as for ``with_standby``."""
+    """What a client hears of its wishes, as JSON; arguments as for ``with_standby``."""
     said = PlannedStandby(
         standby={fragment.name: fragment.standby for fragment in plan.guarded()},
         witnesses=plan.witnesses,
         voters=voters(plan, here),
         warnings=standby_warnings(plan, wish, here=here, nodes=nodes),
+        checkpoint_every=intervals_of(plan),
     )
     return msgspec.json.encode(said)

@@ -23,11 +23,11 @@ from medusa.errors import LinkError
 from medusa.nodes.diskless.sealed_cuts import CutSealer, SealedCut
 from medusa.nodes.fragment.automaton import TurnEvent, TurnState
 from medusa.nodes.fragment.checkpoint_record import InputRecord
+from medusa.nodes.fragment.clock_decisions import decides
 from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.fragment.inputs import FragmentInput, Work
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
-from medusa.query.boxes import Schema
 from medusa.wire.link.attach_claims import check_attach
 from medusa.wire.link.automaton import LinkEvent, SenderState
 from medusa.wire.link.receiver import ReceiverMessage
@@ -79,10 +79,8 @@ class DisklessFragmentHost(FragmentHost):
         """The clients that may come back had their time."""
         super().__init__(spec, **rest)
         self._turns(TurnEvent.ASK)
-        self._repeats = not self.mixed and all(row_by_row(box) for box in spec.graph.boxes)
+        self._repeats = not decides(spec.graph) and all(row_by_row(box) for box in spec.graph.boxes)
         self.uncounted = tuple(uncounted(spec.graph))
-        self.mixed = False
-        self._mixed_durable = True  # Nothing is held back for a checkpoint.
         self._begun_us = now_us
         # Where nodes read all of our output, they have all that any client knows.
         clients = bool(spec.entries) or any(not spec.readers.get(sink) for sink in spec.streams)
@@ -94,10 +92,6 @@ class DisklessFragmentHost(FragmentHost):
         made = super()._add_input(source, stream, peer, record)
         made.receiver.asking = True
         return made
-
-    def _checkpoint(self, now_us: int) -> None:
-        """There is nothing to write."""
-        self._wanted = self._dirty = False
 
     # --- what the neighbours say ----------------------------------------------------------------
 
@@ -145,10 +139,6 @@ class DisklessFragmentHost(FragmentHost):
                 del self._asked[key]
             if not self._started:
                 self._heard.discard(peer)
-
-    def offer(self, now_us: int, peer: str, source: str, schema: Schema) -> None:
-        super().offer(now_us, peer, source, schema)
-        self.mixed = False
 
     def _learnt(self, now_us: int, cut: SealedCut | None) -> None:
         if cut is None or (self._base is not None and cut.order <= self._base.order):
@@ -337,22 +327,16 @@ class DisklessFragmentHost(FragmentHost):
         return self._seal.note(cut) if outputs else b""
 
     def _settle(self, now_us: int) -> None:
-        """Tell upstream of the last cut whose output was received."""
+        """Tell upstream of the last cut that the policy holds for durable."""
         if not self._cuts or now_us - self._looked_at_us < self._link.ack_us:
             return
         self._looked_at_us = now_us
-        received = {sink: output.received for sink, output in self.outputs.items()}
-        settled = None
-        while self._cuts and all(
-            reached is None or seq <= reached
-            for sink, seq in self._cuts[0].outputs
-            for reached in (received[sink],)
-        ):
-            settled = self._cuts.popleft()
-        if settled is None:
+        settled = self.durability.acknowledged(self._cuts, self)
+        if not settled:
             return
-        note = self._seal.note(settled)
-        for source, peer, seq in settled.inputs:
+        newest = settled[-1]
+        note = self._seal.note(newest)
+        for source, peer, seq in newest.inputs:
             input = self.inputs.get((source, peer))
             if input is not None and not input.receiver.asking:
                 input.receiver.own_note = note

@@ -49,6 +49,11 @@ class SealedCut(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
     version: int = VERSION
 
     @property
+    def token(self) -> int:
+        """Of cuts of one life a later one has a larger one."""
+        return self.number
+
+    @property
     def order(self) -> tuple[int, int]:
         return self.life, self.number
 

@@ -40,6 +40,7 @@ class PendingCheckpoint:
 
     token: int
     positions: list[tuple[FragmentInput, int, int]]
+    outputs: list[tuple[str, int]]
     decided: int
     places: list[tuple[FragmentOutput, dict[int, tuple[int, int]]]]
     mixed: bool
@@ -90,6 +91,7 @@ def taken(
     writing = PendingCheckpoint(
         token=token,
         positions=[(input, input.fed_seq, input.fed_us) for input in inputs],
+        outputs=[(output.sink, output.rows) for output in outputs],
         decided=decided,
         places=places,
         mixed=mixed,

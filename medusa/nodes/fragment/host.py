@@ -73,11 +73,14 @@ class FragmentHost:
         tap: takes what it is fed while it is copied, to another node or into other fragments; None: it isn't.
         standby_taps: take what it is fed for its secondaries.
         durability: what must be true before output leaves and input is acknowledged.
+        checkpoint_on_disk: the newest one that is on our disk, by token; 0: none.
         epoch: in which it is surely this node's (``Attach.fragment_epoch``); 0: nobody has said.
         held: what checkpoints say of whose it is (``Catalog.held``).
 
     Args:
         fence: by which configuration of its query its links go.
+        durability: the policy of this fragment alone.
+        checkpoint_every_us: a checkpoint is due so long after the last one.
     """
 
     known_lost = 0
@@ -94,6 +97,7 @@ class FragmentHost:
         outbox: Outbox,
         link: LinkSettings,
         link_of: Callable[[str], LinkSettings] | None = None,
+        durability: Durability,
         checkpoint_every_us: int,
         next_token: Callable[[], int],
         wall: WallClock,
@@ -121,9 +125,11 @@ class FragmentHost:
         self._next_token = next_token
         self._sources = {box.id: box for box in spec.graph.boxes if isinstance(box, Source)}
         # A secondary has to feed what publishers bring in the order in which the owner did.
-        guarded = bool(spec.standby and spec.entries)
-        self.mixed = decides(spec.graph) or guarded or bool(record and record.mixed)
-        self._mixed_durable = self.mixed
+        guarded = durability.guarded and bool(spec.entries)
+        self.durability = durability
+        decided = decides(spec.graph) or guarded or bool(record and record.mixed)
+        self.mixed = durability.keeps and decided
+        self._mixed_durable = self.mixed or not durability.keeps
         decisions = saved.decisions if saved else ()
         self.inputs: dict[tuple[str, str], FragmentInput] = {}
         fed_us = record.fed_us if record else {}
@@ -142,6 +148,7 @@ class FragmentHost:
             records=record.outputs if record else (),
             logs=saved.logs if saved else None,
             fence=self._fence,
+            guarded=durability.guarded,
         )
         self.subscribers = Subscribers(self.outputs, outbox=outbox, changed=self.changed)
         self.publishers = Publishers(
@@ -168,14 +175,15 @@ class FragmentHost:
         self._made += [(at - 1, output, output.held) for output in self.outputs.values() if output.held]
         self._running_bytes = 0
         self._writing: PendingCheckpoint | None = None
-        self.durability = Durability()
+        self.checkpoint_on_disk = record.token if record else 0
         self._uncovered: deque[PendingCheckpoint] = deque()
-        """Checkpoints that are on our disk, and that not every secondary holds."""
-        if spec.standby and record is not None:
+        """Checkpoints that the policy doesn't hold for durable yet, the one under way included."""
+        if durability.guarded and record is not None:
             self._uncovered.append(
                 PendingCheckpoint(
                     token=record.token,
                     positions=[(input, input.fed_seq, input.fed_us) for input in self.inputs.values()],
+                    outputs=[(sink, output.rows) for sink, output in self.outputs.items()],
                     decided=record.decided,
                     places=[],
                     mixed=record.mixed,
@@ -201,7 +209,7 @@ class FragmentHost:
             outbox=self._outbox,
             settings=self._link,
             record=record,
-            guarded=bool(self.spec.standby),
+            guarded=self.durability.guarded,
             fence=self._fence if self._sources[source].of is None else None,
         )
         made.receiver.fragment_epoch = lambda: self.epoch()
@@ -381,6 +389,15 @@ class FragmentHost:
         return not self.mixed or self.decided.durable >= self.decided.at
 
     @property
+    def decisions_on_disk(self) -> int:
+        """Decisions below it are on our disk."""
+        return self.decided.durable
+
+    def received(self, sink: str) -> int | None:
+        """Every receiver of this output has the rows below it; None: there is no receiver."""
+        return self.outputs[sink].received
+
+    @property
     def quiet(self) -> bool:
         """Frozen, and nothing of it is under way any more: to the engine, to the log or to disk."""
         busy = self._running or self._made or self._writing or not self._feeding.idle
@@ -518,6 +535,11 @@ class FragmentHost:
         self.decided.write(now_us)
 
     @property
+    def checkpoint_every_us(self) -> int:
+        """Between two of its checkpoints; 0: it takes none."""
+        return self._every_us if self.durability.keeps else 0
+
+    @property
     def _may_checkpoint(self) -> bool:
         return not self.frozen
 
@@ -577,13 +599,9 @@ class FragmentHost:
         self._pump(now_us)
 
     def _release(self, now_us: int) -> None:
-        """Let go what was made of decisions that are on disk and at each secondary, and let in publishers
-        that the disk knows."""
-        while (
-            self._made
-            and self._made[0][0] < self.decided.durable
-            and self.durability.has_decision(self._made[0][0])
-        ):
+        """Let go what the policy says, and let in publishers that the disk knows."""
+        below = self.durability.released(self) if self._made else 0
+        while self._made and self._made[0][0] < below:
             number, output, count = self._made.popleft()
             self._shown = max(self._shown, number + 1)
             output.release(now_us, count)
@@ -630,6 +648,9 @@ class FragmentHost:
         return self._writing.token
 
     def _checkpoint(self, now_us: int) -> None:
+        if not self.durability.keeps:
+            self._wanted = self._dirty = False
+            return
         token = self._next_token()
         self._writing, persist = taken(
             self.spec,
@@ -642,6 +663,7 @@ class FragmentHost:
             held=self.held(),
             alone=self.tap is not None or any(not tap.begun for tap in self.standby_taps),
         )
+        self._uncovered.append(self._writing)
         for tap in self._taps():
             tap.begins(token, self.decided.at)
         self.subscribers.covered(token)
@@ -663,6 +685,7 @@ class FragmentHost:
         for tap in self._taps():
             tap.persisted(token, ok, why)
         if not ok:
+            self._uncovered.pop()
             self.checkpoint_failures += 1
             self._dirty = True
             if not self.disk_error:  # Once: it is tried again and again, and status goes on saying why.
@@ -678,8 +701,8 @@ class FragmentHost:
             self.decided.covered(writing.decided, usable=writing.mixed)
             if writing.mixed:
                 self._mixed_durable = True
+            self.checkpoint_on_disk = token
             self._release(now_us)
-            self._uncovered.append(writing)
             self._cover(now_us)
         if not ok:
             self.subscribers.persisted(now_us, token, ok)
@@ -688,9 +711,8 @@ class FragmentHost:
         return True
 
     def _cover(self, now_us: int) -> None:
-        """Acknowledge what checkpoints hold that are on our disk and on that of each secondary."""
-        while self._uncovered and self.durability.covers(self._uncovered[0].token):
-            writing = self._uncovered.popleft()
+        """Acknowledge what checkpoints hold that the policy holds for durable."""
+        for writing in self.durability.acknowledged(self._uncovered, self):
             self._acknowledged = writing.token
             for input, seq, boundary_us in writing.positions:
                 input.receiver.durable(now_us, seq)
@@ -702,7 +724,7 @@ class FragmentHost:
 
     def tick(self, now_us: int) -> None:
         """Do what is due: checkpoints, acks, retries."""
-        rests = not (self._writing or self._uncovered or self.frozen or self.tap or self._feeding.repeating)
+        rests = not (self._uncovered or self.frozen or self.tap or self._feeding.repeating)
         if attach_again(now_us, self._retry, self.inputs, rests=rests, checkpoints=self.checkpoints):
             for tap in self.standby_taps:
                 tap.give_up("a stream began anew, which a secondary can't follow")

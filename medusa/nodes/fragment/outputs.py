@@ -463,6 +463,7 @@ def outputs_of(
     records: Iterable[OutputRecord],
     logs: Mapping[int, Buffer] | None,
     fence: Fence,
+    guarded: bool = False,
 ) -> dict[str, FragmentOutput]:
     """The outputs of a fragment by sink, as a checkpoint has them.
 
@@ -471,6 +472,7 @@ def outputs_of(
         link_of: what holds for a stream.
         records, logs: of the checkpoint; empty: there is none.
         fence: of the query.
+        guarded: as the policy of the fragment says.
     """
     known = {each.sink: each for each in records}
     found: dict[str, FragmentOutput] = {}
@@ -491,7 +493,7 @@ def outputs_of(
             record=known.get(recorded_as(id, guest)),
             logs=logs,
             guest=guest,
-            guarded=bool(spec.standby),
+            guarded=guarded,
             fence=fence,
         )
         found[id].sender.stream_version = spec.stream_version

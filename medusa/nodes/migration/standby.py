@@ -68,6 +68,7 @@ class StandbyFragment(FragmentHost):
     def __init__(self, *args: Any, owner: str, secondary: bool = False, **more: Any) -> None:
         super().__init__(*args, **more)
         self._uncovered.clear()  # That checkpoint is the owner's; the first of our own is on its way.
+        self.checkpoint_on_disk = 0
         self._owner = owner
         self._secondary = secondary
         if secondary:  # Another secondary may not have a decision of which nothing has left yet.
@@ -90,8 +91,9 @@ class StandbyFragment(FragmentHost):
             for input in self.inputs.values():
                 input.stand_where_fed()
         ours = super().persisted(now_us, token, ok, why)
-        while self.follows and len(self._uncovered) > 1:
-            self._uncovered.popleft()  # The last one says all that it may acknowledge as the owner.
+        waits, newest = self._uncovered, self.checkpoint_on_disk
+        while self.follows and len(waits) > 1 and waits[1].token <= newest:
+            waits.popleft()  # The last one says all that it may acknowledge as the owner.
         return ours
 
     def follow(self, now_us: int, message: Fed, payload: Buffer | None) -> bool:

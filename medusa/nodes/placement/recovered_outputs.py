@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 from medusa.nodes.fragment.clock_decisions import decides
 from medusa.nodes.placement.estimating import BoxTraffic
+from medusa.nodes.placement.fragment_keys import boxes_of
 from medusa.nodes.placement.placement import PlacementPlan
-from medusa.nodes.placement.standby_plan import VOTERS_LEAST, boxes_of, way_to
+from medusa.nodes.placement.standby_plan import VOTERS_LEAST, way_to
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.boxes import Graph, Input, Sink
 from medusa.query.recovery import METHODS

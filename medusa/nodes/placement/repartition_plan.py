@@ -144,6 +144,9 @@ def replan_merge(specs: Sequence[FragmentSpec], box: str, *, node: str, taken: C
         guests=guests,
         stream_version=max(spec.stream_version for spec in specs),
         read_versions={source: version for source, version in read.items() if source in ids},
+        checkpoint_every_us=min(
+            (spec.checkpoint_every_us for spec in specs if spec.checkpoint_every_us), default=0
+        ),
     )
     check_fragment(fragment)
     check_limits(fragment.graph)
@@ -267,6 +270,7 @@ def _as_of(
         guests=guests,
         stream_version=spec.stream_version,
         read_versions=versions,
+        checkpoint_every_us=spec.checkpoint_every_us,
     )
 
 

@@ -16,18 +16,16 @@ import msgspec
 
 from medusa.errors import QueryError
 from medusa.nodes.placement.estimating import BoxTraffic, traffic_of
+from medusa.nodes.placement.fragment_keys import REST, WishWords, boxes_of, by_fragment
 from medusa.nodes.placement.placement import PlacementPlan
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.boxes import Graph, Sink
-from medusa.query.published_stream import reads_of
 from medusa.query.suggest import did_you_mean
 
 __all__ = [
-    "REST",
     "VOTERS_LEAST",
     "StandbyNode",
     "StandbyWish",
-    "boxes_of",
     "cost_of",
     "guarded_as",
     "standby_warnings",
@@ -36,8 +34,7 @@ __all__ = [
     "with_standby",
 ]
 
-REST = "*"
-"""The key of what no other key names."""
+_WORDS = WishWords("standby", "who stands by for it", "E_STANDBY")
 
 VOTERS_LEAST = 3
 """Of fewer the loss of one leaves no majority."""
@@ -158,7 +155,6 @@ class _Planning:
         self._plan, self._graph, self._wish = plan, graph, wish
         self._here, self._nodes = here, nodes
         self._names = Counter(fragment.name for fragment in plan.fragments)
-        self._boxes = [boxes_of(fragment) for fragment in plan.fragments]
         self._wanted = _wanted(plan)
         """Places in the plan of the fragments by which rows come that are to be recovered."""
 
@@ -178,26 +174,10 @@ class _Planning:
 
     def _wished(self) -> dict[int, tuple[str, ...]]:
         """Place in the plan -> who stands by; nobody: somebody is to be chosen."""
-        wish = dict(self._wish.standby)
-        if len(wish) != len(self._wish.standby):
-            raise _refused("standby names a fragment, box or node twice", code="query.placement")
-        for key in wish:
-            self._check_key(key)
-        found: dict[int, tuple[str, ...]] = {}
-        for place, fragment in enumerate(self._plan.fragments):
-            keys = [key for key in wish if key == fragment.name]
-            keys = keys or [key for key in wish if key in self._boxes[place]]
-            keys = keys or [key for key in wish if key == fragment.node and not self._is_box(key)]
-            if len({wish[key] for key in keys}) > 1:
-                raise _refused(
-                    f"fragment {fragment.name!r} has boxes {' and '.join(map(repr, keys))}, and standby says "
-                    "another thing of each",
-                    hint=f"name it as a whole: {fragment.name!r}",
-                )
-            if keys:
-                found[place] = wish[keys[0]]
-            elif REST in wish and self._is_rest(place):
-                found[place] = wish[REST]
+        wish = self._wish.standby
+        found = by_fragment(
+            wish, self._plan, self._graph, words=_WORDS, rest=self._is_rest, nodes=self._nodes
+        )
         if wish and not found:
             raise _refused(
                 f"no fragment of query {self._plan.query!r} can be guarded: {self._why_none()}",
@@ -210,34 +190,6 @@ class _Planning:
         if self._wanted:
             return place in self._wanted and not self._abroad(self._plan.fragments[place])
         return not self._why_not(self._plan.fragments[place])
-
-    def _is_box(self, key: str) -> bool:
-        return any(box.id == key for box in self._graph.boxes)
-
-    def _check_key(self, key: str) -> None:
-        """Whether it names anything that runs."""
-        names = [fragment.name for fragment in self._plan.fragments]
-        if key == REST or key in names or any(key in boxes for boxes in self._boxes):
-            return
-        if self._is_box(key):
-            raise _refused(
-                f"standby names box {key!r}, which leads to no sink and runs nowhere",
-                code="query.placement.box",
-            )
-        if key in self._plan.nodes():
-            return
-        if key in self._nodes:
-            raise _refused(
-                f"standby is node -> who stands by for it, and nothing of query {self._plan.query!r} runs at "
-                f"{key!r}",
-                hint=did_you_mean(key, self._plan.nodes()),
-                code="query.placement.node",
-            )
-        raise _refused(
-            f"standby names {key[:100]!r}: query {self._plan.query!r} has no box and no node of that name",
-            hint=did_you_mean(key, [*self._plan.nodes(), *(box.id for box in self._graph.boxes)]),
-            code="query.placement.box",
-        )
 
     # --- what stands against it -----------------------------------------------------------------------
 
@@ -436,12 +388,6 @@ def guarded_as(plan: PlacementPlan, standby: Mapping[str, tuple[str, ...]]) -> P
 def cost_of(fragment: FragmentSpec, traffic: BoxTraffic) -> float:
     """The share of a core that it takes, of its owner and of each who stands by."""
     return sum(traffic.costs.get(id, 0.0) for id in boxes_of(fragment))
-
-
-def boxes_of(fragment: FragmentSpec) -> tuple[str, ...]:
-    """The boxes of the query in it, and not those that only read what another fragment sends."""
-    stand_in = {feed.source for feed in fragment.feeds} - set(reads_of(fragment.graph))
-    return tuple(box.id for box in fragment.graph.boxes if box.id not in stand_in)
 
 
 def _wanted(plan: PlacementPlan) -> dict[int, str]:

@@ -87,6 +87,7 @@ class FragmentSpec(
         stream_version: of all its streams: replicas share a stream's name and differ in this.
         read_versions: of the streams that it reads, by source; one that isn't here has version 1.
         standby: nodes that were to stand by for it when it was deployed, in the order in which they succeed.
+        checkpoint_every_us: between two of its checkpoints; 0: as its node has it.
     """
 
     node: Name
@@ -100,6 +101,7 @@ class FragmentSpec(
     stream_version: Version = 1
     read_versions: dict[Name, Version] = {}
     standby: tuple[Name, ...] = ()
+    checkpoint_every_us: Annotated[int, Meta(ge=0, le=limits.CHECKPOINT_EVERY_US_MAX)] = 0
 
     @property
     def query(self) -> str:
@@ -226,6 +228,8 @@ def check_fragment(fragment: FragmentSpec) -> CheckedGraph:
             f"{label}: standby names its own node, one twice, or more than {limits.STANDBY_MAX}",
             code="query.placement",
         )
+    if 0 < fragment.checkpoint_every_us < limits.CHECKPOINT_EVERY_US_LEAST:
+        raise QueryError(f"{label}: its checkpoints come too often", code="query.placement")
     if any(guest.sink not in sinks for guest in fragment.guests.values()):
         raise QueryError(f"{label}: its guests don't read its sinks", code="query.placement")
     for names in (list(fragment.entries.values()), list(fragment.streams.values())):

@@ -163,6 +163,7 @@ def fragment_status(
         refused_rows=sum(each.refused_rows for each in inputs),
         checkpoints=hosted.checkpoints,
         checkpoint_failures=hosted.checkpoint_failures,
+        checkpoint_every_us=hosted.checkpoint_every_us,
         disk_error=hosted.disk_error or hosted.decided.why or _spill_error(hosted),
         late=engine.get("late", 0),
         dead=engine.get("dead", 0),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -11,14 +12,22 @@ import msgspec
 
 from medusa.decoders import converter
 from medusa.errors import LinkError, QueryError
+from medusa.nodes.placement.checkpoint_intervals import IntervalWish
 from medusa.nodes.placement.placement import cut
 from medusa.nodes.placement.standby_plan import StandbyWish
 from medusa.query.boxes import Graph
 from medusa.query.codec import graph_to_msgpack
+from medusa.runtime.client.deployment_wishes import (
+    CheckpointEvery,
+    Standby,
+    asks_recovery,
+    deployment,
+    interval_wish,
+    standby_wish,
+)
 from medusa.runtime.client.home_node import HomeNode
 from medusa.runtime.client.names import Names
 from medusa.runtime.client.placement import Balance, Expected, expected, with_standby
-from medusa.runtime.client.standby import Standby, asks_recovery, deployment, standby_wish
 from medusa.wire.messages.links_and_commands import Deploy
 from medusa.wire.messages.standby import DeployGuarded, PlannedStandby
 
@@ -47,6 +56,7 @@ class Deploying:
         *,
         standby: Standby | None,
         witness: Sequence[str],
+        checkpoint_every: CheckpointEvery | None,
     ) -> dict[str, Any] | None:
         """As ``Federation.deploy``."""
         from medusa.query.builder import Query
@@ -64,15 +74,15 @@ class Deploying:
         graph = q.graph
         where = at if at is not None else {self._home.name: [box.id for box in graph.boxes]}
         cut(graph, where)  # What can be refused without asking is refused here, in the same words.
-        wish = standby_wish(standby, witness)
+        wish, intervals = standby_wish(standby, witness), interval_wish(checkpoint_every)
         planned = None
-        if wish != StandbyWish():  # It is deployed as it was chosen, whatever changes meanwhile.
-            planned = self._planned_standby(graph, where, wish)
+        if wish != StandbyWish() or intervals:  # It is deployed as it was chosen, whatever changes meanwhile.
+            planned = self._planned_standby(graph, where, wish, intervals)
             wish = StandbyWish(standby=tuple(planned.standby.items()), witnesses=planned.witnesses)
         content = graph_to_msgpack(graph)
         moved: tuple[str, ...] = ()
         for rest_s in (*PAUSES_S, None):
-            deploy = deployment(where, self._names.reads(graph), wish)
+            deploy = deployment(where, self._names.reads(graph), wish, intervals)
             try:
                 self._home.ask(partial(_numbered, deploy), content, spread=True)
             except LinkError as error:
@@ -92,27 +102,40 @@ class Deploying:
         *,
         standby: Standby | None,
         witness: Sequence[str],
+        checkpoint_every: CheckpointEvery | None,
     ) -> Expected:
         """As ``Federation.plan``."""
-        wish, status = standby_wish(standby, witness), self._home.status()
+        wish, intervals = standby_wish(standby, witness), interval_wish(checkpoint_every)
+        status = self._home.status()
         found = expected(q.graph, at, status)
-        if wish == StandbyWish() and not asks_recovery(q.graph):
+        unguarded = wish == StandbyWish() and not asks_recovery(q.graph)
+        if unguarded and not intervals:
             return found
-        said = self._planned_standby(q.graph, found.at, wish)
+        said = self._planned_standby(q.graph, found.at, wish, intervals)
+        found = replace(found, checkpoint_every=said.checkpoint_every)
+        if unguarded:
+            return found
         rates = at.rates if isinstance(at, Balance) else {}
         return with_standby(found, q.graph, rates, status, said)
 
     def _planned_standby(
-        self, graph: Graph, at: Mapping[str, Sequence[str]], wish: StandbyWish
+        self, graph: Graph, at: Mapping[str, Sequence[str]], wish: StandbyWish, intervals: IntervalWish
     ) -> PlannedStandby:
-        """Who would stand by, as the node says that is asked to deploy; nothing is deployed.
+        """Who would stand by, and how often fragments take a checkpoint, as the asked node says; nothing is
+        deployed.
 
         Raises:
             LinkError: it would refuse the query, or didn't answer.
         """
-        dry = deployment(at, self._names.reads(graph), wish, dry=True)
-        said = self._home.ask(partial(_numbered, dry), graph_to_msgpack(graph))
-        return _PLANNED(said)
+        dry = deployment(at, self._names.reads(graph), wish, intervals, dry=True)
+        planned = _PLANNED(self._home.ask(partial(_numbered, dry), graph_to_msgpack(graph)))
+        if intervals and not planned.checkpoint_every:
+            raise LinkError(
+                f"the release of node {self._home.name!r} doesn't know checkpoint_every",
+                hint="update it, or leave checkpoint_every out",
+                code="E_VERSION",
+            )
+        return planned
 
 
 def _numbered(message: Deploy | DeployGuarded, number: int) -> Deploy | DeployGuarded:

@@ -11,17 +11,17 @@ from medusa.errors import LinkError
 from medusa.query.published_stream import PublishedStream
 from medusa.runtime.client.client_loop import now_us
 from medusa.runtime.client.deploying import Deploying
+from medusa.runtime.client.deployment_wishes import CheckpointEvery, Standby
 from medusa.runtime.client.followed_names import FollowedNames
 from medusa.runtime.client.home_node import HomeNode
 from medusa.runtime.client.moves import Moves
 from medusa.runtime.client.named_publisher import DurableNames, NamedPublisher
 from medusa.runtime.client.names import Names
+from medusa.runtime.client.overview import Statuses
 from medusa.runtime.client.placement import Balance, Expected
 from medusa.runtime.client.publishing import Publishing
 from medusa.runtime.client.remote_definitions import RemoteOrders
 from medusa.runtime.client.splits import Splits
-from medusa.runtime.client.standby import Standby
-from medusa.runtime.client.statuses import Statuses
 from medusa.runtime.client.subscription import Reading, Subscription
 from medusa.units import Duration, duration_us
 
@@ -262,17 +262,20 @@ class Federation:
         *,
         standby: Standby | None = None,
         witness: Sequence[str] = (),
+        checkpoint_every: CheckpointEvery | None = None,
     ) -> Expected:
         """What ``deploy`` would put where, and the loads that are expected of it; nothing is deployed.
 
         Args:
-            at, standby, witness: as for ``deploy``.
+            at, standby, witness, checkpoint_every: as for ``deploy``.
 
         Raises:
             LinkError: the node didn't answer, or would refuse it.
-            QueryError: the query, ``at`` or ``standby`` doesn't hold.
+            QueryError: the query, ``at``, ``standby`` or ``checkpoint_every`` doesn't hold.
         """
-        return self._deploying.plan(q, at, standby=standby, witness=witness)
+        return self._deploying.plan(
+            q, at, standby=standby, witness=witness, checkpoint_every=checkpoint_every
+        )
 
     def deploy(
         self,
@@ -281,6 +284,7 @@ class Federation:
         *,
         standby: Standby | None = None,
         witness: Sequence[str] = (),
+        checkpoint_every: CheckpointEvery | None = None,
     ) -> dict[str, Any] | None:
         """Run a query on nodes: all of them take their part, or none does.
 
@@ -297,16 +301,22 @@ class Federation:
                 succeed, or ``"auto"``; ``"*"`` stands for all that no other key names. ``"auto"`` alone:
                 the asked node chooses one for each. A sink with ``recovery=`` needs it.
             witness: nodes that run nothing of it and vote on who takes over.
+            checkpoint_every: between two checkpoints of a fragment, 50 ms to 10 min: node, box, fragment or
+                ``"*"``, as in ``standby``, -> a duration; or one for all (docs/checkpoints.md). What it
+                leaves out has the ``checkpoint_every`` of its node.
 
         Returns:
-            None; where somebody stands by: ``standby`` (fragment -> nodes), ``witnesses``, ``voters`` and
-            ``warnings``.
+            None; where somebody stands by, or a fragment has an interval of its own: ``standby``
+            (fragment -> nodes), ``witnesses``, ``voters``, ``warnings`` and ``checkpoint_every``
+            ((fragment, node, us) each).
 
         Raises:
             LinkError: a node refused or didn't answer; nothing is deployed.
-            QueryError: the query, ``at`` or ``standby`` doesn't hold.
+            QueryError: the query, ``at``, ``standby`` or ``checkpoint_every`` doesn't hold.
         """
-        return self._deploying.deploy(q, at, standby=standby, witness=witness)
+        return self._deploying.deploy(
+            q, at, standby=standby, witness=witness, checkpoint_every=checkpoint_every
+        )
 
     def undeploy(self, name: str) -> None:
         """Stop a query on all its nodes and forget its state; any node will do.

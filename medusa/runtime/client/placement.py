@@ -14,7 +14,7 @@ from medusa.nodes.placement.recovered_outputs import RecoveredOutput, recovered_
 from medusa.nodes.placement.standby_plan import cost_of, guarded_as
 from medusa.query.boxes import Graph
 from medusa.query.suggest import did_you_mean
-from medusa.units import byte_count
+from medusa.units import byte_count, duration_text
 from medusa.wire.messages.standby import PlannedStandby
 
 __all__ = ["Balance", "Expected", "balance", "expected", "with_standby"]
@@ -93,6 +93,7 @@ class Expected:
         outputs: how the outputs are recovered; none where nobody stands by.
         voters: nodes that would decide together on who takes over.
         warnings: what is less than one might think.
+        checkpoint_every: (fragment, node, us) of the fragments that have an interval of their own.
     """
 
     at: Mapping[str, tuple[str, ...]]
@@ -105,6 +106,7 @@ class Expected:
     outputs: tuple[RecoveredOutput, ...] = ()
     voters: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    checkpoint_every: tuple[tuple[str, str, int], ...] = ()
 
     def __str__(self) -> str:
         width = max(len("node"), *(len(node) for node in self.loads))
@@ -122,6 +124,10 @@ class Expected:
         ]
         lines += map(str, self.outputs)
         lines += [f"voters: {', '.join(self.voters)}"] if self.voters else []
+        lines += [
+            f"{name} at {node}: a checkpoint every {duration_text(us)}"
+            for name, node, us in self.checkpoint_every
+        ]
         lines += [f"warning: {text}" for text in self.warnings]
         return "\n".join(lines)
 

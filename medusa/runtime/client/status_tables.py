@@ -85,7 +85,7 @@ SCHEMAS = {
     "fragments": _schema(
         "node query fragment state rows_in rows_out rows_in_per_s rows_out_per_s busy_share selectivity"
         " cost_us queue_bytes kept_bytes late dead state_bytes lost_rows refused_rows shed_rows lag_us"
-        " boundary finished checkpoints checkpoint_failures failed disk_error",
+        " boundary finished checkpoints checkpoint_failures checkpoint_every_us failed disk_error",
         FragmentStatus,
         SmoothedLoad,
     ),

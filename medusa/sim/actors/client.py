@@ -100,6 +100,7 @@ class Client:
         *,
         standby: Mapping[str, Sequence[str]] | None = None,
         witnesses: Sequence[str] = (),
+        checkpoint_every: Mapping[str, int] | None = None,
     ) -> int:
         """Ask for a query; the number of the request.
 
@@ -107,16 +108,18 @@ class Client:
             reads: (source, node, stream, epoch) of sources that read streams of other queries.
             standby: node, box, fragment or ``*`` -> who stands by for it; nobody: the node chooses.
             witnesses: nodes that vote on who takes over, and run nothing of it.
+            checkpoint_every: node, box, fragment or ``*`` -> us between two checkpoints.
         """
         places = tuple((node, tuple(boxes)) for node, boxes in at.items())
         deploy: Deploy | DeployGuarded = Deploy(request=0, at=places, reads=tuple(reads))
-        if standby or witnesses:
+        if standby or witnesses or checkpoint_every:
             deploy = DeployGuarded(
                 request=0,
                 at=places,
                 reads=tuple(reads),
                 standby=tuple((key, tuple(nodes)) for key, nodes in (standby or {}).items()),
                 witnesses=tuple(witnesses),
+                checkpoint_every=tuple((checkpoint_every or {}).items()),
             )
         document = graph_to_msgpack(q.graph)
         return self.ask(

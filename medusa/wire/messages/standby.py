@@ -1,5 +1,6 @@
-"""A query whose fragments others stand by for. A release that doesn't know this message refuses it whole,
-where it would have skipped a further field of ``Deploy`` and run the query without any."""
+"""A query with wishes for its fragments: who stands by for them, how often they take a checkpoint. A release
+that doesn't know this message refuses it whole, where it would have skipped a further field of ``Deploy`` and
+run the query without any."""
 
 from __future__ import annotations
 
@@ -14,11 +15,11 @@ from medusa.wire.messages.base import Count, MessageBase, Name, Names, Payload
 __all__ = ["DeployGuarded", "PlannedStandby"]
 
 Standby = Annotated[tuple[Name, ...], Meta(max_length=limits.STANDBY_MAX)]
+CheckpointEvery = Annotated[int, Meta(ge=limits.CHECKPOINT_EVERY_US_LEAST, le=limits.CHECKPOINT_EVERY_US_MAX)]
 
 
 class DeployGuarded(MessageBase, frozen=True, tag="deploy-guarded"):
-    """From a client: run this query, and have other nodes stand by for its fragments. Payload: the graph, as
-    msgpack.
+    """From a client: run this query, with these wishes for its fragments. Payload: the graph, as msgpack.
 
     Attributes:
         at, reads: as in ``Deploy``.
@@ -26,6 +27,7 @@ class DeployGuarded(MessageBase, frozen=True, tag="deploy-guarded"):
             for the fragments there, in the order in which they succeed). No nodes: the asked node chooses.
         witnesses: nodes that vote on who takes over and run nothing of it.
         dry: deploy nothing; the answer says what would be.
+        checkpoint_every: (a key as in ``standby``; us between two checkpoints of the fragments there).
     """
 
     PAYLOAD: ClassVar[Payload] = Payload.REQUIRED
@@ -36,6 +38,9 @@ class DeployGuarded(MessageBase, frozen=True, tag="deploy-guarded"):
     standby: Annotated[tuple[tuple[Name, Standby], ...], Meta(max_length=limits.PLACES_MAX)] = ()
     witnesses: Standby = ()
     dry: bool = False
+    checkpoint_every: Annotated[
+        tuple[tuple[Name, CheckpointEvery], ...], Meta(max_length=limits.PLACES_MAX)
+    ] = ()
 
 
 class PlannedStandby(msgspec.Struct, frozen=True, kw_only=True):
@@ -45,9 +50,11 @@ class PlannedStandby(msgspec.Struct, frozen=True, kw_only=True):
         standby: fragment -> who would stand by for it.
         voters: who would decide together on who takes over.
         warnings: what is less than one might think.
+        checkpoint_every: (fragment, node, us) of those that have an interval of their own.
     """
 
     standby: dict[str, tuple[str, ...]] = {}
     witnesses: tuple[str, ...] = ()
     voters: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
+    checkpoint_every: tuple[tuple[str, str, int], ...] = ()
