@@ -6,12 +6,13 @@ A rule takes a Source and yields (line, what is wrong and what to do instead).
 from __future__ import annotations
 
 import ast
+import gc
 import re
 import sys
 import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -118,7 +119,7 @@ def _imports(source: Source, node: ast.AST, *, top: bool, typing: bool) -> Itera
             if child.args and isinstance(child.args[0], ast.Constant):
                 yield Import(str(child.args[0].value), child.lineno, top, typing)
             yield from _imports(source, child, top=top, typing=typing)
-        elif isinstance(child, ast.If) and ast.unparse(child.test).endswith("TYPE_CHECKING"):
+        elif isinstance(child, ast.If) and _last_word(child.test) == "TYPE_CHECKING":
             for statement in child.body:
                 yield from _imports(source, ast.Module([statement], []), top=top, typing=True)
             for statement in child.orelse:
@@ -141,9 +142,14 @@ def absolute(source: Source, node: ast.ImportFrom) -> str:
 
 def _called(node: ast.Call) -> str:
     """The last word of what is called: ``sleep`` for ``time.sleep(1)``."""
-    if isinstance(node.func, ast.Attribute):
-        return node.func.attr
-    return node.func.id if isinstance(node.func, ast.Name) else ""
+    return _last_word(node.func)
+
+
+def _last_word(node: ast.expr) -> str:
+    """``sleep`` for ``time.sleep``; empty where it is no name."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _layer(room: str) -> int | None:
@@ -490,8 +496,9 @@ TEXTS = {
 MADE = {"__pycache__", "results", "bindings/_native.c"}
 
 
+@cache
 def tree() -> list[Source]:
-    """Every text file of the project that a person wrote."""
+    """Every text file of the project that a person wrote, parsed, once for all rules."""
     paths = [
         path for path in ROOT.iterdir() if path.suffix in TEXTS or path.name in ("Makefile", ".gitignore")
     ]
@@ -503,7 +510,21 @@ def tree() -> list[Source]:
         written = path.suffix in TEXTS or path.parent.name == ".ci" or path.parent == ROOT
         if path.is_file() and written and name not in MADE and not MADE & set(path.parts):
             sources.append(Source(name, path.read_text(encoding="utf-8")))
+    _parse(sources)
     return sources
+
+
+def _parse(sources: list[Source]) -> None:
+    """While the garbage collector rests: it would go through all that is there, for every few files again."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        for source in sources:
+            if source.path.endswith(".py"):
+                _ = source.imports, source.nodes
+    finally:
+        if collects:
+            gc.enable()
 
 
 def import_graph(sources: list[Source]) -> dict[str, set[str]]:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from medusa._native import Locked, SignalGate
-from medusa.runtime.embedded import interrupts
-from medusa.runtime.embedded.interrupts import INTERRUPTS
+from medusa.runtime.machine import interrupts
+from medusa.runtime.machine.interrupts import INTERRUPTS
 
 
 def gate_of(*kinds: int) -> SignalGate:

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from medusa.cli.options.command_options import OUT_FILE
 from medusa.cli.signals import sigterm_interrupts
 from medusa.errors import LinkError, StateError
 
@@ -21,7 +22,6 @@ _NODES = click.option(
     metavar="ADDRESS",
     help="tcp://HOST:PORT or ipc://PATH; as often as there are nodes",
 )
-_FILE = click.Path(dir_okay=False, path_type=Path)
 DRAW_EXAMPLE = """\b
 Example:
   medusa draw --node tcp://127.0.0.1:5555 --node tcp://127.0.0.1:5557 -o federation.svg"""
@@ -48,7 +48,7 @@ Example:
 @_NODES
 @_KEY
 @_SERVER_KEYS
-@click.option("--output", "-o", type=_FILE, help="a file; without it: standard output")
+@click.option("--output", "-o", type=OUT_FILE, help="a file; without it: standard output")
 def draw(
     addresses: tuple[str, ...], key: str | None, server_keys: tuple[str, ...], output: Path | None
 ) -> None:

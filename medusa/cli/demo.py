@@ -8,10 +8,19 @@ from typing import Any
 
 import click
 
-from medusa.cli.options.command_options import AS_JSON, FILE, example
+from medusa.cli.options.command_options import AS_JSON, FILE, OUT_FILE, example
 from medusa.cli.signals import sigterm_interrupts
 
 __all__ = ["demo"]
+
+SPEED = click.option(
+    "--speed",
+    type=click.FloatRange(min=0),
+    default=60.0,
+    show_default=True,
+    help="1 is real time, 60 a minute of the trace per second, 0 as fast as possible",
+)
+KEEP = click.option("--keep", is_flag=True, help="keep the nodes' folder: keys, configurations, state, logs")
 
 
 @click.group()
@@ -20,17 +29,11 @@ def demo() -> None:
 
 
 @demo.command(epilog=example("medusa demo netmon --speed 0 --report netmon.html"))
-@click.option(
-    "--speed",
-    type=click.FloatRange(min=0),
-    default=60.0,
-    show_default=True,
-    help="1 is real time, 60 a minute of the trace per second, 0 as fast as possible",
-)
+@SPEED
 @click.option("--seed", type=int, default=0, show_default=True, help="of the delays that disorder the flows")
 @click.option(
     "--report",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=OUT_FILE,
     default="netmon-report.html",
     show_default=True,
     help="where to write the HTML report",
@@ -54,7 +57,7 @@ def netmon(*, as_json: bool, **options: Any) -> None:
 
 
 @demo.command(epilog=example("medusa demo shed --plot shed.svg"))
-@click.option("--plot", type=click.Path(dir_okay=False, path_type=Path), help="draw it: .png or .svg")
+@click.option("--plot", type=OUT_FILE, help="draw it: .png or .svg")
 @click.option("--seed", type=int, default=0, show_default=True, help="of the rows that come")
 @AS_JSON
 def shed(plot: Path | None, seed: int, as_json: bool) -> None:
@@ -83,7 +86,7 @@ def shed(plot: Path | None, seed: int, as_json: bool) -> None:
     help="seconds without a change between two of them",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="of the cars")
-@click.option("--keep", is_flag=True, help="keep the nodes' folder: keys, configurations, state, logs")
+@KEEP
 @AS_JSON
 def federation(*, as_json: bool, **options: Any) -> None:
     """Watch two owners run one query over five nodes, and change where it runs.
@@ -118,12 +121,12 @@ def federation(*, as_json: bool, **options: Any) -> None:
 )
 @click.option(
     "--plot",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=OUT_FILE,
     default="partition.svg",
     show_default=True,
     help="where to draw the received row numbers: .png or .svg",
 )
-@click.option("--keep", is_flag=True, help="keep the nodes' folder: keys, configurations, state, logs")
+@KEEP
 @AS_JSON
 def partition(*, as_json: bool, **options: Any) -> None:
     """Watch a reader go on with a replica when the network is cut, and stay with it.
@@ -143,13 +146,7 @@ def partition(*, as_json: bool, **options: Any) -> None:
 
 
 @demo.command("spark", epilog=example("medusa demo spark --json"))
-@click.option(
-    "--speed",
-    type=click.FloatRange(min=0),
-    default=60.0,
-    show_default=True,
-    help="1 is real time, 60 a minute of the trace per second, 0 as fast as possible",
-)
+@SPEED
 @click.option("--memory", default="1g", show_default=True, help="of Spark")
 @click.option("--keep", is_flag=True, help="keep the folder: archives, nodes' state, logs")
 @AS_JSON

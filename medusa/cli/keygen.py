@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
-from medusa.cli.options.command_options import AS_JSON, NODE, example
+from medusa.cli.options.command_options import AS_JSON, FILE, NODE, OUT_FILE, example
 from medusa.cli.options.key_options import key_options
 from medusa.errors import ConfigError
 from medusa.units import duration_us
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 __all__ = ["declare", "keygen"]
 
 Command = TypeVar("Command", bound=Callable[..., Any])
-
-_FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.group()
@@ -35,7 +33,7 @@ def keygen() -> None:
 
 
 @keygen.command(epilog=example("medusa keygen node keys/edge-1.key"))
-@click.argument("file", type=_FILE)
+@click.argument("file", type=OUT_FILE)
 @AS_JSON
 def node(file: Path, as_json: bool) -> None:
     """Make the CURVE key of a node."""
@@ -43,7 +41,7 @@ def node(file: Path, as_json: bool) -> None:
 
 
 @keygen.command(epilog=example("medusa keygen client reporting.key"))
-@click.argument("file", type=_FILE)
+@click.argument("file", type=OUT_FILE)
 @AS_JSON
 def client(file: Path, as_json: bool) -> None:
     """Make the CURVE key of a client: of a program that publishes, reads, deploys or asks."""
@@ -51,7 +49,7 @@ def client(file: Path, as_json: bool) -> None:
 
 
 @keygen.command(epilog=example("medusa keygen participant alice.key"))
-@click.argument("file", type=_FILE)
+@click.argument("file", type=OUT_FILE)
 @AS_JSON
 def participant(file: Path, as_json: bool) -> None:
     """Make the Ed25519 key of a participant, who signs the keys of its nodes."""
@@ -82,7 +80,7 @@ def _make(kind: str, file: Path, as_json: bool) -> None:
 
 def _signing_options(command: Command) -> Command:
     options = (
-        click.option("--signer", type=_FILE, required=True, help="the secret key of the participant"),
+        click.option("--signer", type=OUT_FILE, required=True, help="the secret key of the participant"),
         click.option("--participant", required=True, help="what the participant is called"),
         click.option("--federation", required=True, help="where it is said"),
         click.option("--recipient", default="", help="one node that it is for  [default: every node]"),
@@ -95,7 +93,7 @@ def _signing_options(command: Command) -> Command:
             type=click.IntRange(min=0),
             help="beyond the last one about the same  [default: microseconds since 1970]",
         ),
-        click.option("--output", "-o", type=_FILE, required=True, help="the file to write"),
+        click.option("--output", "-o", type=OUT_FILE, required=True, help="the file to write"),
         AS_JSON,
     )
     for option in reversed(options):
@@ -176,7 +174,7 @@ def _write(
 @click.command(
     epilog=example("medusa declare edge-1.cert --node tcp://10.0.0.7:5557 --key me.key --server-key core.pub")
 )
-@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", type=FILE)
 @NODE
 @key_options
 @AS_JSON

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from medusa.cli.options.command_options import AS_JSON, NODE, with_client
+from medusa.cli.options.command_options import AS_JSON, FILE, NODE, with_client
 from medusa.cli.options.key_options import key_options
 from medusa.errors import LinkError, QueryError
 from medusa.runtime.client.overview import whole
@@ -31,7 +31,7 @@ NOT_SHOWN = (
     "\n  medusa define --list --node tcp://127.0.0.1:5555",
 )
 @click.argument("name", required=False)
-@click.argument("file", required=False, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("file", required=False, type=FILE)
 @click.option("--column", "-c", "columns", multiple=True, metavar="NAME=TYPE", help="instead of FILE")
 @click.option("--time", help="the column that holds the time; left out, rows have no time")
 @click.option("--unit", help="s, ms, us or ns, of an integer time")

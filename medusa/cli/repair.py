@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from medusa.cli.options.command_options import FILE
 from medusa.cli.screens.terminal_text import plain
 from medusa.units import duration_text
 
@@ -43,7 +44,7 @@ def _names(flag: str, what: str) -> Callable[[Command], Command]:
 
 
 @click.command(epilog=EXAMPLE)
-@click.argument("config", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.argument("config", type=FILE)
 @_names("--take-up", "it runs here again, from its newest whole checkpoint and decision log")
 @_names("--begin-anew", "it runs here again from nothing, its state being lost; what is left is set aside")
 @_names("--set-aside", "it isn't here; its files are copied into HASH-N.aside in the data folder")

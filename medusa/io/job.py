@@ -21,8 +21,8 @@ from medusa.query.boxes import Aggregate, Graph, Source
 from medusa.query.builder import Query
 from medusa.query.shape import types_of
 from medusa.runtime.embedded.embedded_run import start
-from medusa.runtime.embedded.interrupts import INTERRUPTS
 from medusa.runtime.embedded.run import Run
+from medusa.runtime.machine.interrupts import INTERRUPTS
 
 __all__ = ["SourceInput", "FileJob"]
 

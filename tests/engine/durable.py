@@ -16,8 +16,8 @@ from medusa.engine.state.evolve import plan
 from medusa.ports import Buffer, Clock, Synced, Tasks
 from medusa.query.codec import graph_from_json
 from medusa.runtime.embedded.decision_log import begin_log, first_log, go_on_with_log, logs_of
-from medusa.runtime.embedded.interrupts import INTERRUPTS
 from medusa.runtime.embedded.run import Run
+from medusa.runtime.machine.interrupts import INTERRUPTS
 from medusa.runtime.machine.run_lock import OneTurn
 
 SETTINGS = {"memory_bytes": 1 << 30, "on_error": "dead", "checkpoint_every_us": None, "history": False}

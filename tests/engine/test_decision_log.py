@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from medusa.engine.recovery.decision_log import DecisionLog, FoundLogs, find_logs
-from medusa.engine.recovery.decisions import Promise, pack
+from medusa.engine.recovery.decisions import Promise, framed, pack
 from medusa.errors import StateError
 from tests.engine.durable import MemoryJournal
 
@@ -81,6 +81,13 @@ def test_any_bit_and_any_length_of_what_was_synced_is_told() -> None:
         for zeros in (bytearray(len(good) - length), bytearray(4096)):
             journal.files[1] = bytearray(good[:length]) + zeros
             assert refused(journal)[0].entries == [FIRST][: length // size]
+
+
+def test_bytes_that_are_no_text_end_the_log_though_their_checksum_is_right() -> None:
+    journal = written(FIRST)
+    journal.append(1, framed(pack([SECOND])[8:].replace(b"\xa1s", b"\xa1\xff")))
+    journal.sync(1)
+    assert refused(journal)[0].entries == [FIRST]
 
 
 def test_a_log_that_is_gone_empty_or_another_is_told() -> None:

@@ -16,8 +16,8 @@ import pytest
 
 import medusa as md
 from medusa.ports import Task
-from medusa.runtime.embedded.interrupts import INTERRUPTS
 from medusa.runtime.machine.event_loop import LoopTasks
+from medusa.runtime.machine.interrupts import INTERRUPTS
 
 DEADLINE_S = 60
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 import pytest
 
 import medusa as md
-from medusa.runtime.embedded.interrupts import INTERRUPTS
+from medusa.runtime.machine.interrupts import INTERRUPTS
 from tests.engine.queries import numbers
 from tests.runtime.pressing import Press, disturbed
 from tests.runtime.test_embedded import SINKS, query, rows, takes

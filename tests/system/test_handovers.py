@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,14 +15,6 @@ from tests.system.standby_nodes import StandbyNodes
 from tests.system.test_standby import CUT, ROWS, WHOLE, Clients, deployed
 
 pytestmark = pytest.mark.system
-
-
-@pytest.fixture(params=[False, True], ids=["plain", "curve"])
-def nodes(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[StandbyNodes]:
-    made = StandbyNodes(tmp_path_factory.mktemp("h"), keyed=bool(request.param))
-    made.start()
-    yield made
-    made.close()
 
 
 @pytest.mark.parametrize("at", [WHOLE, CUT], ids=["clients", "nodes"])

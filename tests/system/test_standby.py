@@ -102,14 +102,6 @@ class Clients:
         return next(came_s for came_s in self.came_s if came_s > since_s) - since_s
 
 
-@pytest.fixture(params=[False, True], ids=["plain", "curve"])
-def nodes(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[StandbyNodes]:
-    made = StandbyNodes(tmp_path_factory.mktemp("s"), keyed=bool(request.param))
-    made.start()
-    yield made
-    made.close()
-
-
 @pytest.fixture
 def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandbyNodes]:
     made = StandbyNodes(tmp_path_factory.mktemp("s"), keyed=False)

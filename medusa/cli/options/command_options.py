@@ -12,7 +12,7 @@ import click
 
 from medusa.cli.options.key_options import key_options
 
-__all__ = ["AS_JSON", "FILE", "FOLDER", "NODE", "example", "with_client"]
+__all__ = ["AS_JSON", "FILE", "FOLDER", "NODE", "OUT_FILE", "example", "with_client"]
 
 
 def _addresses(context: click.Context, option: click.Parameter, given: str) -> str | list[str]:
@@ -32,6 +32,7 @@ NODE = click.option(
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="one JSON document, for scripts")
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 FOLDER = click.Path(path_type=Path)
+OUT_FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 def example(*lines: str) -> str:

@@ -11,13 +11,15 @@ entries in MessagePack. A reader stops at the first record that isn't whole.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 import msgspec
 
 from medusa._native import crc32c
 from medusa.decoders import msgpack_decoder
 from medusa.elements import END_US, START_US
+from medusa.ports import Buffer
 
 __all__ = [
     "AnswersReleased",
@@ -31,11 +33,13 @@ __all__ = [
     "RowsEntered",
     "Sheds",
     "framed",
-    "frames",
     "is_framed",
     "pack",
     "unpack",
+    "whole_records",
 ]
+
+Record = TypeVar("Record")
 
 RECORD_MAX = 1 << 30
 """Bytes of a payload."""
@@ -148,7 +152,7 @@ def framed(payload: bytes) -> bytes:
     return len(payload).to_bytes(4, "little") + crc32c(payload).to_bytes(4, "little") + payload
 
 
-def frames(data: bytes | bytearray | memoryview) -> Iterator[tuple[memoryview, int]]:
+def _frames(data: Buffer) -> Iterator[tuple[memoryview, int]]:
     """The payloads of the records that are whole, and where each record ends."""
     view = memoryview(data).cast("B")
     at = 0
@@ -165,29 +169,36 @@ def frames(data: bytes | bytearray | memoryview) -> Iterator[tuple[memoryview, i
 
 def is_framed(data: memoryview) -> bool:
     """Whether bytes begin with a record that is whole."""
-    return next(frames(data), None) is not None
+    return next(_frames(data), None) is not None
 
 
-def is_torn(data: bytes | bytearray | memoryview) -> bool:
+def is_torn(data: Buffer) -> bool:
     """Whether what follows the whole records can be a record of which the end wasn't written."""
     view = memoryview(data).cast("B")
     return len(view) < _HEAD or len(view) < _HEAD + int.from_bytes(view[:4], "little") <= _HEAD + RECORD_MAX
 
 
-def unpack(data: bytes | bytearray | memoryview) -> tuple[list[Batch], int]:
+def whole_records(
+    data: Buffer, decode: Callable[[memoryview], Record], possible: Callable[[Record], bool]
+) -> tuple[list[Record], int]:
     """The whole records of a log, and the bytes that they take: what is beyond is no record."""
-    found: list[Batch] = []
-    at = 0
-    for payload, end in frames(data):
+    found: list[Record] = []
+    length = 0
+    for payload, end in _frames(data):
         try:
-            batch = _decoder.decode(payload)
-        except (msgspec.DecodeError, RecursionError):
+            record = decode(payload)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             break
-        if not all(map(_possible, batch.entries)):
+        if not possible(record):
             break
-        found.append(batch)
-        at = end
-    return found, at
+        found.append(record)
+        length = end
+    return found, length
+
+
+def unpack(data: Buffer) -> tuple[list[Batch], int]:
+    """As ``whole_records``, of a run in a program."""
+    return whole_records(data, _decoder.decode, lambda batch: all(map(_possible, batch.entries)))
 
 
 def _possible(entry: Entry) -> bool:

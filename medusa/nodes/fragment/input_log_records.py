@@ -21,7 +21,7 @@ from msgspec import Meta
 
 from medusa.decoders import msgpack_decoder
 from medusa.elements import END_US, START_US, Boundary, Train
-from medusa.engine.recovery.decisions import framed, frames
+from medusa.engine.recovery.decisions import framed, whole_records
 from medusa.nodes.fragment.inputs import FragmentInput, Work
 from medusa.ports import Buffer
 
@@ -105,19 +105,8 @@ def pack(fragment: str, first: int, decisions: Iterable[Decision]) -> bytes:
 
 
 def unpack(data: Buffer) -> tuple[list[InputLogRecord], int]:
-    """The whole records of a log, and the bytes that they take: what is beyond is no record."""
-    found: list[InputLogRecord] = []
-    length = 0
-    for payload, end in frames(data):
-        try:
-            record = _decoder.decode(payload)
-        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            break
-        if not _possible(record):
-            break
-        found.append(record)
-        length = end
-    return found, length
+    """As ``whole_records``, of a fragment on a node."""
+    return whole_records(data, _decoder.decode, _possible)
 
 
 def _possible(record: InputLogRecord) -> bool:

@@ -14,12 +14,12 @@ from medusa.engine.overload.qos_scheduler import Ordering
 from medusa.engine.state.checkpoint import Checkpoints
 from medusa.errors import MedusaError, QueryError, StateError
 from medusa.ports import Clock
-from medusa.runtime.embedded.interrupts import INTERRUPTS
 from medusa.runtime.embedded.memory_options import MemoryBounds
 from medusa.runtime.embedded.run import Run
 from medusa.runtime.embedded.run_parts import QueueOptions
 from medusa.runtime.machine.clock import SystemClock
 from medusa.runtime.machine.event_loop import LoopTasks
+from medusa.runtime.machine.interrupts import INTERRUPTS
 from medusa.runtime.machine.native_workers import ThreadWorkers
 from medusa.runtime.machine.run_lock import OneTurn, SharedTurns
 from medusa.runtime.store.folder_store import FolderStore

@@ -9,7 +9,7 @@ from concurrent.futures import Future, wait
 from typing import Any
 
 from medusa.ports import Interrupts, Task
-from medusa.runtime.embedded.interrupts import INTERRUPTS
+from medusa.runtime.machine.interrupts import INTERRUPTS
 from medusa.runtime.machine.run_lock import LOOK_AGAIN_S
 
 __all__ = ["LoopTasks"]

@@ -8,7 +8,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,6 +23,9 @@ N = TypeVar("N", bound=LocalNodes)
 T = TypeVar("T")
 
 LOOK_EVERY_S = 0.02
+
+END_S = 10.0
+"""A thread ends in this time, once its connection is closed."""
 
 
 @contextlib.contextmanager
@@ -61,10 +64,13 @@ class Crew:
 
     Attributes:
         running: what was started and may still run, in order.
+        cancelled: the run has failed, or was interrupted.
     """
 
     def __init__(self, screen: DemoScreen, progress: DemoProgress, interruption: Interruption) -> None:
+        self.cancelled = False
         self.running: list[Future[Any]] = []
+        self._over = threading.Event()
         self._screen, self._progress = screen, progress
         self._interruption = interruption
         self._failure: BaseException | None = None
@@ -83,6 +89,27 @@ class Crew:
         threading.Thread(target=run, daemon=True).start()
         self.running = [*(each for each in self.running if not each.done()), future]
         return future
+
+    @contextlib.contextmanager
+    def at_work(self) -> Iterator[contextlib.ExitStack]:
+        """The whole run, in the main thread. When it is over what was opened is closed, and threads end."""
+        try:
+            with self._interruption, contextlib.ExitStack() as stack:
+                yield stack
+        except BaseException:
+            self.cancelled = True
+            raise
+        finally:
+            self.end()
+            wait(self.running, END_S)
+
+    def end(self) -> None:
+        """The run is over: threads hear it when they pause."""
+        self._over.set()
+
+    def pause(self, seconds: float) -> bool:
+        """Let time pass, in a thread; whether the run is over."""
+        return self._over.wait(seconds)
 
     def look(self) -> None:
         """Show how far it is.

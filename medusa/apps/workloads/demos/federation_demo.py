@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import json
-import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -42,9 +41,6 @@ __all__ = ["FederationOptions", "run_demo"]
 LOOK_EVERY_S = 0.2
 TIMEOUT_S = 60.0
 """For each thing that is waited for."""
-
-END_S = 10.0
-"""A thread ends in this time, once its connection is closed."""
 
 LATER = ("E_BUSY", "E_TIMEOUT", "E_BROKEN")
 """Orders that are refused so may be given again in a moment."""
@@ -163,14 +159,11 @@ class FederationRun:
         self._rest_s = rest_s
         self._seed = seed
         self._screen = screen
-        self._interruption = interruption
         self._progress = FederationProgress(federation_query.OWNERS)
-        self._crew = Crew(screen, self._progress, self._interruption)
+        self._crew = Crew(screen, self._progress, interruption)
         self._batches: list[pa.RecordBatch] = []
         self._schema: pa.Schema | None = None
         self._arrivals: list[float] = []
-        self._over = threading.Event()
-        self._cancelled = False
         self._been: list[str] = []
         self._start = 0.0
 
@@ -181,15 +174,8 @@ class FederationRun:
             LinkError: a node refused, or something didn't come in time.
             KeyboardInterrupt: it was interrupted.
         """
-        try:
-            with self._interruption, contextlib.ExitStack() as stack:
-                self._run(stack)
-        except BaseException:
-            self._cancelled = True
-            raise
-        finally:
-            self._over.set()
-            wait(self._crew.running, END_S)
+        with self._crew.at_work() as stack:
+            self._run(stack)
 
     def _run(self, stack: contextlib.ExitStack) -> None:
         clients = {
@@ -207,7 +193,7 @@ class FederationRun:
         self._crew.start(self._look)
         self._rest()
         self._change(alice, clients, stack)
-        self._over.set()
+        self._crew.end()
         self._join(publisher, "answer to all that was published")
         self._join(reader, "end of the result")
         self.lost_rows = trains.lost_rows
@@ -293,7 +279,7 @@ class FederationRun:
                 if error.code not in LATER or time.monotonic() > deadline:
                     raise
                 self._screen.say(f"{error.code}: {error.message}; once more")
-            if self._over.wait(1.0):
+            if self._crew.pause(1.0):
                 raise LinkError("the run is over", code="link.closed")
 
     # --- waiting ----------------------------------------------------------------------------------
@@ -333,7 +319,7 @@ class FederationRun:
     def _publish(self) -> None:
         with contextlib.closing(self._nodes.connect("a1")) as alice:
             due = time.monotonic()
-            while not self._over.wait(max(0.0, due - time.monotonic())):
+            while not self._crew.pause(max(0.0, due - time.monotonic())):
                 due += federation_query.TICK_US / 1e6
                 alice.publish(
                     federation_query.SOURCE,
@@ -341,7 +327,7 @@ class FederationRun:
                 )
                 self.ticks += 1
                 self._progress.published(self.ticks * self.rows_per_tick)
-            if not self._cancelled:
+            if not self._crew.cancelled:
                 alice.finish(federation_query.SOURCE)
                 alice.flush()
 
@@ -360,7 +346,7 @@ class FederationRun:
             clients = [
                 stack.enter_context(contextlib.closing(self._nodes.connect(node))) for node in ("a1", "b1")
             ]
-            while not self._over.wait(LOOK_EVERY_S):
+            while not self._crew.pause(LOOK_EVERY_S):
                 for client in clients:
                     with contextlib.suppress(LinkError):  # One that leaves doesn't answer.
                         for status in client.statuses(all=True):

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import threading
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import wait
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -45,9 +43,6 @@ TICK_S = 0.01
 LOOK_EVERY_S = 0.05
 TIMEOUT_S = 60.0
 """For each thing that is waited for."""
-
-END_S = 10.0
-"""A thread ends in this time, once its connection is closed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,7 +182,7 @@ class PartitionRun:
     ) -> None:
         self._nodes, self._hosts = nodes, hosts
         self._rows_per_tick, self._rest_s = rows_per_tick, rest_s
-        self._screen, self._interruption = screen, interruption
+        self._screen = screen
         self._progress = PartitionProgress()
         self._crew = Crew(screen, self._progress, interruption)
         self._events: list[PartitionEvent] = []
@@ -202,8 +197,6 @@ class PartitionRun:
         self._versions = 0, 0
         self._cut_s = self._healed_s = self._seconds = 0.0
         self._start = time.monotonic()
-        self._over = threading.Event()
-        self._cancelled = False
 
     def run(self) -> None:
         """Deploy, publish, cut, heal, wait for the end of the result.
@@ -212,15 +205,8 @@ class PartitionRun:
             LinkError: a node refused, or something didn't come in time.
             KeyboardInterrupt: it was interrupted.
         """
-        try:
-            with self._interruption, contextlib.ExitStack() as stack:
-                self._run(stack)
-        except BaseException:
-            self._cancelled = True
-            raise
-        finally:
-            self._over.set()
-            wait(self._crew.running, END_S)
+        with self._crew.at_work() as stack:
+            self._run(stack)
 
     def outcome(self) -> PartitionOutcome:
         """What was found; the undisturbed run is made here."""
@@ -267,7 +253,7 @@ class PartitionRun:
         before = trains.stream_version
         self._cut()
         self._heal()
-        self._over.set()
+        self._crew.end()
         self._crew.result(publishes, "no answer to all that was published", TIMEOUT_S)
         self._crew.result(reads, "no end of the result", TIMEOUT_S)
         self._lost_rows, self._versions = trains.lost_rows, (before, trains.stream_version)
@@ -286,13 +272,13 @@ class PartitionRun:
 
     def _until_met(self, coordinator: Federation) -> None:
         """The node that deploys hears the others: on a busy machine they start seconds apart."""
-        while not self._over.wait(LOOK_EVERY_S):
+        while not self._crew.pause(LOOK_EVERY_S):
             if set(coordinator.status()["peers"].values()) == {"up"}:
                 return
 
     def _until_followed(self, coordinator: Federation) -> str:
         """The fragment that has a secondary, once that could take it over."""
-        while not self._over.wait(LOOK_EVERY_S):
+        while not self._crew.pause(LOOK_EVERY_S):
             fragments = coordinator.status()["queries"][of.QUERY]["configuration"]["fragments"]
             for name, replicas in fragments.items():
                 if of.SECONDARY in _following(replicas):
@@ -367,13 +353,13 @@ class PartitionRun:
 
     def _publish(self, publisher: Federation) -> None:
         due = time.monotonic()
-        while not self._over.wait(max(0.0, due - time.monotonic())):
+        while not self._crew.pause(max(0.0, due - time.monotonic())):
             due = max(due + TICK_S, time.monotonic() - TICK_S)
             end = self._published + self._rows_per_tick
             publisher.publish(of.SOURCE, of.traffic(self._published, end))
             self._published = end
             self._progress.sent(end)
-        if not self._cancelled:
+        if not self._crew.cancelled:
             publisher.finish(of.SOURCE)
             publisher.flush()
 
@@ -386,7 +372,7 @@ class PartitionRun:
             self._progress.came(len(numbers))
 
     def _look(self, coordinator: Federation) -> None:
-        while not self._over.wait(LOOK_EVERY_S):
+        while not self._crew.pause(LOOK_EVERY_S):
             asked_s = self._since()
             sighting = _sighting(asked_s, coordinator.status(), self._fragment)
             if sighting is not None:
