@@ -15,8 +15,11 @@ import secrets
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
-from medusa.errors import LinkError, RemoteProtocolError
+import msgspec
+
+from medusa.errors import LinkError, QueryError, RemoteProtocolError
 from medusa.runtime.keys.client_keys import ClientKeys
 from medusa.runtime.machine.notify import RING_MAX_S, Notifiers
 from medusa.runtime.transport.link_events import Arrival, Event, LinkDown, LinkRefused, LinkUp
@@ -26,11 +29,11 @@ from medusa.wire.client_mind import ClientMind
 from medusa.wire.codec import decode_frame, encode_frame
 from medusa.wire.link.lanes import way_of
 from medusa.wire.link.session import PROMPT
-from medusa.wire.messages.links_and_commands import Hello, Refuse
+from medusa.wire.messages.links_and_commands import Hello, Message, Refuse
 from medusa.wire.outbox import Send
 from medusa.wire.statement import client_name
 
-__all__ = ["ClientLoop", "now_us"]
+__all__ = ["ClientLoop", "ask", "now_us"]
 
 NODE = "node"
 """The key of our one link."""
@@ -360,3 +363,37 @@ class ClientLoop:
             self._wake()
         with self._driving:  # It has ended; or never began, then it ends when it does.
             pass
+
+
+def ask(
+    loop: ClientLoop,
+    make: Callable[[int], Message],
+    payload: bytes | None = None,
+    *,
+    timeout_us: int | None = None,
+    lost: Callable[[], bool] = lambda: False,
+) -> Any:
+    """Send a command and wait for its answer; it is sent again after a reconnect.
+
+    Args:
+        lost: says that nobody should wait for this node any longer.
+
+    Raises:
+        LinkError, QueryError: refused, or no answer in time; ``link.lost``: it is ``lost``.
+    """
+    with loop.lock:
+        mind = loop.mind()
+        number = mind.request(make, payload)
+    try:
+        wait_us = loop.timeout_us if timeout_us is None else timeout_us
+        loop.wait(lambda: number in mind.replies or lost(), "an answer", wait_us)
+        if number not in mind.replies:
+            raise LinkError(f"node {loop.node!r} is away", code="link.lost")
+        reply, document = mind.replies[number]
+    finally:
+        with loop.lock:
+            mind.give_up(number)
+    if reply.code:
+        kind = QueryError if reply.code.startswith(("query", "E_SPEC")) else LinkError
+        raise kind(reply.text, hint=reply.hint, code=reply.code)
+    return None if document is None else msgspec.json.decode(document)

@@ -17,11 +17,11 @@ from medusa.runtime.client.home_node import HomeNode
 from medusa.runtime.client.moves import Moves
 from medusa.runtime.client.named_publisher import DurableNames, NamedPublisher
 from medusa.runtime.client.names import Names
-from medusa.runtime.client.overview import Statuses
 from medusa.runtime.client.placement import Balance, Expected
 from medusa.runtime.client.publishing import Publishing
 from medusa.runtime.client.remote_definitions import RemoteOrders
 from medusa.runtime.client.splits import Splits
+from medusa.runtime.client.statuses import Statuses
 from medusa.runtime.client.subscription import Reading, Subscription
 from medusa.units import Duration, duration_us
 

@@ -11,8 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from medusa.errors import LinkError, LocalProtocolError
-from medusa.runtime.client.asking import ask
-from medusa.runtime.client.client_loop import ClientLoop, now_us
+from medusa.runtime.client.client_loop import ClientLoop, ask, now_us
 from medusa.runtime.client.contacts import Contacts, GivenNode, Place
 from medusa.runtime.client.followed_stream import Followed
 from medusa.runtime.keys.client_keys import ClientKeys

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from medusa.errors import LinkError
-from medusa.runtime.client.asking import ask
+from medusa.runtime.client.client_loop import ask
 from medusa.runtime.client.followed_names import FollowedNames
 from medusa.wire.messages.links_and_commands import Declare, Message, StatusRequest
 from medusa.wire.statement import from_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from medusa.errors import LinkError
-from medusa.runtime.client.asking import ask
+from medusa.runtime.client.client_loop import ask
 from medusa.runtime.client.followed_names import FollowedNames
 from medusa.units import Duration, duration_us
 from medusa.wire import limits

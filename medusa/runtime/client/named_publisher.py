@@ -9,8 +9,7 @@ from typing import Any
 from medusa.elements import END_US
 from medusa.engine.input.push_arguments import boundary_time_us
 from medusa.errors import LinkError
-from medusa.runtime.client.asking import ask
-from medusa.runtime.client.client_loop import now_us
+from medusa.runtime.client.client_loop import ask, now_us
 from medusa.runtime.client.connecting import followed
 from medusa.runtime.client.followed_names import FollowedNames
 from medusa.runtime.client.home_node import HomeNode

@@ -10,8 +10,7 @@ from medusa.query.boxes import Field, Graph
 from medusa.query.codec import graph_to_msgpack
 from medusa.query.published_stream import PublishedStream, reads_of, same_columns
 from medusa.query.suggest import did_you_mean
-from medusa.runtime.client.asking import ask
-from medusa.runtime.client.client_loop import ClientLoop
+from medusa.runtime.client.client_loop import ClientLoop, ask
 from medusa.runtime.client.followed_names import AWAY_US, FollowedNames
 from medusa.runtime.client.home_node import HomeNode
 from medusa.units import Duration

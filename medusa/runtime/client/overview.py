@@ -1,55 +1,20 @@
-"""How the nodes of a participant do: their statuses, and what these say together: what each box waits for."""
+"""What the statuses of nodes say, put together: what each box waits for."""
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import pyarrow as pa
 from msgspec import UNSET
 
 from medusa.errors import LinkError
 from medusa.query.suggest import did_you_mean
-from medusa.runtime.client.asking import ask
-from medusa.runtime.client.followed_names import AWAY_US, FollowedNames
 from medusa.runtime.client.guarded_fragments import guarded_fragments
-from medusa.runtime.client.home_node import HomeNode
-from medusa.runtime.client.names import Names
-from medusa.runtime.client.status_tables import tables_of
-from medusa.wire.messages.links_and_commands import StatusRequest
 from medusa.wire.status import FragmentStatus, NodeStatus, status_of
 
-__all__ = ["Statuses", "explanation", "whole"]
+__all__ = ["explanation", "whole"]
 
 Status = Mapping[str, Any]
-
-
-class Statuses:
-    """Asks the nodes of a participant how they do, and puts together what they say."""
-
-    def __init__(self, following: FollowedNames, home: HomeNode, names: Names) -> None:
-        self._following = following
-        self._home = home
-        self._names = names
-
-    def statuses(self, *, all: bool) -> list[dict[str, Any]]:
-        """As ``Federation.statuses``."""
-        found = [self._home.status()]
-        for place in self._following.listed("node") if all else ():
-            if place["node"] != found[0]["node"]:
-                with contextlib.suppress(LinkError):
-                    loop = self._following.loop_at(place, AWAY_US)
-                    found.append(ask(loop, lambda n: StatusRequest(request=n), timeout_us=AWAY_US))
-        return found
-
-    def tables(self, *, all: bool) -> dict[str, pa.Table]:
-        """As ``Federation.tables``."""
-        return tables_of([whole(status) for status in self.statuses(all=all)])
-
-    def explain(self, query: str | None, *, all: bool) -> list[dict[str, Any]]:
-        """As ``Federation.explain``."""
-        return explanation(self.statuses(all=all), query, self._names.placed() if all else ())
 
 
 def whole(said: Status) -> NodeStatus:

@@ -11,8 +11,7 @@ from medusa.elements import END_US, START_US
 from medusa.engine.input.push_arguments import boundary_time_us
 from medusa.errors import LinkError
 from medusa.query.boxes import Source
-from medusa.runtime.client.asking import ask
-from medusa.runtime.client.client_loop import ClientLoop, now_us
+from medusa.runtime.client.client_loop import ClientLoop, ask, now_us
 from medusa.runtime.client.followed_names import FollowedNames
 from medusa.runtime.client.home_node import HomeNode
 from medusa.runtime.client.publisher import GONE, Publisher, described, source_from

@@ -12,7 +12,7 @@ from medusa.nodes.spec.part_locations import PartLocations, having, parted
 from medusa.query.boxes.splits import PARTS_MAX
 from medusa.query.rewrite.key_ranges import HASHES
 from medusa.query.suggest import did_you_mean
-from medusa.runtime.client.asking import ask
+from medusa.runtime.client.client_loop import ask
 from medusa.runtime.client.followed_names import FollowedNames
 from medusa.runtime.client.moves import ANSWER_US, Moves
 from medusa.units import Duration, duration_us
