@@ -18,6 +18,8 @@ from medusa.sim.actors.federation import Federation
 from medusa.wire.messages.move import Move
 from medusa.wire.messages.standby import DeployGuarded
 from tests.nodes.taken_over import LIMITS, SCHEMA, Run
+from tests.nodes.test_remote import keep, offering, part
+from tests.nodes.test_remote import run as instantiate
 
 NODES = {name: StandbyNode(name=name, host=name) for name in "abcd"}
 AT = {"b": ["rows", "per_k"], "c": ["some"]}
@@ -224,6 +226,18 @@ def test_it_stays_when_another_node_takes_it_over():
     run.until_owned(KIND, "s1")
     run.check()
     assert run.every_us("s1") == WISHED_US
+
+
+@pytest.mark.parametrize(
+    ("wished", "taken"), [(0, S), (50 * MS, S), (5 * S, 5 * S)], ids=["none", "more often", "less often"]
+)
+def test_what_another_participant_has_run_here_never_writes_more_often_than_our_own(wished, taken):
+    node = offering()
+    assert node.brain.settings.limits.checkpoint_every_us == S
+    spec = msgspec.structs.replace(part(), checkpoint_every_us=wished)
+    assert node.answer("core", keep(), fragment_to(spec)) == ""
+    assert node.answer("core", instantiate()) == ""
+    assert node.brain.fragments["r/kept"].checkpoint_every_us == taken
 
 
 def test_a_node_without_a_disk_takes_none_whatever_is_wished():
