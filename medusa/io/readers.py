@@ -9,10 +9,10 @@ import pyarrow as pa
 
 from medusa.errors import DataError
 from medusa.io.csv_text import CsvText
+from medusa.io.formats_and_places import FilePlace
 from medusa.io.json_text import JsonText
 from medusa.io.line_batches import LineFormat, first_null, null_time
 from medusa.io.lines import Lines, open_binary, wait_for
-from medusa.io.places import FilePlace
 
 __all__ = ["RowReader", "open_reader"]
 

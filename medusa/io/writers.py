@@ -14,7 +14,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from medusa.errors import DataError
-from medusa.io.places import FilePlace
+from medusa.io.formats_and_places import FilePlace
 
 __all__ = ["RowWriter", "open_writer"]
 

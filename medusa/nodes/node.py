@@ -141,12 +141,12 @@ class NodeMind:
         self._link = link_settings(settings.limits)
         self._token = first_token - 1
         self._patience = session
-        self._me = Hello.ours(settings.name, incarnation, memory=settings.store == "memory")
+        self._me = Hello.ours(settings.name, incarnation, memory=settings.forgets)
         self.sessions = {peer: self._session(peer, calls=True) for peer in settings.peers}
         self.peers = dict.fromkeys(settings.peers, "silent")
         self.clients: dict[str, int] = {}
         self._stopping = self._said_stopped = False
-        self._forgets = settings.store == "memory"
+        self._forgets = settings.forgets
         self._seal = CutSealer(note_key)
         self.wall = WallClock()
         self._now_us = self._started_us = 0

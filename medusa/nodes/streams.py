@@ -59,7 +59,7 @@ class StreamRouter:
         count: Callable[[str], None],
     ) -> None:
         self._me = settings.name
-        self._forgets = settings.store == "memory"
+        self._forgets = settings.forgets
         self._catalog = catalog
         self._fragments = fragments
         self._running = fragments.running

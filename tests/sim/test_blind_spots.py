@@ -9,11 +9,12 @@ import pyarrow as pa
 import pytest
 
 from medusa.engine.repartition.tables import hashes_of
+from medusa.nodes.messages import MESSAGES as TABLE
 from medusa.query.rewrite.key_ranges import even_cuts
 from medusa.runtime.engine_host.group_names import catalog_names, group_name
 from medusa.sim.scenarios import SCENARIOS, run_scenario
 from medusa.sim.world.disk import Disk
-from medusa.sim.world.fault_draws import FILES
+from medusa.sim.world.fault_draws import FILES, MESSAGES, ORDERS, VOTES, WORDS
 from medusa.sim.world.faults import BELIEVED, LATE, LATE_ORDERS, STORAGE, draw
 from medusa.sim.world.file_damage import HOW, damaged
 from medusa.sim.world.keys_at_cuts import keys_at_cuts
@@ -175,6 +176,22 @@ def test_one_copy_of_a_catalog_is_damaged_the_other_one_never(how):
 
 
 # --- keys ---------------------------------------------------------------------------------------
+
+
+NEVER_LATE = (
+    *("data", "boundary", "fed", "piece", "whole", "standing"),  # Numbered frames: the network strikes links.
+    *("declare", "define", "deploy-guarded", "forget", "grant", "instantiate", "merge", "move", "split"),
+    *("define-remote", "drop-remote", "keep-remote", "revoke-remote", "stopped-remote"),
+    *("dht-find", "dht-found", "dht-leave", "dht-store", "dht-stored", "load", "lookup", "read", "status"),
+)
+"""Tags of messages that no fault picks by kind. Who adds a message says here, or in ``fault_draws``, whether
+one does: late, again, in the place of another."""
+
+
+def test_every_message_can_be_late_or_says_that_no_fault_picks_it():
+    drawn = {*MESSAGES, *ORDERS, *VOTES, *WORDS}
+    assert not drawn.intersection(NEVER_LATE)
+    assert drawn.union(NEVER_LATE) == {message.__struct_config__.tag for message in TABLE}
 
 
 def test_keys_lie_on_either_side_of_each_cut_and_close_to_it():

@@ -133,6 +133,11 @@ class Settings:
     """Its fragments run on Spark; None: here."""
 
     @property
+    def forgets(self) -> bool:
+        """It keeps nothing over its end: ``store = "memory"``."""
+        return self.store == "memory"
+
+    @property
     def own_peers(self) -> tuple[str, ...]:
         """The peers of our participant; without keys all are."""
         if self.security is None:

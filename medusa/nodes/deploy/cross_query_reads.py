@@ -115,7 +115,7 @@ class CrossQueryReads:
 
     def _check(self, source: Source, feed: Feed) -> None:
         of = source.of or ""
-        if self._settings.store == "memory":
+        if self._settings.forgets:
             raise LinkError(
                 f"source {source.id!r} reads stream {of!r}, and node {self._me!r} has no disk to go on after "
                 "its end",

@@ -150,7 +150,7 @@ class ForeignReaders:
                 hint=did_you_mean(stream, own),
                 code="E_STREAM",
             )
-        if self._settings.store == "memory":
+        if self._settings.forgets:
             raise LinkError(
                 f"node {self._settings.name!r} has no disk to remember who reads stream {stream!r}",
                 hint="put that part of its query at a node with a disk",

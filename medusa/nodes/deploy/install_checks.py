@@ -25,7 +25,7 @@ def check_place(fragment: FragmentSpec, settings: Settings, catalog: Catalog) ->
     if (left := catalog.left.get(fragment.name)) is not None:
         text = f"fragment {fragment.name!r} was here and was moved to node {left.node!r}"
         raise LinkError(text, code="E_MOVED")
-    if me in others and settings.store == "memory":
+    if me in others and settings.forgets:
         raise LinkError(
             f"fragment {fragment.name!r} is linked with another one of its own node, which has no disk",
             hint="two fragments that forget keep nothing for each other",

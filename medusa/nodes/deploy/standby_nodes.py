@@ -38,7 +38,7 @@ def standby_nodes(
     found[me] = StandbyNode(
         name=me,
         host=own or HERE,
-        forgets=settings.store == "memory",
+        forgets=settings.forgets,
         elsewhere=settings.spark is not None,
         load=loads.load or 0.0,
     )

@@ -4,7 +4,7 @@
                                                                               │ a run of the engine
        upstream forgets <── settled: all receivers have the output <── cut ───┘
 
-Instead of checkpoints there are *cuts* (``volatile``). One is settled once every receiver has what was
+Instead of checkpoints there are *cuts* (``sealed_cuts``). One is settled once every receiver has what was
 put out before it; then upstream hears that what it covers is durable, and keeps the cut with that.
 
 After a start nothing is fed before every node of the plan that is linked with this fragment has said what

@@ -204,7 +204,7 @@ class IncomingMoves:
     def _check_free(self, message: Receive) -> None:
         """Whether this fragment may come here at all, whatever it is. Raises LinkError."""
         me, name = self._settings.name, message.fragment
-        if self._settings.store == "memory":
+        if self._settings.forgets:
             hint = "move it to a node with a disk"
             raise LinkError(f"node {me!r} keeps nothing over its end", hint=hint, code="E_STORE")
         if name in self._fragments or name in self._catalog.fragments:

@@ -171,7 +171,7 @@ class OutgoingMoves:
         if (whose := self._diverting.whose(to)) != self._settings.participant:
             text = f"node {to!r} is one of participant {whose!r}: fragments move between nodes of one owner"
             return no("E_ROLE", text, "what another one offers to run is said by medusa remote define")
-        if self._settings.store == "memory":
+        if self._settings.forgets:
             hint = "deploy it at a node with a disk"
             return no("E_STORE", f"node {me!r} keeps nothing over its end, so no move could be settled", hint)
         if hosted.failed:

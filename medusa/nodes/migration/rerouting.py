@@ -497,7 +497,7 @@ class Rerouting:
             )
 
     def _check_disk(self) -> None:
-        if self._settings.store == "memory":
+        if self._settings.forgets:
             raise LinkError(
                 f"node {self._settings.name!r} has no disk to remember a move",
                 hint="fragments next to those of a node without a disk stay where they are",

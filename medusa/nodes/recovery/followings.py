@@ -167,7 +167,7 @@ class Followings:
     def _check_free(self, peer: str, message: Seed) -> None:
         me, name = self._settings.name, message.fragment
         query = name.partition("/")[0]
-        if self._settings.store == "memory":
+        if self._settings.forgets:
             hint = "name a node with a disk as its standby"
             raise LinkError(f"node {me!r} keeps nothing over its end", hint=hint, code="E_STORE")
         configuration = self._configuration(query)

@@ -123,7 +123,7 @@ class RemoteKeeper:
         full = f"{participant}/{message.name}"
         if self._late.install(peer, full, message.request):
             raise QueryError(f"{full!r} was revoked after that", code="E_STALE")
-        if self._settings.store == "memory":
+        if self._settings.forgets:
             raise QueryError("this node keeps nothing over its end, so no definition either", code="E_STORE")
         if message.expires_us > EXPIRES_MAX_US:
             raise QueryError("it would expire in too many years", code="E_LIMIT")

@@ -137,7 +137,7 @@ class RepartitionCoordinator:
         Raises:
             QueryError, LinkError: it can't be, or not now.
         """
-        if self._settings.store == "memory":
+        if self._settings.forgets:
             raise LinkError(
                 f"node {self._me!r} keeps nothing over its end, so its boxes stay as they are",
                 hint="deploy the query split",

@@ -143,7 +143,7 @@ def assembled(
             store,
             clock,
             wake=transport.wake,
-            counts=settings.store == "memory",
+            counts=settings.forgets,
             journal=journal,
             bounds=bounds_of(settings.limits),
         )
@@ -184,7 +184,7 @@ def _host_of(elsewhere: Elsewhere | None) -> Callable[..., EngineHost]:
 
 
 def _open_store(settings: Settings, clock: SystemClock) -> FolderStore | Unstored:
-    if settings.store == "memory":
+    if settings.forgets:
         wait_for_a_new_second(clock)
         return Unstored()
     try:

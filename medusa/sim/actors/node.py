@@ -126,7 +126,7 @@ class NodeMachine(Machine):
     @property
     def forgets(self) -> bool:
         """It has no disk."""
-        return self.settings.store == "memory"
+        return self.settings.forgets
 
     @property
     def told(self) -> Collection[ReportLine]:

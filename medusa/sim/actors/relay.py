@@ -1,6 +1,6 @@
 """The smallest node that uses every part of a link: one stream in, a function, one stream out.
 
-It keeps what ``mind/`` keeps: input is consumed only while there is room for output; state, input
+It keeps what ``nodes/`` keeps: input is consumed only while there is room for output; state, input
 position and kept output go into one checkpoint; upstream hears *durable* only after the sync. It
 stands in for a node where a simulation is about links, and needs no engine.
 

@@ -80,7 +80,7 @@ def _on_spark(settings: Settings, spark: SparkSession | None = None) -> Particip
             hint='add [spark] with master = "local[2]"; without it, it is one for medusa node',
             code="config.spark",
         )
-    if settings.store == "memory":
+    if settings.forgets:
         raise ConfigError(
             f"node {settings.name!r} keeps nothing over its end, and what runs on Spark needs checkpoints",
             hint='remove store = "memory", and give `data` a folder',
