@@ -453,9 +453,9 @@ class NodeMind:
             clean=self.guard is not None,  # With keys, who reads may be another owner.
             saved=saved,
             fence=QueryFence(self.recovery.agreement, spec.query),
+            epoch=partial(self.catalog.ownership.surely, spec.name),
+            held=partial(self.catalog.held, spec.name, spec.query),
         )
-        hosted.epoch = partial(self.catalog.ownership.surely, spec.name)
-        hosted.held = partial(self.catalog.held, spec.name, spec.query)
         for output in hosted.outputs.values() if not self._forgets else ():
             output.begun(self.catalog.installed.get(spec.name, 0))
         self._links_up(self._now_us, hosted)

@@ -185,7 +185,7 @@ def test_a_disk_that_fails_leaves_the_box_whole():
     names = disk.names()
     assert not any(group_token(f"q/box-{part}", name) for part in (1, 2, 3, "router") for name in names)
     for output in node.brain.fragments["q/box"].outputs.values():
-        assert output.sender.missing == output.spilling._missing, "who reads from disk asks who is there"
+        assert output.sender._fetch == output.spilling._missing, "who reads from disk asks who is there"
     world.check()
 
 

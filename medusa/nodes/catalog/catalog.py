@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
@@ -95,6 +95,14 @@ class Deployment(msgspec.Struct, kw_only=True):
     def stands_at(self, places: Mapping[str, str]) -> None:
         """These of its streams and sources are at these nodes now."""
         self.streams = tuple((name, places.get(name, node)) for name, node in self.streams)
+
+    def has_part_at(self, node: str, streams: Sequence[str]) -> None:
+        """A part is at this node now, and so are these streams and sources."""
+        if node not in self.nodes:
+            self.nodes += (node,)
+        if streams:
+            places = (each for each in self.streams if each[0] not in streams)
+            self.streams = (*places, *((name, node) for name in streams))
 
     def has_streams(self, streams: tuple[tuple[str, str], ...]) -> None:
         """These are its streams and sources that clients can use, and where."""

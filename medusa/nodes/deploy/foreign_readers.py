@@ -12,8 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-import msgspec
-
 from medusa.errors import LinkError
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.config.settings import Settings
@@ -109,8 +107,7 @@ class ForeignReaders:
 
     def _put(self, hosted: FragmentHost, id: str, stream: str, guest: ForeignReader, peer: str) -> None:
         spec = hosted.spec
-        hosted.spec = self._catalog.fragments[spec.name] = msgspec.structs.replace(
-            spec,
+        self._catalog.fragments[spec.name] = hosted.change_spec(
             streams={**spec.streams, id: stream},
             readers={**spec.readers, id: (peer,)},
             guests={**spec.guests, id: guest},
@@ -123,8 +120,7 @@ class ForeignReaders:
         if id not in spec.guests or spec.readers.get(id):
             return
         del hosted.outputs[id]
-        hosted.spec = self._catalog.fragments[spec.name] = msgspec.structs.replace(
-            spec,
+        self._catalog.fragments[spec.name] = hosted.change_spec(
             streams={each: stream for each, stream in spec.streams.items() if each != id},
             readers={each: nodes for each, nodes in spec.readers.items() if each != id},
             guests={each: guest for each, guest in spec.guests.items() if each != id},

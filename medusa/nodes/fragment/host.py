@@ -14,6 +14,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import msgspec
 
 from medusa.elements import Element, Silent, Train
 from medusa.engine.held_rows_count import NOTHING, RowsAtRisk
@@ -104,13 +107,15 @@ class FragmentHost:
         clean: bool = False,
         saved: SavedCheckpoint | None = None,
         fence: Fence | None = None,
+        epoch: Callable[[], int] = lambda: 0,
+        held: Callable[[], tuple[str, int]] = lambda: ("", 0),
     ) -> None:
         checked = spec.taken()
         saved = at_feeds(spec, saved)
         record = saved.record if saved else None
         self.spec = spec
-        self.epoch: Callable[[], int] = lambda: 0
-        self.held: Callable[[], tuple[str, int]] = lambda: ("", 0)
+        self.epoch = epoch
+        self.held = held
         self.failed = ""
         self._life = LifeState.RUNNING
         self._turn = TurnState.OPEN
@@ -214,6 +219,11 @@ class FragmentHost:
         )
         made.receiver.fragment_epoch = lambda: self.epoch()
         return made
+
+    def change_spec(self, **changes: Any) -> FragmentSpec:
+        """Whom it is linked with, or what its streams are called, is another from now on; its boxes stay."""
+        self.spec = msgspec.structs.replace(self.spec, **changes)
+        return self.spec
 
     def begin(self, now_us: int) -> None:
         """The node starts: publishers known from before have some time to come back."""
@@ -486,8 +496,10 @@ class FragmentHost:
         for input in self.inputs.values():
             if input.by != peer:
                 continue
-            input.silent_since_us = now_us if event is LinkEvent.PEER_DOWN else None
-            input.gone = False
+            if event is LinkEvent.PEER_DOWN:
+                input.falls_silent(now_us)
+            else:
+                input.is_heard()
             if not (self._feeding.is_joining(input) or self.publishers.rests(input)):
                 input.receiver.peer_event(now_us, event)
         for output in self.outputs.values():

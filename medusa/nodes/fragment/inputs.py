@@ -240,6 +240,18 @@ class FragmentInput:
         if self._not_taken is not None:
             self._outbox.send(self.by, self._not_taken)
 
+    def falls_silent(self, now_us: int) -> None:
+        """The peer isn't heard any more, and is waited for."""
+        self.silent_since_us, self.gone = now_us, False
+
+    def is_heard(self) -> None:
+        """The peer is there."""
+        self.silent_since_us, self.gone = None, False
+
+    def wait_at_most(self, now_us: int, grace_us: int) -> None:
+        """Whoever has been silent for so long is waited for no more."""
+        self.gone = self.silent_since_us is not None and now_us - self.silent_since_us >= grace_us
+
     def redirect(self, now_us: int, peer: str, *, up: bool) -> None:
         """The stream comes from another node from now on; position and counts stay."""
         self.peer = peer

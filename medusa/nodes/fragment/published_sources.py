@@ -46,7 +46,7 @@ class PublishedSources:
     def begin(self, now_us: int) -> None:
         """The node starts: publishers known from before have some time to come back."""
         for input in self._publishers():
-            input.silent_since_us = now_us
+            input.falls_silent(now_us)
 
     def _publishers(self, source: str = "") -> Iterator[FragmentInput]:
         return (
@@ -120,8 +120,7 @@ class PublishedSources:
         """Stop to wait for publishers that stayed away; what the others' promises then bring."""
         works: list[Work] = []
         for input in self._publishers():
-            since_us = input.silent_since_us
-            input.gone = since_us is not None and now_us - since_us >= self._grace_us
+            input.wait_at_most(now_us, self._grace_us)
         for source, fed_us in self.fed_us.items():
             promised_us = self._promised(source)
             if promised_us <= max(fed_us, self._announced_us.get(source, START_US)):

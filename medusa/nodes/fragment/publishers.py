@@ -199,7 +199,7 @@ class Publishers:
             self._oust(input, "E_REMOVED", f"publisher {message.name!r} was ended")
             self._ended.append((input.peer, input.by))
             self._take(input, "")
-            input.silent_since_us = now_us
+            input.falls_silent(now_us)
             self._wait(now_us, input, peer, message)
 
     def _named(self) -> list[tuple[str, str]]:

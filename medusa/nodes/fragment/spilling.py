@@ -104,7 +104,7 @@ class OutputSpilling:
         self._reading: tuple[int, list[int]] | None = None
         self._read_at_us = 0
         self._failures = 0
-        sender.missing = self._missing
+        sender.fetches_by(self._missing)
 
     def like(self, sender: Sender, stored: dict[int, tuple[int, int]]) -> OutputSpilling:
         """The same for another output of the same fragment."""
@@ -124,7 +124,7 @@ class OutputSpilling:
     def resume(self) -> None:
         """Look after the output again, after another one was to."""
         self.paused = False
-        self._sender.missing = self._missing
+        self._sender.fetches_by(self._missing)
 
     @property
     def writing(self) -> tuple[int, ...]:

@@ -243,7 +243,7 @@ class IncomingMoves:
         if taking is None or (taking.owner, taking.attempt) != (peer, message.attempt):
             return
         try:
-            taking.heard_us = now_us
+            taking.heard(now_us)
             taking.receive(now_us, message, payload)
             self._check_room(taking)
         except RemoteProtocolError as error:
@@ -388,7 +388,7 @@ class IncomingMoves:
             self._kept.taken.setdefault(name, {})[taking.owner] = taking.attempt
             self._kept.unplaced[name] = self._coordinator_of(taking)
             self._fragments[name] = taking.shadow
-            taking.token = self._saver.save()
+            taking.owns_with(self._saver.save())
         if taking.state is TargetState.TAKING and self._saver.durable >= taking.token:
             self._take(now_us, taking)
 

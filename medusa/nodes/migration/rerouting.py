@@ -365,8 +365,7 @@ class Rerouting:
         self._replace(hosted, readers={**hosted.spec.readers, sink: readers})
 
     def _replace(self, hosted: FragmentHost, **changes: Any) -> None:
-        hosted.spec = msgspec.structs.replace(hosted.spec, **changes)
-        self._catalog.fragments[hosted.spec.name] = hosted.spec
+        self._catalog.fragments[hosted.spec.name] = hosted.change_spec(**changes)
 
     # --- downstream -----------------------------------------------------------------------------------
 
@@ -450,12 +449,7 @@ class Rerouting:
             raise LinkError(f"node {peer!r} has no part of query {message.query!r}", code="E_READER")
         self._check_peer(message.node)
         before = deployment.nodes, deployment.streams
-        if message.node not in deployment.nodes:
-            deployment.nodes += (message.node,)
-        here = set(message.streams)
-        if here:
-            places = (each for each in deployment.streams if each[0] not in here)
-            deployment.streams = (*places, *((name, message.node) for name in message.streams))
+        deployment.has_part_at(message.node, message.streams)
         return before != (deployment.nodes, deployment.streams)
 
     # --- checks -----------------------------------------------------------------------------------------

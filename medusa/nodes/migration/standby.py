@@ -182,7 +182,7 @@ class StandbyFragment(FragmentHost):
                 at = output.sender.log.next_seq
                 view.durable = min(max(view.durable, reader.durable), at)
                 view.plain = reader.plain
-                view.moved_at_us = now_us
+                view.moved(now_us)
                 view.note = reader.note
             output.sender.settle(now_us)
 
@@ -215,7 +215,7 @@ class StandbyFragment(FragmentHost):
             input.stand_where_fed()
         for output in self.outputs.values():
             for view in output.sender.receivers.values():
-                view.moved_at_us = now_us
+                view.moved(now_us)
 
     def tick(self, now_us: int) -> None:
         if self.follows:

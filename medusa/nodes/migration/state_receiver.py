@@ -123,6 +123,10 @@ class StateReceiver:
         """The owner has sent something of it."""
         self.heard_us = now_us
 
+    def owns_with(self, token: int) -> None:
+        """It is ours once this write of the catalog is on disk."""
+        self.token = token
+
     def ready(self) -> None:
         """Say that it may begin."""
         ready = Ready(fragment=self.spec.name, attempt=self.attempt, ticket=self.ticket, window=WINDOW_BYTES)

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-import msgspec
-
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.catalog.directory import Directory
 from medusa.nodes.catalog.persistence import CatalogWriter
@@ -72,8 +70,7 @@ class StreamVersions:
     def _raise(self, now_us: int, hosted: FragmentHost, found: Mapping[str, int]) -> None:
         spec = hosted.spec
         known = {**spec.read_versions, **found}
-        hosted.spec = self._catalog.fragments[spec.name] = msgspec.structs.replace(
-            spec,
+        self._catalog.fragments[spec.name] = hosted.change_spec(
             stream_version=self._next(spec),
             read_versions={source: version for source, version in known.items() if version != 1},
         )
@@ -101,9 +98,7 @@ class StreamVersions:
             if hosted is None or token > self._saver.durable:
                 continue
             for output in hosted.outputs.values():
-                if output.sender.stream_version != hosted.spec.stream_version:
-                    output.sender.stream_version = hosted.spec.stream_version
-                    output.sender.settle(now_us)
+                output.sender.begin_version(now_us, hosted.spec.stream_version)
 
 
 def _found(hosted: FragmentHost) -> dict[str, int]:

@@ -50,8 +50,6 @@ class Sender:
             became known.
         seats: who reads under which key.
         retention: what happens when too much is kept.
-        missing: called with the time and the index of an entry that is wanted and not in memory; it goes
-            on with ``settle`` once it is.
         muted: nothing goes out: somebody else may be sending these rows.
         stream_version: said with each attachment; who was told another one has to attach anew.
         life: of the stream; who has rows of another one is refused. 0: unknown.
@@ -59,7 +57,6 @@ class Sender:
             what readers say.
     """
 
-    missing: Callable[[int, int], None] | None = None
     muted = False
     stream_version = 1
     life = 0
@@ -85,9 +82,21 @@ class Sender:
         self.receivers: dict[str, ReceiverView] = {}
         self.retention = Retention(stream, self.settings, outbox)
         self._outbox = outbox
+        self._fetch: Callable[[int, int], None] | None = None
         self._more_at_us: int | None = None
         """There is credit for more than one burst."""
         self.seats = NamedSubscriptions(stream, self.receivers, outbox)
+
+    def fetches_by(self, fetch: Callable[[int, int], None]) -> None:
+        """``fetch`` is called with the time and the index of an entry that is wanted and not in memory; the
+        sender goes on with ``settle`` once it is."""
+        self._fetch = fetch
+
+    def begin_version(self, now_us: int, version: int) -> None:
+        """The stream has this version from here on: who was told another one has to attach anew."""
+        if version != self.stream_version:
+            self.stream_version = version
+            self.settle(now_us)
 
     # --- from the fragment ------------------------------------------------------------------
 
@@ -466,8 +475,8 @@ class Sender:
             if entry.away:
                 if entry.lost:
                     self._overtaken(view)
-                elif self.missing is not None:
-                    self.missing(now_us, view.cursor)
+                elif self._fetch is not None:
+                    self._fetch(now_us, view.cursor)
                 return
             self._outbox.send(view.peer, frame_of(self.stream, view, entry), entry.payload)
             view.sent(entry)
