@@ -99,6 +99,11 @@ class Source:
         return tuple(ast.walk(self.tree))
 
     @cached_property
+    def imports_by_call(self) -> bool:
+        """Whether expressions may import something: most of a tree is expressions."""
+        return "import_module" in self.text or "__import__" in self.text
+
+    @cached_property
     def imports(self) -> tuple[Import, ...]:
         return tuple(_imports(self, self.tree, top=True, typing=False))
 
@@ -109,6 +114,8 @@ class Source:
 
 def _imports(source: Source, node: ast.AST, *, top: bool, typing: bool) -> Iterator[Import]:
     for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.expr) and not source.imports_by_call:
+            continue
         if isinstance(child, ast.Import):
             yield from (Import(alias.name, child.lineno, top, typing) for alias in child.names)
         elif isinstance(child, ast.ImportFrom):
