@@ -20,6 +20,7 @@ from medusa.engine.core.box import Now, Operator
 from medusa.engine.core.dead_letters import DeadLetters
 from medusa.engine.core.memory_bounds import Storage
 from medusa.engine.idle_sources import Idleness
+from medusa.engine.inspection import Inspection
 from medusa.engine.operators.apply import AsyncApplyBox
 from medusa.engine.operators.connection import Connections
 from medusa.engine.operators.sink import SinkBox
@@ -47,7 +48,7 @@ don't stay in the cache from box to box (measured in docs/performance.md)."""
 T = TypeVar("T")
 
 
-class Fragment(SlicedFragment):
+class Fragment(SlicedFragment, Inspection):
     """The boxes of a graph, running in the caller's thread.
 
     Args:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import deque
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -40,7 +41,7 @@ class Inspection:
     has_calls: bool
     letters: DeadLetters
     storage: Storage | None
-    _entering: Collection[tuple[SourceBox, pa.RecordBatch, Times | None, int | None]]
+    _entering: deque[tuple[SourceBox, pa.RecordBatch, Times | None, int | None]]
     _meter: Meter
     _scheduler: Scheduling
     _sinks: Sequence[SinkBox]

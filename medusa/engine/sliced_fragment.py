@@ -10,17 +10,19 @@ import pyarrow as pa
 
 from medusa._native import Times
 from medusa.elements import Element
-from medusa.engine.inspection import Inspection
 from medusa.engine.operators.source import SourceBox
+from medusa.engine.wiring import Scheduling
 
 __all__ = ["SlicedFragment"]
 
 
-class SlicedFragment(Inspection):
+class SlicedFragment:
     """What one element makes may be any number of rows; it is run in slices of whole pieces.
 
     Where slices end changes no output: the pieces, and the order in which boxes take them, are the same.
     """
+
+    _scheduler: Scheduling
 
     def __init__(self) -> None:
         self._rests: Callable[[], bool] | None = None
