@@ -50,6 +50,7 @@ def first_configuration(
         voters=tuple(dict.fromkeys((*voters, *plan.witnesses))),
         fragments=tuple(map(_replicas, guarded)),
         life=life,
+        witnesses=tuple(dict.fromkeys((coordinator, *plan.witnesses))),
     )
     parts = _parts(plan)
     ours = {coordinator, *own}.issuperset(parts.nodes)

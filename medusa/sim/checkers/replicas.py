@@ -181,7 +181,7 @@ class ReplicaChecks:
         fragments = kept.current.fragments
         for stream, peer, sends in links:
             ends = [each for each in fragments if stream in (each.streams if sends else each.reads)]
-            if all(each.owner != peer for each in ends) and any(peer in each.members for each in ends):
+            if all(each.owner != peer for each in ends) and any(peer in each.holders for each in ends):
                 raise SimulationError(
                     f"fenced: {peer} {'sends' if sends else 'reads'} {stream} at {node.name}, and not by "
                     f"{kept.current}"
