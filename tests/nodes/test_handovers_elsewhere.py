@@ -18,7 +18,6 @@ from tests.nodes.test_taken_over import (
     FORKED,
     HALF,
     UNITED,
-    WHOLE,
     check_anew,
     check_removed,
     check_union,
@@ -119,7 +118,7 @@ def test_who_was_away_all_the_time_finds_it_where_it_is() -> None:
     run, fragment = flowing(counting(), CUT, {"m": ["s1", "s2"]}, witnesses=("w", "x"))
     run.fed.nodes["c"].crash()
     for to in ("s3", "x"):
-        assert moved(run, fragment, to).code == ""
+        assert moved(run, fragment, to, by="w").code == ""
         run.until_guarded(fragment, 2)
     run.fed.restart("c")
     run.publish(HALF)
@@ -152,7 +151,7 @@ def test_an_order_that_is_too_late_leaves_nothing_behind() -> None:
     assert reply.code == "E_TIMEOUT"
     run.publish(HALF)
     run.check()
-    run.fed.network.restore()
+    run.fed.network.heal("m", "s3")
     ends(run, fragment)
     assert run.replicas(fragment).members == MEMBERS
     assert set(run.newest().voters) == set(before.voters)
@@ -230,11 +229,12 @@ def happened(run: Run, fragment: str, client: Client, number: int, *, lost: str 
     assert reply.code in ("", "E_TIMEOUT", "E_BROKEN"), reply
     if not reply.code and lost != "s3":
         assert run.owner(fragment) == "s3"
-    # Of two nodes that had it in turn the first may be lost: then it is no member, and both others follow.
     ends(run, fragment, by=2 - (lost in run.replicas(fragment).members))
     replicas = run.replicas(fragment)
-    assert set(replicas.members) in ({"m", "s1", "s2"}, {"s3", "s1", "s2"})
-    assert set(replicas.former) <= {"m", "s3"}
+    # Who took over from the lost owner has given its own place to the target.
+    after_takeover = ({"m", "s3", "s2"},) if lost == "m" else ()
+    assert set(replicas.members) in ({*MEMBERS}, {"s3", "s1", "s2"}, *after_takeover)
+    assert {*replicas.members, *replicas.former} <= {*MEMBERS, "s3"}
 
 
 @pytest.mark.parametrize("after_us", LATER_US)
@@ -264,7 +264,13 @@ def test_whoever_is_lost_for_good_meanwhile(at: Any, victim: str, after_us: int)
     asked = order(run, fragment, "s3", timeout_ms=4_000)
     run.fed.run(for_us=after_us)
     run.lose(victim)
-    happened(run, fragment, *asked, lost=victim)
+    run.fed.run(for_us=2_000_000)
+    if run.owner(fragment) == victim and not run.replicas(fragment).secondaries:
+        run.lost.discard(victim)  # Others were about to be seeded: the query waits for it.
+        run.fed.restart(victim)
+        happened(run, fragment, *asked)
+    else:
+        happened(run, fragment, *asked, lost=victim)
 
 
 @pytest.mark.parametrize("after_us", LATER_US)
@@ -366,9 +372,7 @@ def test_a_query_that_has_been_at_too_many_nodes_is_refused_another() -> None:
 
     def change(current: Configuration) -> Configuration:
         [replicas] = current.fragments
-        return msgspec.structs.replace(
-            current, fragments=(msgspec.structs.replace(replicas, former=former),)
-        )
+        return msgspec.structs.replace(current, fragments=(msgspec.structs.replace(replicas, former=former),))
 
     altered(run, change)
     refused(run, fragment, "s3", "E_LIMIT", "has been at as many nodes as it may")

@@ -67,5 +67,6 @@ def with_guest(replicas: Replicas, guest: str) -> Replicas:
 
 def _remembering(before: Replicas, after: Replicas) -> Replicas:
     """Who is of it no more is named among those."""
-    left = dict.fromkeys(node for node in before.holders if node not in after.followers)
+    nodes = (*before.former, *before.followers)
+    left = dict.fromkeys(node for node in nodes if node not in after.followers)
     return msgspec.structs.replace(after, former=tuple(left))

@@ -541,9 +541,10 @@ class Succession:
             since_us = None if replicas is None else self._silent_since_us.get(replicas.owner)
             if since_us is None or replicas is None:
                 continue
+            sought = self._sought.get((query, replicas.owner)) == since_us or self._agreement.proposing(query)
             if self._me in replicas.secondaries:
                 times.append(max(since_us + len(replicas.secondaries) * RANK_US, now_us + RANK_US))
-            elif self._sought.get((query, replicas.owner)) != since_us:
+            elif not sought:
                 times.append(max(since_us + LOST_US, now_us))
         for _, configuration, replicas in self._replication.owned():
             since = (self._silent_since_us.get(node) for node in replicas.secondaries)

@@ -343,6 +343,8 @@ class ReplicaChecks:
             if known and known != [newest]:
                 return f"{name} doesn't know configuration {newest.number}"
         for replicas in newest.fragments:
+            if replicas.guest:
+                return f"{replicas.guest} is a guest of {replicas.fragment} and nobody's wish"
             has = {
                 name
                 for name, node in self._nodes.items()
