@@ -19,18 +19,20 @@ def next_number(current: Configuration) -> Configuration:
 def changed(current: Configuration, fragments: tuple[Replicas, ...]) -> Configuration | None:
     """With these fragments; None: they are as they were.
 
-    Who comes to a fragment votes, since only voters propose. Who leaves the last one votes no more, or a
-    machine that was emptied for good would count among those that have to be there.
+    Who comes to a fragment votes, since only voters propose. Who has nothing any more votes no more once
+    others do in its place: of those the last that came.
     """
     if fragments == current.fragments:
         return None
-    before, after = _having(current.fragments), _having(fragments)
-    gone = {*before} - {*after, current.coordinator, *current.witnesses}
-    voters = (node for node in (*current.voters, *after) if node not in gone)
+    having = _having(fragments)
+    voters = list(dict.fromkeys((*current.voters, *having)))
+    idle = [node for node in voters if node not in (*having, current.coordinator, *current.witnesses)]
+    while idle and len(voters) > current.voters_least > 0:
+        voters.remove(idle.pop())
     return msgspec.structs.replace(
         current,
         number=current.number + 1,
-        voters=tuple(dict.fromkeys(voters)),
+        voters=tuple(voters),
         fragments=fragments,
     )
 

@@ -1,4 +1,4 @@
-"""What others stand by for is moved to them, or to other nodes, at random moments, while machines are lost: the
+"""What others stand by for is moved to them, or to any node, at random moments, while machines are lost: the
 same answer."""
 
 from __future__ import annotations
@@ -126,7 +126,7 @@ class HandoverOrders:
         """Whether the last ones are done too, which are given once the others are over."""
         if not self._last and not self._under_way(trial):
             self._order_last(trial)
-        return bool(self._last) and self._last_done()
+        return bool(self._last) and self._last_done(trial)
 
     def _under_way(self, trial: StandbyTrial) -> bool:
         """An earlier order isn't over."""
@@ -146,18 +146,25 @@ class HandoverOrders:
             to = dice.choice(follow if dice.random() < MEMBERS else anywhere)
             self._last.append(self._order(trial, by, replicas.fragment, to, LAST_MS))
 
-    def _last_done(self) -> bool:
+    def _last_done(self, trial: StandbyTrial) -> bool:
         """Whether all are.
 
         Raises:
             SimulationError: one isn't.
         """
         done = [asked.client.mind.replies.get(asked.request) for asked in self._last]
-        for asked, (reply, _) in [(a, found) for a, found in zip(self._last, done, strict=True) if found]:
-            if reply.code not in ("", "E_MOVE"):
-                raise SimulationError(
-                    f"moves: all is well, and {asked.fragment} isn't moved: {reply.code} {reply.text}"
+        for place, (asked, found) in enumerate(zip(self._last, done, strict=True)):
+            code, text = (found[0].code, found[0].text) if found is not None else ("", "")
+            if code == "E_BROKEN":  # What was proposed while its owner was silent is decided now.
+                self._last[place] = self._order(
+                    trial, asked.client.mind.node, asked.fragment, asked.to, LAST_MS
                 )
+                return False
+            replicas = None if trial.newest is None else trial.newest.replicas(asked.fragment)
+            comes = replicas is not None and asked.to not in replicas.members
+            # Half of those that would vote with it are lost, say.
+            if code not in ("", "E_MOVE", "E_STANDBY" if comes else ""):
+                raise SimulationError(f"moves: all is well, and {asked.fragment} isn't moved: {code} {text}")
         return None not in done
 
 

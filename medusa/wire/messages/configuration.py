@@ -134,6 +134,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
         parts: what whoever takes the coordinator's role over has to know; None: the role stays where it is.
         witnesses: voters that vote also where they have nothing of it: those that were named so, and who was
             asked to deploy the query.
+        voters_least: so many vote at the least, as at first: of fewer, fewer may be away. 0: nobody leaves.
     """
 
     query: Name
@@ -144,6 +145,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     life: Count = 0
     parts: QueryParts | None = None
     witnesses: Annotated[tuple[Name, ...], Meta(max_length=VOTERS_MAX)] = ()
+    voters_least: Annotated[int, Meta(ge=0, le=VOTERS_MAX)] = 0
 
     def __post_init__(self) -> None:
         if len(set(self.voters)) < len(self.voters):
