@@ -221,7 +221,7 @@ class MoveOrders:
             self.moves.order(now_us, peer, message.request, name, message.to, timeout_us)
 
     def _asked(self, now_us: int, peer: str, message: Order) -> bool:
-        """Whether the owner of what we stand by for wants us to have it."""
+        """Whether its owner wants us to have it, or asks whether we could."""
         if not (isinstance(message, Move) and self._own_peer(peer)):
             return False
         return self._handovers.asked(now_us, peer, message)
@@ -229,7 +229,7 @@ class MoveOrders:
     def _guarded(
         self, now_us: int, peer: str, message: Move | Split | Merge, others: Collection[str]
     ) -> None:
-        """What others stand by for goes to one of them, and stays whole."""
+        """What others stand by for goes elsewhere by their decision, and stays whole."""
         name, request = message.fragment, message.request
         if not isinstance(message, Move):
             text = f"fragment {name!r} stays at node {self._me!r}, whole: {', '.join(others)} stand by"
@@ -282,6 +282,8 @@ class MoveOrders:
             return
         number = self._number()
         order = msgspec.structs.replace(message, request=number)
+        if isinstance(order, Move):  # Only an owner asks whether a node could have it.
+            order = msgspec.structs.replace(order, reads=None, links=())
         self._relayed.open(now_us, number, node, order, cause=cause, said=False)
         self._say_again(now_us)
 

@@ -48,6 +48,7 @@ from medusa.nodes.names.definitions import Definitions
 from medusa.nodes.names.lookup import NameLookup
 from medusa.nodes.names.names import NodeNames
 from medusa.nodes.names.participant_catalog import ParticipantCatalog
+from medusa.nodes.placement.standby_plan import StandbyNode
 from medusa.nodes.recovery.coordination import CoordinatorRole
 from medusa.nodes.recovery.query_fence import QueryFence
 from medusa.nodes.recovery.recovery import Recovery
@@ -293,6 +294,7 @@ class NodeMind:
                 ended=self.coordinator.ended,
                 placed=lambda *placed: self.orders.arrivals.coordinated(*placed),
             ),
+            nodes=self._known_nodes,
             **shared,
         )
         moving: dict[str, Any] = {**shared, "diverting": diverting, "next_token": self._next_token}
@@ -343,7 +345,7 @@ class NodeMind:
             self.installed,
             parsing=parsing,
             outbox=outbox,
-            nodes=lambda: standby_nodes(settings, naming.directory, self.loads, self.sessions, naming.abroad),
+            nodes=self._known_nodes,
             deployed_at=names.deployed_at,
             away=moves.away,
             number=number,
@@ -416,6 +418,11 @@ class NodeMind:
     def _participant_of(self, node: str) -> str | None:
         """Without keys all nodes are ours."""
         return self.settings.participant
+
+    def _known_nodes(self) -> dict[str, StandbyNode]:
+        """As those that may stand by for a fragment."""
+        naming = self.naming
+        return standby_nodes(self.settings, naming.directory, self.loads, self.sessions, naming.abroad)
 
     def _is_linked(self, node: str) -> bool:
         return node == self.settings.name or self.peers.get(node) == "up"

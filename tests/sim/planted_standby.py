@@ -244,9 +244,9 @@ STANDBY: dict[str, Mistake] = {
         area="succession",
         about="Who takes over goes on in the epoch of the lost owner, so nobody can refuse that one.",
         edits=edit(
-            "nodes.recovery.succession:Succession._succeeding",
-            "epoch=each.epoch + 1",
-            "epoch=each.epoch",
+            "nodes.recovery.changes:owned_by",
+            "epoch=replicas.epoch + 1",
+            "epoch=replicas.epoch",
         ),
         scenarios=_SCENARIOS,
         seed=2,

@@ -81,10 +81,74 @@ def test_its_owner_is_killed_amid_a_move(nodes: StandbyNodes, at: dict[str, list
     nodes.until_guarded(fragment, *({"m", "s1", "s2"} - {owner}))
 
 
-def test_a_target_that_does_not_stand_by_is_refused(nodes: StandbyNodes) -> None:
-    fragment = deployed(nodes, WHOLE)
-    with nodes.connect("c") as fed, pytest.raises(md.LinkError, match="doesn't stand by for") as refused:
-        fed.move(fragment, to="w")
-    assert refused.value.code == "E_STANDBY"
-    assert "s1, s2 may have it" in refused.value.message
+@pytest.mark.parametrize("at", [WHOLE, CUT], ids=["clients", "nodes"])
+def test_it_is_moved_to_a_node_that_does_not_stand_by_and_back(
+    nodes: StandbyNodes, at: dict[str, list[str]]
+) -> None:
+    fragment = deployed(nodes, at)
+    with contextlib.ExitStack() as held:
+        clients = Clients(nodes, held)
+        clients.until(ROWS // 5)
+        with nodes.connect("c") as fed:
+            assert fed.move(fragment, to="w")["node"] == "w"
+        assert nodes.replicas(fragment)["owner"] == "w"
+        nodes.until_guarded(fragment, "s1", "s2")
+        assert set(nodes.replicas(fragment)["secondaries"]) == {"s1", "s2"}
+        clients.until(ROWS // 3)
+        done = run_to_end("move", fragment, "--to", "m", *nodes.words("e"))
+        assert done.returncode == 0, done.stderr
+        clients.check()
+    nodes.until_guarded(fragment, "s1", "s2")
     assert nodes.replicas(fragment)["owner"] == "m"
+
+
+@pytest.mark.parametrize("victim", ["m", "w", "e"])
+def test_somebody_is_killed_amid_a_move_to_a_node_that_does_not_stand_by(
+    nodes: StandbyNodes, victim: str
+) -> None:
+    """The target stands still until somebody is killed: owner, target, or who coordinates."""
+    fragment = deployed(nodes, CUT)
+    ended: list[Any] = []
+
+    def move() -> None:
+        try:
+            with nodes.connect("c") as fed:
+                ended.append(fed.move(fragment, to="w"))
+        except md.LinkError as error:
+            ended.append(error)
+
+    def ordered() -> bool:
+        with nodes.connect("m") as fed:
+            return fragment in fed.status()["moves"]["going"]
+
+    with contextlib.ExitStack() as held:
+        clients = Clients(nodes, held)
+        clients.until(ROWS // 5)
+        target = nodes.processes["w"]
+        target.send_signal(signal.SIGSTOP)
+        mover = threading.Thread(target=move)
+        mover.start()
+        try:
+            until(ordered, what="its owner has the order")
+            nodes.kill(victim)
+        finally:
+            if victim != "w":
+                target.send_signal(signal.SIGCONT)
+        nodes.start(victim)
+        clients.check()
+        mover.join(DEADLINE_S)
+        assert not mover.is_alive()
+    [said] = ended
+    if isinstance(said, md.LinkError):
+        assert said.code in ("E_TIMEOUT", "E_BROKEN", "E_STANDBY")
+    else:
+        assert said["node"] == nodes.replicas(fragment)["owner"] == "w"
+    # Who took over while its owner was dead has given its own place to the target.
+    either = ({"m", "s1", "s2"}, {"w", "s1", "s2"}, {"m", "w", "s2"})
+    until(lambda: _who(nodes, fragment) in either, what="nobody is left over")
+    nodes.until_guarded(fragment, *(_who(nodes, fragment) - {nodes.replicas(fragment)["owner"]}))
+
+
+def _who(nodes: StandbyNodes, fragment: str) -> set[str]:
+    replicas = nodes.replicas(fragment)
+    return {replicas["owner"], *replicas["secondaries"]}

@@ -93,7 +93,8 @@ class Deployment(msgspec.Struct, kw_only=True):
         return ENDED if self.ended and self.state == RUNNING else self.state
 
     def stands_at(self, places: Mapping[str, str]) -> None:
-        """These of its streams and sources are at these nodes now."""
+        """These of its streams and sources are at these nodes now, which have a part from then on."""
+        self.nodes = tuple(dict.fromkeys((*self.nodes, *places.values())))
         self.streams = tuple((name, places.get(name, node)) for name, node in self.streams)
 
     def has_part_at(self, node: str, streams: Sequence[str]) -> None:

@@ -164,11 +164,10 @@ class AdvertisedEntries:
 
     def _above_lost(self, spec: FragmentSpec) -> int:
         """An epoch above that of every node that had a fragment which was taken over: one that is lost never
-        takes its word back, and says a higher one where the query had been deployed there before."""
-        said = (
-            each for each in self._directory.holders("fragment", spec.name) if each.writer in spec.standby
-        )
-        return max((each.epoch + 1 for each in said), default=0)
+        takes its word back, and says a higher one where the query had been deployed there before. It needn't
+        stand by any more."""
+        said = self._directory.holders("fragment", spec.name) if spec.standby else ()
+        return max((each.epoch + 1 for each in said if each.writer != self._settings.name), default=0)
 
     def _definition(self, of: Deployment) -> bytes:
         known = self._defined.get(of.query)

@@ -26,6 +26,7 @@ __all__ = [
     "VOTERS_LEAST",
     "StandbyNode",
     "StandbyWish",
+    "against",
     "cost_of",
     "guarded_as",
     "standby_warnings",
@@ -112,7 +113,7 @@ def standby_warnings(
     found: list[str] = []
     who = voters(plan, here)
     if who and len(who) < VOTERS_LEAST:
-        free = [each.name for each in nodes.values() if each.name not in who and not _against(each, here)]
+        free = [each.name for each in nodes.values() if each.name not in who and not against(each, here)]
         name = free[0] if free else "NODE"
         found.append(
             f"{' and '.join(who)} alone can't decide which of them goes on when the other is lost: name a "
@@ -253,8 +254,8 @@ class _Planning:
                 hint=did_you_mean(name, self._nodes),
                 code="query.placement.node",
             )
-        if against := _against(known, self._here):
-            why, hint, code = against
+        if found := against(known, self._here):
+            why, hint, code = found
             raise _refused(f"{label}, and {why}", hint=hint, code=code)
 
     def _check_recovered(self, found: Mapping[int, tuple[str, ...]]) -> None:
@@ -328,8 +329,8 @@ class _Planning:
         """Why it isn't chosen; empty: it may be."""
         if node.name == fragment.node:
             return "it has the fragment"
-        if against := _against(node, self._here):
-            return against[0]
+        if found := against(node, self._here):
+            return found[0]
         if not node.up:
             return "it doesn't answer"
         if node.elsewhere:
@@ -401,7 +402,7 @@ def _wanted(plan: PlacementPlan) -> dict[int, str]:
     return dict(sorted(found.items()))
 
 
-def _against(node: StandbyNode, here: str) -> tuple[str, str, str] | None:
+def against(node: StandbyNode, here: str) -> tuple[str, str, str] | None:
     """Why a node can neither stand by nor vote, whatever it be for: the reason, a hint and a code."""
     if node.abroad:
         return (

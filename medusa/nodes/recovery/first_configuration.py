@@ -43,13 +43,16 @@ def first_configuration(
     if not guarded:
         return None
     voters = [coordinator, *(node for each in guarded for node in (each.node, *each.standby))]
+    who = tuple(dict.fromkeys((*voters, *plan.witnesses)))
     made = Configuration(
         query=plan.query,
         number=1,
         coordinator=coordinator,
-        voters=tuple(dict.fromkeys((*voters, *plan.witnesses))),
+        voters=who,
         fragments=tuple(map(_replicas, guarded)),
         life=life,
+        witnesses=tuple(dict.fromkeys((coordinator, *plan.witnesses))),
+        voters_least=len(who),
     )
     parts = _parts(plan)
     ours = {coordinator, *own}.issuperset(parts.nodes)

@@ -177,7 +177,7 @@ class Followings:
         if (replicas.owner, replicas.epoch) != (peer, message.epoch):
             text = f"fragment {name!r} is of node {replicas.owner!r} in epoch {replicas.epoch}"
             raise LinkError(text, code="E_SUCCEEDED")
-        if me not in replicas.members or name in self._running:
+        if me not in replicas.followers or name in self._running:
             raise LinkError(f"node {me!r} is no standby of fragment {name!r}", code="E_ROLE")
         if self._leaving(name):  # If we died we would take what we had then for what we were sent since.
             text = f"the disk of node {me!r} doesn't say yet that fragment {name!r} has left it"

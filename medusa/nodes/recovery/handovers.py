@@ -1,31 +1,38 @@
-"""A guarded fragment that goes to a node that stands by for it, as ordered, while its owner lives. No IO.
+"""A guarded fragment that goes to another node, as ordered, while its owner lives. No IO.
 
-    client ── Move ──> owner ── Move, once the target is close behind ──> target
+    client ── Move ──> owner ── Move: could you? ──> target that doesn't stand by ── Reply ──> owner
+    owner:  proposes it as a guest ── decided ──> it is seeded as a secondary is
+    owner ── Move, once the target is close behind ──> target
     target: proposes itself, with the owner as secondary ── decided ──> on disk, then it feeds and emits
     owner:  rests and keeps what it has ── decided: it isn't needed ──> tells its clients, is seeded anew
     target ── Reply ──> owner ── Reply ──> client
 
 It is a takeover of which the owner is asked first. It counts nobody out, so no voter refuses it for hearing
 the owner. ``succession`` proposes it and does what is decided. Nothing of an order is on disk: the
-configuration says whether it happened, and who asks again hears so.
+configuration says whether it happened, and who asks again hears so. An owner that knows of no order sends
+the guest away.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 import msgspec
 
 from medusa.nodes.catalog.persistence import CatalogWriter
+from medusa.nodes.config.settings import Settings
 from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.migration.order import no
+from medusa.nodes.placement.standby_plan import StandbyNode, against
 from medusa.nodes.recovery.agreement import Agreement
+from medusa.nodes.recovery.changes import changed, with_guest
 from medusa.nodes.recovery.replication import Replication
 from medusa.nodes.recovery.rewiring import streams_read
 from medusa.nodes.security.registry import Refusal
 from medusa.nodes.security.sessions import refusal_of
-from medusa.wire.messages.configuration import Configuration, Replicas
+from medusa.wire import limits
+from medusa.wire.messages.configuration import FORMER_MAX, VOTERS_MAX, Configuration, Replicas
 from medusa.wire.messages.links_and_commands import Reply
 from medusa.wire.messages.move import Move
 from medusa.wire.outbox import Outbox
@@ -48,10 +55,12 @@ NOT_YET = ("E_FRAGMENT", "E_BUSY")
 
 @dataclass(slots=True, kw_only=True)
 class _Order:
-    """Somebody wants a fragment of ours at a node that stands by for it.
+    """Somebody wants a fragment of ours at another node.
 
     Attributes:
         number: of our question to the target.
+        could: of the question whether a target could that doesn't stand by for it.
+        fit: it stands by, or has said that it could.
         answers: (peer, number of the request) of those that wait for the end of it -> until when.
         asked_us: when the target was asked last; None: never.
         look_at_us: when it is looked at again.
@@ -62,6 +71,8 @@ class _Order:
     fragment: str
     to: str
     number: int
+    could: int
+    fit: bool
     answers: dict[tuple[str, int], int] = field(default_factory=dict)
     asked_us: int | None = None
     look_at_us: int = 0
@@ -98,11 +109,12 @@ class Handovers:
         number: gives numbers for questions to nodes.
         is_up: whether a node is heard here; this node always is.
         leaves: whether a fragment that is here rests, since another node is to have it.
+        nodes: as they are known here, by name.
     """
 
     def __init__(
         self,
-        me: str,
+        settings: Settings,
         fragments: Mapping[str, FragmentHost],
         *,
         outbox: Outbox,
@@ -112,8 +124,10 @@ class Handovers:
         number: Callable[[], int],
         is_up: Callable[[str], bool],
         leaves: Callable[[str], bool],
+        nodes: Callable[[], Mapping[str, StandbyNode]],
     ) -> None:
-        self._me = me
+        self._settings = settings
+        self._me = settings.name
         self._fragments = fragments
         self._outbox = outbox
         self._saver = saver
@@ -122,6 +136,7 @@ class Handovers:
         self._number = number
         self._is_up = is_up
         self._leaves = leaves
+        self._nodes = nodes
         self._orders: dict[str, _Order] = {}
         self._wishes: dict[str, _Wish] = {}
 
@@ -144,15 +159,22 @@ class Handovers:
         elif to == self._me:
             self._answer(peer, request, to, 0)
         else:
-            order = _Order(fragment=fragment, to=to, number=self._number())
+            order = _Order(
+                fragment=fragment,
+                to=to,
+                number=self._number(),
+                could=self._number(),
+                fit=self._follows(fragment, to),
+            )
             order.answers[peer, request] = now_us + timeout_us
             self._orders[fragment] = order
             self._go_on(now_us, order)
 
     def _may_not(self, fragment: str, to: str) -> Refusal | None:
         """Why nothing is even begun."""
-        replicas, again = self._replicas(fragment), "try again in a moment"
-        if replicas is None:
+        configuration, replicas = self._configuration(fragment), self._replicas(fragment)
+        again = "try again in a moment"
+        if configuration is None or replicas is None:
             text = f"node {self._me!r} hasn't heard who stands by for fragment {fragment!r}"
             return no("E_BUSY", text, again)
         if fragment in self._orders or replicas.owner not in (self._me, to):
@@ -160,25 +182,63 @@ class Handovers:
             return no("E_BUSY", f"fragment {fragment!r} is being moved to {where!r}", again)
         if to == self._me:
             return None
-        if to not in replicas.members:
-            others = ", ".join(node for node in replicas.members if node != self._me)
-            text = f"node {to!r} doesn't stand by for fragment {fragment!r}; {others} may have it"
-            query = fragment.partition("/")[0]
-            hint = f"move it to one of these; or undeploy {query}, and deploy it again with standby={to!r}"
-            return no("E_STANDBY", text, hint)
-        if silent := self._majority_away(fragment):
+        if to not in replicas.followers and (why := self._may_not_come(configuration, replicas, to)):
+            return why
+        if silent := self._majority_away(fragment, to):
             return no("E_STANDBY", silent, "order it again when more than half of them are there")
         return None
 
-    def _majority_away(self, fragment: str) -> str:
-        """Who has to be there so that anything is decided; empty: enough are."""
+    def _may_not_come(self, configuration: Configuration, replicas: Replicas, to: str) -> Refusal | None:
+        """Why a node that doesn't stand by for a fragment of ours can't have it, as far as we know without
+        asking."""
+        label = f"node {to!r} doesn't stand by for fragment {replicas.fragment!r}"
+        others = f"move it to {' or '.join(node for node in replicas.members if node != self._me)}"
+        query = configuration.query
+        if found := against(self._nodes()[to], self._me):
+            why, hint, code = found
+            return no(code, f"{label}, and {why}", f"{hint}; or {others}")
+        if len(replicas.members) > limits.STANDBY_MAX:
+            return no("E_STANDBY", f"{label}, and {limits.STANDBY_MAX} do: as many as may", others)
+        if configuration.parts is None:
+            text = (
+                f"{label}, and only who deployed query {query!r} can remove it: a part of it is at another "
+            )
+            return no("E_STANDBY", f"{text}participant, or its names are too long", others)
+        fragments = (with_guest(each, to) if each is replicas else each for each in configuration.fragments)
+        try:
+            after = changed(configuration, tuple(fragments))
+        except ValueError as error:
+            return no("E_LIMIT", f"{label}, and with it there would be {error}", others)
+        if (after is not None and len(after.voters) > VOTERS_MAX) or len(replicas.former) >= FORMER_MAX:
+            text = f"{label}, and query {query!r} has been at as many nodes as it may"
+            return no("E_LIMIT", text, f"{others}; or undeploy {query}, and deploy it again")
+        return None
+
+    def _follows(self, fragment: str, node: str) -> bool:
+        """Whether it stands by for a fragment, or is its guest."""
+        replicas = self._replicas(fragment)
+        return replicas is not None and node in replicas.followers
+
+    def guest(self, replicas: Replicas) -> str:
+        """The node that is no member and is to have a fragment of ours; empty: none is."""
+        order = self._orders.get(replicas.fragment)
+        return order.to if order is not None and order.fit and order.to not in replicas.members else ""
+
+    def _majority_away(self, fragment: str, to: str) -> str:
+        """Who has to be there so that anything is decided, also when the target is lost that votes from then
+        on; empty: enough are."""
         configuration = self._configuration(fragment)
-        voters = () if configuration is None else configuration.voters
+        if configuration is None:
+            return ""
+        voters = configuration.voters
         silent = [node for node in voters if not self._is_up(node)]
-        if configuration is None or len(voters) - len(silent) >= configuration.majority:
+        comes = to not in voters
+        number = len(voters) + comes
+        if len(voters) - len(silent) >= number // 2 + 1:
             return ""
         told = f"node {self._me!r} doesn't hear {', '.join(map(repr, silent))}"
-        return f"more than half of {len(voters)} voters decide that, and {told}"
+        with_it = f", {to!r} among them" if comes else ""
+        return f"more than half of {number} voters{with_it} decide that, and {told}"
 
     def _hinders(self, order: _Order) -> str:
         """Why the target isn't asked yet; empty: it is."""
@@ -187,9 +247,12 @@ class Handovers:
             return ""
         if not self._is_up(order.to):
             return f"node {order.to!r} is silent"
+        if not order.fit:
+            return f"node {order.to!r} hasn't said yet whether it could have it"
         if not (order.to in replicas.secondaries and self._replication.near(order.fragment, order.to)):
-            return f"node {order.to!r} hasn't caught up with it yet"
-        return self._majority_away(order.fragment)
+            why = self._replication.why(order.fragment, order.to)
+            return f"node {order.to!r} hasn't caught up with it yet" + (why and f": {why}")
+        return self._majority_away(order.fragment, order.to)
 
     def decided(self, now_us: int, new: Configuration) -> None:
         """A configuration is known here."""
@@ -220,6 +283,9 @@ class Handovers:
 
     def _ask(self, now_us: int, order: _Order) -> None:
         """Unless something is in the way, or it has said that it has it."""
+        if not order.fit:
+            self._ask_whether(now_us, order)
+            return
         hindered = bool(self._hinders(order))
         taken = order.pause_us is not None and order.stopped_us > 0
         if not (hindered or taken):
@@ -228,6 +294,30 @@ class Handovers:
             move = Move(request=order.number, fragment=order.fragment, to=order.to, timeout_ms=left_ms)
             self._outbox.send(order.to, move)
         order.look_at_us = now_us + (LOOK_US if hindered else AGAIN_US)
+
+    def _ask_whether(self, now_us: int, order: _Order) -> None:
+        """A target that doesn't stand by: before anything changes."""
+        configuration, replicas = self._configuration(order.fragment), self._replicas(order.fragment)
+        hosted = self._fragments.get(order.fragment)
+        order.look_at_us = now_us + AGAIN_US
+        if configuration is None or replicas is None or hosted is None:
+            return
+        spec = hosted.spec
+        beside = [feed.node for feed in spec.feeds]
+        beside += [node for nodes in spec.readers.values() for node in nodes]
+        links = dict.fromkeys((*configuration.voters, configuration.coordinator, *beside))
+        left_ms = max((order.until_us - now_us) // 1000, 1)
+        self._outbox.send(
+            order.to,
+            Move(
+                request=order.could,
+                fragment=order.fragment,
+                to=order.to,
+                timeout_ms=left_ms,
+                reads=replicas.reads,
+                links=tuple(links),
+            ),
+        )
 
     def _too_late(self, order: _Order) -> Refusal:
         why = self._hinders(order)
@@ -238,15 +328,30 @@ class Handovers:
 
     def answered(self, now_us: int, peer: str, reply: Reply) -> bool:
         """Take an answer of a target; whether it was one."""
-        order = next((each for each in self._orders.values() if each.number == reply.request), None)
+        numbers = ((each, (each.number, each.could)) for each in self._orders.values())
+        order = next((each for each, asked in numbers if reply.request in asked), None)
         if order is None or order.to != peer:
             return False
-        if not reply.code:  # Clients hear it once it isn't here any more: then it may be moved again.
+        if reply.request == order.could:
+            self._could(now_us, order, reply)
+        elif not reply.code:  # Clients hear it once it isn't here any more: then it may be moved again.
             order.pause_us = now_us - order.stopped_us if order.stopped_us else 0
             self._go_on(now_us, order)
         elif reply.code not in NOT_YET:
             self._end(order, no(reply.code, reply.text, reply.hint))
         return True
+
+    def _could(self, now_us: int, order: _Order, reply: Reply) -> None:
+        """A target has said whether it could have what it doesn't stand by for."""
+        if order.fit:
+            return
+        if not reply.code:
+            order.fit, order.look_at_us = True, now_us
+        elif reply.code == "E_FRAGMENT":
+            text = f"the release of node {order.to!r} gives it no fragment that it doesn't stand by for"
+            self._end(order, no("E_VERSION", text, "update it"))
+        elif reply.code not in NOT_YET:
+            self._end(order, no(reply.code, reply.text, reply.hint))
 
     def _answer(self, peer: str, request: int, node: str, pause_us: int) -> None:
         """That it is there may be on its way to our disk."""
@@ -282,21 +387,47 @@ class Handovers:
     # --- the target -------------------------------------------------------------------------------------
 
     def asked(self, now_us: int, peer: str, message: Move) -> bool:
-        """The owner of what we follow wants us to have it; whether this is such an order."""
+        """The owner of what we follow wants us to have it, or that of another fragment asks whether we could;
+        whether this is either."""
+        if message.reads is not None and message.to == self._me:
+            self._asked_whether(peer, message, message.reads)
+            return True
         replicas = self._replicas(message.fragment)
         if replicas is None or (replicas.owner, message.to) != (peer, self._me):
             return False
-        reads = {name: streams_read((each,)) & {*replicas.reads} for name, each in self._fragments.items()}
-        if colliding := [name for name, read in reads.items() if read]:
-            passes = all(map(self._leaves, colliding))  # It is gone in a moment, or runs here again.
-            read = ", ".join(sorted(set().union(*reads.values())))
-            text = f"another fragment at node {self._me!r} reads {read}"
-            hint = "move it to a node that doesn't read that stream"
-            self._refuse(peer, message.request, no("E_BUSY" if passes else "E_MOVE", text, hint))
+        if why := self._reads_already(replicas.reads):
+            self._refuse(peer, message.request, why)
         else:
             until_us = now_us + message.timeout_ms * 1000
             self._wishes[message.fragment] = _Wish(owner=peer, request=message.request, until_us=until_us)
         return True
+
+    def _reads_already(self, streams: Collection[str]) -> Refusal | None:
+        """Another fragment here reads one of these, and a stream has one reader at a node."""
+        reads = {name: streams_read((each,)) & {*streams} for name, each in self._fragments.items()}
+        colliding = [name for name, read in reads.items() if read]
+        if not colliding:
+            return None
+        passes = all(map(self._leaves, colliding))  # It is gone in a moment, or runs here again.
+        read = ", ".join(sorted(set().union(*reads.values())))
+        text = f"another fragment at node {self._me!r} reads {read}"
+        hint = "move it to a node that doesn't read that stream"
+        return no("E_BUSY" if passes else "E_MOVE", text, hint)
+
+    def _asked_whether(self, peer: str, message: Move, streams: Collection[str]) -> None:
+        settings, me = self._settings, self._me
+        strangers = sorted({*message.links} - {me, *settings.peers})
+        if settings.store == "memory":
+            text, hint = f"node {me!r} keeps nothing over its end", "move it to a node with a disk"
+            self._refuse(peer, message.request, no("E_STORE", text, hint))
+        elif strangers:
+            who, name = strangers[0], message.fragment
+            text = f"{who!r}, which fragment {name!r} is linked with, is no peer of {me!r}"
+            self._refuse(peer, message.request, no("E_PEER", text, f"add {who} to [peers] of {me}"))
+        elif why := self._reads_already(streams):
+            self._refuse(peer, message.request, why)
+        else:
+            self._outbox.send(peer, Reply(request=message.request))
 
     def wanted(self, replicas: Replicas) -> bool:
         """Whether the owner wants us to have it, and we may."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from msgspec import UNSET, UnsetType
@@ -19,6 +19,7 @@ from medusa.nodes.migration.rerouting import Rerouting
 from medusa.nodes.migration.standby import StandbyFragment
 from medusa.nodes.migration.state_receiver import Carried
 from medusa.nodes.placement.placement import PlacementPlan
+from medusa.nodes.placement.standby_plan import StandbyNode
 from medusa.nodes.recovery.agreement import Agreement
 from medusa.nodes.recovery.audience import audience
 from medusa.nodes.recovery.coordination import Coordination, CoordinatorRole
@@ -51,6 +52,7 @@ class Recovery:
         owned: called when a fragment that was taken over, or is ours again, may begin.
         next_token: gives tokens and numbers of attempts: larger than any before.
         role: told who coordinates what, where that changes.
+        nodes: as they are known here, by name.
 
     Attributes:
         agreement: on the configuration of each query.
@@ -77,6 +79,7 @@ class Recovery:
         owned: Callable[[int, FragmentHost, Collection[str]], None],
         next_token: Callable[[], int],
         role: CoordinatorRole,
+        nodes: Callable[[], Mapping[str, StandbyNode]],
     ) -> None:
         me = settings.name
         self._own_peers = settings.own_peers
@@ -116,7 +119,7 @@ class Recovery:
             **shared,
         )
         self.handovers = Handovers(
-            me,
+            settings,
             fragments,
             outbox=outbox,
             saver=saver,
@@ -125,6 +128,7 @@ class Recovery:
             number=diverting.number,
             is_up=is_up,
             leaves=lambda fragment: self.succession.stands_by(fragment),
+            nodes=nodes,
         )
         self.succession = Succession(
             me,
@@ -138,6 +142,7 @@ class Recovery:
             diverting=diverting,
             owned=owned,
             wanted=self.handovers.wanted,
+            guest=self.handovers.guest,
         )
 
     def _audience(self, query: str) -> Collection[str]:
@@ -210,7 +215,7 @@ class Recovery:
             epoch=replicas.epoch,
             secondaries={
                 node: self._secondary_status(now_us, replicas, node)
-                for node in replicas.members
+                for node in replicas.followers
                 if node != replicas.owner
             },
             alone_us=self.succession.alone_us(now_us, replicas),

@@ -139,6 +139,11 @@ class Replication:
         link = self._links.get((fragment, node))
         return self.follows(fragment, node) and link is not None and link.close
 
+    def why(self, fragment: str, node: str) -> str:
+        """How the last attempt of one that doesn't follow ended; empty: there was none, or it follows."""
+        link = self._links.get((fragment, node))
+        return "" if link is None else link.why
+
     def status(self, now_us: int, fragment: str, node: str) -> SecondaryStatus:
         """Of a secondary."""
         link = self._links.get((fragment, node))
@@ -261,7 +266,7 @@ class Replication:
         """Ask nodes that should follow, send again what is overdue, notice what is broken."""
         wanted: set[tuple[str, str]] = set()
         for hosted, configuration, replicas in self.owned():
-            for node in (each for each in replicas.members if each != self._me):
+            for node in (each for each in replicas.followers if each != self._me):
                 key = hosted.spec.name, node
                 wanted.add(key)
                 link = self._links.get(key)
@@ -298,12 +303,13 @@ class Replication:
         """A secondary has what was sent: a new reader, say, is none that it would keep rows for."""
         assert link.spec is not None
         link.spec = rewired(link.spec, configuration)
-        return _for_node(spec, link.node) != link.spec
+        return msgspec.structs.replace(spec, node=link.node, standby=link.spec.standby) != link.spec
 
     def _ask(self, now_us: int, hosted: FragmentHost, replicas: Replicas, link: _Link) -> None:
         link.move(now_us, _E.DUE)
         link.attempt = self._next_token()
-        link.spec = _for_node(hosted.spec, link.node)
+        others = tuple(node for node in replicas.members if node != link.node)
+        link.spec = msgspec.structs.replace(hosted.spec, node=link.node, standby=others)
         link.tap = StandbyChangeFeed()
         self._tap(link.fragment)
         self._say(now_us, replicas, link)
@@ -332,9 +338,3 @@ class Replication:
             else:
                 times.append(link.sender.wake_at_us(now_us))
         return min(times, default=None)
-
-
-def _for_node(spec: FragmentSpec, node: str) -> FragmentSpec:
-    """As that node is to have it: the others stand by for it then."""
-    others = (each for each in (spec.node, *spec.standby) if each != node)
-    return msgspec.structs.replace(spec, node=node, standby=tuple(others))

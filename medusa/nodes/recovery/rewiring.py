@@ -1,4 +1,4 @@
-"""Where a fragment reads, and who reads it, by the configuration of its query. Pure.
+"""Where a fragment reads, who reads it and who stands by for it, by the configuration of its query. Pure.
 
 Applied twice it changes nothing more, so it is applied whenever a configuration is learned, and after a
 restart.
@@ -39,7 +39,7 @@ def switched_feeds(spec: FragmentSpec, configuration: Configuration) -> Iterator
     """Feeds whose stream comes from another node now: with that node, and the epoch of the fragment there."""
     for feed in spec.feeds:
         for replicas in configuration.fragments:
-            stale = feed.node != replicas.owner and feed.node in replicas.members
+            stale = feed.node != replicas.owner and feed.node in replicas.holders
             if stale and feed.stream in replicas.streams and replicas.epoch > feed.epoch:
                 yield feed, replicas.owner, replicas.epoch
 
@@ -55,12 +55,14 @@ def reader_switches(spec: FragmentSpec, configuration: Configuration) -> Iterato
                 continue
             for old in readers:
                 # Who may have one of two fragments that read the stream may be the owner of the other.
-                if old not in owners and old in replicas.members:
+                if old not in owners and old in replicas.holders:
                     yield Switch(sink, old, replicas.owner)
 
 
 def rewired(spec: FragmentSpec, configuration: Configuration) -> FragmentSpec:
-    """The spec with both."""
+    """The spec with all of it."""
+    replicas = replicas_of(configuration, spec.name)
+    others = spec.standby if replicas is None else tuple(n for n in replicas.members if n != spec.node)
     feeds = {feed: (node, epoch) for feed, node, epoch in switched_feeds(spec, configuration)}
     readers = dict(spec.readers)
     for switch in reader_switches(spec, configuration):
@@ -71,4 +73,4 @@ def rewired(spec: FragmentSpec, configuration: Configuration) -> FragmentSpec:
         msgspec.structs.replace(feed, node=feeds[feed][0], epoch=feeds[feed][1]) if feed in feeds else feed
         for feed in spec.feeds
     )
-    return msgspec.structs.replace(spec, feeds=made, readers=readers)
+    return msgspec.structs.replace(spec, feeds=made, readers=readers, standby=others)

@@ -4,6 +4,7 @@
     owner wants it ── the same, and the owner is a secondary ── decided ──> the owner rests, and keeps it
     secondary lost ── the owner proposes to go on without it ── decided ──> its word counts no more
     a node follows ── the owner proposes it as secondary ── decided ──> it may succeed
+    it is to go elsewhere ── the owner proposes a guest ── decided ──> that is seeded as a secondary is
 
 Everything here follows from the configuration: what is decided is done by every node that hears of it, twice
 if need be, and again after a restart.
@@ -23,6 +24,7 @@ from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.migration.rerouting import Rerouting
 from medusa.nodes.recovery.agreement import Agreement
+from medusa.nodes.recovery.changes import changed, next_number, owned_by, with_guest
 from medusa.nodes.recovery.followings import Followings
 from medusa.nodes.recovery.replication import Replication
 from medusa.nodes.recovery.rewiring import reader_switches, rewired, streams_read, switched_feeds
@@ -38,6 +40,10 @@ configuration; too large: so long does output wait that depends on a decision.""
 
 RANK_US = 200_000
 """The second in order waits so long for the first to propose itself, the third twice as long."""
+
+
+GUEST_US = 20_000
+"""So soon a guest is proposed that somebody wishes, and one that nobody wishes any more is sent away."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,6 +67,7 @@ class Succession:
         owned: called when a fragment that was taken over, or is ours again, may begin, with the secondaries
             whose word counts.
         wanted: whether the owner of what we follow wants us to have it.
+        guest: the node that is no member and is to have a fragment of ours; empty: none is.
     """
 
     def __init__(
@@ -77,6 +84,7 @@ class Succession:
         diverting: Rerouting,
         owned: Callable[[int, FragmentHost, Collection[str]], None],
         wanted: Callable[[Replicas], bool],
+        guest: Callable[[Replicas], str],
     ) -> None:
         self._me = me
         self._catalog = catalog
@@ -89,6 +97,7 @@ class Succession:
         self._diverting = diverting
         self._owned = owned
         self._wanted = wanted
+        self._guest = guest
         self._logging: dict[str, None] = {}
         """Fragments that are ours once all that we were fed of them is on our disk. Until then our catalog
         names them not, so if we die another secondary has it, which was fed the same, or the owner that
@@ -122,7 +131,7 @@ class Succession:
         for kept in list(configurations.values()):
             for replicas in kept.current.fragments if kept.promised is not None else ():
                 if replicas.owner == self._me:  # Who proposes has promised: it may have proposed any of them.
-                    others = (node for node in replicas.members if node != self._me)
+                    others = (node for node in replicas.followers if node != self._me)
                     self._offered[replicas.fragment] = dict.fromkeys(others)
             self.decided(now_us, None, kept.current)
         self._look_after(now_us)
@@ -154,7 +163,7 @@ class Succession:
                 self._keep(hosted)
             elif hosted is not None:
                 self._step_down(now_us, hosted, replicas)
-            elif self._me not in replicas.members:
+            elif self._me not in replicas.followers:
                 self._followings.drop(replicas.fragment)
         for hosted in list(self._fragments.values()):
             if hosted.spec.query == new.query:
@@ -316,7 +325,7 @@ class Succession:
             if current is not None and self._resigning(current) and not self._agreement.proposing(query):
                 self._agreement.propose(now_us, query, self._resigning)
         for query in self._unheard(now_us):
-            self._agreement.propose(now_us, query, _next_number)
+            self._agreement.propose(now_us, query, next_number)
         self._look_after(now_us)
 
     def _successions(self, now_us: int) -> dict[str, tuple[str, ...]]:
@@ -409,9 +418,9 @@ class Succession:
             taken.update(each.reads)
             others = (each.owner, *each.secondaries) if wanted else each.secondaries
             left = tuple(node for node in others if node != self._me)
-            return msgspec.structs.replace(each, owner=self._me, epoch=each.epoch + 1, secondaries=left)
+            return owned_by(each, self._me, left)
 
-        return _changed(current, tuple(map(after, current.fragments)))
+        return changed(current, tuple(map(after, current.fragments)))
 
     def _resigning(self, current: Configuration) -> Configuration | None:
         """What we propose: what we were chosen for and can't run is that of the next in order, who has all
@@ -422,19 +431,20 @@ class Succession:
             if not ours or not each.secondaries:
                 return each
             new, *left = each.secondaries
-            return msgspec.structs.replace(each, owner=new, epoch=each.epoch + 1, secondaries=tuple(left))
+            return owned_by(each, new, left)
 
-        return _changed(current, tuple(map(after, current.fragments)))
+        return changed(current, tuple(map(after, current.fragments)))
 
     def _look_after(self, now_us: int) -> None:
-        """Secondaries of our fragments: those that are lost go, those that follow come."""
+        """Secondaries of our fragments: those that are lost go, those that follow come; so do guests."""
         for hosted, configuration, replicas in list(self._replication.owned()):
             offered = self._undecided(replicas)
             # From here on, since it may be decided before we hear so.
             counted = dict.fromkeys((*replicas.secondaries, *offered, *self._coming(replicas)))
             if counted.keys() != {*hosted.counted}:
                 hosted.count_on(now_us, counted)
-            if not (offered or self._joining(hosted, replicas) or self._leaving(now_us, replicas)):
+            joining, leaving = self._joining(hosted, replicas), self._leaving(now_us, replicas)
+            if not (offered or joining or leaving or replicas.guest != self._guest(replicas)):
                 continue
             if replicas.fragment in self._takeovers:
                 continue
@@ -447,7 +457,7 @@ class Succession:
 
     def _coming(self, replicas: Replicas) -> list[str]:
         """Nodes that follow, and don't count."""
-        others = (node for node in replicas.members if node not in (self._me, *replicas.secondaries))
+        others = (node for node in replicas.followers if node not in (self._me, *replicas.secondaries))
         return [
             node
             for node in others
@@ -473,29 +483,30 @@ class Succession:
 
     def _revised(self, now_us: int, current: Configuration) -> Configuration | None:
         """What we propose: our fragments with the secondaries that follow, in the order of the plan, whoever
-        has caught up first."""
+        has caught up first, and with the guests that somebody wishes."""
 
         def after(each: Replicas) -> Replicas:
             # Its owner of before may be counted out once our disk has it, and not sooner.
             here = each.fragment in self._fragments and each.fragment not in self._takeovers
             if each.owner != self._me or not here:
                 return each
+            each = with_guest(each, self._guest(each))
             gone = self._leaving(now_us, each)
             kept = tuple(node for node in each.secondaries if node not in gone)
             joining = self._joining(self._fragments[each.fragment], each)
             if joining:
                 self._offered.setdefault(each.fragment, {}).update(dict.fromkeys(joining))
-            ready = tuple(node for node in each.members if node in (*kept, *joining))
+            ready = tuple(node for node in each.followers if node in (*kept, *joining))
             return msgspec.structs.replace(each, secondaries=ready)
 
-        changed = _changed(current, tuple(map(after, current.fragments)))
-        if changed is not None:
-            return changed
+        revised = changed(current, tuple(map(after, current.fragments)))
+        if revised is not None:
+            return revised
         ours = [
             each for each in current.fragments if each.owner == self._me and each.fragment in self._fragments
         ]
         open_ = any(map(self._undecided, ours))
-        return _next_number(current) if open_ else None
+        return next_number(current) if open_ else None
 
     # --- for others ---------------------------------------------------------------------------------------
 
@@ -530,22 +541,15 @@ class Succession:
             since_us = None if replicas is None else self._silent_since_us.get(replicas.owner)
             if since_us is None or replicas is None:
                 continue
+            sought = self._sought.get((query, replicas.owner)) == since_us or self._agreement.proposing(query)
             if self._me in replicas.secondaries:
                 times.append(max(since_us + len(replicas.secondaries) * RANK_US, now_us + RANK_US))
-            elif self._sought.get((query, replicas.owner)) != since_us:
+            elif not sought:
                 times.append(max(since_us + LOST_US, now_us))
-        for _, _, replicas in self._replication.owned():
+        for _, configuration, replicas in self._replication.owned():
             since = (self._silent_since_us.get(node) for node in replicas.secondaries)
             times += [at_us + LOST_US for at_us in since if at_us is not None and at_us + LOST_US > now_us]
+            settled = replicas.guest == self._guest(replicas)
+            if not settled and not self._agreement.proposing(configuration.query):
+                times.append(now_us + GUEST_US)
         return min(times, default=None)
-
-
-def _changed(current: Configuration, fragments: tuple[Replicas, ...]) -> Configuration | None:
-    if fragments == current.fragments:
-        return None
-    return msgspec.structs.replace(current, number=current.number + 1, fragments=fragments)
-
-
-def _next_number(current: Configuration) -> Configuration:
-    """Nothing changes; if something was accepted before, it is that which is decided."""
-    return msgspec.structs.replace(current, number=current.number + 1)

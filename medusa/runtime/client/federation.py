@@ -387,8 +387,8 @@ class Federation:
 
         Nothing is lost and nothing comes twice: readers and publishers go on with the new node by
         themselves. Whatever dies meanwhile, the fragment is at one node in the end; ordered again, the same
-        move is done only once. docs/moving.md tells how. What others stand by for goes to one of these, which
-        has its state already, and its owner stands by then: docs/standby.md.
+        move is done only once. docs/moving.md tells how. What others stand by for goes to a node that
+        has followed it until it has its state: docs/standby.md.
 
         Args:
             fragment: its name, ``query/first-box``, as ``status`` shows it; at any node of the participant.
@@ -401,7 +401,7 @@ class Federation:
         Raises:
             LinkError: it can't be moved there, and is where it was: no such fragment (``E_FRAGMENT``), no
                 such peer (``E_PEER``), a node without a disk (``E_STORE``), it or a neighbour is just being
-                moved (``E_BUSY``), others stand by for it and that one doesn't (``E_STANDBY``), no attempt
+                moved (``E_BUSY``), others stand by for it and that one can't (``E_STANDBY``), no attempt
                 got through in time (``E_TIMEOUT``, ``E_BROKEN``). Without an
                 answer in time (``E_TIMEOUT``) it may still be on its way: ask again.
         """

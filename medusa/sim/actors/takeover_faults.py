@@ -101,7 +101,7 @@ def _of_owner(node: NodeMachine, replicas: Replicas) -> Iterator[str]:
         yield "joins"
     states = (
         node.brain.recovery.replication.status(0, replicas.fragment, other).state
-        for other in replicas.members
+        for other in replicas.followers
         if other != node.name
     )
     if any(state == SEEDING for state in states):
@@ -109,7 +109,7 @@ def _of_owner(node: NodeMachine, replicas: Replicas) -> Iterator[str]:
 
 
 def _roles(spec: FragmentSpec, current: Configuration, replicas: Replicas) -> dict[str, str]:
-    others = [each for each in replicas.members if each != replicas.owner]
+    others = [each for each in replicas.followers if each != replicas.owner]
     others = [*replicas.secondaries, *(each for each in others if each not in replicas.secondaries)]
     roles = {"owner": replicas.owner, **dict(zip(("secondary", "other"), others, strict=False))}
     voters = [each for each in current.voters if each not in roles.values()]

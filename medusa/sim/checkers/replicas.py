@@ -181,7 +181,7 @@ class ReplicaChecks:
         fragments = kept.current.fragments
         for stream, peer, sends in links:
             ends = [each for each in fragments if stream in (each.streams if sends else each.reads)]
-            if all(each.owner != peer for each in ends) and any(peer in each.members for each in ends):
+            if all(each.owner != peer for each in ends) and any(peer in each.holders for each in ends):
                 raise SimulationError(
                     f"fenced: {peer} {'sends' if sends else 'reads'} {stream} at {node.name}, and not by "
                     f"{kept.current}"
@@ -343,6 +343,8 @@ class ReplicaChecks:
             if known and known != [newest]:
                 return f"{name} doesn't know configuration {newest.number}"
         for replicas in newest.fragments:
+            if replicas.guest:
+                return f"{replicas.guest} is a guest of {replicas.fragment} and nobody's wish"
             has = {
                 name
                 for name, node in self._nodes.items()

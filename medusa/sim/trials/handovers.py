@@ -1,4 +1,5 @@
-"""What others stand by for is moved to them at random moments, while machines are lost: the same answer."""
+"""What others stand by for is moved to them, or to any node, at random moments, while machines are lost: the
+same answer."""
 
 from __future__ import annotations
 
@@ -24,6 +25,9 @@ NOT_DONE = {
 }
 """What an order may be answered beside that it is done: not in time or not now, and not there."""
 
+MEMBERS = 0.6
+"""The share of orders that name a node which stands by for the fragment; others may name any."""
+
 TIMEOUTS_MS = (400, 3_000)
 
 OVER_US = 7_000_000
@@ -31,7 +35,7 @@ OVER_US = 7_000_000
 timeout at most, and its owner tries for as long."""
 
 LAST_MS = 8_000
-"""When all is well each fragment goes to one that stands by for it within this."""
+"""When all is well each fragment goes to another node within this."""
 
 
 @dataclass(slots=True)
@@ -49,10 +53,10 @@ class _Asked:
 
 
 class HandoverOrders:
-    """Fragments with standbys are ordered to move to one of these, mostly.
+    """Fragments with standbys are ordered to move to one of these, or to any node.
 
     An order that is said to be done was done: a configuration since then, or the one of that moment, names
-    the target. In the end, when all is well, each fragment goes to one that stands by for it.
+    the target. In the end, when all is well, each fragment goes where it is ordered to.
 
     Args:
         number: so many.
@@ -79,7 +83,7 @@ class HandoverOrders:
         if newest is None or not by:
             return
         replicas = dice.choice(newest.fragments)
-        to = dice.choice(replicas.members if dice.random() < 0.9 else list(trial.nodes))
+        to = dice.choice(replicas.members if dice.random() < MEMBERS else list(trial.nodes))
         asked = self._order(trial, dice.choice(by), replicas.fragment, to, dice.choice(TIMEOUTS_MS))
         self._asked.append(asked)
 
@@ -122,7 +126,7 @@ class HandoverOrders:
         """Whether the last ones are done too, which are given once the others are over."""
         if not self._last and not self._under_way(trial):
             self._order_last(trial)
-        return bool(self._last) and self._last_done()
+        return bool(self._last) and self._last_done(trial)
 
     def _under_way(self, trial: StandbyTrial) -> bool:
         """An earlier order isn't over."""
@@ -137,21 +141,30 @@ class HandoverOrders:
         trial.look_anew()
         for replicas in newest.fragments:
             by = dice.choice([node.name for node in trial.living])
-            to = dice.choice([replicas.owner, *replicas.secondaries, *replicas.secondaries])
+            follow = [replicas.owner, *replicas.secondaries, *replicas.secondaries]
+            anywhere = [node.name for node in trial.living]
+            to = dice.choice(follow if dice.random() < MEMBERS else anywhere)
             self._last.append(self._order(trial, by, replicas.fragment, to, LAST_MS))
 
-    def _last_done(self) -> bool:
+    def _last_done(self, trial: StandbyTrial) -> bool:
         """Whether all are.
 
         Raises:
             SimulationError: one isn't.
         """
         done = [asked.client.mind.replies.get(asked.request) for asked in self._last]
-        for asked, (reply, _) in [(a, found) for a, found in zip(self._last, done, strict=True) if found]:
-            if reply.code not in ("", "E_MOVE"):
-                raise SimulationError(
-                    f"moves: all is well, and {asked.fragment} isn't moved: {reply.code} {reply.text}"
+        for place, (asked, found) in enumerate(zip(self._last, done, strict=True)):
+            code, text = (found[0].code, found[0].text) if found is not None else ("", "")
+            if code == "E_BROKEN":  # What was proposed while its owner was silent is decided now.
+                self._last[place] = self._order(
+                    trial, asked.client.mind.node, asked.fragment, asked.to, LAST_MS
                 )
+                return False
+            replicas = None if trial.newest is None else trial.newest.replicas(asked.fragment)
+            comes = replicas is not None and asked.to not in replicas.members
+            # Half of those that would vote with it are lost, say.
+            if code not in ("", "E_MOVE", "E_STANDBY" if comes else ""):
+                raise SimulationError(f"moves: all is well, and {asked.fragment} isn't moved: {code} {text}")
         return None not in done
 
 
@@ -165,7 +178,7 @@ def handovers(world: World, rows: int | None, parts: Any) -> StandbyTrial:
 
 HANDOVERS: dict[str, Scenario] = {
     "handover": Scenario(
-        about="what others stand by for is moved to them, and machines are lost: one owner, the same answer",
+        about="what others stand by for is moved, and machines are lost: one owner, the same answer",
         build=handovers,
         kinds=[*WEATHER, *LINKS, *OFTEN, *MACHINES, *TAKEOVERS, *TAKEOVERS],
         more=[*LATE, *BELIEVED, *LATE_VOTES],

@@ -42,6 +42,9 @@ VOTERS_MAX = 32
 SECONDARIES_MAX = 16
 """Of one fragment; its owner sends each of them all that it feeds."""
 
+FORMER_MAX = 64
+"""Nodes that have been of one fragment and are so no more."""
+
 GUARDED_MAX = 256
 """Fragments of one query that have replicas."""
 
@@ -60,9 +63,12 @@ class Replicas(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     Attributes:
         epoch: of the fragment at its owner; one that takes over has a higher one.
         secondaries: follow the owner, in order of succession: each has what a successor needs.
-        members: all nodes that may have it, the owner among them.
+        members: all nodes that may have it, the owner among them. One that is to be counted out, since the
+            fragment was moved away from it, may follow for a moment and be none.
         reads: streams that it reads of other fragments.
         streams: those that it has: what it puts out, and sources that publishers feed.
+        guest: no member, and follows so that the fragment can be moved to it; empty: none does.
+        former: nodes that were members or guests. Who was away meanwhile may know no other owner.
     """
 
     fragment: Name
@@ -72,6 +78,18 @@ class Replicas(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     members: Annotated[tuple[Name, ...], Meta(max_length=SECONDARIES_MAX + 1)] = ()
     reads: Names = ()
     streams: Names = ()
+    guest: Annotated[str, Meta(max_length=limits.NAME_CHARS_MAX)] = ""
+    former: Annotated[tuple[Name, ...], Meta(max_length=FORMER_MAX)] = ()
+
+    @property
+    def followers(self) -> tuple[str, ...]:
+        """All nodes that may follow it, its owner among them: what it is fed is sent to them."""
+        return (*self.members, self.guest) if self.guest else self.members
+
+    @property
+    def holders(self) -> tuple[str, ...]:
+        """All that may have it or have had it."""
+        return (*self.followers, *self.former)
 
     def __post_init__(self) -> None:
         if self.owner in self.secondaries:
@@ -114,6 +132,9 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
         life: of the query: tells it from one of its name that was removed. Who deploys it takes a number that
             no query of this name has had; 0: it isn't told apart.
         parts: what whoever takes the coordinator's role over has to know; None: the role stays where it is.
+        witnesses: voters that vote also where they have nothing of it: those that were named so, and who was
+            asked to deploy the query.
+        voters_least: so many vote at the least, as at first: of fewer, fewer may be away. 0: nobody leaves.
     """
 
     query: Name
@@ -123,6 +144,8 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     fragments: Annotated[tuple[Replicas, ...], Meta(max_length=GUARDED_MAX)] = ()
     life: Count = 0
     parts: QueryParts | None = None
+    witnesses: Annotated[tuple[Name, ...], Meta(max_length=VOTERS_MAX)] = ()
+    voters_least: Annotated[int, Meta(ge=0, le=VOTERS_MAX)] = 0
 
     def __post_init__(self) -> None:
         if len(set(self.voters)) < len(self.voters):
@@ -139,9 +162,9 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
     def names(self) -> Iterator[str]:
         """All that it names, also twice."""
-        yield from (self.query, self.coordinator, *self.voters)
+        yield from (self.query, self.coordinator, *self.voters, *self.witnesses)
         for each in self.fragments:
-            yield from (each.fragment, each.owner, *each.secondaries, *each.members)
+            yield from (each.fragment, each.owner, *each.secondaries, *each.holders)
             yield from (*each.reads, *each.streams)
         if self.parts is not None:
             yield from self.parts.names()
@@ -151,9 +174,9 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
         return next((each for each in self.fragments if each.fragment == fragment), None)
 
     def nodes(self) -> tuple[str, ...]:
-        """All that are named, each once: voters first, then coordinator, owners, those that follow or may,
-        and who has another part."""
-        having = (node for each in self.fragments for node in (each.owner, *each.secondaries, *each.members))
+        """All that are named, each once: voters first, then coordinator, owners, those that follow or may or
+        have, and who has another part."""
+        having = (node for each in self.fragments for node in (each.owner, *each.secondaries, *each.holders))
         others = () if self.parts is None else self.parts.nodes
         return tuple(dict.fromkeys((*self.voters, self.coordinator, *having, *others)))
 

@@ -13,7 +13,7 @@ from typing import Annotated, ClassVar
 from msgspec import Meta
 
 from medusa.wire import limits
-from medusa.wire.messages.base import Count, MessageBase, Name, Note, Payload, StreamTime, Text
+from medusa.wire.messages.base import Count, MessageBase, Name, Names, Note, Payload, StreamTime, Text
 
 __all__ = [
     "Fed",
@@ -43,14 +43,21 @@ FileName = Annotated[str, Meta(min_length=1, max_length=200)]
 class Move(MessageBase, frozen=True, tag="move"):
     """Move a fragment to a node. From a client, or from the node that the client is connected to.
 
+    From the owner of a fragment that others stand by for also to the target, as ``docs/standby.md`` tells.
+
     Attributes:
         timeout_ms: begin no new attempt after this.
+        reads: streams that the fragment reads. From its owner to a target that doesn't stand by for it,
+            before anything changes: could you? None: it is no such question.
+        links: with it: the nodes that whoever has the fragment has to reach.
     """
 
     request: Count
     fragment: Name
     to: Name
     timeout_ms: Annotated[int, Meta(ge=1, le=86_400_000)]
+    reads: Names | None = None
+    links: Names = ()
 
 
 class Grant(MessageBase, frozen=True, tag="grant"):

@@ -1,0 +1,74 @@
+"""The configuration that is to follow another one. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+import msgspec
+
+from medusa.wire.messages.configuration import Configuration, Replicas
+
+__all__ = ["changed", "next_number", "owned_by", "with_guest"]
+
+
+def next_number(current: Configuration) -> Configuration:
+    """Nothing changes; if something was accepted before, it is that which is decided."""
+    return msgspec.structs.replace(current, number=current.number + 1)
+
+
+def changed(current: Configuration, fragments: tuple[Replicas, ...]) -> Configuration | None:
+    """With these fragments; None: they are as they were.
+
+    Who comes to a fragment votes, since only voters propose. Who has nothing any more votes no more once
+    others do in its place: of those the last that came.
+    """
+    if fragments == current.fragments:
+        return None
+    having = _having(fragments)
+    voters = list(dict.fromkeys((*current.voters, *having)))
+    idle = [node for node in voters if node not in (*having, current.coordinator, *current.witnesses)]
+    while idle and len(voters) > current.voters_least > 0:
+        voters.remove(idle.pop())
+    return msgspec.structs.replace(
+        current,
+        number=current.number + 1,
+        voters=tuple(voters),
+        fragments=fragments,
+    )
+
+
+def _having(fragments: Iterable[Replicas]) -> dict[str, None]:
+    """The nodes of all that have one of these, or may."""
+    having = (node for each in fragments for node in (each.owner, *each.secondaries, *each.followers))
+    return dict.fromkeys(having)
+
+
+def owned_by(replicas: Replicas, owner: str, secondaries: Collection[str]) -> Replicas:
+    """Another node has it. One that is no member takes the place of who had it: as many stand by as
+    before."""
+    members = replicas.members
+    if owner not in members:
+        members = tuple(owner if node == replicas.owner else node for node in members)
+    made = msgspec.structs.replace(
+        replicas,
+        owner=owner,
+        epoch=replicas.epoch + 1,
+        secondaries=tuple(secondaries),
+        members=members,
+        guest="" if owner == replicas.guest else replicas.guest,
+    )
+    return _remembering(replicas, made)
+
+
+def with_guest(replicas: Replicas, guest: str) -> Replicas:
+    """This node follows beside the members, or none does; one that did so before is gone."""
+    kept = tuple(node for node in replicas.secondaries if node != replicas.guest or node == guest)
+    made = msgspec.structs.replace(replicas, guest=guest, secondaries=kept)
+    return _remembering(replicas, made)
+
+
+def _remembering(before: Replicas, after: Replicas) -> Replicas:
+    """Who is of it no more is named among those."""
+    nodes = (*before.former, *before.followers)
+    left = dict.fromkeys(node for node in nodes if node not in after.followers)
+    return msgspec.structs.replace(after, former=tuple(left))
