@@ -242,8 +242,15 @@ def happened(run: Run, fragment: str, client: Client, number: int, *, lost: str 
     assert {*replicas.members, *replicas.former} <= {*MEMBERS, "s3"}
 
 
-@pytest.mark.parametrize("after_us", LATER_US)
-@pytest.mark.parametrize("victim", ["m", "s3", "s1", "e", "c", "w"])
+DEATHS = [
+    pytest.param(victim, after_us, marks=() if near or not place % 3 else pytest.mark.full(17))
+    for victim, near in [("m", True), ("s3", True), ("s1", False), ("e", False), ("c", False), ("w", False)]
+    for place, after_us in enumerate(LATER_US)
+]
+"""Old owner and target die at each moment, others at each third."""
+
+
+@pytest.mark.parametrize(("victim", "after_us"), DEATHS)
 @BOTH
 def test_whoever_dies_meanwhile_and_comes_back(at: Any, victim: str, after_us: int) -> None:
     """e coordinates, c passed the order on."""
