@@ -242,7 +242,7 @@ class SuccessorFragment(FragmentHost):
             for id, guest in spec.guests.items()
             if guest.sink in old.spec.streams and guest.sink not in self._inner and id not in old.spec.guests
         }
-        for id in left:
+        for id in sorted(left):
             self.outputs.pop(id, None)
             self._later.pop(id, None)
             self._flushed.pop(id, None)
