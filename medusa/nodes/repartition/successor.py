@@ -226,11 +226,30 @@ class SuccessorFragment(FragmentHost):
             own, input = self.inputs.pop(key), old.inputs[source, feed.node]
             assert (own.fed_seq, own.fed_us) == (input.fed_seq, input.fed_us), "it was fed all of it"
             self.inputs[source, feed.node] = input
+        self._forget_guests(old)
         read = {sink: nodes for sink, nodes in old.spec.readers.items() if sink not in self._inner}
         self.spec = msgspec.structs.replace(
             self.spec,
             feeds=tuple(now.get(feed.source, feed) for feed in self.spec.feeds),
             readers={sink: read.get(sink, nodes) for sink, nodes in self.spec.readers.items()},
+        )
+
+    def _forget_guests(self, old: FragmentHost) -> None:
+        """Queries that read its sinks when it was copied may be gone: rows would be kept for nobody."""
+        spec = self.spec
+        left = {
+            id
+            for id, guest in spec.guests.items()
+            if guest.sink in old.spec.streams and guest.sink not in self._inner and id not in old.spec.guests
+        }
+        for id in sorted(left):
+            self.outputs.pop(id, None)
+            self._later.pop(id, None)
+            self._flushed.pop(id, None)
+        self.change_spec(
+            streams={id: stream for id, stream in spec.streams.items() if id not in left},
+            readers={id: nodes for id, nodes in spec.readers.items() if id not in left},
+            guests={id: guest for id, guest in spec.guests.items() if id not in left},
         )
 
     def _relieve(self, old: FragmentHost, gone: Collection[str]) -> None:
