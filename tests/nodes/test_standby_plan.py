@@ -247,6 +247,20 @@ def test_two_voters_are_warned_of_and_a_third_is_enough():
     assert warned(query(), at, {"a": ("b",)}, here="d") == ()
 
 
+def test_who_does_not_answer_is_warned_of_and_suffices_for_no_output_that_is_to_be_recovered():
+    nodes = {**NODES, "d": replace(NODES["d"], up=False), "e": replace(NODES["e"], up=False)}
+    (text,) = warned(query(), AT, {"b": ("d",)}, nodes=nodes)
+    assert text == "'d', which is to stand by for 'q/rows', doesn't answer: it begins when it does"
+    *_, text = warned(query(), AT, {"b": ("d",)}, ("e",), nodes=nodes)
+    assert text == "of 4 voters d, e don't answer: nobody takes over until more than half do"
+    both = {"b": ("d", "a"), "c": ("a",)}
+    assert len(planned(query(recovery="precise"), standby=both, nodes=nodes).guarded()) == 2
+    with pytest.raises(QueryError) as refused:
+        planned(query(recovery="precise"), standby={"b": ("d",), "c": ("a",)}, nodes=nodes)
+    assert refused.value.code == "E_STANDBY"
+    assert "of those that are to stand by for fragment 'q/rows' at 'b' none answers: d" in str(refused.value)
+
+
 def test_one_machine_for_all_is_warned_of():
     nodes = {**NODES, "d": replace(NODES["d"], host="b")}
     (text,) = warned(query(), AT, {"b": ("d",)}, nodes=nodes)

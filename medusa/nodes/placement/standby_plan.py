@@ -9,7 +9,7 @@ is there. All that can be known against it is refused here, before anything chan
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -119,6 +119,7 @@ def standby_warnings(
             f"{' and '.join(who)} alone can't decide which of them goes on when the other is lost: name a "
             f"third node that votes, witness=[{name!r}]"
         )
+    found += _silent_warnings(plan, who, nodes)
     if near := [each for each in plan.guarded() if _on_one_machine(each, nodes)]:
         named = ", ".join(f"{each.name!r} ({', '.join((each.node, *each.standby))})" for each in near)
         found.append(f"lost together with one machine: {named}")
@@ -126,6 +127,21 @@ def standby_warnings(
         bare = [fragment for fragment in plan.fragments if not fragment.standby]
         found += [f"nobody stands by for fragment {each.name!r} at {each.node!r}" for each in bare]
     return tuple(found)
+
+
+def _silent_warnings(
+    plan: PlacementPlan, who: Sequence[str], nodes: Mapping[str, StandbyNode]
+) -> Iterator[str]:
+    """Of nodes that are to stand by or vote and don't answer."""
+    silent = {name for name in who if name in nodes and not nodes[name].up}
+    for each in plan.guarded():
+        for name in each.standby:
+            if name in silent:
+                label = f"{name!r}, which is to stand by for {each.name!r}, doesn't answer"
+                yield f"{label}: it begins when it does"
+    if len(who) - len(silent) < len(who) // 2 + 1:
+        named = ", ".join(name for name in who if name in silent)
+        yield f"of {len(who)} voters {named} don't answer: nobody takes over until more than half do"
 
 
 def way_to(plan: PlacementPlan, sink: FragmentSpec) -> tuple[FragmentSpec, ...]:
@@ -262,13 +278,25 @@ class _Planning:
         """Whether all own fragments are guarded by which rows come that are to be recovered."""
         for place, sink in self._wanted.items():
             fragment = self._plan.fragments[place]
-            if place in found or self._abroad(fragment):
+            if self._abroad(fragment):
+                continue
+            if place in found:
+                self._check_answered(sink, fragment, found[place])
                 continue
             self._check_owner(fragment)
             raise _refused(
                 f"sink {sink!r} is to be recovered, and nobody stands by for fragment {fragment.name!r} at "
                 f"{fragment.node!r}, by which its rows come",
                 hint=f'standby="auto", or standby={{"{fragment.node}": ["NODE"]}}',
+            )
+
+    def _check_answered(self, sink: str, fragment: FragmentSpec, names: Sequence[str]) -> None:
+        """Whether one is there of those that stand by where an output needs it."""
+        if not any(self._nodes[name].up for name in names):
+            raise _refused(
+                f"sink {sink!r} is to be recovered, and of those that are to stand by for fragment "
+                f"{fragment.name!r} at {fragment.node!r} none answers: {', '.join(names)}",
+                hint="start one of them, or name a node that is there",
             )
 
     def _check_voters(self, plan: PlacementPlan) -> None:
