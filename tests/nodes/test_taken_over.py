@@ -170,6 +170,25 @@ def test_who_takes_over_waits_for_no_word_of_a_secondary_that_was_lost_with_the_
     check_union(run)
 
 
+def test_a_checkpoint_that_a_secondary_could_not_write_is_taken_again_though_nothing_more_comes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its owner takes none that would bring one: what came would never be acknowledged."""
+    run, fragment = run_of(counting(), CUT, {"m": ["s1"]})
+    run.until_guarded(fragment)
+    run.publish()
+    disk = run.fed.nodes["s1"].disk
+    monkeypatch.setattr(disk, "_fails", lambda kind: kind == "checkpoint")
+    run.check()
+    hosted = run.hosted(fragment)
+    shadow = run.recovery("s1").followings.shadow(fragment)
+    assert hosted is not None
+    run.until(lambda: shadow.checkpoint_failures > 0 and hosted.at_rest, "the owner has taken its last one")
+    assert not all(each.settled for each in hosted.inputs.values())
+    monkeypatch.undo()
+    run.until(lambda: all(each.settled for each in hosted.inputs.values()), "all is acknowledged")
+
+
 def test_they_succeed_in_the_order_of_the_plan_whoever_has_caught_up_first() -> None:
     run = Run(counting(), CUT, standby={"m": ["s1", "s2"]}, deploys="e")
     run.fed.nodes["s1"].slowness = 50

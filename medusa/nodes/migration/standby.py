@@ -71,6 +71,8 @@ class StandbyFragment(FragmentHost):
         self.checkpoint_on_disk = 0
         self._owner = owner
         self._secondary = secondary
+        self._again_us: int | None = None
+        """When a secondary takes a checkpoint again that couldn't be written: its owner may take no other."""
         if secondary:  # Another secondary may not have a decision of which nothing has left yet.
             self.durability.require((owner,))
         for output in self.outputs.values():
@@ -91,6 +93,8 @@ class StandbyFragment(FragmentHost):
             for input in self.inputs.values():
                 input.stand_where_fed()
         ours = super().persisted(now_us, token, ok, why)
+        if ours and not ok and self._secondary and self.follows:
+            self._again_us = now_us + self._every_us
         waits, newest = self._uncovered, self.checkpoint_on_disk
         while self.follows and len(waits) > 1 and waits[1].token <= newest:
             waits.popleft()  # The last one says all that it may acknowledge as the owner.
@@ -219,12 +223,18 @@ class StandbyFragment(FragmentHost):
 
     def tick(self, now_us: int) -> None:
         if self.follows:
+            if self._again_us is not None and now_us >= self._again_us:
+                self._again_us = None
+                self._wanted = self._wanted or self._dirty
             self._pump(now_us)  # What was noted goes to disk; nothing is fed.
         else:
             super().tick(now_us)
 
     def wake_at_us(self) -> int | None:
-        return self.decided.wake_at_us() if self.follows else super().wake_at_us()
+        if not self.follows:
+            return super().wake_at_us()
+        times = (self.decided.wake_at_us(), self._again_us)
+        return min((time for time in times if time is not None), default=None)
 
     def peer_event(self, now_us: int, peer: str, event: LinkEvent) -> None:
         if not self.follows:

@@ -140,7 +140,7 @@ class StateReceiver:
         Raises:
             RemoteProtocolError: it can't be what the owner has: the attempt is over.
         """
-        self._note_checkpoint()
+        self.note_checkpoint()
         if message.ticket != self.ticket or message.frame != self._frames:
             # Sent again, or something before it is missing: the owner hears how far we are.
             self._told = -1
@@ -158,7 +158,7 @@ class StateReceiver:
                 self._stand(now_us, message, payload)
             case Handover():
                 self._decided = message.decided
-        self._note_checkpoint()
+        self.note_checkpoint()
         self._ack_soon(now_us)
 
     def _broken_rule(self, text: str, code: str = "E_STATE") -> RemoteProtocolError:
@@ -225,7 +225,7 @@ class StateReceiver:
         if message.mark and self._secondary:
             shadow.changed(now_us, True)
 
-    def _note_checkpoint(self) -> None:
+    def note_checkpoint(self) -> None:
         """A secondary began a checkpoint: nothing was under way, so it holds all that came."""
         if self._secondary and self.shadow is not None and self.shadow.writing not in (0, self._writing):
             self._writing, self._covers = self.shadow.writing, self._frames
@@ -236,7 +236,7 @@ class StateReceiver:
         """The oldest element was fed."""
         if self._running:
             self._running.popleft()
-            self._note_checkpoint()
+            self.note_checkpoint()
             self._ack_soon(now_us)
 
     def persisted(self, now_us: int, token: int, ok: bool, why: str) -> None:
@@ -250,7 +250,7 @@ class StateReceiver:
             self._durable = self._covers
             self._told = -1
             self._ack_soon(now_us)
-        self._note_checkpoint()
+        self.note_checkpoint()
 
     # --- time -----------------------------------------------------------------------------------
 

@@ -322,6 +322,7 @@ class Followings:
             taking.tick(now_us)
             if taking.shadow is not None:
                 taking.shadow.tick(now_us)
+                taking.note_checkpoint()
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""
