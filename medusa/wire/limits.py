@@ -47,7 +47,7 @@ STANDBY_MAX = 8
 
 CHECKPOINT_EVERY_US_LEAST = 50_000
 CHECKPOINT_EVERY_US_MAX = 600_000_000
-"""How seldom a fragment may take a checkpoint, and how often."""
+"""Between two checkpoints of a fragment: how often it may take one, and how seldom."""
 
 CREDIT_BYTES_MAX = 1 << 30
 """More than this ahead of what was sent is never believed: a larger grant counts as this much."""

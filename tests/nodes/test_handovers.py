@@ -20,6 +20,7 @@ from tests.nodes.test_taken_over import (
     WHOLE,
     Named,
     Program,
+    arriving,
     check_anew,
     check_removed,
     check_union,
@@ -79,12 +80,7 @@ def test_it_moves_while_rows_flow_and_who_had_it_follows(at: Any, by: str) -> No
 
 @pytest.mark.parametrize("after_us", range(0, 12_000, 3_000))
 def test_who_has_seen_an_order_of_arrival_sees_no_other(after_us: int) -> None:
-    run, fragment = run_of(
-        uniting(), UNITED, {"m": ["s1", "s2"]}, tables=two_sources(), seed=after_us, witnesses=("w", "x")
-    )
-    run.until_guarded(fragment, 2)
-    run.publish()
-    run.fed.run(for_us=60_000 + after_us)
+    run, fragment = arriving("s1", "s2", seed=after_us, after_us=after_us)
     assert moved(run, fragment, "s2").code == ""
     check_union(run)
 
@@ -326,12 +322,7 @@ def test_both_die_at_once_and_come_back(unsynced: str, after_us: int) -> None:
 
 @pytest.mark.parametrize("after_us", MOMENTS_US)
 def test_an_order_of_arrival_survives_who_was_to_have_it(after_us: int) -> None:
-    run, fragment = run_of(
-        uniting(), UNITED, {"m": ["s1"]}, tables=two_sources(), seed=after_us, witnesses=("w", "x")
-    )
-    run.until_guarded(fragment)
-    run.publish()
-    run.fed.run(for_us=60_000)
+    run, fragment = arriving("s1", seed=after_us)
     order(run, fragment, "s1")
     run.fed.run(for_us=after_us)
     run.lose("s1")

@@ -17,7 +17,7 @@ from tests.nodes.test_taken_over import (
     CUT,
     FORKED,
     HALF,
-    UNITED,
+    arriving,
     check_anew,
     check_removed,
     check_union,
@@ -25,8 +25,6 @@ from tests.nodes.test_taken_over import (
     forked,
     removing,
     run_of,
-    two_sources,
-    uniting,
 )
 
 MEMBERS = ("m", "s1", "s2")
@@ -95,12 +93,7 @@ def test_it_goes_on_and_back_and_each_order_is_done_once() -> None:
 
 @pytest.mark.parametrize("after_us", range(0, 12_000, 3_000))
 def test_who_has_seen_an_order_of_arrival_sees_no_other(after_us: int) -> None:
-    run, fragment = run_of(
-        uniting(), UNITED, {"m": ["s1", "s2"]}, tables=two_sources(), seed=after_us, witnesses=("w", "x")
-    )
-    run.until_guarded(fragment, 2)
-    run.publish()
-    run.fed.run(for_us=60_000 + after_us)
+    run, fragment = arriving("s1", "s2", seed=after_us, after_us=after_us)
     assert moved(run, fragment, "s3").code == ""
     check_union(run)
     ends(run, fragment)

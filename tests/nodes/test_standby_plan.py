@@ -253,6 +253,7 @@ def test_who_does_not_answer_is_warned_of_and_suffices_for_no_output_that_is_to_
     assert text == "'d', which is to stand by for 'q/rows', doesn't answer: it begins when it does"
     *_, text = warned(query(), AT, {"b": ("d",)}, ("e",), nodes=nodes)
     assert text == "of 4 voters d, e don't answer: nobody takes over until more than half do"
+    assert warned(query(), AT, {}, nodes=nodes) == ()
     both = {"b": ("d", "a"), "c": ("a",)}
     assert len(planned(query(recovery="precise"), standby=both, nodes=nodes).guarded()) == 2
     with pytest.raises(QueryError) as refused:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -95,13 +96,22 @@ def shown(run: Run) -> int:
     return sum(batch.num_rows for batch in run.reader.rows.get("q.all", []))
 
 
-@pytest.mark.parametrize("after_us", range(0, 30_000, 3_000))
-def test_who_has_seen_an_order_of_arrival_sees_no_other(after_us: int) -> None:
-    run, fragment = run_of(uniting(), UNITED, {"m": ["s1", "s2"]}, tables=two_sources(), seed=after_us)
-    run.until_guarded(fragment, 2)
+def arriving(
+    *others: str, seed: int = 1, after_us: int = 0, witnesses: Sequence[str] = ("w", "x")
+) -> tuple[Run, str]:
+    """Guarded by these, and some rows of two sources were shown in the order of arrival."""
+    more: dict[str, Any] = {"tables": two_sources(), "seed": seed, "witnesses": witnesses}
+    run, fragment = run_of(uniting(), UNITED, {"m": list(others)}, **more)
+    run.until_guarded(fragment, len(others))
     run.publish()
     run.until(lambda: shown(run) > 0, "rows are shown")
     run.fed.run(for_us=after_us)
+    return run, fragment
+
+
+@pytest.mark.parametrize("after_us", range(0, 30_000, 3_000))
+def test_who_has_seen_an_order_of_arrival_sees_no_other(after_us: int) -> None:
+    run, fragment = arriving("s1", "s2", seed=after_us, after_us=after_us, witnesses=("w",))
     run.lose("m")
     run.until_owned(fragment, "s1")
     check_union(run)
@@ -154,16 +164,12 @@ def test_three_owners_are_lost_one_after_the_other() -> None:
 
 
 def test_who_takes_over_waits_for_no_word_of_a_secondary_that_was_lost_with_the_owner() -> None:
-    run, fragment = run_of(uniting(), UNITED, {"m": ["s1", "s2"]}, tables=two_sources(), witnesses=("w", "x"))
-    run.until_guarded(fragment, 2)
-    run.publish()
-    run.until(lambda: shown(run) > 0, "rows are shown")
+    run, fragment = arriving("s1", "s2")
     for name in ("m", "s1"):
         run.lose(name)
     run.until_owned(fragment, "s2")
-    assert run.replicas(fragment).secondaries == (
-        "s1",
-    )  # Had s2 died before its disk had it, s1 would be needed.
+    # Had s2 died before its disk had it, s1 would be needed.
+    assert run.replicas(fragment).secondaries == ("s1",)
     began_us = run.fed.world.now_us
     run.until(lambda: not run.replicas(fragment).secondaries, "s1 counts no more")
     assert run.fed.world.now_us - began_us < LOST_US // 2

@@ -11,27 +11,14 @@ from click.testing import CliRunner, Result
 import medusa as md
 from medusa.cli.main import main
 from medusa.nodes.deploy import query_plan
-from tests.runtime.test_standby_deploy import AT, query
+from tests.runtime.test_standby_deploy import AT, four_nodes, query
 from tests.system.nodes import until
-
-NAMES = ("a", "b", "c", "d")
-"""d has no disk."""
 
 
 @pytest.fixture(scope="module")
 def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, md.Node]]:
-    folder = tmp_path_factory.mktemp("n")
-    listens = {name: f"ipc://{folder}/{name}" for name in NAMES}
-    made = {}
-    for name in NAMES:
-        config = {"name": name, "listen": listens[name], "limits": {"checkpoint_every": "3s"}}
-        config |= {"store": "memory"} if name == "d" else {"data": str(folder / f"{name}.data")}
-        config["peers"] = {other: listens[other] for other in NAMES if other != name}
-        made[name] = md.node(config, report=lambda *_: None)
-        made[name].start()
-    yield made
-    for node in made.values():
-        node.close()
+    with four_nodes(tmp_path_factory.mktemp("n"), limits={"checkpoint_every": "3s"}) as made:
+        yield made
 
 
 @pytest.fixture
@@ -56,6 +43,7 @@ def test_it_is_planned_deployed_and_shown(fed: md.Federation) -> None:
     said = fed.deploy(query(), AT, checkpoint_every=wish)
     assert said is not None
     assert (said["checkpoint_every"], said["standby"]) == ((("q/some", "c", 200_000),), {})
+    assert said["warnings"] == ()
     assert shown(fed) == {"q/rows": 3_000_000, "q/some": 200_000}
     columns = fed.tables(all=True)["fragments"].select(["fragment", "checkpoint_every_us"]).to_pylist()
     assert {each["fragment"]: each["checkpoint_every_us"] for each in columns} == shown(fed)

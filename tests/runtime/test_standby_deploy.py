@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
@@ -19,13 +22,13 @@ AT = {"b": ["rows", "per_k"], "c": ["some"]}
 EXACT = {"recovery": "precise", "method": "active_standby"}
 
 
-@pytest.fixture(scope="module")
-def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, md.Node]]:
-    folder = tmp_path_factory.mktemp("n")
+@contextlib.contextmanager
+def four_nodes(folder: Path, **more: Any) -> Iterator[dict[str, md.Node]]:
+    """All are peers; what else their configurations say."""
     listens = {name: f"ipc://{folder}/{name}" for name in NAMES}
     made = {}
     for name in NAMES:
-        config = {"name": name, "listen": listens[name]}
+        config = {"name": name, "listen": listens[name], **more}
         config |= {"store": "memory"} if name == "d" else {"data": str(folder / f"{name}.data")}
         config["peers"] = {other: listens[other] for other in NAMES if other != name}
         made[name] = md.node(config, report=lambda *_: None)
@@ -33,6 +36,12 @@ def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, md.Nod
     yield made
     for node in made.values():
         node.close()
+
+
+@pytest.fixture(scope="module")
+def nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, md.Node]]:
+    with four_nodes(tmp_path_factory.mktemp("n")) as made:
+        yield made
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,6 +16,50 @@ from tests.system.standby_nodes import StandbyNodes
 from tests.system.test_standby import CUT, ROWS, WHOLE, Clients, deployed
 
 pytestmark = pytest.mark.system
+
+
+@contextlib.contextmanager
+def stopped(nodes: StandbyNodes, name: str) -> Iterator[None]:
+    """It stands still meanwhile; killed in that time it stays so."""
+    process = nodes.processes[name]
+    process.send_signal(signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        if nodes.processes.get(name) is process:
+            process.send_signal(signal.SIGCONT)
+
+
+class Mover:
+    """A client that orders a move and waits for its end, in a thread; once the owner, m, has the order."""
+
+    def __init__(self, nodes: StandbyNodes, fragment: str, to: str, *, by: tuple[str, ...]) -> None:
+        self._nodes, self._fragment, self._to, self._by = nodes, fragment, to, by
+        self._ended: list[Any] = []
+        self._thread = threading.Thread(target=self._move)
+        self._thread.start()
+        until(self._ordered, what="its owner has the order")
+
+    def _move(self) -> None:
+        try:
+            with self._nodes.connect(*self._by) as fed:
+                self._ended.append(fed.move(self._fragment, to=self._to))
+        except md.LinkError as error:
+            self._ended.append(error)
+
+    def _ordered(self) -> bool:
+        with self._nodes.connect("m") as fed:
+            return self._fragment in fed.status()["moves"]["going"]
+
+    def check(self) -> None:
+        """It has heard how that ended: it was done, or for such a reason it wasn't."""
+        self._thread.join(DEADLINE_S)
+        assert not self._thread.is_alive()
+        [said] = self._ended
+        if isinstance(said, md.LinkError):
+            assert said.code in ("E_TIMEOUT", "E_BROKEN", "E_STANDBY")
+        else:
+            assert said["node"] == self._nodes.replicas(self._fragment)["owner"] == self._to
 
 
 @pytest.mark.parametrize("at", [WHOLE, CUT], ids=["clients", "nodes"])
@@ -43,39 +88,14 @@ def test_a_guarded_fragment_is_moved_while_rows_flow_and_back(
 def test_its_owner_is_killed_amid_a_move(nodes: StandbyNodes, at: dict[str, list[str]]) -> None:
     """The target stands still meanwhile, so that the order is given and not done."""
     fragment = deployed(nodes, at)
-    ended: list[Any] = []
-
-    def move() -> None:
-        try:
-            with nodes.connect("w", "c") as fed:
-                ended.append(fed.move(fragment, to="s1"))
-        except md.LinkError as error:
-            ended.append(error)
-
-    def ordered() -> bool:
-        with nodes.connect("m") as fed:
-            return fragment in fed.status()["moves"]["going"]
-
     with contextlib.ExitStack() as held:
         clients = Clients(nodes, held)
         clients.until(ROWS // 5)
-        target = nodes.processes["s1"]
-        target.send_signal(signal.SIGSTOP)
-        mover = threading.Thread(target=move)
-        mover.start()
-        try:
-            until(ordered, what="its owner has the order")
+        with stopped(nodes, "s1"):
+            mover = Mover(nodes, fragment, "s1", by=("w", "c"))
             nodes.kill("m")
-        finally:
-            target.send_signal(signal.SIGCONT)
         clients.check()
-        mover.join(DEADLINE_S)
-        assert not mover.is_alive()
-    [said] = ended
-    if isinstance(said, md.LinkError):
-        assert said.code in ("E_TIMEOUT", "E_BROKEN", "E_STANDBY")
-    else:
-        assert said["node"] == nodes.replicas(fragment)["owner"] == "s1"
+        mover.check()
     nodes.start("m")
     owner = nodes.replicas(fragment)["owner"]
     nodes.until_guarded(fragment, *({"m", "s1", "s2"} - {owner}))
@@ -108,41 +128,15 @@ def test_somebody_is_killed_amid_a_move_to_a_node_that_does_not_stand_by(
 ) -> None:
     """The target stands still until somebody is killed: owner, target, or who coordinates."""
     fragment = deployed(nodes, CUT)
-    ended: list[Any] = []
-
-    def move() -> None:
-        try:
-            with nodes.connect("c") as fed:
-                ended.append(fed.move(fragment, to="w"))
-        except md.LinkError as error:
-            ended.append(error)
-
-    def ordered() -> bool:
-        with nodes.connect("m") as fed:
-            return fragment in fed.status()["moves"]["going"]
-
     with contextlib.ExitStack() as held:
         clients = Clients(nodes, held)
         clients.until(ROWS // 5)
-        target = nodes.processes["w"]
-        target.send_signal(signal.SIGSTOP)
-        mover = threading.Thread(target=move)
-        mover.start()
-        try:
-            until(ordered, what="its owner has the order")
+        with stopped(nodes, "w"):
+            mover = Mover(nodes, fragment, "w", by=("c",))
             nodes.kill(victim)
-        finally:
-            if victim != "w":
-                target.send_signal(signal.SIGCONT)
         nodes.start(victim)
         clients.check()
-        mover.join(DEADLINE_S)
-        assert not mover.is_alive()
-    [said] = ended
-    if isinstance(said, md.LinkError):
-        assert said.code in ("E_TIMEOUT", "E_BROKEN", "E_STANDBY")
-    else:
-        assert said["node"] == nodes.replicas(fragment)["owner"] == "w"
+        mover.check()
     # Who took over while its owner was dead has given its own place to the target.
     either = ({"m", "s1", "s2"}, {"w", "s1", "s2"}, {"m", "w", "s2"})
     until(lambda: _who(nodes, fragment) in either, what="nobody is left over")

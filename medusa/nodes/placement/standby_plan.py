@@ -139,7 +139,7 @@ def _silent_warnings(
             if name in silent:
                 label = f"{name!r}, which is to stand by for {each.name!r}, doesn't answer"
                 yield f"{label}: it begins when it does"
-    if len(who) - len(silent) < len(who) // 2 + 1:
+    if silent and len(who) - len(silent) < len(who) // 2 + 1:
         named = ", ".join(name for name in who if name in silent)
         yield f"of {len(who)} voters {named} don't answer: nobody takes over until more than half do"
 

@@ -417,7 +417,7 @@ class Handovers:
     def _asked_whether(self, peer: str, message: Move, streams: Collection[str]) -> None:
         settings, me = self._settings, self._me
         strangers = sorted({*message.links} - {me, *settings.peers})
-        if settings.store == "memory":
+        if settings.forgets:
             text, hint = f"node {me!r} keeps nothing over its end", "move it to a node with a disk"
             self._refuse(peer, message.request, no("E_STORE", text, hint))
         elif strangers:

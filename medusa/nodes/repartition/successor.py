@@ -11,8 +11,6 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-import msgspec
-
 from medusa.elements import Boundary, Element, Train
 from medusa.engine.held_rows_count import NOTHING, RowsAtRisk
 from medusa.nodes.fragment.automaton import TurnState
@@ -228,8 +226,7 @@ class SuccessorFragment(FragmentHost):
             self.inputs[source, feed.node] = input
         self._forget_guests(old)
         read = {sink: nodes for sink, nodes in old.spec.readers.items() if sink not in self._inner}
-        self.spec = msgspec.structs.replace(
-            self.spec,
+        self.change_spec(
             feeds=tuple(now.get(feed.source, feed) for feed in self.spec.feeds),
             readers={sink: read.get(sink, nodes) for sink, nodes in self.spec.readers.items()},
         )
@@ -242,6 +239,8 @@ class SuccessorFragment(FragmentHost):
             for id, guest in spec.guests.items()
             if guest.sink in old.spec.streams and guest.sink not in self._inner and id not in old.spec.guests
         }
+        if not left:
+            return
         for id in sorted(left):
             self.outputs.pop(id, None)
             self._later.pop(id, None)

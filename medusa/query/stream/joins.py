@@ -27,7 +27,7 @@ def join(
     name: str | None,
 ) -> Stream:
     """As ``Stream.join``."""
-    label = f"join {name!r}" if name is not None else f"join after {output.name!r}"
+    label = output.labelled("join", name)
     arcs = (output.arc, output.owned(other, label))
     box = join_box(arcs, (output.schema, other.schema), on, within, where, how, suffixes, label=label)
     return output.add(box, name)
@@ -45,7 +45,7 @@ def asof_join(
     name: str | None,
 ) -> Stream:
     """As ``Stream.asof_join``."""
-    label = f"asof_join {name!r}" if name is not None else f"asof_join after {output.name!r}"
+    label = output.labelled("asof_join", name)
     arcs = (output.arc, output.owned(other, label))
     schemas = (output.schema, other.schema)
     box = asof_join_box(arcs, schemas, on, within, where, how, suffixes, label=label)
