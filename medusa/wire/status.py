@@ -2,13 +2,15 @@
 
 The node builds these structs, the wire carries them as JSON, and what shows them reads them back
 (``status_of``): tables, screens, metrics, the dashboard. docs/nodes.md and docs/brain.md say what each field
-means. A field that the node left out has its default, one that this release doesn't know is skipped.
+means. A field that the node left out has its default, one that this release doesn't know is skipped. What a
+field is to Prometheus and to those who show it stands in its type: ``Metric``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import Annotated, Any, NamedTuple, get_type_hints
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -34,6 +36,7 @@ __all__ = [
     "InputStatus",
     "LinkStatus",
     "LoadStatus",
+    "Metric",
     "MovesStatus",
     "NamedStatus",
     "NodeStatus",
@@ -53,9 +56,33 @@ __all__ = [
     "SourceStatus",
     "SplitStatus",
     "VisibleStatus",
+    "metrics_of",
     "plain",
     "status_of",
+    "titled",
 ]
+
+
+class Metric(NamedTuple):
+    """What a field is beyond its name and type. A field that has one is served, and a column of its table.
+
+    Units are in the names of fields: microseconds (``_us``) are served as seconds; of a text or a list is
+    served whether there is any.
+
+    Attributes:
+        name: behind ``medusa_node_``, ``medusa_link_`` or ``medusa_fragment_``.
+        text: what it is, in a sentence.
+        title: of its column or line on screens and in the dashboard; empty: they lay it out by hand, or leave
+            it out.
+        counts: it only grows while the node lives.
+        null: what is served where the field is null; None: nothing.
+    """
+
+    name: str
+    text: str
+    title: str = ""
+    counts: bool = False
+    null: float | None = None
 
 
 class _Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -271,14 +298,29 @@ class CauseStatus(_Status, frozen=True, kw_only=True, omit_defaults=True):
 class LinkStatus(_Status, frozen=True, kw_only=True):
     """What goes to and comes from one node or client, and what waits there; None: not known."""
 
-    bytes_out_per_s: float | None = None
-    bytes_in_per_s: float | None = None
+    bytes_out_per_s: Annotated[
+        float | None,
+        Metric("sent_bytes_per_second", "Bytes of streams to the peer per second, smoothed.", "out/s"),
+    ] = None
+    bytes_in_per_s: Annotated[
+        float | None,
+        Metric("received_bytes_per_second", "Bytes of streams from it per second, smoothed.", "in/s"),
+    ] = None
     bandwidth: int | None = None
-    share: float | None = None
-    waiting_bytes: int = 0
-    lag_rows: int = 0
-    queue_bytes: int = 0
-    lag_us: int = 0
+    share: Annotated[
+        float | None,
+        Metric("bandwidth_ratio", "Share of the configured bandwidth, in the busier direction.", "share"),
+    ] = None
+    waiting_bytes: Annotated[
+        int, Metric("waiting_bytes", "Bytes for the peer that were not sent yet.", "waiting")
+    ] = 0
+    lag_rows: Annotated[int, Metric("lag_rows", "Rows that the peer has not received yet.", "behind")] = 0
+    queue_bytes: Annotated[
+        int, Metric("queue_bytes", "Bytes from the peer that are not through the engine.", "queue")
+    ] = 0
+    lag_us: Annotated[
+        int, Metric("lag_seconds", "How far what the peer promised is behind another input.", "lag")
+    ] = 0
 
 
 class PeerFragmentStatus(_Status, frozen=True, kw_only=True):
@@ -319,14 +361,25 @@ class EngineHeld(_Status, frozen=True, kw_only=True):
 class LoadStatus(_Status, frozen=True, kw_only=True):
     """How much a node has to do; None: not known yet."""
 
-    load: float | None = None
-    busy_share: float | None = None
-    engine_share: float | None = None
-    cpu_share: float | None = None
+    load: Annotated[
+        float | None,
+        Metric("load_ratio", "How much the node has to do, smoothed: 1 is all that can be done."),
+    ] = None
+    busy_share: Annotated[
+        float | None, Metric("busy_ratio", "Share of time that its boxes were busy, smoothed.")
+    ] = None
+    engine_share: Annotated[
+        float | None, Metric("engine_cpu_ratio", "CPU time of the engine's thread per second, smoothed.")
+    ] = None
+    cpu_share: Annotated[
+        float | None, Metric("cpu_ratio", "CPU time of the process per second and core, smoothed.")
+    ] = None
     cores: int | None = None
-    memory_bytes: int | None = None
+    memory_bytes: Annotated[int | None, Metric("memory_bytes", "Memory of the process, resident.")] = None
     engine_held: EngineHeld | None = None
-    overloaded: tuple[str, ...] = ()
+    overloaded: Annotated[
+        tuple[str, ...], Metric("overloaded", "1 while something is too much for the node.")
+    ] = ()
     overloaded_us: int | None = None
     causes: tuple[CauseStatus, ...] = ()
     links: dict[str, LinkStatus] = {}
@@ -438,7 +491,9 @@ class SecondaryStatus(_Status, frozen=True, kw_only=True):
 
     state: str = ""
     since_us: int | None = None
-    behind_bytes: int | None = None
+    behind_bytes: Annotated[
+        int | None, Metric("behind_bytes", "What the owner has fed and the secondary hasn't.")
+    ] = None
 
 
 class ReplicasStatus(_Status, frozen=True, kw_only=True):
@@ -451,7 +506,14 @@ class ReplicasStatus(_Status, frozen=True, kw_only=True):
     owner: str
     epoch: int = 1
     secondaries: dict[str, SecondaryStatus] = {}
-    alone_us: int | None = None
+    alone_us: Annotated[
+        int | None,
+        Metric(
+            "alone_seconds",
+            "For how long nobody could have taken the fragment over; 0: somebody can.",
+            null=0,
+        ),
+    ] = None
 
 
 class ConfigurationStatus(_Status, frozen=True, kw_only=True):
@@ -611,6 +673,25 @@ class VisibleStatus(_Status, frozen=True, kw_only=True):
     streams: tuple[str, ...]
     elsewhere: dict[str, tuple[str, ...]]
     fragments: tuple[OwnInputs, ...]
+
+
+@cache
+def metrics_of(part: type[msgspec.Struct]) -> dict[str, Metric]:
+    """Of a kind of part the fields that are served, in their order."""
+    hints = get_type_hints(part, include_extras=True)
+    return {
+        name: each
+        for name in part.__struct_fields__
+        for each in getattr(hints[name], "__metadata__", ())
+        if isinstance(each, Metric)
+    }
+
+
+def titled(part: msgspec.Struct) -> Iterator[tuple[str, str, Any]]:
+    """(title, field, value) of each that screens needn't lay out, in the order of the fields."""
+    for name, metric in metrics_of(type(part)).items():
+        if metric.title:
+            yield metric.title, name, getattr(part, name)
 
 
 def plain(status: NodeStatus) -> dict[str, Any]:

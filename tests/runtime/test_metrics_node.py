@@ -4,34 +4,71 @@ from __future__ import annotations
 
 import re
 import urllib.request
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec import inspect
 from prometheus_client.parser import text_string_to_metric_families as parse
 
 import medusa as md
+from medusa.apps.dashboard.details import details_of
+from medusa.apps.dashboard.network import Seen, network_of
+from medusa.apps.dashboard.picture import key_of
 from medusa.engine.stats import STATS_SCHEMA
 from medusa.nodes.config.fields import described
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.config.settings_load import LoadRules
 from medusa.nodes.load.load_status import node_load
 from medusa.nodes.load.loads import NodeLoads
-from medusa.runtime.client.status_tables import SCHEMAS
-from medusa.runtime.metrics.prometheus_node import LINKS, NODE, STANDBY, node_families
+from medusa.runtime.client.status_tables import SCHEMAS, _schema
+from medusa.runtime.metrics.prometheus_node import node_families
 from medusa.sim.actors.node import NodeMachine
 from medusa.wire.outbox import Outbox
-from medusa.wire.status import FragmentStatus, NodeStatus, ReplicasStatus, SecondaryStatus, status_of
+from medusa.wire.status import (
+    FragmentStatus,
+    LinkStatus,
+    LoadStatus,
+    Metric,
+    NodeStatus,
+    ReplicasStatus,
+    SecondaryStatus,
+    metrics_of,
+    plain,
+    status_of,
+)
+from tests.cli.test_status import printed
 from tests.nodes.test_explaining import Three
 
 DOCS = Path(__file__).parents[2] / "docs"
+COMPUTED = {"medusa_link_up", "medusa_fragment_secondaries"}
+"""Those that aren't a field of the status."""
+
+
+def parts(kind: inspect.Type) -> Iterator[type[msgspec.Struct]]:
+    """The structs that a status is made of."""
+    match kind:
+        case inspect.StructType(cls=cls, fields=fields):
+            yield cls
+            for field in fields:
+                yield from parts(field.type)
+        case inspect.UnionType(types=kinds):
+            for each in kinds:
+                yield from parts(each)
+        case inspect.DictType(value_type=inner) | inspect.VarTupleType(item_type=inner):
+            yield from parts(inner)
 
 
 def found(node: NodeMachine) -> dict[tuple[str, str], float]:
     """(metric, peer) -> value."""
     status = node.brain.status(node.clock.monotonic_us())
     made = list(node_families(status_of(status)))
-    assert len({each.name for each in made}) == len(made) == len(NODE) + len(LINKS) + len(STANDBY) + 1
+    served = [
+        metric for kind in set(parts(inspect.type_info(NodeStatus))) for metric in metrics_of(kind).values()
+    ]
+    assert len({each.name for each in made}) == len(made) == len(served) + len(COMPUTED)
+    assert {each.documentation for each in made} >= {each.text for each in served}
     assert all(each.documentation and each.type == "gauge" for each in made)
     samples = [sample for each in made for sample in each.samples]
     assert {sample.labels["node"] for sample in samples} == {node.name}
@@ -87,6 +124,23 @@ def test_who_has_a_guarded_fragment_tells_who_stands_by() -> None:
     assert {(each.labels["node"], each.labels["query"]) for each in samples} == {("n", "q")}
 
 
+def test_a_field_with_a_metric_is_seen_wherever_a_status_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind, field, metric in (
+        (NodeStatus, "rows_in", Metric("came_rows", "Rows that came.", "rows that came", counts=True)),
+        (FragmentStatus, "lag_us", Metric("late_seconds", "How late it is.", "how late")),
+    ):
+        monkeypatch.setitem(metrics_of(kind), field, metric)
+    status = NodeStatus(node="n", rows_in=7, fragments=(FragmentStatus(fragment="q/a", lag_us=2_500_000),))
+    made = {each.name: (each.type, [one.value for one in each.samples]) for each in node_families(status)}
+    assert made["medusa_node_came_rows"] == ("counter", [7])
+    assert made["medusa_fragment_late_seconds"] == ("gauge", [2.5])
+    assert "  rows that came: 7\n" in printed([plain(msgspec.structs.replace(status, fragments=()))])
+    details = details_of(network_of([Seen(address="tcp://n:1", name="n", status=status)]))
+    assert ("rows that came", "7") in details[key_of("node", "n")][1]
+    assert ("how late", "2.5 s") in details[key_of("fragment", "n", "q/a")][1]
+    assert _schema("node", NodeStatus).names == ["node", "rows_in"]
+
+
 def test_it_is_served_with_the_boxes(tmp_path_factory: pytest.TempPathFactory) -> None:
     folder, said = tmp_path_factory.mktemp("m"), list[str]()
     config = {"name": "n", "listen": f"ipc://{folder}/n", "data": folder / "d", "metrics": "127.0.0.1:0"}
@@ -99,10 +153,9 @@ def test_it_is_served_with_the_boxes(tmp_path_factory: pytest.TempPathFactory) -
 
 def test_every_metric_and_column_and_setting_is_documented() -> None:
     metrics, brain = ((DOCS / f"{page}.md").read_text() for page in ("metrics", "brain"))
-    for prefix, fields in (("node", NODE), ("link", LINKS)):
-        for name, _, _ in fields.values():
-            assert f"`medusa_{prefix}_{name}`" in metrics
-    assert all(f"`medusa_fragment_{name}`" in metrics for name in STANDBY)
+    assert all(f"`{each.name}`" in metrics for each in node_families(NodeStatus(node="n")))
+    for table, kind in (("nodes", LoadStatus), ("nodes", NodeStatus), ("links", LinkStatus)):
+        assert metrics_of(kind).keys() <= set(SCHEMAS[table].names)
     for table, schema in SCHEMAS.items():
         row = next(
             line for line in brain.splitlines() if line.startswith(f"| `{table}` |") and "`node`" in line

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from medusa.apps.dashboard.network import UP, Link, NetworkView, NodeView, StandbyView, StreamView
 from medusa.apps.dashboard.picture import key_of, stream_key
-from medusa.apps.dashboard.words import ago, count, lag, per_second, percent, plain, secondary, size
+from medusa.apps.dashboard.words import ago, count, figure, lag, per_second, percent, plain, secondary, size
 from medusa.runtime.client.guarded_fragments import GuardedFragment
 from medusa.units import duration_text
-from medusa.wire.status import BoxStatus, FragmentStatus
+from medusa.wire.status import BoxStatus, FragmentStatus, titled
 
 __all__ = ["Details", "details_of"]
 
@@ -87,8 +87,8 @@ def _of_node(node: NodeView, standbys: Sequence[StandbyView]) -> Iterator[tuple[
         yield "address", node.address
     yield "owner", node.owner or "not known"
     for each in standbys:
-        told = secondary(each.state, each.since_us, each.behind_bytes)
-        yield f"stands by for {each.fragment}", f"{told}; {each.owner} has it"
+        how = secondary(each.state, each.since_us, each.behind_bytes)
+        yield f"stands by for {each.fragment}", f"{how}; {each.owner} has it"
     if node.status is None:
         return
     status = node.status
@@ -100,6 +100,8 @@ def _of_node(node: NodeView, standbys: Sequence[StandbyView]) -> Iterator[tuple[
     yield "kept for readers", size(status.kept_bytes)
     yield "late, dead, lost, shed rows", _four(status.late, status.dead, status.lost_rows, status.shed_rows)
     yield "disk", status.disk_error or "no error"
+    for name, field, value in (*titled(status), *titled(status.load)):
+        yield name, figure(field, value)
     for peer, state in sorted(status.peers.items()):
         refused = status.away.get(peer)
         yield f"link to {peer}", f"{state}: it {refused.refusal}" if refused and refused.refusal else state
@@ -126,6 +128,8 @@ def _of_fragment(fragment: FragmentStatus, guarded: GuardedFragment | None) -> I
     yield "checkpoints", f"{fragment.checkpoints:,}{every}"
     if fragment.disk_error:
         yield "disk", fragment.disk_error
+    for name, field, value in titled(fragment):
+        yield name, figure(field, value)
     for input in fragment.inputs:
         text = f"{input.rows:,} rows, {input.state}"
         yield f"from {input.origin}: {input.stream}", f"{text}: {input.refusal}" if input.refusal else text

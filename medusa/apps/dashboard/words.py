@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from typing import Any
 from unicodedata import east_asian_width
 
 from medusa.runtime.client.guarded_fragments import GuardedFragment
@@ -12,6 +13,7 @@ __all__ = [
     "clipped",
     "columns",
     "count",
+    "figure",
     "lag",
     "per_second",
     "percent",
@@ -89,6 +91,19 @@ def ago(seconds: float) -> str:
 
 def size(number: int) -> str:
     return size_text(number)
+
+
+def figure(field: str, value: Any) -> str:
+    """A field of a status, by the unit in its name; ``?`` where it is not known."""
+    if value is None:
+        return "?"
+    if field.endswith("_us"):
+        return lag(value)
+    if "bytes" in field:
+        return size(round(value))
+    if field.endswith("share"):
+        return percent(value)
+    return count(value) if isinstance(value, int | float) else str(value)
 
 
 def secondary(state: str, since_us: int | None, behind_bytes: int | None) -> str:

@@ -7,19 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
-from medusa.cli.screens.terminal_text import number, plain, share
+from medusa.cli.screens.terminal_text import figure, number, plain, share
 from medusa.runtime.client.guarded_fragments import GuardedFragment, guarded_fragments
 from medusa.units import duration_text, size_text
 from medusa.wire.status import (
     CauseStatus,
     ConfigurationStatus,
     DoubtStatus,
+    FragmentStatus,
     LinkStatus,
     NodeStatus,
     OutputStatus,
     SecondaryStatus,
     SmoothedLoad,
+    metrics_of,
     status_of,
+    titled,
 )
 
 if TYPE_CHECKING:
@@ -136,6 +139,9 @@ def _of_node(status: NodeStatus, guarded: Sequence[GuardedFragment]) -> Iterator
     )
     if any(count for _, count in counts):
         yield ", ".join(f"{count:,} {name} rows" for name, count in counts if count)
+    for title, field, value in (*titled(status), *titled(load)):
+        if value:
+            yield f"{title}: {figure(field, value)}"
     if status.refused:
         yield "refused: " + ", ".join(f"{code} {count:,}" for code, count in status.refused.items())
 
@@ -208,9 +214,10 @@ _FRAGMENTS = (
     "lag",
     "checkpoint",
     "lost",
+    *(metric.title for metric in metrics_of(FragmentStatus).values() if metric.title),
     "why",
 )
-_LINKS = ("link", "peer", "state", "out/s", "in/s", "share", "waiting", "behind", "queue", "lag")
+_LINKS = ("link", "peer", "state", *(each.title for each in metrics_of(LinkStatus).values() if each.title))
 _STREAMS = ("stream", "at", "reader", "state", "rows", "behind", "kept")
 
 
@@ -227,6 +234,7 @@ def _fragments(statuses: Iterable[NodeStatus]) -> Iterator[tuple[str, ...]]:
                 "ended" if each.finished else duration_text(each.lag_us // 1000 * 1000),
                 duration_text(each.checkpoint_every_us) if each.checkpoint_every_us else "-",
                 number(each.lost_rows),
+                *(figure(field, value) for _, field, value in titled(each)),
                 each.failed or each.disk_error,
             )
 
@@ -247,13 +255,7 @@ def _links(statuses: Iterable[NodeStatus]) -> Iterator[tuple[str, ...]]:
                 status.node,
                 peer,
                 status.link_state(peer),
-                _rate(link.bytes_out_per_s),
-                _rate(link.bytes_in_per_s),
-                share(link.share),
-                size_text(link.waiting_bytes),
-                number(link.lag_rows),
-                size_text(link.queue_bytes),
-                duration_text(link.lag_us // 1000 * 1000),
+                *(figure(field, value) for _, field, value in titled(link)),
             )
 
 
@@ -277,7 +279,3 @@ def _readers(node: str, output: OutputStatus, queries: int) -> Iterator[tuple[st
     for reader, state, row in readers or [("", nobody, None)]:
         behind = "-" if row is None else number(max(rows - row, 0))
         yield output.stream, node, reader, state, number(rows), behind, kept
-
-
-def _rate(bytes_per_s: float | None) -> str:
-    return "-" if bytes_per_s is None else size_text(round(bytes_per_s))

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-__all__ = ["number", "plain", "share"]
+from typing import Any
+
+from medusa.units import duration_text, size_text
+
+__all__ = ["figure", "number", "plain", "share"]
 
 
 def number(value: float | None) -> str:
@@ -23,3 +27,16 @@ def share(value: float | None) -> str:
 def plain(text: str) -> str:
     """Of others' text what a terminal shows and doesn't obey."""
     return "".join(letter if letter.isprintable() else "?" for letter in text)
+
+
+def figure(field: str, value: Any) -> str:
+    """A field of a status, by the unit in its name; ``-``: unknown."""
+    if value is None:
+        return "-"
+    if field.endswith("_us"):
+        return duration_text(value // 1000 * 1000)
+    if "bytes" in field:
+        return size_text(round(value))
+    if field.endswith("share"):
+        return share(value)
+    return number(value) if isinstance(value, int | float) else str(value)

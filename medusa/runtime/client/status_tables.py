@@ -1,13 +1,14 @@
 """The statuses of nodes as Arrow tables: docs/brain.md describes each column.
 
-A column has the name of a field of the status, and its type.
+A column has the name of a field of the status, and its type. What is told of a field as a metric
+(``wire/status.py``) and is named nowhere here comes behind those that are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from types import NoneType
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
 import msgspec
 import pyarrow as pa
@@ -27,6 +28,7 @@ from medusa.wire.status import (
     ReplicasStatus,
     SecondaryStatus,
     SmoothedLoad,
+    metrics_of,
 )
 
 __all__ = ["SCHEMAS", "tables_of"]
@@ -66,9 +68,10 @@ def _schema(columns: str, *structs: type[msgspec.Struct]) -> pa.Schema:
     """Columns by name; of the structs the first that has a field of that name says its type."""
     types: dict[str, pa.DataType | None] = {}
     for struct in reversed(structs):
-        types |= {field.name: _type(field.type) for field in msgspec.structs.fields(struct)}
+        types |= {name: _type(hint) for name, hint in get_type_hints(struct).items()}
     types |= _OWN
-    return pa.schema([(name, types[name]) for name in columns.split()])
+    served = (name for struct in structs for name in metrics_of(struct))
+    return pa.schema([(name, types[name]) for name in dict.fromkeys([*columns.split(), *served])])
 
 
 _LOAD = "rows_in_per_s rows_out_per_s busy_share selectivity cost_us"

@@ -1,100 +1,97 @@
-"""What the status of a node says of its load, its links and who stands by, as metrics of Prometheus."""
+"""What the status of a node says of itself, its links and its fragments, as metrics of Prometheus.
+
+``wire/status.py`` says of each field what it is called and what it is; here stands of what it is told.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
+import msgspec
 from msgspec import UNSET
 
-from medusa.wire.status import NodeStatus
+from medusa.wire.status import (
+    FragmentStatus,
+    LinkStatus,
+    LoadStatus,
+    NodeStatus,
+    ReplicasStatus,
+    SecondaryStatus,
+    metrics_of,
+)
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
-__all__ = ["LINKS", "NODE", "STANDBY", "node_families"]
+__all__ = ["node_families"]
 
 FOLLOWING = "following"
 
-# Field of ``LoadStatus``: (metric, what it is, factor).
-NODE: dict[str, tuple[str, str, float]] = {
-    "load": ("load_ratio", "How much the node has to do, smoothed: 1 is all that can be done.", 1),
-    "busy_share": ("busy_ratio", "Share of time that its boxes were busy, smoothed.", 1),
-    "engine_share": ("engine_cpu_ratio", "CPU time of the engine's thread per second, smoothed.", 1),
-    "cpu_share": ("cpu_ratio", "CPU time of the process per second and core, smoothed.", 1),
-    "memory_bytes": ("memory_bytes", "Memory of the process, resident.", 1),
-    "overloaded": ("overloaded", "1 while something is too much for the node.", 1),
-}
-# Field of ``LinkStatus``: the same.
-LINKS: dict[str, tuple[str, str, float]] = {
-    "bytes_out_per_s": ("sent_bytes_per_second", "Bytes of streams to the peer per second, smoothed.", 1),
-    "bytes_in_per_s": (
-        "received_bytes_per_second",
-        "Bytes of streams from it per second, smoothed.",
-        1,
-    ),
-    "share": ("bandwidth_ratio", "Share of the configured bandwidth, in the busier direction.", 1),
-    "waiting_bytes": ("waiting_bytes", "Bytes for the peer that were not sent yet.", 1),
-    "lag_rows": ("lag_rows", "Rows that the peer has not received yet.", 1),
-    "queue_bytes": ("queue_bytes", "Bytes from the peer that are not through the engine.", 1),
-    "lag_us": ("lag_seconds", "How far what the peer promised is behind another input.", 1e-6),
-}
-# Of a guarded fragment, at its owner: metric -> what it is.
-STANDBY = {
-    "secondaries": "Nodes that could take the fragment over now.",
-    "alone_seconds": "For how long nobody could have taken the fragment over; 0: somebody can.",
-    "behind_bytes": "What the owner has fed and the secondary hasn't.",
-}
-
 
 def node_families(status: NodeStatus) -> Iterator[Metric]:
-    """Of the node itself, its links to other nodes and its guarded fragments; what is null has no sample."""
+    """Of the node itself, its links to other nodes and its fragments; what is null has no sample."""
+    node, link, fragment = ["node"], ["node", "peer"], ["node", "query", "fragment"]
+    yield from _families(LoadStatus, "node", node, [(status.load, [status.node])])
+    yield from _families(NodeStatus, "node", node, [(status, [status.node])])
+    yield _up(status, link)
+    # Clients come and go under names that nobody could list.
+    links = [(to, [status.node, peer]) for peer in status.peers if (to := status.load.links.get(peer))]
+    yield from _families(LinkStatus, "link", link, links)
+    fragments = [(each, [status.node, each.query, each.fragment]) for each in status.fragments]
+    yield from _families(FragmentStatus, "fragment", fragment, fragments)
+    # By the owner's word, which alone is whole.
+    guarded = [(of.replicas, who) for of, who in fragments if of.replicas is not UNSET]
+    yield _ready(guarded, fragment)
+    yield from _families(ReplicasStatus, "fragment", fragment, guarded)
+    secondaries = [(each, [*who, name]) for of, who in guarded for name, each in of.secondaries.items()]
+    yield from _families(SecondaryStatus, "fragment", [*fragment, "secondary"], secondaries)
+
+
+def _families(
+    kind: type[msgspec.Struct],
+    prefix: str,
+    labels: Sequence[str],
+    parts: Sequence[tuple[msgspec.Struct, list[str]]],
+) -> Iterator[Metric]:
+    """One of each field that is served.
+
+    Args:
+        parts: of that kind, each with the values of its labels.
+    """
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+    for field, metric in metrics_of(kind).items():
+        family = CounterMetricFamily if metric.counts else GaugeMetricFamily
+        made = family(f"medusa_{prefix}_{metric.name}", metric.text, labels=labels)
+        for part, who in parts:
+            value = getattr(part, field)
+            if (number := metric.null if value is None else _number(field, value)) is not None:
+                made.add_metric(who, number)
+        yield made
+
+
+def _number(field: str, value: Any) -> float:
+    """Prometheus counts in seconds, and has no texts."""
+    if not isinstance(value, int | float):
+        return float(bool(value))
+    return float(value) * (1e-6 if field.endswith("_us") else 1)
+
+
+def _ready(guarded: Sequence[tuple[ReplicasStatus, list[str]]], labels: Sequence[str]) -> Metric:
     from prometheus_client.core import GaugeMetricFamily
 
-    load = status.load
-    for field, (name, text, factor) in NODE.items():
-        metric = GaugeMetricFamily(f"medusa_node_{name}", text, labels=["node"])
-        value = getattr(load, field)
-        if value is not None:
-            metric.add_metric([status.node], float(bool(value) if field == "overloaded" else value) * factor)
-        yield metric
-    yield _up(status)
-    for field, (name, text, factor) in LINKS.items():
-        metric = GaugeMetricFamily(f"medusa_link_{name}", text, labels=["node", "peer"])
-        for peer in status.peers:  # Clients come and go under names that nobody could list.
-            value = getattr(load.links.get(peer), field, None)
-            if value is not None:
-                metric.add_metric([status.node, peer], float(value) * factor)
-        yield metric
-    yield from _standby(status)
+    text = "Nodes that could take the fragment over now."
+    count = GaugeMetricFamily("medusa_fragment_secondaries", text, labels=labels)
+    for of, who in guarded:
+        count.add_metric(who, float(sum(each.state == FOLLOWING for each in of.secondaries.values())))
+    return count
 
 
-def _standby(status: NodeStatus) -> Iterator[Metric]:
-    """By the owner's word, which alone is whole."""
+def _up(status: NodeStatus, labels: Sequence[str]) -> Metric:
     from prometheus_client.core import GaugeMetricFamily
 
-    labels = ["node", "query", "fragment"]
-    count, alone, behind = (
-        GaugeMetricFamily(f"medusa_fragment_{name}", text, labels=[*labels, *more])
-        for (name, text), more in zip(STANDBY.items(), ([], [], ["secondary"]), strict=True)
-    )
-    for fragment in status.fragments:
-        if fragment.replicas is UNSET:
-            continue
-        who = [status.node, fragment.query, fragment.fragment]
-        secondaries = fragment.replicas.secondaries
-        count.add_metric(who, float(sum(each.state == FOLLOWING for each in secondaries.values())))
-        alone.add_metric(who, (fragment.replicas.alone_us or 0) * 1e-6)
-        for node, each in secondaries.items():
-            if each.behind_bytes is not None:
-                behind.add_metric([*who, node], float(each.behind_bytes))
-    yield from (count, alone, behind)
-
-
-def _up(status: NodeStatus) -> Metric:
-    from prometheus_client.core import GaugeMetricFamily
-
-    up = GaugeMetricFamily("medusa_link_up", "1 while the peer is there.", labels=["node", "peer"])
+    up = GaugeMetricFamily("medusa_link_up", "1 while the peer is there.", labels=labels)
     for peer, state in status.peers.items():
         up.add_metric([status.node, peer], float(state == "up"))
     return up
