@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -63,12 +63,16 @@ def explain(
     from medusa.runtime.client.client import connect
 
     with connect(address, **keys) as fed:
-        found = _chosen(fed.explain(all=all_nodes), query)
+        boxes = fed.explain(all=all_nodes)
+        hidden = [] if all_nodes else _hidden(boxes, fed.placed(), query)
+    found = _chosen(boxes, query, hidden)
     if as_json:
         click.echo(json.dumps({"boxes": found}))
         return
     for line in _lines(found):
         click.echo(plain(line))
+    if hidden:
+        click.echo(plain(f"hint: more of it is at {', '.join(hidden)}: --all shows that too"), err=True)
 
 
 def _of_file(path: Path, form: str | None) -> None:
@@ -81,8 +85,18 @@ def _of_file(path: Path, form: str | None) -> None:
         click.echo(asked.explain())
 
 
-def _chosen(boxes: Sequence[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+def _hidden(boxes: Sequence[dict[str, Any]], placed: Iterable[dict[str, Any]], name: str) -> list[str]:
+    """The nodes at which there is more of a query, or of boxes of this name."""
+    shown = {each["fragment"] for each in boxes}
+    more = (each for each in placed if each["name"] not in shown)
+    return sorted({each["node"] for each in more if name in (each["query"], *each["boxes"])})
+
+
+def _chosen(boxes: Sequence[dict[str, Any]], name: str, hidden: Sequence[str]) -> list[dict[str, Any]]:
     """Those of the query of this name; where there is none, the boxes of this name.
+
+    Args:
+        hidden: nodes that weren't asked and have it.
 
     Raises:
         LinkError: neither is there.
@@ -91,9 +105,8 @@ def _chosen(boxes: Sequence[dict[str, Any]], name: str) -> list[dict[str, Any]]:
         if found := [each for each in boxes if each[key] == name]:
             return found
     known = dict.fromkeys([*(each["query"] for each in boxes), *(each["box"] for each in boxes)])
-    raise LinkError(
-        f"no query or box there is called {name!r:.100}", hint=did_you_mean(name, known), code="E_QUERY"
-    )
+    hint = f"it is at {', '.join(hidden)}: --all shows it" if hidden else did_you_mean(name, known)
+    raise LinkError(f"no query or box there is called {name!r:.100}", hint=hint, code="E_QUERY")
 
 
 def _lines(boxes: Sequence[dict[str, Any]]) -> list[str]:

@@ -24,7 +24,7 @@ from medusa.cli.naming import define, find, queries
 from medusa.cli.options.command_options import AS_JSON, FILE, NODE, example, with_client
 from medusa.cli.options.key_options import key_options
 from medusa.cli.options.query_file import read_placement, read_query
-from medusa.cli.options.standby_options import names_in, read_intervals, read_standby
+from medusa.cli.options.standby_options import as_options, names_in, read_intervals, read_standby
 from medusa.cli.publish import publish
 from medusa.cli.remote import remote
 from medusa.cli.repair import repair
@@ -58,7 +58,7 @@ class _Commands(click.Group):
             text = error.message if "\n" in error.message and "^" in error.message else None
             click.echo(f"error: {text or ' '.join(error.message.split())}", err=True)
             if error.hint:
-                click.echo(f"hint: {error.hint}", err=True)
+                click.echo(f"hint: {as_options(error.hint)}", err=True)
             ctx.exit(1)
         except (KeyboardInterrupt, click.Abort):
             click.echo("interrupted", err=True)
@@ -230,7 +230,7 @@ def deploy(
     with connect(address, **keys) as fed:
         if dry_run:
             plan = fed.plan(asked, at=placement, **wishes)
-            click.echo(json.dumps(asdict(plan)) if as_json else str(plan))
+            click.echo(json.dumps(asdict(plan)) if as_json else as_options(str(plan)))
             return
         planned = fed.deploy(asked, at=placement, **wishes) or {}
     if as_json:
@@ -242,7 +242,7 @@ def deploy(
     for fragment, where, us in planned.get("checkpoint_every", ()):
         click.echo(f"  {fragment} at {where}  checkpoint every {duration_text(us)}")
     for text in planned.get("warnings", ()):
-        click.echo(f"warning: {text}", err=True)
+        click.echo(f"warning: {as_options(text)}", err=True)
 
 
 @main.command(epilog=example("medusa undeploy netmon --node tcp://127.0.0.1:5555"))

@@ -182,7 +182,7 @@ class ClientQueries:
             return
         owner = self._catalog.coordinator_of(query) or self._deployed_at(query)
         away = self._away.told(now_us, [owner], {owner: query})
-        text = f"no query {query[:100]!r} was deployed at node {self._settings.name!r}"
+        text = f"no query {query[:100]!r} is deployed, as far as node {self._settings.name!r} knows"
         hint = did_you_mean(query, self._catalog.deployments)
         if owner and owner != self._settings.name:
             text = away or f"query {query!r} was deployed at node {owner!r}"

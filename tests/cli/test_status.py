@@ -203,6 +203,14 @@ def test_all_nodes_from_any_of_them_and_a_stream_by_its_name(
         assert fed.tables(all=True)["fragments"].column("node").to_pylist() == ["left", "right"]
         shown = run("explain", "far", "--node", address["left"], "--all").stdout.splitlines()
         assert [line for line in shown if line.startswith("far/")] == ["far/a at left", "far/some at right"]
+        part = run("explain", "far", "--node", address["left"])
+        assert "far/some" not in part.stdout
+        assert part.stderr == "hint: more of it is at right: --all shows that too\n"
+        missed = run("explain", "some", "--node", address["left"])
+        assert (missed.exit_code, missed.stderr.splitlines()[-1]) == (
+            1,
+            "hint: it is at right: --all shows it",
+        )
         top = run("top", address["left"], "--all", "--once", "--json")
         assert {box["node"] for box in json.loads(top.stdout)["boxes"]} == {"left", "right"}
         rows = run("tail", "far.out", "--node", address["left"], "--from", "oldest", "--json").stdout

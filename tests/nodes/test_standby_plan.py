@@ -265,8 +265,11 @@ def test_who_does_not_answer_is_warned_of_and_suffices_for_no_output_that_is_to_
 def test_one_machine_for_all_is_warned_of():
     nodes = {**NODES, "d": replace(NODES["d"], host="b")}
     (text,) = warned(query(), AT, {"b": ("d",)}, nodes=nodes)
-    assert text == "lost together with one machine: 'q/rows' (b, d)"
+    assert text == "lost together with one machine: b, d, which alone could have 'q/rows'"
     assert warned(query(), AT, {"b": ("d", "e")}, nodes=nodes) == ()
+    near = {name: replace(node, host="b") for name, node in NODES.items()}
+    (text,) = warned(query(), AT, {"b": ("d",), "c": ("a", "d")}, nodes=near)
+    assert text == "lost together with one machine: b, d, c, a, which alone could have 2 fragments"
     unknown = {name: replace(node, host="") for name, node in NODES.items()}
     assert warned(query(), AT, {"b": ("d",)}, nodes=unknown) == ()
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 
 import click
 
-__all__ = ["names_in", "read_intervals", "read_standby"]
+__all__ = ["as_options", "names_in", "read_intervals", "read_standby"]
 
 AUTO, REST = "auto", "*"
 
@@ -55,3 +56,19 @@ def read_intervals(given: Iterable[str]) -> dict[str, str] | None:
 def names_in(given: Iterable[str]) -> list[str]:
     """Names that stand one by one or between commas."""
     return [name.strip() for each in given for name in each.split(",") if name.strip()]
+
+
+_AUTO = re.compile(r'standby="auto"')
+_NAMED = re.compile(r'standby=\{"([^"]+)": \[([^\]]*)\]\}')
+_WITNESS = re.compile(r"witness=\[([^\]]*)\]")
+
+
+def as_options(text: str) -> str:
+    """A hint or warning, with options in place of the arguments of ``fed.deploy``."""
+    text = _AUTO.sub(f"--standby {AUTO}", text)
+    text = _NAMED.sub(lambda found: f"--standby {found[1]}={_bare(found[2])}", text)
+    return _WITNESS.sub(lambda found: f"--witness {_bare(found[1])}", text)
+
+
+def _bare(names: str) -> str:
+    return re.sub(r"[\"' ]", "", names)

@@ -116,17 +116,27 @@ def standby_warnings(
         free = [each.name for each in nodes.values() if each.name not in who and not against(each, here)]
         name = free[0] if free else "NODE"
         found.append(
-            f"{' and '.join(who)} alone can't decide which of them goes on when the other is lost: name a "
-            f"third node that votes, witness=[{name!r}]"
+            f"{' and '.join(who)} alone can't decide which of them goes on when the other is lost: have a "
+            f"third node vote on it as a witness, witness=[{name!r}]"
         )
     found += _silent_warnings(plan, who, nodes)
-    if near := [each for each in plan.guarded() if _on_one_machine(each, nodes)]:
-        named = ", ".join(f"{each.name!r} ({', '.join((each.node, *each.standby))})" for each in near)
-        found.append(f"lost together with one machine: {named}")
+    found += _machine_warnings(plan, nodes)
     if any(key == REST for key, _ in wish.standby) and not _wanted(plan):
         bare = [fragment for fragment in plan.fragments if not fragment.standby]
         found += [f"nobody stands by for fragment {each.name!r} at {each.node!r}" for each in bare]
     return tuple(found)
+
+
+def _machine_warnings(plan: PlacementPlan, nodes: Mapping[str, StandbyNode]) -> Iterator[str]:
+    """Of machines that have all who could have a fragment: each machine once, however many fragments."""
+    found: dict[str, list[FragmentSpec]] = {}
+    for each in plan.guarded():
+        if machine := _one_machine(each, nodes):
+            found.setdefault(machine, []).append(each)
+    for fragments in found.values():
+        names = dict.fromkeys(name for each in fragments for name in (each.node, *each.standby))
+        only = repr(fragments[0].name) if len(fragments) == 1 else f"{len(fragments)} fragments"
+        yield f"lost together with one machine: {', '.join(names)}, which alone could have {only}"
 
 
 def _silent_warnings(
@@ -399,10 +409,10 @@ class _Busy:
 # --- helpers ----------------------------------------------------------------------------------------
 
 
-def _on_one_machine(fragment: FragmentSpec, nodes: Mapping[str, StandbyNode]) -> bool:
-    """Whether all who could have it are, as far as their addresses tell."""
+def _one_machine(fragment: FragmentSpec, nodes: Mapping[str, StandbyNode]) -> str:
+    """The machine of all who could have it, as far as their addresses tell; empty: there are several."""
     hosts = {nodes[name].host for name in (fragment.node, *fragment.standby)}
-    return len(hosts) == 1 and "" not in hosts
+    return hosts.pop() if len(hosts) == 1 else ""
 
 
 def guarded_as(plan: PlacementPlan, standby: Mapping[str, tuple[str, ...]]) -> PlacementPlan:
