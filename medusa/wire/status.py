@@ -66,11 +66,11 @@ __all__ = [
 class Metric(NamedTuple):
     """What a field is beyond its name and type. A field that has one is served, and a column of its table.
 
-    Units are in the names of fields: microseconds (``_us``) are served as seconds; of a text or a list is
+    What is served in seconds (``name`` ends so) is in microseconds in the field; of a text or a list it is
     served whether there is any.
 
     Attributes:
-        name: behind ``medusa_node_``, ``medusa_link_`` or ``medusa_fragment_``.
+        name: behind ``medusa_node_``, ``medusa_link_``, ``medusa_fragment_`` or ``medusa_box_``.
         text: what it is, in a sentence.
         title: of its column or line on screens and in the dashboard; empty: they lay it out by hand, or leave
             it out.
@@ -96,26 +96,57 @@ class BoxFigures(_Status, frozen=True, kw_only=True):
     """What ``run.stats()`` says of a box (docs/metrics.md); None: not known."""
 
     kind: str = "box"
-    rows_in: int = 0
-    rows_out: int = 0
-    late: int = 0
-    ahead: int = 0
-    tentative: int = 0
-    dead: int = 0
-    dropped: int = 0
-    state_bytes: int = 0
-    queue_bytes: int = 0
-    busy_us: int = 0
-    boundary: int | None = None
-    finished: bool = False
-    queue_rows: int = 0
-    lag_us: int | None = None
-    selectivity: float | None = None
-    cost_us: float | None = None
-    shed: int | None = None
-    rows_in_per_s: float | None = None
-    rows_out_per_s: float | None = None
-    load: float | None = None
+    rows_in: Annotated[
+        int,
+        Metric("rows_in", "Rows that came into the box; of a source all that were accepted.", counts=True),
+    ] = 0
+    rows_out: Annotated[
+        int, Metric("rows_out", "Rows that left the box by its main output.", counts=True)
+    ] = 0
+    late: Annotated[
+        int,
+        Metric("late_rows", "Rows judged late (at a source), or left out because they were.", counts=True),
+    ] = 0
+    ahead: Annotated[int, Metric("ahead_rows", "Rows too far ahead of their arrival.", counts=True)] = 0
+    tentative: Annotated[
+        int, Metric("tentative_rows", "Early rows that came, which rows_in doesn't count.", counts=True)
+    ] = 0
+    dead: Annotated[
+        int, Metric("dead_rows", "Rows on which an expression or function failed.", counts=True)
+    ] = 0
+    dropped: Annotated[
+        int, Metric("dropped_rows", "Rows that the box was told to leave out.", counts=True)
+    ] = 0
+    state_bytes: Annotated[int, Metric("state_bytes", "Bytes of rows, groups and indexes held.")] = 0
+    queue_bytes: Annotated[int, Metric("queue_bytes", "Bytes of the rows that wait.")] = 0
+    busy_us: Annotated[
+        int,
+        Metric("busy_seconds", "Time spent in the box; of a chain it stands at the first box.", counts=True),
+    ] = 0
+    boundary: Annotated[
+        int | None, Metric("boundary_timestamp_seconds", "The boundary: no later row has a time below it.")
+    ] = None
+    finished: Annotated[bool, Metric("finished", "1 when the end has passed the box.")] = False
+    queue_rows: Annotated[int, Metric("queue_rows", "Rows that wait, for a boundary or to be taken.")] = 0
+    lag_us: Annotated[
+        int | None, Metric("lag_seconds", "How far the boundary is behind the newest time of the sources.")
+    ] = None
+    selectivity: Annotated[
+        float | None, Metric("selectivity_ratio", "Rows out per row in, since the stream began.")
+    ] = None
+    cost_us: Annotated[
+        float | None, Metric("cost_seconds", "Time busy per row in, since the process took the query up.")
+    ] = None
+    shed: Annotated[int | None, Metric("shed_rows", "Rows shed because of overload.", counts=True)] = None
+    rows_in_per_s: Annotated[
+        float | None, Metric("rows_in_per_second", "Rows in per second, mean of the last seconds.")
+    ] = None
+    rows_out_per_s: Annotated[
+        float | None, Metric("rows_out_per_second", "Rows out per second, mean of the last seconds.")
+    ] = None
+    load: Annotated[
+        float | None, Metric("load_ratio", "Share of time that the box was busy, mean of the last seconds.")
+    ] = None
 
 
 class SmoothedLoad(_Status, frozen=True, kw_only=True):

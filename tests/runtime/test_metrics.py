@@ -21,7 +21,8 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 import medusa as md
 from medusa.engine.stats import STATS_SCHEMA
-from medusa.runtime.metrics.prometheus import COUNTERS, GAUGES, families
+from medusa.runtime.metrics.prometheus import families
+from medusa.wire.status import BoxFigures, metrics_of
 
 SCHEMA = {"ts": "int64", "k": "utf8", "v": "int64"}
 OPEN = "application/openmetrics-text; version=1.0.0"
@@ -118,7 +119,7 @@ def test_microseconds_are_told_as_seconds() -> None:
 
 
 def test_every_column_is_a_metric_with_its_unit() -> None:
-    told = {*COUNTERS, *GAUGES} - {"shed"}
+    told = {*metrics_of(BoxFigures)} - {"shed"}
     assert told == {*STATS_SCHEMA.names} - {"box", "kind", "shed"}
     clock = md.testing.ManualClock()
     with md.start(query(), metrics="127.0.0.1:0", clock=clock) as run:

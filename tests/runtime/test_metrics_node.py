@@ -23,10 +23,13 @@ from medusa.nodes.config.settings_load import LoadRules
 from medusa.nodes.load.load_status import node_load
 from medusa.nodes.load.loads import NodeLoads
 from medusa.runtime.client.status_tables import SCHEMAS, _schema
+from medusa.runtime.metrics.prometheus import families
 from medusa.runtime.metrics.prometheus_node import node_families
+from medusa.runtime.metrics.server import status_rows
 from medusa.sim.actors.node import NodeMachine
 from medusa.wire.outbox import Outbox
 from medusa.wire.status import (
+    BoxStatus,
     FragmentStatus,
     LinkStatus,
     LoadStatus,
@@ -65,7 +68,9 @@ def found(node: NodeMachine) -> dict[tuple[str, str], float]:
     status = node.brain.status(node.clock.monotonic_us())
     made = list(node_families(status_of(status)))
     served = [
-        metric for kind in set(parts(inspect.type_info(NodeStatus))) for metric in metrics_of(kind).values()
+        metric
+        for kind in set(parts(inspect.type_info(NodeStatus))) - {BoxStatus}
+        for metric in metrics_of(kind).values()
     ]
     assert len({each.name for each in made}) == len(made) == len(served) + len(COMPUTED)
     told = {(each.documentation, each.type) for each in made}
@@ -129,15 +134,20 @@ def test_a_field_with_a_metric_is_seen_wherever_a_status_is_shown(monkeypatch: p
     for kind, field, metric in (
         (NodeStatus, "rows_in", Metric("came_rows", "Rows that came.", "rows that came", counts=True)),
         (FragmentStatus, "lag_us", Metric("late_seconds", "How late it is.", "how late")),
+        (BoxStatus, "unmoved_us", Metric("unmoved_seconds", "How long it stands.", "how long")),
     ):
         monkeypatch.setitem(metrics_of(kind), field, metric)
-    status = NodeStatus(node="n", rows_in=7, fragments=(FragmentStatus(fragment="q/a", lag_us=2_500_000),))
-    made = {each.name: (each.type, [one.value for one in each.samples]) for each in node_families(status)}
+    fragment = FragmentStatus(fragment="q/a", lag_us=2_500_000, boxes={"a": BoxStatus(unmoved_us=3_000_000)})
+    status = NodeStatus(node="n", rows_in=7, fragments=(fragment,))
+    families_of = [*families(status_rows(status)), *node_families(status)]
+    made = {each.name: (each.type, [one.value for one in each.samples]) for each in families_of}
+    assert made["medusa_box_unmoved_seconds"] == ("gauge", [3])
     assert made["medusa_node_came_rows"] == ("counter", [7])
     assert made["medusa_fragment_late_seconds"] == ("gauge", [2.5])
     assert "  rows that came: 7\n" in printed([plain(msgspec.structs.replace(status, fragments=()))])
     details = details_of(network_of([Seen(address="tcp://n:1", name="n", status=status)]))
     assert ("rows that came", "7") in details[key_of("node", "n")][1]
+    assert ("how long", "3 s") in details[key_of("box", "n", "q/a", "a")][1]
     assert ("how late", "2.5 s") in details[key_of("fragment", "n", "q/a")][1]
     assert "rows_in" in _schema("node", NodeStatus).names
 
@@ -155,7 +165,12 @@ def test_it_is_served_with_the_boxes(tmp_path_factory: pytest.TempPathFactory) -
 def test_every_metric_and_column_and_setting_is_documented() -> None:
     metrics, brain = ((DOCS / f"{page}.md").read_text() for page in ("metrics", "brain"))
     assert all(f"`{each.name}`" in metrics for each in node_families(NodeStatus(node="n")))
-    for table, kind in (("nodes", LoadStatus), ("nodes", NodeStatus), ("links", LinkStatus)):
+    for table, kind in (
+        ("nodes", LoadStatus),
+        ("nodes", NodeStatus),
+        ("links", LinkStatus),
+        ("boxes", BoxStatus),
+    ):
         assert metrics_of(kind).keys() <= set(SCHEMAS[table].names)
     for table, schema in SCHEMAS.items():
         row = next(

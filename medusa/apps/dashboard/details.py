@@ -159,6 +159,8 @@ def _of_box(box: BoxStatus) -> Iterator[tuple[str, str]]:
     yield "waiting", f"{box.queue_rows:,} rows, {size(box.queue_bytes)}"
     yield "state", size(box.state_bytes)
     yield "late, dead rows", f"{box.late:,}, {box.dead:,}"
+    for name, field, value in titled(box):
+        yield name, figure(field, value)
 
 
 def _of_stream(stream: StreamView) -> Iterator[tuple[str, str]]:

@@ -18,6 +18,7 @@ from medusa.engine.core.rows import TIME
 from medusa.engine.stats import STATS_SCHEMA
 from medusa.runtime.client.guarded_fragments import GuardedFragment, guarded_fragments
 from medusa.wire.status import (
+    BoxStatus,
     FragmentStatus,
     LinkStatus,
     LoadStatus,
@@ -74,6 +75,15 @@ def _schema(columns: str, *structs: type[msgspec.Struct]) -> pa.Schema:
     return pa.schema([(name, types[name]) for name in dict.fromkeys([*columns.split(), *served])])
 
 
+def _joined(*schemas: pa.Schema) -> pa.Schema:
+    """The columns of all; of several of one name the first."""
+    found: dict[str, pa.Field] = {}
+    for schema in schemas:
+        for field in schema:
+            found.setdefault(field.name, field)
+    return pa.schema(found.values())
+
+
 _LOAD = "rows_in_per_s rows_out_per_s busy_share selectivity cost_us"
 _SMOOTHED = tuple(_LOAD.split())
 
@@ -92,15 +102,11 @@ SCHEMAS = {
         FragmentStatus,
         SmoothedLoad,
     ),
-    "boxes": pa.schema(
-        [
-            *_schema("node query fragment"),
-            *STATS_SCHEMA,
-            *((f"smoothed_{name}", pa.float64()) for name in _SMOOTHED),
-            ("waits_for", pa.string()),
-            ("held_by", pa.string()),
-            ("unmoved_us", pa.int64()),
-        ]
+    "boxes": _joined(
+        _schema("node query fragment"),
+        STATS_SCHEMA,
+        pa.schema([(f"smoothed_{name}", pa.float64()) for name in _SMOOTHED]),
+        _schema("waits_for held_by unmoved_us", BoxStatus),
     ),
     "streams": _schema(
         "node query fragment stream reader name state rows oldest_row sent_row received_row durable_row"

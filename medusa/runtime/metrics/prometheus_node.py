@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import UNSET
 
+from medusa.runtime.metrics.prometheus import family, number
 from medusa.wire.status import (
     FragmentStatus,
     LinkStatus,
@@ -59,23 +60,12 @@ def _families(
     Args:
         parts: of that kind, each with the values of its labels.
     """
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
-
-    for field, metric in metrics_of(kind).items():
-        family = CounterMetricFamily if metric.counts else GaugeMetricFamily
-        made = family(f"medusa_{prefix}_{metric.name}", metric.text, labels=labels)
+    for field, of in metrics_of(kind).items():
+        made = family(prefix, of, labels)
         for part, who in parts:
-            value = getattr(part, field)
-            if (number := metric.null if value is None else _number(field, value)) is not None:
-                made.add_metric(who, number)
+            if (value := number(of, getattr(part, field))) is not None:
+                made.add_metric(who, value)
         yield made
-
-
-def _number(field: str, value: Any) -> float:
-    """Prometheus counts in seconds, and has no texts."""
-    if not isinstance(value, int | float):
-        return float(bool(value))
-    return float(value) * (1e-6 if field.endswith("_us") else 1)
 
 
 def _ready(guarded: Sequence[tuple[ReplicasStatus, list[str]]], labels: Sequence[str]) -> Metric:
