@@ -98,6 +98,7 @@ class StandbyTrial(QueryTrial):
         orders: Orders | None = None,
     ) -> None:
         self._orders = orders
+        self._ordered = False
         self._burnt: set[str] = set()
         self._burns = 0
         self._stays = [node for node in nodes if node not in {name for name, _ in options.lost}]
@@ -282,7 +283,12 @@ class StandbyTrial(QueryTrial):
         if self._burns < len(self._standby.lost) or not super().ended:
             return False
         if not self._standby.deployer:
-            return self._orders is None or self._orders.over(self)
+            if self._ordered or self._orders is None:
+                return True
+            if self._orders.over(self):  # What nodes agreed on before the last of them counts no more.
+                self._ordered = True
+                self.look_anew()
+            return False
         self._remove()
         return False
 
