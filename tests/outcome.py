@@ -1,8 +1,8 @@
 """A plugin of pytest that lets one run count the tests of another: -p tests.outcome.
 
 ``--outcome=FILE`` keeps there what came out, ``--outcome-of=NAME`` says of what run; ``--before=FILE`` of a
-later run adds that to its own summary and exit status, so that its last line is about both. It may be given
-twice.
+later run adds that to its own summary and exit status, so that its last line is about both. ``--beside=FILE``
+does the same with a run that may not have ended yet.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+__all__ = ["keep"]
+
 GREEN = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
 
 
@@ -22,7 +24,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--outcome-of", metavar="NAME", default="the run before", help="what the run is called there"
     )
-    parser.addoption("--before", metavar="FILE", action="append", help="count what a run before kept there")
+    parser.addoption("--before", metavar="FILE", help="count what a run before kept there")
+    parser.addoption("--beside", metavar="FILE", help="count what a run that goes on beside will keep there")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -30,8 +33,19 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     if config.getoption("--outcome"):
         config.pluginmanager.register(Keeps(config, Path(config.getoption("--outcome"))))
-    for before in config.getoption("--before") or ():
-        config.pluginmanager.register(Adds(config, Path(before)))
+    if config.getoption("--before"):
+        before = Adds(config, Path(config.getoption("--before")))
+        before.read()
+        config.pluginmanager.register(before)
+    if config.getoption("--beside"):
+        config.pluginmanager.register(Adds(config, Path(config.getoption("--beside"))))
+
+
+def keep(path: Path, outcome: dict[str, Any]) -> None:
+    """Whoever waits for the file finds it whole."""
+    written = path.with_suffix(".part")
+    written.write_text(json.dumps(outcome, default=str))
+    written.replace(path)
 
 
 class Keeps:
@@ -53,21 +67,25 @@ class Keeps:
         seconds = time.monotonic() - self._start
         of = self._config.getoption("--outcome-of")
         outcome = {"of": of, "status": int(session.exitstatus), "seconds": seconds, "reports": found}
-        self._path.write_text(json.dumps(outcome, default=str))
+        keep(self._path, outcome)
 
 
 class Adds:
     def __init__(self, config: pytest.Config, path: Path) -> None:
         self._config = config
-        outcome = json.loads(path.read_text())
-        self._green = outcome["status"] in GREEN
-        self._of: str = outcome["of"]
-        self._said: str = outcome.get("said", "")
-        self._seconds: float = outcome.get("seconds", 0.0)
-        self._reports = {
-            category: [self._read(each) for each in reports]
-            for category, reports in outcome.get("reports", {}).items()
-        }
+        self._path = path
+        self._outcome: dict[str, Any] | None = None
+
+    def read(self) -> dict[str, Any]:
+        """Waits until it is there: who starts the other run leaves the file whatever becomes of it."""
+        if self._outcome is None:
+            if not self._path.exists():
+                reporter = self._config.pluginmanager.get_plugin("terminalreporter")
+                reporter.write_line("\nthe tests of Spark go on")
+            while not self._path.exists():
+                time.sleep(0.1)
+            self._outcome = json.loads(self._path.read_text())
+        return self._outcome
 
     def _read(self, data: dict[str, Any]) -> Any:
         report = self._config.hook.pytest_report_from_serializable(config=self._config, data=data)
@@ -76,15 +94,19 @@ class Adds:
         return report
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        stats = self._config.pluginmanager.get_plugin("terminalreporter").stats
-        for category, reports in self._reports.items():
-            stats.setdefault(category, []).extend(reports)
-        if not self._green and session.exitstatus in GREEN:
+        outcome, stats = self.read(), self._config.pluginmanager.get_plugin("terminalreporter").stats
+        reports = outcome.get("reports", {})
+        for category, found in reports.items():
+            stats.setdefault(category, []).extend(self._read(each) for each in found)
+        if outcome["status"] not in GREEN and session.exitstatus in GREEN:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
-        elif self._reports and session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+        elif reports and session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
             session.exitstatus = pytest.ExitCode.OK
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        counted = ", ".join(f"{len(reports)} {category}" for category, reports in self._reports.items())
-        counted = f"{self._of}, counted below: {counted or 'none chosen'} in {self._seconds:.0f} s"
-        terminalreporter.write_line(self._said or counted, red=not self._green)
+        outcome = self.read()
+        parts = [f"{len(reports)} {category}" for category, reports in outcome.get("reports", {}).items()]
+        seconds = outcome.get("seconds", 0.0)
+        counted = f"{outcome['of']}, counted below: {', '.join(parts) or 'none chosen'} in {seconds:.0f} s"
+        red = outcome["status"] not in GREEN
+        terminalreporter.write_line(outcome.get("said") or counted, red=red)

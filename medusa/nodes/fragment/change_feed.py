@@ -193,6 +193,11 @@ class StandbyChangeFeed(ChangeFeed):
         return False
 
     @property
+    def hurries(self) -> bool:
+        """There is more in the queue than rows and boundaries: a publisher, or a checkpoint."""
+        return any(isinstance(each, CheckpointMark) or each.kind == JOINED for each in self.queue)
+
+    @property
     def holds_checkpoints(self) -> bool:
         return self.begun and not self.copied
 

@@ -207,9 +207,10 @@ class StateReceiver:
         self.move(MoveEvent.WHOLE)
 
     def _fed(self, now_us: int, message: Fed, payload: Buffer | None) -> None:
-        self._awaited = self._awaited or message.number >= 0
+        shadow = self._following()
+        self._awaited = self._awaited or shadow.mixed
         self._unsaid_bytes += len(payload or b"")
-        if self._following().follow(now_us, message, payload):
+        if shadow.follow(now_us, message, payload):
             self._running.append(message.frame)
 
     def _stand(self, now_us: int, message: Standing, payload: Buffer | None) -> None:

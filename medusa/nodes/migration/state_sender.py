@@ -38,6 +38,11 @@ AGAIN_US = 300_000
 STANDING_US = 50_000
 """So often the target hears how far readers are."""
 
+GATHER_US = 20_000
+GATHER_ITEMS = 8
+"""What no output waits for is sent to a secondary together, after so long or when so many are there: each
+message costs both nodes a turn. Too large: so much more is fed again after a takeover."""
+
 STUCK_US = 10_000_000
 """An attempt in which nothing moves for so long is over."""
 
@@ -99,6 +104,7 @@ class StateSender:
         self._again_us = self._moved_us = now_us
         self._stood_us = 0
         self._stood = 0, b""
+        self._gather_until_us: int | None = None
         self.nbytes = 0
         self.opened = self.handed = self._said = False
         self.broken = ""
@@ -193,12 +199,13 @@ class StateSender:
         """When ``tick`` has work."""
         times = [now_us + STANDING_US] if self.opened and not self.handed else []
         times += [self._again_us + AGAIN_US] if self._going else []
+        times += [] if self._gather_until_us is None else [self._gather_until_us]
         return min(times, default=self._moved_us + STUCK_US)
 
     # --- what goes ------------------------------------------------------------------------------
 
     def _pump(self, now_us: int) -> None:
-        if self._files is None:
+        if self._files is None or self._gathers(now_us):
             return
         before = self._frame
         while self._bytes < self._window and (item := self._item()) is not None:
@@ -208,6 +215,18 @@ class StateSender:
             self._put(message, payload, memoryview(payload).nbytes if payload is not None else 0, cost)
         if self._frame > before:
             self._moved_us = now_us
+
+    def _gathers(self, now_us: int) -> bool:
+        """Whether what was fed may wait for what is fed next."""
+        tap = self._standby_tap
+        few = tap is not None and 0 < len(tap.queue) < GATHER_ITEMS and not tap.hurries
+        if not few or self._hosted.mixed or self._next:
+            self._gather_until_us = None
+            return False
+        self._gather_until_us = self._gather_until_us or now_us + GATHER_US
+        if now_us >= self._gather_until_us:
+            self._gather_until_us = None
+        return self._gather_until_us is not None
 
     def _put(self, message: Message, payload: Buffer | None, nbytes: int, cost: int) -> None:
         nbytes += 128

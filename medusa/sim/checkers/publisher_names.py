@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from medusa.engine.state.checkpoint import unseal
 from medusa.errors import LinkError, StateError
+from medusa.nodes.catalog.kept_moves import FIRST_EPOCH
 from medusa.nodes.fragment.checkpoint_record import RECORD, FragmentRecord, read_record
 from medusa.runtime.engine_host.group_names import group_token
 from medusa.sim.actors.node import NodeMachine
@@ -17,8 +18,9 @@ def check_told(node: NodeMachine, client: str, key: str, message: Attach) -> Non
     """A node answers a new life of a publisher: the rows that it says it has survive its crash.
 
     The program goes on at ``durable``, so the disk has the rows below it, always. ``next_seq`` is what the
-    node has received. It answers once that is durable too, unless it feeds its log again: then the program
-    publishes rows that the node has, and they count once.
+    node has received. It answers once that is durable too, unless it feeds its log again, or has taken the
+    fragment over and calls who had the name: then the program publishes rows that the node has, and they
+    count once.
 
     Args:
         key: of the publisher's name.
@@ -35,7 +37,8 @@ def check_told(node: NodeMachine, client: str, key: str, message: Attach) -> Non
     hosted = node.brain.fragments.get(fragment)
     if hosted is None:
         return
-    told = message.durable if hosted.repeating else message.next_seq
+    at_once = hosted.repeating or node.brain.catalog.ownership.epoch(fragment) > FIRST_EPOCH
+    told = message.durable if at_once else message.next_seq
     durable = _durable(node, fragment, source, key)
     if max(told, message.durable) > durable:
         raise SimulationError(

@@ -98,6 +98,9 @@ class StandbyTrial(QueryTrial):
         orders: Orders | None = None,
     ) -> None:
         self._orders = orders
+        self._ordered = False
+        self._owners: dict[str, list[str]] = {}
+        """Fragment -> who has owned it, by the newest configuration, one after the other."""
         self._burnt: set[str] = set()
         self._burns = 0
         self._stays = [node for node in nodes if node not in {name for name, _ in options.lost}]
@@ -207,6 +210,7 @@ class StandbyTrial(QueryTrial):
         super()._watch(node)
         before = self._checks.newest
         self._checks.look(node)
+        self._note_owners()
         if (newest := self._checks.newest) is not before and newest is not None:
             # Its owner had just counted them out, since they had restarted.
             self._beyond |= {
@@ -223,12 +227,22 @@ class StandbyTrial(QueryTrial):
         owners = {} if self.newest is None else {each.fragment: each.owner for each in self.newest.fragments}
         check_restarted(node, self.nodes, self.clients, owners=owners)
 
+    def _note_owners(self) -> None:
+        for each in () if self._checks.newest is None else self._checks.newest.fragments:
+            owners = self._owners.setdefault(each.fragment, [each.owner])
+            if owners[-1] != each.owner:
+                owners.append(each.owner)
+
     def _count_lost(self, name: str) -> None:
         """This node is lost, or lives again and follows nothing any more: nobody may be left that could take
         over."""
         for replicas in () if self._checks.newest is None else self._checks.newest.fragments:
             others = [self.nodes[each] for each in replicas.secondaries if each not in self._burnt]
-            if replicas.owner not in self._burnt or name not in (replicas.owner, *replicas.secondaries):
+            owner = replicas.owner
+            if owner == name and replicas.fragment not in self.nodes[name].brain.catalog.fragments:
+                # It was chosen and died before its disk knew: what it followed is lost with it.
+                owner = self._owners[replicas.fragment][-2:][0]
+            if owner not in self._burnt or name not in (replicas.owner, *replicas.secondaries):
                 continue
             if not any(
                 each.name != name and each.alive and follows(each, replicas.fragment) for each in others
@@ -282,7 +296,12 @@ class StandbyTrial(QueryTrial):
         if self._burns < len(self._standby.lost) or not super().ended:
             return False
         if not self._standby.deployer:
-            return self._orders is None or self._orders.over(self)
+            if self._ordered or self._orders is None:
+                return True
+            if self._orders.over(self):  # What nodes agreed on before the last of them counts no more.
+                self._ordered = True
+                self.look_anew()
+            return False
         self._remove()
         return False
 

@@ -1,0 +1,87 @@
+"""What no output waits for is sent to a secondary, and acknowledged, a few at a time; the rest at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from medusa.nodes.migration.state_sender import GATHER_ITEMS, GATHER_US
+from medusa.wire.codec import decode_frame
+from medusa.wire.messages.move import Fed, Got
+from tests.nodes.taken_over import PIECE, ROWS, Run
+from tests.nodes.test_taken_over import CUT, UNITED, counting, run_of, two_sources, uniting
+
+TRAINS = ROWS // PIECE
+
+
+@dataclass
+class Seen:
+    """When what was sent between the owner and its secondary."""
+
+    run: Run
+    fed_us: list[int] = field(default_factory=list)
+    got: int = 0
+
+    def __post_init__(self) -> None:
+        self.run.fed.network.observe(self._sent)
+
+    def _sent(self, tag: str, frames: list) -> None:
+        message, _ = decode_frame(frames, peer="m")
+        if isinstance(message, Fed):
+            self.fed_us.append(self.run.fed.world.now_us)
+        elif isinstance(message, Got):
+            self.got += 1
+
+
+@pytest.fixture
+def one_stream() -> tuple[Run, Seen]:
+    run, fragment = run_of(counting(), CUT, {"m": ["s1"]})
+    run.until_guarded(fragment)
+    return run, Seen(run)
+
+
+def test_rows_in_their_own_order_go_together_and_are_acknowledged_together(one_stream):
+    run, seen = one_stream
+    run.publish()
+    run.check()
+    assert len(seen.fed_us) >= TRAINS
+    assert len(set(seen.fed_us)) <= TRAINS // 3
+    assert seen.got <= TRAINS // 3
+
+
+def test_a_row_alone_waits_no_longer_than_that(one_stream):
+    run, seen = one_stream
+    run.publish(0, PIECE)
+    hosted = run.hosted(next(iter(run.fed.nodes["m"].brain.fragments)))
+    run.until(lambda: hosted.rows_in == PIECE, "it is fed")
+    fed_us = run.fed.world.now_us
+    run.until(lambda: bool(seen.fed_us), "the secondary is sent it")
+    assert 0 < run.fed.world.now_us - fed_us <= GATHER_US + 1_000
+
+
+def test_many_rows_go_before_the_time_is_up(one_stream):
+    run, seen = one_stream
+    hosted = run.hosted(next(iter(run.fed.nodes["m"].brain.fragments)))
+    for first in range(0, 2 * GATHER_ITEMS * PIECE, PIECE):
+        part = run.tables["rows"].slice(first, PIECE)
+        run.publishers["rows"].publish("q.rows", part, run.schemas["rows"])
+    run.until(lambda: hosted.rows_in > 0, "they are fed")
+    fed_us = run.fed.world.now_us
+    run.until(lambda: bool(seen.fed_us), "the secondary is sent them")
+    assert run.fed.world.now_us - fed_us < GATHER_US // 2
+
+
+def test_an_order_of_arrival_goes_at_once_and_is_acknowledged_at_once():
+    run, fragment = run_of(uniting(), UNITED, {"m": ["s1"]}, tables=two_sources())
+    run.until_guarded(fragment)
+    run.publish(0, ROWS // 2)
+    half = 2 * len(run.tables["left"]) // 2
+    run.until(lambda: run.hosted(fragment).rows_in == half, "half of the rows are fed")
+    run.fed.run(for_us=1_000_000)
+    seen = Seen(run)
+    run.publish(ROWS // 2, ROWS // 2 + PIECE, source="left")
+    run.until(lambda: run.hosted(fragment).rows_in > half, "one more is fed")
+    fed_us = run.fed.world.now_us
+    run.until(lambda: bool(seen.fed_us and seen.got), "its secondary has it, and says so")
+    assert run.fed.world.now_us - fed_us < GATHER_US // 2
