@@ -11,7 +11,7 @@ from medusa.query.boxes.base import NO_KEY, ROW_BYTES, BoxData, Sharing, SplitPl
 from medusa.query.boxes.calls import result_fields, with_call, without_calls
 from medusa.query.boxes.checks import OVERLAP_MAX, WINDOW_FIELDS, check_sizes, key_type, need_time
 from medusa.query.boxes.text import by_text, calls_text
-from medusa.query.expressions.aggregate_kinds import AGGREGATES
+from medusa.query.expressions.aggregates import AGGREGATES
 from medusa.query.expressions.expression import Column, Expression, Named
 from medusa.query.expressions.show import show
 from medusa.query.shape import WINDOW_COLUMNS, StreamShape, WindowKind, expression_type, refuse_twice

@@ -12,7 +12,7 @@ from medusa.query.boxes.base import MANY, PART_OF_SPLIT, ROW_BYTES, BoxData, Sha
 from medusa.query.boxes.calls import with_call, without_calls
 from medusa.query.boxes.checks import WINDOW_FIELDS, check_sizes, key_type, need_time
 from medusa.query.boxes.text import by_text, calls_text
-from medusa.query.expressions.aggregate_kinds import combined, result_type, state_fields
+from medusa.query.expressions.aggregate_types import combined, result_type, state_fields
 from medusa.query.expressions.expression import Named
 from medusa.query.shape import (
     WINDOW_COLUMNS,

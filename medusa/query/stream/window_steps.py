@@ -12,10 +12,10 @@ import msgspec
 from medusa.errors import QueryError
 from medusa.query.boxes import AggregateCall, Box, RowWindow, Running, Session, ValueWindow
 from medusa.query.boxes.calls import LAG
-from medusa.query.expressions.aggregates import AggregateSpec, aggregate_call
+from medusa.query.expressions.aggregates import AggregateSpec
 from medusa.query.expressions.column import as_tree
 from medusa.query.expressions.expression import Named
-from medusa.query.expressions.grouping import aggregate_calls, group_keys, named_values
+from medusa.query.expressions.grouping import aggregate_call, aggregate_calls, group_keys, named_values
 from medusa.query.shape import expression_type
 from medusa.query.suggest_methods import Suggests
 from medusa.query.types import DURATION, TIMESTAMP, is_float
