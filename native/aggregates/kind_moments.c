@@ -42,22 +42,20 @@ static void plan(md_plan *plan, int32_t g, md_plan_input *in) {
     md_plan_state(plan, g, "m2", MD_F64, first + 2);
 }
 
-static md_rc finish_variance(md_finishing f) {
+MD_INLINE md_rc finish(md_finishing f, bool root) {
     md_word *const *columns = f.table->columns + f.in->summaries[MD_MOMENTS];
     const md_word *rows = columns[0], *m2 = columns[2];
     for (int64_t k = 0; k < f.n; k++) {
         int64_t id = MD_AT(f.order, k), count = rows[id].i;
         f.valid[k] = count >= 2;
         f.out[k].f = m2[id].f / (double)(count >= 2 ? count - 1 : 1);
+        if (root) f.out[k].f = sqrt(f.out[k].f);
     }
     return MD_OK;
 }
 
-static md_rc finish_stddev(md_finishing f) {
-    md_rc rc = finish_variance(f);
-    for (int64_t k = 0; k < f.n; k++) f.out[k].f = sqrt(f.out[k].f);
-    return rc;
-}
+static md_rc finish_variance(md_finishing f) { return finish(f, false); }
+static md_rc finish_stddev(md_finishing f) { return finish(f, true); }
 
 const md_aggregate_kind md_kind_variance = {
     .takes = "lLgb", .plan = plan, .type = md_type_float, .finish = finish_variance};

@@ -91,18 +91,23 @@ static md_rc finish_sum(md_finishing f) {
 static md_rc finish_avg(md_finishing f) {
     const md_plan_input *in = f.in;
     const md_word *lo = f.table->columns[in->sum], *hi = in->hi >= 0 ? f.table->columns[in->hi] : NULL;
-    bool decimals = in->top >= 0;
-    double by = f.parameter > 0 ? f.parameter : 1;
     for (int64_t k = 0; k < f.n; k++) f.valid[k] = f.counts[MD_AT(f.order, k)].i > 0;
-    for (int64_t k = 0; k < f.n; k++) {
-        int64_t id = MD_AT(f.order, k), some = f.counts[id].i, count = some > 0 ? some : 1;
-        if (decimals) {
-            f.out[k].f = decimal_mean(f.table, in, id, count) / by;
-        } else if (hi == NULL) {
-            f.out[k].f = lo[id].f / (double)count;
-        } else {
+    if (in->top >= 0) {
+        double one = f.parameter > 0 ? f.parameter : 1;
+        for (int64_t k = 0; k < f.n; k++) {
+            int64_t id = MD_AT(f.order, k), count = f.counts[id].i;
+            f.out[k].f = decimal_mean(f.table, in, id, count > 0 ? count : 1) / one;
+        }
+    } else if (hi == NULL) {
+        for (int64_t k = 0; k < f.n; k++) {
+            int64_t id = MD_AT(f.order, k), count = f.counts[id].i;
+            f.out[k].f = lo[id].f / (double)(count > 0 ? count : 1);
+        }
+    } else {
+        for (int64_t k = 0; k < f.n; k++) {
+            int64_t id = MD_AT(f.order, k), count = f.counts[id].i;
             __int128 sum = (__int128)((unsigned __int128)hi[id].u << 64 | lo[id].u);
-            f.out[k].f = (double)sum / (double)count;
+            f.out[k].f = (double)sum / (double)(count > 0 ? count : 1);
         }
     }
     return MD_OK;
