@@ -1,16 +1,11 @@
-# Types and aggregates by their names: native/aggregates/accumulate.h.
+# Types and aggregates by their names: native/aggregates/kinds.h and accumulate.h.
 
 cdef extern from "aggregates/accumulate.h" nogil:
     ctypedef int md_type
-    ctypedef enum md_function:
-        MD_COUNT
-        MD_SUM
-        MD_MIN
-        MD_MAX
-        MD_AVG
-        MD_VARIANCE
-        MD_COUNT_DISTINCT
-        MD_STDDEV, MD_FIRST, MD_LAST, MD_APPROX_DISTINCT, MD_QUANTILE, MD_APPROX_QUANTILE
+    ctypedef int md_function
+    enum:
+        MD_N_FUNCTIONS
+    const char *const md_aggregate_names[]
 
     ctypedef struct md_aggregate:
         md_function function
@@ -18,12 +13,8 @@ cdef extern from "aggregates/accumulate.h" nogil:
         double parameter
 
 
-cdef dict _FUNCTIONS = {
-    "count": MD_COUNT, "sum": MD_SUM, "min": MD_MIN, "max": MD_MAX, "avg": MD_AVG,
-    "variance": MD_VARIANCE, "count_distinct": MD_COUNT_DISTINCT, "stddev": MD_STDDEV,
-    "first": MD_FIRST, "last": MD_LAST, "approx_count_distinct": MD_APPROX_DISTINCT,
-    "quantile": MD_QUANTILE, "approx_quantile": MD_APPROX_QUANTILE,
-}
+cdef dict _FUNCTIONS = {(<bytes>md_aggregate_names[i]).decode(): i for i in range(MD_N_FUNCTIONS)}
+AGGREGATES = tuple(_FUNCTIONS)
 
 
 cdef int _types(names, md_type *out) except -1:
@@ -40,7 +31,7 @@ cdef int _calls(aggregates, md_aggregate *out) except -1:
         function, argument = call[0], call[1]
         if function not in _FUNCTIONS:
             raise ValueError(f"aggregate {function!r}: one of {', '.join(_FUNCTIONS)}")
-        out[i].function = <md_function><int>_FUNCTIONS[function]
+        out[i].function = <md_function>_FUNCTIONS[function]
         out[i].input = argument
         out[i].parameter = call[2] if len(call) > 2 else 0.0
     return 0

@@ -165,7 +165,7 @@ if not TYPE_CHECKING:  # or type checkers would take any name
 
             return import_module(f"medusa.{name}")
         if home is None:
-            from medusa.query.expressions.aggregate_kinds import ELSEWHERE
+            from medusa.query.expressions.aggregates import ELSEWHERE
             from medusa.query.suggest import did_you_mean
 
             other = ELSEWHERE.get(name)

@@ -17,6 +17,9 @@ from medusa.ports import Lock
 
 T = TypeVar("T")
 
+AGGREGATES: tuple[str, ...]
+"""The names of native/aggregates/kinds.h."""
+
 def abi_version() -> int: ...
 def cpu_kernels() -> str:
     """Which kernels were chosen at run time: ``baseline`` or ``avx2``."""
@@ -132,10 +135,9 @@ class Window:
             keys: native types of the key columns (may be empty).
             inputs: native types of the argument columns.
             aggregates: (function, index into ``inputs`` or -1 for ``count`` of rows, parameter); functions
-                count, sum, min, max, avg, variance, stddev, first, last, count_distinct,
-                approx_count_distinct, quantile and approx_quantile (parameter: the fraction). A sum or
-                avg of ``z`` is of decimals: 16 bytes big-endian with the sign bit flipped (parameter of
-                avg: what to divide by, 10^scale).
+                are those of ``AGGREGATES``. The parameter of a quantile is the fraction. A sum or avg of
+                ``z`` is of decimals: 16 bytes big-endian with the sign bit flipped (parameter of avg: what
+                to divide by, 10^scale).
             stage: whole, partial or combine.
             positions: batches, also those of ``failed``, end with a column ``first`` (int64): the position
                 of the group's first row. Those of ``early`` have in window_start the start of the pane in

@@ -88,8 +88,6 @@ size_t md_table_nbytes(const md_plan *plan, const md_table *table) {
 
 /* ---- merge ---- */
 
-#define AT(list, k) ((list) != NULL ? (int64_t)(list)[k] : (k))
-
 /* NaN is the greatest; of equal ones min takes the later and max the earlier, as the loops over rows do. */
 MD_INLINE double min_f64(double m, double v) { return m < v || v != v ? m : v; }
 MD_INLINE double max_f64(double m, double v) { return v > m || v != v ? v : m; }
@@ -97,11 +95,11 @@ MD_INLINE double max_f64(double m, double v) { return v > m || v != v ? v : m; }
 typedef md_merge_lists merge_lists;
 
 static void merge_add(md_word *out, const md_word *a, const md_word *b, merge_lists l) {
-    for (int64_t k = 0; k < l.n; k++) out[AT(l.o, k)].u = a[AT(l.i, k)].u + b[AT(l.j, k)].u;
+    for (int64_t k = 0; k < l.n; k++) out[MD_AT(l.o, k)].u = a[MD_AT(l.i, k)].u + b[MD_AT(l.j, k)].u;
 }
 
 static void merge_sum(md_word *out, const md_word *a, const md_word *b, merge_lists l) {
-    for (int64_t k = 0; k < l.n; k++) out[AT(l.o, k)].f = a[AT(l.i, k)].f + b[AT(l.j, k)].f;
+    for (int64_t k = 0; k < l.n; k++) out[MD_AT(l.o, k)].f = a[MD_AT(l.i, k)].f + b[MD_AT(l.j, k)].f;
 }
 
 static void merge_wide(const md_plan_input *in, md_table *out, const md_table *a, const md_table *b, merge_lists l) {
@@ -109,7 +107,7 @@ static void merge_wide(const md_plan_input *in, md_table *out, const md_table *a
     const md_word *alo = a->columns[in->sum], *ahi = a->columns[in->hi];
     const md_word *blo = b->columns[in->sum], *bhi = b->columns[in->hi];
     for (int64_t k = 0; k < l.n; k++) {
-        int64_t i = AT(l.i, k), j = AT(l.j, k), o = AT(l.o, k);
+        int64_t i = MD_AT(l.i, k), j = MD_AT(l.j, k), o = MD_AT(l.o, k);
         uint64_t low = alo[i].u + blo[j].u;
         uint64_t high = ahi[i].u + bhi[j].u + (low < blo[j].u);
         lo[o].u = low;
@@ -119,39 +117,18 @@ static void merge_wide(const md_plan_input *in, md_table *out, const md_table *a
 
 static void merge_extreme(md_type type, bool max, md_word *out, const md_word *a, const md_word *b, merge_lists l) {
     for (int64_t k = 0; k < l.n; k++) {
-        md_word x = a[AT(l.i, k)], y = b[AT(l.j, k)], z;
+        md_word x = a[MD_AT(l.i, k)], y = b[MD_AT(l.j, k)], z;
         if (type == MD_F64) z.f = max ? max_f64(x.f, y.f) : min_f64(x.f, y.f);
         else if (type == MD_I64) z = (x.i < y.i) != max ? x : y;
         else z = (x.u < y.u) != max ? x : y;
-        out[AT(l.o, k)] = z;
-    }
-}
-
-/* Chan, Golub, LeVeque: Updating formulae and a pairwise algorithm for computing sample variances, 1979. */
-static void merge_variance(const md_plan_input *in, md_table *out, const md_table *a, const md_table *b, merge_lists l) {
-    for (int64_t k = 0; k < l.n; k++) {
-        int64_t i = AT(l.i, k), j = AT(l.j, k), o = AT(l.o, k);
-        md_word na = a->columns[in->vn][i], nb = b->columns[in->vn][j];
-        md_word ma = a->columns[in->mean][i], mb = b->columns[in->mean][j];
-        md_word sa = a->columns[in->m2][i], sb = b->columns[in->m2][j];
-        if (na.i == 0) {
-            ma = mb;
-            sa = sb;
-        } else if (nb.i != 0) {
-            double x = (double)na.i, y = (double)nb.i, delta = mb.f - ma.f;
-            ma.f += delta * (y / (x + y));
-            sa.f += sb.f + delta * delta * (x * y / (x + y));
-        }
-        out->columns[in->vn][o].u = na.u + nb.u;
-        out->columns[in->mean][o] = ma;
-        out->columns[in->m2][o] = sa;
+        out[MD_AT(l.o, k)] = z;
     }
 }
 
 static void merge_top(const md_plan_input *in, md_table *out, const md_table *a, const md_table *b, merge_lists l) {
     md_word *top = out->columns[in->top];
     for (int64_t k = 0; k < l.n; k++) {
-        int64_t i = AT(l.i, k), j = AT(l.j, k), o = AT(l.o, k);
+        int64_t i = MD_AT(l.i, k), j = MD_AT(l.j, k), o = MD_AT(l.o, k);
         unsigned __int128 x = (unsigned __int128)a->columns[in->hi][i].u << 64 | a->columns[in->sum][i].u;
         unsigned __int128 y = (unsigned __int128)b->columns[in->hi][j].u << 64 | b->columns[in->sum][j].u, z = x + y;
         top[o].u = a->columns[in->top][i].u + b->columns[in->top][j].u + (z < y);
@@ -164,7 +141,7 @@ static void merge_top(const md_plan_input *in, md_table *out, const md_table *a,
 static void merge_placed(int32_t value, int32_t at, bool last, md_table *out, const md_table *a, const md_table *b,
                          merge_lists l) {
     for (int64_t k = 0; k < l.n; k++) {
-        int64_t i = AT(l.i, k), j = AT(l.j, k), o = AT(l.o, k);
+        int64_t i = MD_AT(l.i, k), j = MD_AT(l.j, k), o = MD_AT(l.o, k);
         md_word x = a->columns[at][i], y = b->columns[at][j], v = a->columns[value][i];
         if (last ? y.i >= x.i : y.i < x.i) {
             x = y;
@@ -190,7 +167,11 @@ void md_merge_words(const md_plan *plan, md_table *out, const int32_t *o, const 
             merge_extreme(in->type, false, out->columns[in->min], a->columns[in->min], b->columns[in->min], l);
         if (in->max >= 0 && !text)
             merge_extreme(in->type, true, out->columns[in->max], a->columns[in->max], b->columns[in->max], l);
-        if (in->vn >= 0) merge_variance(in, out, a, b, l);
+        for (int32_t p = 0; in->has_summaries && p < MD_N_SUMMARIES; p++) {
+            int32_t c = in->summaries[p];
+            if (c >= 0 && md_summary_kinds[p]->merge != NULL)
+                md_summary_kinds[p]->merge(out->columns + c, a->columns + c, b->columns + c, l);
+        }
         if (in->first >= 0 && !text) merge_placed(in->first, in->first_at, false, out, a, b, l);
         if (in->last >= 0 && !text) merge_placed(in->last, in->last_at, true, out, a, b, l);
     }
@@ -217,13 +198,13 @@ void md_copy_words(const md_plan *plan, md_table *out, const int32_t *o, const m
         int32_t c = plan->inputs[k].n;
         if (c < 0 || out->columns[c] == NULL || a->columns[c] != NULL) continue;
         const md_word *from = a->columns[0];
-        for (int64_t m = 0; m < n; m++) out->columns[c][AT(o, m)] = from[AT(i, m)];
+        for (int64_t m = 0; m < n; m++) out->columns[c][MD_AT(o, m)] = from[MD_AT(i, m)];
     }
     for (int32_t c = 0; c < plan->n_columns; c++) {
         md_word *to = out->columns[c];
         const md_word *from = a->columns[c];
         if (to == NULL || from == NULL || plan->cells[c] != MD_CELL_WORD) continue;
-        for (int64_t m = 0; m < n; m++) to[AT(o, m)] = from[AT(i, m)];
+        for (int64_t m = 0; m < n; m++) to[MD_AT(o, m)] = from[MD_AT(i, m)];
     }
 }
 
@@ -232,8 +213,8 @@ void md_copy(const md_plan *plan, md_table *out, const int32_t *o, const md_tabl
     for (int32_t c = 0; plan->n_objects > 0 && c < plan->n_columns; c++) {
         if (plan->cells[c] == MD_CELL_WORD) continue;
         for (int64_t m = 0; m < n; m++) {
-            md_word *to = &out->columns[c][AT(o, m)];
-            md_blob *shared = md_blob_share(a->columns[c][AT(i, m)].blob);
+            md_word *to = &out->columns[c][MD_AT(o, m)];
+            md_blob *shared = md_blob_share(a->columns[c][MD_AT(i, m)].blob);
             md_blob_release(to->blob);
             to->blob = shared;
         }

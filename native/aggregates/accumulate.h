@@ -8,12 +8,13 @@
  *                 sum                                 float64: one word
  *                 lo, hi                              integers: 128 bits, two's complement
  *                 min, max                            only meaningful where n > 0
- *                 vn, mean, m2                        variance: Welford's rows, mean, squared deviations
  *                 first_at, first, last_at, last      the row's place and value
- *                 hll, values, buckets                objects: see below
+ *                 summaries                           what kinds.h lists
  *
  * Decimals are binary values of 16 bytes that compare as bytes (big-endian, sign bit flipped); their sum is
  * exact in 192 bits: lo, hi, top.
+ *
+ * The moments, for one, are Welford's rows, mean and squared deviations.
  *
  * What doesn't fit a word is an object: the word is a pointer to a counted block (blob.h), NULL where the
  * group has none. Objects are text (min, max, first, last of utf8 and binary) and the sketches
@@ -35,55 +36,29 @@
 #ifndef MD_ACCUMULATE_H
 #define MD_ACCUMULATE_H
 
+#include "aggregates/kinds.h"
 #include "arrow/column.h"
 #include "base/md_base.h"
 
-struct md_blob;
-
-typedef union md_word {
-    int64_t i;
-    uint64_t u;
-    double f;
-    struct md_blob *blob;
-} md_word;
-
-typedef enum {
-    MD_COUNT,
-    MD_SUM,
-    MD_MIN,
-    MD_MAX,
-    MD_AVG,
-    MD_VARIANCE,
-    MD_COUNT_DISTINCT,
-    MD_STDDEV,
-    MD_FIRST,
-    MD_LAST,
-    MD_APPROX_DISTINCT,
-    MD_QUANTILE,
-    MD_APPROX_QUANTILE,
-} md_function;
-
 typedef struct md_aggregate {
     md_function function;
-    int32_t input;    /* -1: rows are counted (MD_COUNT only) */
+    int32_t input;    /* -1: of rows (MD_COUNT only) */
     double parameter; /* quantiles: the fraction, in [0, 1]; avg of decimals: 10^scale (0: 1); else 0 */
 } md_aggregate;
 
-/* What the words of a column are. */
-typedef enum { MD_CELL_WORD, MD_CELL_TEXT, MD_CELL_HLL, MD_CELL_VALUES, MD_CELL_BUCKETS } md_cell;
-
-/* Column numbers of one input; -1: not needed. `distinct`: number of its set (sketch.h). */
+/* Column numbers of one input, of a summary its first; -1: not needed. `distinct`: number of its set (sketch.h). */
 typedef struct md_plan_input {
     md_type type;
-    int32_t n, sum, hi, top, min, max, vn, mean, m2, distinct;
-    int32_t first, first_at, last, last_at, hll, values, buckets;
+    bool has_summaries;
+    int32_t n, sum, hi, top, min, max, first, first_at, last, last_at, distinct;
+    int32_t summaries[MD_N_SUMMARIES];
 } md_plan_input;
 
-#define MD_COLUMNS_PER_INPUT 16
+#define MD_COLUMNS_PER_INPUT (10 + MD_SUMMARY_COLUMNS * MD_N_SUMMARIES)
 
 /* One column of state as the `partial` stage emits it. */
 typedef struct md_state_column {
-    const char *suffix; /* static: n lo hi top sum value at mean m2 set hll values buckets */
+    const char *suffix; /* static; n: a count, never negative */
     md_type type;       /* of the Arrow column */
     int32_t aggregate;
     int32_t column;   /* in the table; -1: a set */
@@ -106,8 +81,8 @@ typedef struct md_plan {
 #define MD_INPUTS_MAX 1024
 
 /* Make a plan; on MD_OK it is the caller's, ended by md_plan_free. MD_BADARG: an input out of range, or
- * an aggregate that its input's type doesn't have (text: no variance and quantiles, and sums of binary are
- * those of decimals; bool: no quantiles), or a fraction outside [0, 1]. */
+ * an aggregate that its input's type doesn't have (sums of binary are those of decimals), or a fraction outside
+ * [0, 1]. */
 md_rc md_plan_new(const md_type *inputs, int32_t n_inputs, const md_aggregate *aggregates, int32_t n_aggregates,
                   md_plan **out, md_error *err);
 void md_plan_free(md_plan *plan);
@@ -187,6 +162,12 @@ md_rc md_finish(const md_plan *plan, const md_table *table, int32_t g, const int
 const uint8_t *md_finish_bytes(const md_plan *plan, const md_table *table, int32_t g, int64_t id, uint8_t buffer[16],
                                size_t *size);
 md_type md_finish_type(const md_plan *plan, int32_t g);
+
+/* The column that is the values of aggregate g where no value is null; -1: there is none. */
+int32_t md_finish_as_is(const md_plan *plan, int32_t g);
+/* Whether md_finish may count failed groups. */
+bool md_finish_may_fail(const md_plan *plan, int32_t g);
+const md_aggregate_kind *md_kind_of(const md_plan *plan, int32_t g);
 
 size_t md_table_nbytes(const md_plan *plan, const md_table *table);
 

@@ -1,20 +1,6 @@
 #include "aggregates/accumulate_objects.h"
 
-#include "base/hash.h"
 #include "keys/keys.h"
-
-#define AT(list, k) ((list) != NULL ? (int64_t)(list)[k] : (k))
-
-/* Fixed: all nodes have to agree on it, unlike on hash_table. The finish is that of splitmix64, variant 13 of
- * D. Stafford; it maps different words to different hashes. */
-#define HLL_SEED UINT64_C(0x6d656475736137)
-static uint64_t finish_hash(uint64_t h) {
-    h = (h ^ h >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-    h = (h ^ h >> 27) * UINT64_C(0x94d049bb133111eb);
-    return h ^ h >> 31;
-}
-
-static double as_double(md_type type, md_word w) { return type == MD_F64 ? w.f : type == MD_I64 ? (double)w.i : (double)w.u; }
 
 /* ---- text ---- */
 
@@ -44,6 +30,11 @@ void md_text_set(md_word *cell, const uint8_t *bytes, size_t size) {
     if (size > 0) memcpy(cell->blob->bytes, bytes, size);
     cell->blob->size = size;
     cell->blob->promised = 0;
+}
+
+const uint8_t *md_text_bytes(const md_blob *blob, size_t *size) {
+    *size = blob->size;
+    return blob->bytes;
 }
 
 typedef struct text_row {
@@ -93,8 +84,10 @@ static void add_decimal(md_table *t, const md_plan_input *in, uint32_t g, const 
 void md_accumulate_text(const md_plan *plan, md_table *table, const md_plan_input *in, const md_column *c,
                         const md_column *order, const int32_t *ids, const uint32_t *rows, int64_t start, int64_t n) {
     (void)plan;
+    for (int32_t p = 0; in->has_summaries && p < MD_N_SUMMARIES; p++)
+        if (in->summaries[p] >= 0) md_summary_kinds[p]->add_text(c, ids, rows, start, n, table->columns + in->summaries[p]);
     bool text = wants_text(in);
-    if (!text && in->hll < 0 && in->sum < 0) return;
+    if (!text && in->sum < 0) return;
     for (int64_t i = 0; i < n; i++) {
         int64_t row = rows != NULL ? (int64_t)rows[i] : start + i;
         if (md_column_null(c, row)) continue;
@@ -111,65 +104,52 @@ void md_accumulate_text(const md_plan *plan, md_table *table, const md_plan_inpu
                 if (to[k] == in->last) table->columns[in->last_at][r.g].i = r.at;
             }
         }
-        if (in->hll >= 0) md_hll_add(table->columns[in->hll][r.g].blob, finish_hash(md_hash_bytes(HLL_SEED, r.bytes, size)));
         if (in->sum >= 0) add_decimal(table, in, r.g, r.bytes);
-    }
-}
-
-void md_accumulate_sketches(md_table *table, const md_plan_input *in, const int32_t *ids, const uint8_t *values,
-                            int64_t n) {
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t g = (uint32_t)ids[i];
-        md_word w = {.u = md_load_u64(values + 8 * i)};
-        if (in->hll >= 0) {
-            uint64_t word = in->type == MD_F64 ? md_canonical(w.f) : w.u;
-            md_hll_add(table->columns[in->hll][g].blob, finish_hash(word + HLL_SEED));
-        }
-        if (in->values >= 0) md_values_add(table->columns[in->values][g].blob, as_double(in->type, w));
-        if (in->buckets >= 0) md_buckets_add(table->columns[in->buckets][g].blob, as_double(in->type, w));
     }
 }
 
 /* ---- room ---- */
 
-static md_rc room_sketches(md_table *t, const md_plan_input *in, uint32_t g) {
+/* The text of one row. */
+static md_rc room_text(md_table *t, const md_plan_input *in, const md_column *c, const md_column *order, int64_t row,
+                       uint32_t g) {
+    uint32_t size;
+    text_row r = {.g = g, .bytes = md_column_bytes(c, row, &size)};
+    r.size = size;
+    if (in->sum >= 0 && size != 16) return MD_BADARG;
+    if (!wants_text(in)) return MD_OK;
+    int32_t to[4];
+    if (wants_order(in)) r.at = md_column_i64(order, row);
+    int m = targets_of(t, in, r, to);
     md_rc rc = MD_OK;
-    if (in->hll >= 0) rc = md_sketch_room(MD_CELL_HLL, &t->columns[in->hll][g].blob);
-    if (rc == MD_OK && in->values >= 0) rc = md_sketch_room(MD_CELL_VALUES, &t->columns[in->values][g].blob);
-    if (rc == MD_OK && in->buckets >= 0) rc = md_sketch_room(MD_CELL_BUCKETS, &t->columns[in->buckets][g].blob);
+    for (int k = 0; rc == MD_OK && k < m; k++) rc = md_text_room(&t->columns[to[k]][g], size);
     return rc;
 }
 
-static md_rc room_row(md_table *t, const md_plan_input *in, const md_column *c, const md_column *order, int64_t row,
-                      uint32_t g) {
+static md_rc room_sketch(md_cell kind, md_word *cells, const int32_t *ids, const md_column *c, const uint32_t *rows,
+                         int64_t start, int64_t n) {
     md_rc rc = MD_OK;
-    if (md_type_is_text(in->type)) {
-        uint32_t size;
-        text_row r = {.g = g, .bytes = md_column_bytes(c, row, &size)};
-        r.size = size;
-        if (in->sum >= 0 && size != 16) return MD_BADARG;
-        if (wants_text(in)) {
-            int32_t to[4];
-            if (wants_order(in)) r.at = md_column_i64(order, row);
-            int m = targets_of(t, in, r, to);
-            for (int k = 0; rc == MD_OK && k < m; k++) rc = md_text_room(&t->columns[to[k]][g], size);
-        }
+    for (int64_t i = 0; rc == MD_OK && i < n; i++) {
+        int64_t row = rows != NULL ? (int64_t)rows[i] : start + i;
+        if (!md_column_null(c, row)) rc = md_sketch_room(kind, &cells[(uint32_t)ids[i]].blob);
     }
-    return rc == MD_OK ? room_sketches(t, in, g) : rc;
+    return rc;
 }
 
 md_rc md_table_room(const md_plan *plan, md_table *table, const int32_t *ids, const md_column *inputs,
                     const md_column *order, const uint32_t *rows, int64_t start, int64_t n) {
+    md_rc rc = MD_OK;
     for (int32_t k = 0; k < plan->n_inputs; k++) {
         const md_plan_input *in = &plan->inputs[k];
-        bool sums = md_type_is_text(in->type) && in->sum >= 0;
-        if (!wants_text(in) && !sums && in->hll < 0 && in->values < 0 && in->buckets < 0) continue;
-        for (int64_t i = 0; i < n; i++) {
+        bool text = wants_text(in) || (md_type_is_text(in->type) && in->sum >= 0);
+        for (int64_t i = 0; text && rc == MD_OK && i < n; i++) {
             int64_t row = rows != NULL ? (int64_t)rows[i] : start + i;
-            if (md_column_null(&inputs[k], row)) continue;
-            md_rc rc = room_row(table, in, &inputs[k], order, row, (uint32_t)ids[i]);
-            if (rc != MD_OK) return rc;
+            if (!md_column_null(&inputs[k], row)) rc = room_text(table, in, &inputs[k], order, row, (uint32_t)ids[i]);
         }
+        for (int32_t p = 0; in->has_summaries && rc == MD_OK && p < MD_N_SUMMARIES; p++)
+            if (in->summaries[p] >= 0 && md_summary_kinds[p]->cell != MD_CELL_WORD)
+                rc = room_sketch(md_summary_kinds[p]->cell, table->columns[in->summaries[p]], ids, &inputs[k], rows, start, n);
+        if (rc != MD_OK) return rc;
     }
     return MD_OK;
 }
@@ -185,9 +165,9 @@ static void choose(md_word *out, const md_word *a, const md_word *b, bool takes_
 
 static void merge_extreme_text(bool max, md_word *out, const md_word *a, const md_word *b, md_merge_lists l) {
     for (int64_t k = 0; k < l.n; k++) {
-        const md_word *x = &a[AT(l.i, k)], *y = &b[AT(l.j, k)];
+        const md_word *x = &a[MD_AT(l.i, k)], *y = &b[MD_AT(l.j, k)];
         bool has = md_text_holds(y->blob);
-        choose(&out[AT(l.o, k)], x, y, has && md_text_wins(max, md_text_holds(x->blob) ? x->blob : NULL, y->blob->bytes, y->blob->size));
+        choose(&out[MD_AT(l.o, k)], x, y, has && md_text_wins(max, md_text_holds(x->blob) ? x->blob : NULL, y->blob->bytes, y->blob->size));
     }
 }
 
@@ -195,7 +175,7 @@ static void merge_extreme_text(bool max, md_word *out, const md_word *a, const m
 static void merge_placed_text(bool last, int32_t column, int32_t at, const md_table *out, const md_table *a,
                               const md_table *b, md_merge_lists l) {
     for (int64_t k = 0; k < l.n; k++) {
-        int64_t i = AT(l.i, k), j = AT(l.j, k), o = AT(l.o, k);
+        int64_t i = MD_AT(l.i, k), j = MD_AT(l.j, k), o = MD_AT(l.o, k);
         md_word x = a->columns[at][i], y = b->columns[at][j];
         bool takes_b = last ? y.i >= x.i && y.i != INT64_MIN : y.i < x.i;
         choose(&out->columns[column][o], &a->columns[column][i], &b->columns[column][j], takes_b);
@@ -224,21 +204,21 @@ static md_rc merge_sketch(md_cell kind, md_word *out, const md_word *a, const md
 static md_rc room_in_place(md_cell kind, md_word *out, const md_word *b, md_merge_lists l) {
     md_rc rc = MD_OK;
     for (int64_t k = 0; rc == MD_OK && k < l.n; k++) {
-        const md_blob *other = b[AT(l.j, k)].blob;
-        if (other != NULL && other->size > 0) rc = md_sketch_room_merge(kind, &out[AT(l.o, k)].blob, other->size);
+        const md_blob *other = b[MD_AT(l.j, k)].blob;
+        if (other != NULL && other->size > 0) rc = md_sketch_room_merge(kind, &out[MD_AT(l.o, k)].blob, other->size);
     }
     return rc;
 }
 
 static void merge_in_place(md_cell kind, md_word *out, const md_word *b, md_merge_lists l) {
     for (int64_t k = 0; k < l.n; k++) {
-        const md_blob *other = b[AT(l.j, k)].blob;
-        if (other != NULL && other->size > 0) md_sketch_merge(kind, out[AT(l.o, k)].blob, other->bytes, other->size);
+        const md_blob *other = b[MD_AT(l.j, k)].blob;
+        if (other != NULL && other->size > 0) md_sketch_merge(kind, out[MD_AT(l.o, k)].blob, other->bytes, other->size);
     }
 }
 
 static bool is_sketch(md_cell kind, bool values) {
-    return kind == MD_CELL_HLL || kind == MD_CELL_BUCKETS || (kind == MD_CELL_VALUES && values);
+    return kind > MD_CELL_TEXT && (values || kind != MD_CELL_VALUES);
 }
 
 static md_rc merge_sketches(const md_plan *plan, md_table *out, const md_table *a, const md_table *b, md_merge_lists l,
@@ -253,8 +233,8 @@ static md_rc merge_sketches(const md_plan *plan, md_table *out, const md_table *
         if (!is_sketch(plan->cells[c], values)) continue;
         if (in_place) merge_in_place(plan->cells[c], out->columns[c], b->columns[c], l);
         for (int64_t k = 0; !in_place && k < l.n; k++) {
-            md_rc rc = merge_sketch(plan->cells[c], &out->columns[c][AT(l.o, k)], &a->columns[c][AT(l.i, k)],
-                                    &b->columns[c][AT(l.j, k)]);
+            md_rc rc = merge_sketch(plan->cells[c], &out->columns[c][MD_AT(l.o, k)], &a->columns[c][MD_AT(l.i, k)],
+                                    &b->columns[c][MD_AT(l.j, k)]);
             if (rc != MD_OK) return rc;
         }
     }

@@ -11,6 +11,7 @@ bool md_text_wins(bool max, const md_blob *held, const uint8_t *bytes, size_t si
 /* A block made for a value to come holds nothing yet. */
 bool md_text_holds(const md_blob *blob);
 md_rc md_text_room(md_word *cell, size_t size);
+const uint8_t *md_text_bytes(const md_blob *blob, size_t *size); /* of one that holds */
 void md_text_set(md_word *cell, const uint8_t *bytes, size_t size); /* room was made */
 
 /* A decimal as its 16 bytes, and back. */
@@ -21,16 +22,8 @@ void md_decimal_bytes(__int128 value, uint8_t bytes[16]);
 void md_accumulate_text(const md_plan *plan, md_table *table, const md_plan_input *in, const md_column *c,
                         const md_column *order, const int32_t *ids, const uint32_t *rows, int64_t start, int64_t n);
 
-/* Values (words) that aren't null, side by side with their groups, into the sketches of an input. */
-void md_accumulate_sketches(md_table *table, const md_plan_input *in, const int32_t *ids, const uint8_t *values,
-                            int64_t n);
-
 /* The objects of md_merge; `values`: with those of exact quantiles. Before the words, which still tell what
  * first and last hold. */
-typedef struct md_merge_lists {
-    const int32_t *o, *i, *j;
-    int64_t n;
-} md_merge_lists;
 md_rc md_merge_objects(const md_plan *plan, md_table *out, const md_table *a, const md_table *b, md_merge_lists l,
                        bool values);
 

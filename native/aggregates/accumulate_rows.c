@@ -12,12 +12,6 @@ typedef struct targets {
 
 enum { ROWS = 1, SUM = 2, MIN = 4, MAX = 8 };
 
-MD_INLINE md_word load(const uint8_t *values, int64_t i) {
-    md_word w;
-    memcpy(&w, values + 8 * i, sizeof w);
-    return w;
-}
-
 /* careful: NaN may be among the values. Without one, `m < v ? m : v` gives v for an m that is NaN and
  * `v > m ? v : m` keeps it, which is what "NaN is greatest" asks for: one instruction each. */
 MD_INLINE void loop_f64(const int32_t *ids, const uint8_t *values, int64_t n, targets t, int what, bool one,
@@ -26,7 +20,7 @@ MD_INLINE void loop_f64(const int32_t *ids, const uint8_t *values, int64_t n, ta
     if (one) {
         double s = what & SUM ? sum[0].f : 0, lo = what & MIN ? min[0].f : 0, hi = what & MAX ? max[0].f : 0;
         for (int64_t i = 0; i < n; i++) {
-            double v = load(values, i).f;
+            double v = md_load_word(values, i).f;
             if (what & SUM) s += v;
             if (what & MIN) lo = lo < v || (careful && v != v) ? lo : v;
             if (what & MAX) hi = v > hi || (careful && v != v) ? v : hi;
@@ -39,7 +33,7 @@ MD_INLINE void loop_f64(const int32_t *ids, const uint8_t *values, int64_t n, ta
     }
     for (int64_t i = 0; i < n; i++) {
         uint32_t g = (uint32_t)ids[i];
-        double v = load(values, i).f;
+        double v = md_load_word(values, i).f;
         if (what & ROWS) rows[g].i++;
         if (what & SUM) sum[g].f += v;
         if (what & MIN) {
@@ -59,7 +53,7 @@ MD_INLINE void loop_integer(const int32_t *ids, const uint8_t *values, int64_t n
                      *restrict max = t.max;
     for (int64_t i = 0; i < n; i++) {
         uint32_t g = one ? 0 : (uint32_t)ids[i];
-        md_word v = load(values, i);
+        md_word v = md_load_word(values, i);
         if (what & ROWS) rows[g].i++;
         if (what & SUM) {
             uint64_t low = lo[g].u + v.u;
@@ -123,28 +117,15 @@ static void run_count(const int32_t *ids, int64_t n, md_word *rows) {
     for (int64_t i = 0; i < n; i++) rows[(uint32_t)ids[i]].i++;
 }
 
-/* B. P. Welford, Note on a method for calculating corrected sums of squares and products, 1962. */
-static void run_variance(md_type type, const int32_t *ids, const uint8_t *values, int64_t n, md_word *vn, md_word *mean,
-                         md_word *m2) {
-    for (int64_t i = 0; i < n; i++) {
-        uint32_t g = (uint32_t)ids[i];
-        md_word w = load(values, i);
-        double v = type == MD_F64 ? w.f : type == MD_I64 ? (double)w.i : (double)w.u;
-        double before = v - mean[g].f;
-        mean[g].f += before / (double)++vn[g].i;
-        m2[g].f += before * (v - mean[g].f);
-    }
-}
-
 /* The value at the least place (of equal ones the first), or at the greatest (the last). */
 static void run_placed(bool last, const int32_t *ids, const uint8_t *values, const uint8_t *order, int64_t n,
                        md_word *at, md_word *value) {
     for (int64_t i = 0; i < n; i++) {
         uint32_t g = (uint32_t)ids[i];
-        md_word place = load(order, i);
+        md_word place = md_load_word(order, i);
         if (last ? place.i < at[g].i : place.i >= at[g].i) continue;
         at[g] = place;
-        value[g] = load(values, i);
+        value[g] = md_load_word(values, i);
     }
 }
 
@@ -157,9 +138,9 @@ static int64_t compress(const md_column *c, const md_column *order, const int32_
         scratch->ids[m] = ids[i];
         if (values) {
             if (c->type == MD_BOOL) scratch->words[m].u = md_column_bool(c, row);
-            else scratch->words[m] = load(c->values, row);
+            else scratch->words[m] = md_load_word(c->values, row);
         }
-        if (order != NULL) scratch->order[m] = load(order->values, row);
+        if (order != NULL) scratch->order[m] = md_load_word(order->values, row);
         m += c->validity == NULL || md_bit(c->validity, c->shift + row);
     }
     return m;
@@ -167,17 +148,17 @@ static int64_t compress(const md_column *c, const md_column *order, const int32_
 
 /* The same of rows without nulls and places: values only. */
 static void gather(const uint8_t *restrict values, const uint32_t *restrict rows, int64_t n, md_word *restrict out) {
-    for (int64_t i = 0; i < n; i++) out[i] = load(values, rows[i]);
+    for (int64_t i = 0; i < n; i++) out[i] = md_load_word(values, rows[i]);
 }
 
 /* What isn't a sum or an extreme. */
 static void accumulate_others(md_table *table, const md_plan_input *in, const int32_t *ids, const uint8_t *values,
                               const uint8_t *places, int64_t n) {
     md_word **columns = table->columns;
-    if (in->vn >= 0) run_variance(in->type, ids, values, n, columns[in->vn], columns[in->mean], columns[in->m2]);
     if (in->first >= 0) run_placed(false, ids, values, places, n, columns[in->first_at], columns[in->first]);
     if (in->last >= 0) run_placed(true, ids, values, places, n, columns[in->last_at], columns[in->last]);
-    if (in->hll >= 0 || in->values >= 0 || in->buckets >= 0) md_accumulate_sketches(table, in, ids, values, n);
+    for (int32_t p = 0; in->has_summaries && p < MD_N_SUMMARIES; p++)
+        if (in->summaries[p] >= 0) md_summary_kinds[p]->add(in->type, ids, values, n, columns + in->summaries[p]);
 }
 
 static void accumulate_input(const md_plan *plan, md_table *table, const md_plan_input *in, const md_column *c,
@@ -185,7 +166,7 @@ static void accumulate_input(const md_plan *plan, md_table *table, const md_plan
                              int64_t n, bool one, bool *rows_counted, md_scratch *scratch) {
     bool text = md_type_is_text(c->type), placed = !text && (in->first >= 0 || in->last >= 0);
     bool basic = in->sum >= 0 || in->min >= 0 || in->max >= 0;
-    bool others = in->vn >= 0 || placed || in->hll >= 0 || in->values >= 0 || in->buckets >= 0;
+    bool others = placed || in->has_summaries;
     bool wants_values = !text && (basic || others);
     bool own_n = in->n >= 0 && table->columns[in->n] != NULL;
     if (text) md_accumulate_text(plan, table, in, c, order, ids, rows, start, n);
@@ -247,7 +228,7 @@ MD_INLINE void add_sides(const sides *s, int64_t n, const int32_t count) {
         sums[k] = s->sums[k]->f;
     }
     for (int64_t i = 0; i < n; i++)
-        for (int32_t k = 0; k < count; k++) sums[k] += load(values[k], i).f;
+        for (int32_t k = 0; k < count; k++) sums[k] += md_load_word(values[k], i).f;
     for (int32_t k = 0; k < count; k++) s->sums[k]->f = sums[k];
 }
 
@@ -265,7 +246,7 @@ static void run_sides(sides *s, int64_t n) {
 /* Whether an input of one group is a plain sum of floats, none of them null; then it is put among the sides. */
 static bool is_side(const md_table *table, const md_plan_input *in, const md_column *c, int64_t start, sides *s) {
     bool plain = c->type == MD_F64 && c->validity == NULL && in->sum >= 0 && in->min < 0 && in->max < 0 &&
-                 in->vn < 0 && in->first < 0 && in->last < 0 && in->hll < 0 && in->values < 0 && in->buckets < 0 &&
+                 in->first < 0 && in->last < 0 && !in->has_summaries &&
                  (in->n < 0 || table->columns[in->n] == NULL);
     if (!plain) return false;
     s->values[s->count] = c->values + 8 * start;

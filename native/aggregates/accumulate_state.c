@@ -74,11 +74,7 @@ static md_word read_word(const md_column *c, int64_t row) {
     return v;
 }
 
-static bool is_count(const md_plan *plan, md_state_column s) {
-    if (s.column == 0) return true;
-    const md_plan_input *in = &plan->inputs[s.input];
-    return s.column == in->n || s.column == in->vn;
-}
+static bool is_count(md_state_column s) { return strcmp(s.suffix, "n") == 0; }
 
 static md_rc bad_state(md_error *err, md_state_column s, int64_t row, const char *what) {
     return md_fail(err, MD_BADDATA, "row %lld: state '%s' of aggregate %d %s", (long long)row, s.suffix, s.aggregate,
@@ -86,10 +82,10 @@ static md_rc bad_state(md_error *err, md_state_column s, int64_t row, const char
 }
 
 /* One column that is never null; a column that another aggregate brought already must be equal. */
-static md_rc read_plain(const md_plan *plan, md_table *table, md_state_column s, const md_column *c, int64_t start,
-                        int64_t n, bool again, md_error *err) {
+static md_rc read_plain(md_table *table, md_state_column s, const md_column *c, int64_t start, int64_t n, bool again,
+                        md_error *err) {
     md_word *to = table->columns[s.column];
-    bool count = is_count(plan, s);
+    bool count = is_count(s);
     for (int64_t k = 0; k < n; k++) {
         if (md_column_null(c, start + k)) return bad_state(err, s, start + k, "is null");
         md_word v = read_word(c, start + k);
@@ -171,7 +167,7 @@ md_rc md_state_read(const md_plan *plan, md_table *table, const md_column *state
     for (int32_t i = 0; i < plan->n_state; i++) {
         md_state_column s = plan->state[i];
         if (s.column < 0 || s.nullable || is_object(plan, s)) continue;
-        rc = read_plain(plan, table, s, &state[i], start, n, seen[s.column], err);
+        rc = read_plain(table, s, &state[i], start, n, seen[s.column], err);
         if (rc != MD_OK) return rc;
         seen[s.column] = true;
     }

@@ -172,9 +172,8 @@ static md_rc make_parts(md_window *w, const md_window_config *c) {
     if (partial) md_state_define(w->plan, w->shared, 2 + c->n_keys);
     for (int32_t g = 0; !partial && g < c->n_aggregates; g++) {
         char name[24], format[2] = {(char)md_finish_type(w->plan, g), 0};
-        md_function f = w->plan->aggregates[g].function;
         snprintf(name, sizeof name, "a%d", g);
-        md_rows_define(w->shared, 2 + c->n_keys + g, format, name, f != MD_COUNT && f != MD_COUNT_DISTINCT && f != MD_APPROX_DISTINCT);
+        md_rows_define(w->shared, 2 + c->n_keys + g, format, name, !md_kind_of(w->plan, g)->never_null);
     }
     return MD_OK;
 }

@@ -133,10 +133,9 @@ md_rc md_window_failed(md_window *w, struct ArrowSchema *schema, struct ArrowArr
 /* ---- groups whose sum doesn't fit ---- */
 
 static int64_t sums_failed(md_window *w, const md_emission *e, int32_t g) {
-    md_aggregate a = w->plan->aggregates[g];
     int64_t failed = 0;
-    if (a.function == MD_SUM && w->plan->inputs[a.input].hi >= 0)
-        (void)md_finish(w->plan, e->table, g, e->table_order, e->n, w->words, w->valid, &failed); /* a sum needs no memory */
+    if (md_finish_may_fail(w->plan, g)) /* a sum, which needs no memory */
+        (void)md_finish(w->plan, e->table, g, e->table_order, e->n, w->words, w->valid, &failed);
     return failed;
 }
 
@@ -229,10 +228,7 @@ static int32_t column_as_is(const md_window *w, const md_table *table, int32_t g
     const md_plan_input *in = &w->plan->inputs[a.input];
     bool split = in->n >= 0 && table->columns[in->n] != NULL;
     if (a.function == MD_COUNT) return split ? in->n : 0;
-    if (split || in->type == MD_BOOL || md_type_is_text(in->type)) return -1;
-    if (a.function == MD_SUM) return in->sum;
-    if (a.function == MD_MIN) return in->min;
-    return a.function == MD_MAX ? in->max : -1;
+    return split || in->type == MD_BOOL || md_type_is_text(in->type) ? -1 : md_finish_as_is(w->plan, g);
 }
 
 /* Everything of a large batch that has to be made, in blocks of its own: bounds, and what isn't as it is. */

@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from medusa.query.boxes import AggregateCall, RowWindow, Running, Session, Top, ValueWindow
+from medusa.query.boxes import AggregateCall, Running, Top
+from medusa.query.boxes.group_windows import RowWindow, Session, ValueWindow
 from medusa.query.expressions.expression import Column
 from tests.oracle.query import OUTCOMES, Row, aggregate, in_order, is_nan, on_time, same, value
 

@@ -7,17 +7,24 @@ from typing import ClassVar
 import pytest
 
 import medusa as md
+from medusa import _native
 from medusa.errors import QueryError
 from medusa.query.boxes import AggregateCall, Field
-from medusa.query.expressions.aggregate_kinds import NAMES, combined, result_type, state_fields
-from medusa.query.expressions.aggregates import aggregate_call
+from medusa.query.expressions.aggregate_types import combined, result_type, state_fields
+from medusa.query.expressions.aggregates import AGGREGATES, NAMES
 from medusa.query.expressions.expression import Column
+from medusa.query.expressions.grouping import aggregate_call
 from medusa.query.types import TIMESTAMP, TYPES, is_float, is_integer
 
 X = Column("x")
 
 
 DECIMAL = "decimal128(9, 2)"
+
+
+def test_each_aggregate_has_its_function_and_its_native_kind() -> None:
+    assert set(_native.AGGREGATES) == set(AGGREGATES)
+    assert set(AGGREGATES) <= set(md.__all__)
 
 
 @pytest.mark.parametrize("type", [*TYPES, DECIMAL])

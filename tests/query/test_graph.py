@@ -28,7 +28,7 @@ from medusa.query.boxes import (
     WithColumns,
 )
 from medusa.query.builder import Query
-from medusa.query.expressions.aggregate_kinds import state_fields
+from medusa.query.expressions.aggregate_types import state_fields
 from medusa.query.expressions.expression import Call, Cast, Column, Expression, Literal, Named
 from medusa.query.graph import check_graph, label_of, order_dependent, ports_of, schemas, time_dependent
 from medusa.query.shape import WindowKind

@@ -29,9 +29,9 @@ from medusa.engine.expressions.kernels.kernel import (
     true_rows,
 )
 from medusa.engine.expressions.kernels.logic import LOGIC
-from medusa.engine.expressions.kernels.moments import MOMENTS
 from medusa.engine.expressions.kernels.numbers import NUMBERS
 from medusa.engine.expressions.kernels.texts import TEXTS
+from medusa.engine.expressions.kernels.times import TIMES
 from medusa.engine.expressions.program import program_of
 from medusa.query.checker import Analysis, AnalysisStep, analyse
 from medusa.query.expressions.expression import Expression, Literal, Named
@@ -49,7 +49,7 @@ __all__ = [
     "compile_projection",
 ]
 
-MAKERS: dict[str, Maker] = {**LOGIC, **NUMBERS, **TEXTS, **MOMENTS, "cast": cast}
+MAKERS: dict[str, Maker] = {**LOGIC, **NUMBERS, **TEXTS, **TIMES, "cast": cast}
 """Makers of kernels by the operation of a step; columns, literals and ``tuple_time`` have none."""
 
 

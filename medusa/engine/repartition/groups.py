@@ -24,7 +24,8 @@ from medusa.engine.repartition.tables import (
     put,
 )
 from medusa.errors import StateError
-from medusa.query.boxes import Aggregate, Box, RowWindow, Running, Session
+from medusa.query.boxes import Aggregate, Box, Running
+from medusa.query.boxes.group_windows import RowWindow, Session
 
 __all__ = ["ROWS", "RUNNING", "SESSION", "WINDOW"]
 

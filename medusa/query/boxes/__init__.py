@@ -1,7 +1,8 @@
 """The boxes of a query: plain frozen data, checked when built, equal in memory, file and on links.
 
 The class of a box has everything that is asked of its kind before it runs (``base.BoxData``); nothing else
-in ``query`` lists kinds. A new kind: its class in a file here, its name in this one.
+in ``query`` lists kinds. A new kind: its class in a file here, its name in this one. That of a window that
+closes group by group stands in ``group_windows`` alone, with its name.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import TypeAlias, get_args
 from medusa.query.boxes.base import BoxData
 from medusa.query.boxes.connections import ConnectionPoint
 from medusa.query.boxes.flow import Distinct, RandomDrop, Route, SemanticDrop, WindowDrop
+from medusa.query.boxes.group_windows import GroupWindow
 from medusa.query.boxes.joins import AsofJoin, Join, WindowJoin
 from medusa.query.boxes.order import BSort, Resample, SUnion, WSort
 from medusa.query.boxes.rows import Filter, Select, Union, WithColumns
@@ -19,9 +21,8 @@ from medusa.query.boxes.sinks import Sink
 from medusa.query.boxes.sources import Source
 from medusa.query.boxes.splits import KeyRouter, OrderedMerge
 from medusa.query.boxes.tables import Lookup, Table, Update
+from medusa.query.boxes.time_windows import Aggregate, Top
 from medusa.query.boxes.user import Apply, Process
-from medusa.query.boxes.window_kinds import RowWindow, Session, Top, ValueWindow
-from medusa.query.boxes.windows import Aggregate
 from medusa.query.structs import AggregateCall, Field, Function, Input, Schema, StrictData
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "Filter",
     "Function",
     "Graph",
+    "GroupWindow",
     "Input",
     "Join",
     "KINDS",
@@ -50,20 +52,17 @@ __all__ = [
     "RandomDrop",
     "Resample",
     "Route",
-    "RowWindow",
     "Running",
     "SUnion",
     "Schema",
     "Select",
     "SemanticDrop",
-    "Session",
     "Sink",
     "Source",
     "Table",
     "Top",
     "Union",
     "Update",
-    "ValueWindow",
     "WSort",
     "WindowDrop",
     "WindowJoin",
@@ -96,9 +95,7 @@ Box: TypeAlias = (
     | Process
     | Table
     | Lookup
-    | Session
-    | RowWindow
-    | ValueWindow
+    | GroupWindow
     | Running
     | Top
     | ConnectionPoint

@@ -9,7 +9,7 @@ import msgspec
 
 from medusa.errors import QueryError
 from medusa.query.boxes.base import BoxData
-from medusa.query.expressions.aggregate_kinds import result_type
+from medusa.query.expressions.aggregate_types import result_type
 from medusa.query.expressions.expression import Column
 from medusa.query.shape import StreamShape, expression_type
 from medusa.query.structs import AggregateCall, Field

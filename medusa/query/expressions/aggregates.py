@@ -1,28 +1,37 @@
-"""The aggregates of a window as users write them."""
+"""The aggregates: one function each, as users write it, below its kind. All else asks ``AGGREGATES``.
+
+A new one: its function here, its name in ``medusa/__init__.py``, its row in ``native/aggregates/kinds.h`` and
+its ``md_aggregate_kind`` in a file beside that.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeVar
 
 from medusa.errors import QueryError
-from medusa.query.expressions.aggregate_kinds import AGGREGATES, SYNONYMS, fraction
-from medusa.query.expressions.tree import filtered
-from medusa.query.structs import AggregateCall
+from medusa.query.expressions.aggregate_kind import AggregateKind, Parts
+from medusa.query.types import NULL, TIMESTAMP, decimal_parts, is_decimal, is_float
 
 if TYPE_CHECKING:
     from medusa.query.expressions.column import Expr
-    from medusa.query.expressions.expression import Expression
 
 __all__ = [
+    "AGGREGATES",
+    "ELSEWHERE",
+    "MEDIAN",
+    "NAMES",
+    "SQL_SYNONYMS",
+    "SYNONYMS",
     "AggregateSpec",
-    "aggregate_call",
     "approx_count_distinct",
     "approx_quantile",
     "avg",
     "count",
     "count_distinct",
     "first",
+    "fraction",
     "last",
     "max",
     "median",
@@ -34,7 +43,7 @@ __all__ = [
     "variance",
 ]
 
-_MEDIAN = 0.5
+MEDIAN = 0.5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,6 +64,80 @@ class AggregateSpec:
         return f"md.{self.function}({', '.join(args)})"
 
 
+_F = TypeVar("_F", bound=Callable[..., AggregateSpec])
+
+_known: dict[str, AggregateKind] = {}
+
+AGGREGATES: Mapping[str, AggregateKind] = _known
+"""All but those of users."""
+
+
+def _aggregate(kind: AggregateKind) -> Callable[[_F], _F]:
+    """The kind of the aggregate that this function writes; both have its name."""
+
+    def named(function: _F) -> _F:
+        _known[function.__name__] = kind
+        return function
+
+    return named
+
+
+def _int64(arg: str) -> str:
+    return "int64"
+
+
+def _float64(arg: str) -> str:
+    return "float64"
+
+
+def _same(arg: str) -> str:
+    return arg
+
+
+def _sum_type(arg: str) -> str:
+    if is_float(arg):
+        return "float64"
+    return f"decimal128(38, {decimal_parts(arg)[1]})" if is_decimal(arg) else "int64"
+
+
+def _sum_state(arg: str) -> Parts:
+    if is_float(arg):
+        return ("n", "int64"), ("sum", "float64")
+    whole = (("n", "int64"), ("lo", "int64"), ("hi", "int64"))
+    return (*whole, (f"top{decimal_parts(arg)[1]}", "int64")) if is_decimal(arg) else whole
+
+
+def _set_state(arg: str) -> Parts:
+    # How values are packed depends on their type, which the receiver can't know otherwise.
+    texts = arg in ("utf8", "binary") or is_decimal(arg)
+    return (("texts" if texts else "set", "binary"),)
+
+
+def _moments(arg: str) -> Parts:
+    return ("n", "int64"), ("mean", "float64"), ("m2", "float64")
+
+
+def _packed(column: str) -> Callable[[str], Parts]:
+    return lambda arg: ((column, "binary"),)
+
+
+_VALUE = AggregateKind("any", _same, lambda arg: (("value", arg or NULL),), keeps_argument=True)
+_TIMED = replace(_VALUE, state=lambda arg: (("at", TIMESTAMP), ("value", arg or NULL)), ordered=True)
+_MOMENTS = AggregateKind("summable", _float64, _moments, as_float=True)
+_QUANTILE = AggregateKind("numbers", _float64, _packed("buckets"), fraction=True, as_float=True)
+
+
+@_aggregate(
+    AggregateKind(
+        "any",
+        _int64,
+        lambda arg: (("n", "int64"),),
+        sql=("count_if", "countif"),
+        elsewhere=("len", "size"),
+        spark="count",
+        distinct="count_distinct",
+    )
+)
 def count(arg: Expr | str | None = None, *, where: Expr | str | None = None) -> AggregateSpec:
     """Rows of the group; with an argument (other than ``"*"``), those where it isn't null. int64.
 
@@ -66,6 +149,7 @@ def count(arg: Expr | str | None = None, *, where: Expr | str | None = None) -> 
     return AggregateSpec("count", counted, where=where)
 
 
+@_aggregate(AggregateKind("summable", _sum_type, _sum_state, elsewhere=("total",), spark="sum"))
 def sum(arg: Expr | str, *, where: Expr | str | None = None) -> AggregateSpec:
     """Sum of the values that aren't null; null where there is none.
 
@@ -76,44 +160,62 @@ def sum(arg: Expr | str, *, where: Expr | str | None = None) -> AggregateSpec:
     return AggregateSpec("sum", arg, where=where)
 
 
+@_aggregate(replace(_VALUE, spark="min", distinct="min"))
 def min(arg: Expr | str, *, where: Expr | str | None = None) -> AggregateSpec:
     """Least value, of the argument's type: NaN is the greatest of floats, text and binary compare by
     bytes, false is less than true. Null where there is none."""
     return AggregateSpec("min", arg, where=where)
 
 
+@_aggregate(replace(_VALUE, spark="max", distinct="max"))
 def max(arg: Expr | str, *, where: Expr | str | None = None) -> AggregateSpec:
     """Greatest value, of the argument's type, in the order of ``min``. Null where there is none."""
     return AggregateSpec("max", arg, where=where)
 
 
+@_aggregate(
+    AggregateKind(
+        "summable",
+        _float64,
+        _sum_state,
+        synonyms=("mean",),
+        elsewhere=("average",),
+        spark="avg",
+        scaled=True,
+    )
+)
 def avg(arg: Expr | str, *, where: Expr | str | None = None) -> AggregateSpec:
     """Mean of the values that aren't null, float64 (of decimals too); null where there is none."""
     return AggregateSpec("avg", arg, where=where)
 
 
+@_aggregate(replace(_MOMENTS, synonyms=("var_samp",), elsewhere=("var",)))
 def variance(arg: Expr | str, *, where: Expr | str | None = None) -> AggregateSpec:
     """Sample variance (ddof 1), float64; null below two values. Decimals count as float64."""
     return AggregateSpec("variance", arg, where=where)
 
 
+@_aggregate(replace(_MOMENTS, synonyms=("stddev_samp",), elsewhere=("std", "stdev")))
 def stddev(arg: Expr | str, *, where: Expr | str | None = None) -> AggregateSpec:
     """Sample standard deviation (ddof 1): the square root of ``variance``. float64; null below two values."""
     return AggregateSpec("stddev", arg, where=where)
 
 
+@_aggregate(replace(_TIMED, sql=("any_value",), elsewhere=("first_value",)))
 def first(arg: Expr | str, *, where: Expr | str | None = None) -> AggregateSpec:
     """The value of the row with the least time among those where it isn't null; of equal times that of the
     earlier row. Any type; null where there is none."""
     return AggregateSpec("first", arg, where=where)
 
 
+@_aggregate(replace(_TIMED, elsewhere=("last_value",)))
 def last(arg: Expr | str, *, where: Expr | str | None = None) -> AggregateSpec:
     """The value of the row with the greatest time among those where it isn't null; of equal times that of
     the later row. Any type; null where there is none."""
     return AggregateSpec("last", arg, where=where)
 
 
+@_aggregate(AggregateKind("any", _int64, _set_state, elsewhere=("n_unique", "nunique"), holds_values=True))
 def count_distinct(
     arg: Expr | str, *, approximate: bool = False, where: Expr | str | None = None
 ) -> AggregateSpec:
@@ -125,6 +227,9 @@ def count_distinct(
     return AggregateSpec("approx_count_distinct" if approximate else "count_distinct", arg, where=where)
 
 
+@_aggregate(
+    AggregateKind("any", _int64, _packed("hll"), sql=("approx_distinct",), elsewhere=("approx_n_unique",))
+)
 def approx_count_distinct(arg: Expr | str, *, where: Expr | str | None = None) -> AggregateSpec:
     """About how many different values that aren't null there are. int64.
 
@@ -134,6 +239,16 @@ def approx_count_distinct(arg: Expr | str, *, where: Expr | str | None = None) -
     return AggregateSpec("approx_count_distinct", arg, where=where)
 
 
+@_aggregate(
+    replace(
+        _QUANTILE,
+        state=_packed("values"),
+        synonyms=("quantile_cont",),
+        sql=("percentile_cont",),
+        elsewhere=("percentile",),
+        holds_values=True,
+    )
+)
 def quantile(
     arg: Expr | str, q: float, *, approximate: bool = False, where: Expr | str | None = None
 ) -> AggregateSpec:
@@ -149,6 +264,7 @@ def quantile(
     return AggregateSpec("approx_quantile" if approximate else "quantile", arg, q, where=where)
 
 
+@_aggregate(_QUANTILE)
 def approx_quantile(arg: Expr | str, q: float, *, where: Expr | str | None = None) -> AggregateSpec:
     """An estimate of the value of rank floor(q (n - 1)), float64; null where there is none.
 
@@ -161,7 +277,7 @@ def approx_quantile(arg: Expr | str, q: float, *, where: Expr | str | None = Non
 
 def median(arg: Expr | str, *, approximate: bool = False, where: Expr | str | None = None) -> AggregateSpec:
     """``quantile(arg, 0.5)``."""
-    return quantile(arg, _MEDIAN, approximate=approximate, where=where)
+    return quantile(arg, MEDIAN, approximate=approximate, where=where)
 
 
 def user(
@@ -196,49 +312,28 @@ def user(
     return AggregateSpec("user", args[0], str(name), version, args[1:], where)
 
 
-def aggregate_call(name: str, value: object, *, box: str) -> AggregateCall:
-    """The aggregate that a user gave: an ``AggregateSpec``, or text such as ``"sum(bytes)"``.
+NAMES = (*AGGREGATES, "user")
 
-    Raises:
-        QueryError: it is neither, or there is no such aggregate.
-    """
-    from medusa.query.expressions.column import as_tree
+SYNONYMS: Mapping[str, str] = {name: of for of, kind in AGGREGATES.items() for name in kind.synonyms}
+SQL_SYNONYMS: Mapping[str, str] = {
+    name: of for of, kind in AGGREGATES.items() for name in (*kind.synonyms, *kind.sql)
+}
+ELSEWHERE: Mapping[str, str] = {
+    **{name: of for of, kind in AGGREGATES.items() for name in (*kind.synonyms, *kind.sql, *kind.elsewhere)},
+    "count_if": "count(where=...)",
+    "countif": "count(where=...)",
+    "sum_if": "sum(..., where=...)",
+}
+"""What other libraries and SQL dialects call an aggregate -> what it is here."""
 
-    what = f"{box}: aggregate {name!r}"
-    if isinstance(value, str):
-        from medusa.query.expressions.parse import parse_aggregate
 
-        function, parsed, parameter = parse_aggregate(value, box=what)
-        return _call(name, function, parsed, parameter, what)
-    if not isinstance(value, AggregateSpec):
+def fraction(value: object, function: str, what: str) -> float:
+    """The second argument of a quantile; QueryError where it is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        came = "none" if value is None else repr(value)[:40]
         raise QueryError(
-            f"{what}: expected an aggregate, got {type(value).__name__}",
-            hint='md.count(), md.sum("bytes") or the text "sum(bytes)"; md.lag is for running(...)',
+            f"{what}: {function} takes a fraction from 0 to 1 as its second argument, got {came}",
+            hint=f'md.{function}("column", 0.95)',
             code="query.aggregate",
         )
-    arg = None if value.arg is None else as_tree(value.arg, box=what)
-    if value.where is not None:
-        if arg is None and value.function != "count":
-            raise QueryError(
-                f"{what}: {value.function} needs an argument beside where",
-                hint=f'md.{value.function}("column", where="...")',
-                code="query.aggregate",
-            )
-        arg = filtered(arg, as_tree(value.where, box=f"{what}: where"))
-    if value.function == "user":
-        more = tuple(as_tree(each, box=what) for each in value.more)
-        return AggregateCall(name, "user", arg, value.parameter, value.version, more or None)
-    return _call(name, value.function, arg, value.parameter, what)
-
-
-def _call(name: str, function: str, arg: Expression | None, parameter: object, what: str) -> AggregateCall:
-    """Synonyms resolved; the fraction of a quantile checked."""
-    function = SYNONYMS.get(function, function)
-    if function == "median" and parameter is None:
-        function, parameter = "quantile", _MEDIAN
-    kind = AGGREGATES.get(function)
-    if kind is None or not kind.fraction:
-        if parameter is not None and kind is not None:
-            raise QueryError(f"{what}: {function} takes one argument, got 2", code="query.aggregate")
-        return AggregateCall(name, function, arg, parameter)  # type: ignore[arg-type]  # of lag; checked there
-    return AggregateCall(name, function, arg, fraction(parameter, function, what))
+    return float(value)

@@ -214,7 +214,7 @@ class Expr:
 
         if name in FUNCTION_NAMES:
             return lambda *args: self.call(name, *args)
-        from medusa.query.expressions.aggregate_kinds import ELSEWHERE, NAMES
+        from medusa.query.expressions.aggregates import ELSEWHERE, NAMES
         from medusa.query.suggest import did_you_mean
 
         hint = "" if name.startswith("_") else did_you_mean(name, [*FUNCTION_NAMES, *METHODS])

@@ -14,6 +14,7 @@ from sqlglot import exp
 
 from medusa.errors import QueryError
 from medusa.query.expressions import tree
+from medusa.query.expressions.aggregates import AGGREGATES
 from medusa.query.expressions.dialect import clip, place, syntax_tree
 from medusa.query.expressions.expression import Call, Case, Cast, Column, Expression, Literal
 from medusa.query.expressions.text_casts import read_date, read_timestamp
@@ -374,9 +375,7 @@ HINTS = {
     "current_timestamp": "a query knows no clock: tuple_time is the time of the row",
     "if": "CASE WHEN condition THEN a ELSE b END",
     "try_cast": "cast(x AS type); a row that doesn't fit fails alone",
-    **dict.fromkeys(
-        ("count", "sum", "min", "max", "avg", "variance"), "aggregates stand in window(...).aggregate(...)"
-    ),
+    **dict.fromkeys(AGGREGATES, "aggregates stand in window(...).aggregate(...)"),
 }
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from sqlglot import exp
 
 from medusa.query.boxes import Function
-from medusa.query.expressions import aggregate_kinds
+from medusa.query.expressions import aggregates
 from medusa.query.expressions.aggregates import AggregateSpec
 from medusa.query.expressions.column import Expr
 from medusa.query.expressions.expression import Call, Expression
@@ -21,7 +21,7 @@ from medusa.query.suggest import did_you_mean
 
 __all__ = ["AGGREGATES", "GroupAggregates", "is_aggregate"]
 
-AGGREGATES = tuple(sorted({*aggregate_kinds.AGGREGATES, *aggregate_kinds.SQL_SYNONYMS, "median"}))
+AGGREGATES = tuple(sorted({*aggregates.AGGREGATES, *aggregates.SQL_SYNONYMS, "median"}))
 """Names of aggregates in SQL, in lower case."""
 
 
@@ -127,17 +127,18 @@ def _known_call(
     node: Any, condition: Expression | None, read: Callable[[Any], Expression], text: SqlText
 ) -> tuple[str, Expression | None, float | None]:
     written = str(node.this).lower()
-    function, args = aggregate_kinds.SQL_SYNONYMS.get(written, written), list(node.expressions)
+    function, args = aggregates.SQL_SYNONYMS.get(written, written), list(node.expressions)
     if args and isinstance(args[0], exp.Distinct):
         inner = list(args[0].expressions)
-        if function not in ("count", "min", "max") or len(args) != 1 or len(inner) != 1:
+        kind = aggregates.AGGREGATES.get(function)
+        if kind is None or not kind.distinct or len(args) != 1 or len(inner) != 1:
             raise text.error(
                 node,
                 f"{written}(DISTINCT ...) is not supported",
                 hint="count(DISTINCT x)",
                 code="query.aggregate",
             )
-        function, args = ("count_distinct" if function == "count" else function), inner
+        function, args = kind.distinct, inner
     parameter = None
     if _takes_fraction(function) and len(args) == 2:
         parameter = _fraction(args.pop(), text)
@@ -175,11 +176,11 @@ def _fraction(node: Any, text: SqlText) -> float:
 
 
 def _takes_fraction(function: str) -> bool:
-    kind = aggregate_kinds.AGGREGATES.get(function)
+    kind = aggregates.AGGREGATES.get(function)
     return kind is not None and kind.fraction
 
 
 def _usage(name: str) -> str:
-    if _takes_fraction(aggregate_kinds.SQL_SYNONYMS.get(name, name)):
+    if _takes_fraction(aggregates.SQL_SYNONYMS.get(name, name)):
         return f"{name}(x, 0.95)"
     return f"{name}(x)" if name in AGGREGATES else did_you_mean(name, AGGREGATES)

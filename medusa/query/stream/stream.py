@@ -6,28 +6,30 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from medusa.query.boxes import Input
-from medusa.query.expressions.aggregates import AggregateSpec
 from medusa.query.expressions.column import Expr
+from medusa.query.expressions.grouping import group_keys
 from medusa.query.shape import StreamShape
-from medusa.query.stream import flow, joins, order, rows, tables, user, window_kinds
+from medusa.query.stream import flow, joins, order, rows, tables, time_windows, user, window_steps
 from medusa.query.stream.flow import By
 from medusa.query.stream.keyed_table import KeyedTable
 from medusa.query.stream.output import Output
-from medusa.query.suggest_methods import Suggests
+from medusa.query.stream.window_steps import GroupWindows
 from medusa.units import Duration
 
 if TYPE_CHECKING:
     from medusa.query.builder import Query
     from medusa.query.stream.time_windows import WindowedStream
-    from medusa.query.stream.window_steps import KeyedStream, KindStream, LagSpec, SessionStream, Size
+    from medusa.query.stream.window_steps import KeyedStream, SessionStream
 
 __all__ = ["Stream"]
 
 
-class Stream(Suggests):
+class Stream(GroupWindows):
     """The output of a box; immutable. Its methods add boxes to the query and give their output."""
 
     __slots__ = ("_output",)
+
+    _keys = ()
 
     def __init__(self, query: Query, arc: Input) -> None:
         self._output = Output(query, arc)
@@ -127,7 +129,7 @@ class Stream(Suggests):
             size: ``"5 min"``, a timedelta, or microseconds.
             advance: how often a window starts, at most ``size``; None: as often as one ends.
         """
-        return window_kinds.window(self._output, size, advance)
+        return time_windows.windows(self._output, size, advance)
 
     def session(self, gap: Duration) -> SessionStream:
         """Sessions: rows less than ``gap`` apart belong together.
@@ -138,7 +140,7 @@ class Stream(Suggests):
         Args:
             gap: ``"30s"``, a timedelta, or microseconds.
         """
-        return window_kinds.session(self._output, gap)
+        return window_steps.sessions(self._output, gap)
 
     def group_by(self, *keys: str | Expr | Mapping[str, Any], **named: str | Expr) -> KeyedStream:
         """Groups, for ``.window_rows``, ``.window_values`` and ``.running``.
@@ -147,25 +149,7 @@ class Stream(Suggests):
             keys: names of columns, expressions (called as they are written), or mappings.
             named: ``prefix="split_part(src, '.', 1)"``.
         """
-        return window_kinds.group_by(self._output, keys, named)
-
-    def window_rows(self, size: int, advance: int | None = None) -> KindStream:
-        """Windows of a number of rows: see ``group_by(...).window_rows``; here all rows are one group."""
-        return window_kinds.window_rows(self._output, size, advance)
-
-    def window_values(self, value: str | Expr, size: Size, advance: Size | None = None) -> KindStream:
-        """Windows over a number: see ``group_by(...).window_values``; here all rows are one group."""
-        return window_kinds.window_values(self._output, value, size, advance)
-
-    def running(
-        self,
-        *aggregates: Mapping[str, Any],
-        name: str | None = None,
-        expire: Duration | None = None,
-        **named: AggregateSpec | LagSpec | str,
-    ) -> Stream:
-        """Running aggregates: see ``group_by(...).running``; here all rows are one group."""
-        return window_kinds.running(self._output, aggregates, named, name=name, expire=expire)
+        return window_steps.KeyedStream(self._output, group_keys(self._output, keys, named))
 
     def join(
         self,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from medusa.errors import QueryError
 from medusa.query.boxes import Aggregate, Top
+from medusa.query.boxes.checks import check_sizes, need_time
 from medusa.query.expressions.aggregates import AggregateSpec
 from medusa.query.expressions.column import as_tree
 from medusa.query.expressions.expression import Named
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from medusa.query.stream.output import Output
     from medusa.query.stream.stream import Stream
 
-__all__ = ["GroupedStream", "WindowedStream"]
+__all__ = ["GroupedStream", "WindowedStream", "windows"]
 
 
 class GroupedStream(Suggests):
@@ -110,3 +111,13 @@ class WindowedStream(GroupedStream):
         """
         made = group_keys(self._output, keys, named)
         return GroupedStream(self._output, self._size_us, self._advance_us, made)
+
+
+def windows(output: Output, size: Duration, advance: Duration | None) -> WindowedStream:
+    """As ``Stream.window``."""
+    size_us = duration_us(size, what="window: size", minimum_us=1)
+    advance_us = size_us if advance is None else duration_us(advance, what="window: advance", minimum_us=1)
+    label = output.labelled("window", None)
+    need_time(output.shape, label, "a window")
+    check_sizes(size_us, advance_us, label=label)
+    return WindowedStream(output, size_us, advance_us)

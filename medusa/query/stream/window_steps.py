@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import msgspec
 
 from medusa.errors import QueryError
-from medusa.query.boxes import AggregateCall, Box, RowWindow, Running, Session, ValueWindow
+from medusa.query.boxes import AggregateCall, Box, Running
 from medusa.query.boxes.calls import LAG
-from medusa.query.expressions.aggregates import AggregateSpec, aggregate_call
+from medusa.query.boxes.checks import need_time
+from medusa.query.boxes.group_windows import RowWindow, Session, ValueWindow
+from medusa.query.expressions.aggregates import AggregateSpec
 from medusa.query.expressions.column import as_tree
 from medusa.query.expressions.expression import Named
-from medusa.query.expressions.grouping import aggregate_calls, group_keys, named_values
+from medusa.query.expressions.grouping import aggregate_call, aggregate_calls, group_keys, named_values
 from medusa.query.shape import expression_type
 from medusa.query.suggest_methods import Suggests
 from medusa.query.types import DURATION, TIMESTAMP, is_float
@@ -26,7 +28,16 @@ if TYPE_CHECKING:
     from medusa.query.stream.output import Output
     from medusa.query.stream.stream import Stream
 
-__all__ = ["KeyedStream", "KindStream", "LagSpec", "SessionStream", "lag", "whole_number"]
+__all__ = [
+    "GroupWindows",
+    "KeyedStream",
+    "KindStream",
+    "LagSpec",
+    "SessionStream",
+    "lag",
+    "sessions",
+    "whole_number",
+]
 
 DAY_US = 86_400_000_000
 Size: TypeAlias = int | float | str | datetime.timedelta
@@ -110,12 +121,20 @@ class SessionStream(KindStream):
         return KindStream(self._output, self._what, self._make, group_keys(self._output, keys, named))
 
 
-class KeyedStream(Suggests):
-    """The groups of a stream: ``window_rows``, ``window_values`` or ``running`` makes it a stream again."""
+def sessions(output: Output, gap: Duration) -> SessionStream:
+    """As ``Stream.session``."""
+    gap_us = duration_us(gap, what="session: gap", minimum_us=1)
+    need_time(output.shape, output.labelled("session", None), "a session")
+    return SessionStream(output, gap_us)
 
-    def __init__(self, output: Output, keys: tuple[Named, ...]) -> None:
-        self._output = output
-        self._keys = keys
+
+class GroupWindows(Suggests):
+    """What a stream and its groups can be cut into: both have these methods. A stream is one group."""
+
+    __slots__ = ()
+
+    _output: Output
+    _keys: tuple[Named, ...]
 
     def window_rows(self, size: int, advance: int | None = None) -> KindStream:
         """Windows of a number of rows of each group, in order of arrival. Go on with ``.aggregate(...)``.
@@ -189,6 +208,14 @@ class KeyedStream(Suggests):
             expire_us=None if expire is None else duration_us(expire, what=f"{label}: expire", minimum_us=1),
         )
         return self._output.add(box, name)
+
+
+class KeyedStream(GroupWindows):
+    """The groups of a stream: ``window_rows``, ``window_values`` or ``running`` makes it a stream again."""
+
+    def __init__(self, output: Output, keys: tuple[Named, ...]) -> None:
+        self._output = output
+        self._keys = keys
 
     def __repr__(self) -> str:
         keys = ", ".join(key.name for key in self._keys)

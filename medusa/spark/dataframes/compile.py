@@ -24,12 +24,12 @@ from medusa.query.boxes import (
     KeyRouter,
     Lookup,
     OrderedMerge,
-    RowWindow,
     Schema,
     Sink,
     Source,
     Table,
 )
+from medusa.query.boxes.group_windows import RowWindow
 from medusa.query.codec import graph_to_msgpack
 from medusa.query.expressions.expression import Column
 from medusa.query.graph import CheckedGraph

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from medusa.errors import QueryError
 from medusa.query.boxes import Aggregate, AggregateCall, Box, Graph, Input, Select, Sink, Source
+from medusa.query.expressions.aggregates import AGGREGATES
 from medusa.query.expressions.expression import Call, Named
 from medusa.query.graph import CheckedGraph, check_graph, label_of
 from medusa.query.ids import kind_of
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_native", "native"]
 
-FUNCTIONS = ("count", "sum", "min", "max", "avg")
+FUNCTIONS = {name: kind.spark for name, kind in AGGREGATES.items() if kind.spark}
 
 
 def check_native(graph: Graph) -> None:
@@ -166,14 +167,12 @@ def _function(call: AggregateCall, type: str) -> Callable[[Column], Column]:
     """An aggregate of Spark's for an argument of a type of Spark's."""
     from pyspark.sql import functions as F
 
-    known: dict[str, Callable[[Column], Column]] = {
-        "count": F.count,
-        "sum": F.sum if type != "boolean" else lambda column: F.sum(column.cast("int")),
-        "min": F.min,
-        "max": F.max,
-        "avg": F.avg if type in ("float", "double") else partial(_mean, type),
-    }
-    return known[call.function]
+    if call.function == "avg" and type not in ("float", "double"):
+        return partial(_mean, type)
+    function: Callable[[Column], Column] = getattr(F, FUNCTIONS[call.function])
+    if type == "boolean" and AGGREGATES[call.function].takes == "summable":
+        return lambda column: function(column.cast("int"))
+    return function
 
 
 def _mean(type: str, column: Column) -> Column:

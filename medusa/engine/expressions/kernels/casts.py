@@ -32,7 +32,7 @@ from medusa.engine.expressions.kernels.kernel import (
     strike,
     valid_rows,
 )
-from medusa.engine.expressions.kernels.moments import calendar
+from medusa.engine.expressions.kernels.times import calendar
 from medusa.query.expressions.text_casts import (
     DAY_US,
     INTEGER_RANGES,

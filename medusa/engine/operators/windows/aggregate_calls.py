@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 from medusa.engine.core.native_types import native_type
 from medusa.query.boxes import AggregateCall
 from medusa.query.checker import infer
-from medusa.query.expressions.aggregate_kinds import AGGREGATES, state_fields
+from medusa.query.expressions.aggregate_types import state_fields
+from medusa.query.expressions.aggregates import AGGREGATES
 from medusa.query.expressions.expression import Cast, Expression, Named
 from medusa.query.types import decimal_parts, is_decimal
 
@@ -68,7 +69,7 @@ def calls_of(aggregates: Sequence[AggregateCall], types: Mapping[str, str], *, l
 
 
 def _parameter(call: AggregateCall, type: str) -> float:
-    if call.function == "avg" and is_decimal(type):
+    if AGGREGATES[call.function].scaled and is_decimal(type):
         return float(10 ** decimal_parts(type)[1])
     return float(call.parameter) if isinstance(call.parameter, int | float) else 0.0
 
@@ -106,7 +107,7 @@ def _argument_type(name: str, function: str, states: Mapping[str, str]) -> str:
     """The type of an aggregate's argument, as far as its state columns tell and its state needs."""
     if AGGREGATES[function].keeps_argument:
         return states[f"{name}.value"]
-    if AGGREGATES[function].as_float or function == "approx_count_distinct" or f"{name}.sum" in states:
+    if AGGREGATES[function].as_float or f"{name}.sum" in states:
         return "float64"
     for scale in range(39):
         if f"{name}.top{scale}" in states:

@@ -26,6 +26,7 @@ from medusa.engine.operators.windows.groups_user import SlotAggregates
 from medusa.engine.operators.windows.slot_results import Finished, Numbers
 from medusa.engine.state.background_copy import ByNumber, groups_later, rows_later
 from medusa.query.boxes import AggregateCall, Schema
+from medusa.query.expressions.aggregates import AGGREGATES
 from medusa.query.expressions.expression import Named
 from medusa.query.shape import types_of
 
@@ -35,7 +36,7 @@ PANE_US = 1 << 60
 """All rows of a store fall into one pane of the native window; half of it lies before the epoch."""
 
 DEAD_LEAST = 4096
-ORDERED = ("first", "last")
+ORDERED = frozenset(name for name, kind in AGGREGATES.items() if kind.ordered)
 HIDDEN = ("latest time", "all rows")
 """Columns of state that no aggregate of the query asked for."""
 

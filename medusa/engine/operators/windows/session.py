@@ -15,7 +15,8 @@ from medusa.engine.core.dead_letters import DeadLetters
 from medusa.engine.core.rows import as_int64
 from medusa.engine.operators.windows.groups import Groups, expect_integers
 from medusa.engine.operators.windows.slot_results import Numbers, SlotResults
-from medusa.query.boxes import Schema, Session
+from medusa.query.boxes import Schema
+from medusa.query.boxes.group_windows import Session
 
 __all__ = ["SessionBox"]
 

@@ -1,32 +1,35 @@
-"""Windows that close group by group, and the largest rows of a window."""
+"""Windows that close group by group.
+
+A new kind: its class here, its operator in ``engine/operators/windows`` with an entry in
+``engine/operator_kinds.py``, and its method in ``query/stream/window_steps.py``.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import ClassVar
+from typing import ClassVar, TypeAlias
 
 from medusa.errors import QueryError
 from medusa.query.boxes.base import NO_KEY, ROW_BYTES, BoxData, Sharing, SplitPlan
 from medusa.query.boxes.calls import result_fields, with_call, without_calls
-from medusa.query.boxes.checks import OVERLAP_MAX, WINDOW_FIELDS, check_sizes, key_type, need_time
+from medusa.query.boxes.checks import OVERLAP_MAX, WINDOW_FIELDS, key_type, need_time
 from medusa.query.boxes.text import by_text, calls_text
-from medusa.query.expressions.aggregate_kinds import AGGREGATES
-from medusa.query.expressions.expression import Column, Expression, Named
+from medusa.query.expressions.aggregates import AGGREGATES
+from medusa.query.expressions.expression import Expression, Named
 from medusa.query.expressions.show import show
-from medusa.query.shape import WINDOW_COLUMNS, StreamShape, WindowKind, expression_type, refuse_twice
+from medusa.query.shape import WINDOW_COLUMNS, StreamShape, expression_type, refuse_twice
 from medusa.query.structs import AggregateCall, Field, Input, Schema
 from medusa.query.types import DURATION, TIMESTAMP, is_float, is_integer
 from medusa.units import DURATION_MAX_US, duration_text
 
-__all__ = ["RowWindow", "Session", "Top", "ValueWindow"]
+__all__ = ["GroupWindow", "RowWindow", "Session", "ValueWindow"]
 
 
 ROWS_MAX = 1 << 40
 """Rows in a row window."""
 
 
-TOP_MAX = 1 << 20
 VALUE_MAX = 1 << 60
 
 
@@ -168,68 +171,8 @@ class ValueWindow(BoxData, frozen=True, tag_field="kind", tag="window_values", k
         return max(self.size / self.advance, 1.0)
 
 
-class Top(BoxData, frozen=True, tag_field="kind", tag="top", kw_only=True):
-    """The ``n`` rows with the largest ``by`` per window and group.
-
-    Attributes:
-        size_us, advance_us: as of ``Aggregate``.
-        descending: largest first; False: smallest first.
-    """
-
-    time_dependent: ClassVar[bool] = True
-    order_dependent: ClassVar[bool] = True
-    determinism: ClassVar[str] = "convergent"
-    results_start: ClassVar[bool] = True
-    stays_whole = "its rows don't tell the first row of their group, by which groups are ordered"
-    waits = "the boundary to reach the end of the window"
-
-    inputs: tuple[Input, ...]
-    size_us: int
-    advance_us: int
-    keys: tuple[Named, ...]
-    by: Expression
-    n: int
-    descending: bool = True
-
-    def shape(self, inputs: Sequence[StreamShape], label: str, port: str) -> StreamShape:
-        row = inputs[0]
-        check_sizes(self.size_us, self.advance_us, label=label)
-        need_time(row, label, "a window")
-        if not 1 <= self.n <= TOP_MAX:
-            raise QueryError(f"{label}: n must be 1 to {TOP_MAX:,}, got {self.n}", code="query.window")
-        by = expression_type(self.by, row, box=f"{label}: by")
-        if by == "null":
-            raise QueryError(f"{label}: by is always null", code="query.type")
-        keys = [Field(key.name, key_type(key, row, label)) for key in self.keys]
-        gone = {key.expression.name for key in self.keys if isinstance(key.expression, Column)}
-        others = [field for field in row.schema if field.name not in gone]
-        columns = [*WINDOW_FIELDS, *keys, *others, Field("rank", "int64")]
-        refuse_twice(
-            columns,
-            label=label,
-            hint="top gives window_start, window_end, the keys, the other columns and rank: rename columns of"
-            " these names, or leave them out, in a select before",
-        )
-        return StreamShape(
-            label, tuple(columns), timed=True, window=WindowKind(self.size_us, self.advance_us)
-        )
-
-    def describe(self) -> str:
-        end = "largest" if self.descending else "smallest"
-        kind = WindowKind(self.size_us, self.advance_us)
-        return f"{self.n:,} {end} {show(self.by, longest=60)}{by_text(self.keys)} of {kind}"
-
-    @property
-    def reach_us(self) -> int:
-        return self.size_us - 1
-
-    @property
-    def rows_made(self) -> float:
-        return -(-self.size_us // self.advance_us)
-
-    @property
-    def kept_bytes(self) -> int:
-        return self.n * -(-self.size_us // self.advance_us) * ROW_BYTES
+GroupWindow: TypeAlias = Session | RowWindow | ValueWindow
+"""All kinds of this file: what reads boxes learns of a new one here."""
 
 
 def _holds_values(call: AggregateCall) -> bool:

@@ -28,7 +28,7 @@ from medusa.engine.expressions.kernels.kernel import (
     valid_rows,
 )
 
-__all__ = ["MOMENTS", "calendar"]
+__all__ = ["TIMES", "calendar"]
 
 YEARS_US = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 """First and last microsecond of the years 1 to 9999, in which there is a calendar."""
@@ -73,7 +73,7 @@ def _date_trunc(site: KernelSite) -> Kernel:
     return lambda rows, args: truncate(rows, args[1:])
 
 
-MOMENTS: dict[str, Maker] = {
+TIMES: dict[str, Maker] = {
     **{name: _part(name) for name in ("year", "month", "day", "hour", "minute", "second")},
     "epoch_us": lambda site: lambda rows, args: as_integers(as_array(args[0], rows)),
     "date_trunc": _date_trunc,

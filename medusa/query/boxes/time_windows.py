@@ -1,4 +1,4 @@
-"""Windows aligned to the epoch, and what is computed in them."""
+"""Windows aligned to the epoch: what is computed in them, and their largest rows."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from medusa.query.boxes.base import MANY, PART_OF_SPLIT, ROW_BYTES, BoxData, Sha
 from medusa.query.boxes.calls import with_call, without_calls
 from medusa.query.boxes.checks import WINDOW_FIELDS, check_sizes, key_type, need_time
 from medusa.query.boxes.text import by_text, calls_text
-from medusa.query.expressions.aggregate_kinds import combined, result_type, state_fields
-from medusa.query.expressions.expression import Named
+from medusa.query.expressions.aggregate_types import combined, result_type, state_fields
+from medusa.query.expressions.expression import Column, Expression, Named
+from medusa.query.expressions.show import show
 from medusa.query.shape import (
     WINDOW_COLUMNS,
     StreamShape,
@@ -26,9 +27,10 @@ from medusa.query.structs import AggregateCall, Field, Input, Schema
 from medusa.query.types import TIMESTAMP, check_column_name
 from medusa.units import DURATION_MAX_US, duration_text
 
-__all__ = ["Aggregate"]
+__all__ = ["Aggregate", "Top"]
 
 
+TOP_MAX = 1 << 20
 STAGES = ("whole", "partial", "combine")
 
 
@@ -136,6 +138,70 @@ class Aggregate(BoxData, frozen=True, tag_field="kind", tag="aggregate", kw_only
 
     def row_key(self, above: Sequence[tuple[str, ...]]) -> tuple[str, ...]:
         return (*WINDOW_COLUMNS, *(key.name for key in self.keys))
+
+
+class Top(BoxData, frozen=True, tag_field="kind", tag="top", kw_only=True):
+    """The ``n`` rows with the largest ``by`` per window and group.
+
+    Attributes:
+        size_us, advance_us: as of ``Aggregate``.
+        descending: largest first; False: smallest first.
+    """
+
+    time_dependent: ClassVar[bool] = True
+    order_dependent: ClassVar[bool] = True
+    determinism: ClassVar[str] = "convergent"
+    results_start: ClassVar[bool] = True
+    stays_whole = "its rows don't tell the first row of their group, by which groups are ordered"
+    waits = "the boundary to reach the end of the window"
+
+    inputs: tuple[Input, ...]
+    size_us: int
+    advance_us: int
+    keys: tuple[Named, ...]
+    by: Expression
+    n: int
+    descending: bool = True
+
+    def shape(self, inputs: Sequence[StreamShape], label: str, port: str) -> StreamShape:
+        row = inputs[0]
+        check_sizes(self.size_us, self.advance_us, label=label)
+        need_time(row, label, "a window")
+        if not 1 <= self.n <= TOP_MAX:
+            raise QueryError(f"{label}: n must be 1 to {TOP_MAX:,}, got {self.n}", code="query.window")
+        by = expression_type(self.by, row, box=f"{label}: by")
+        if by == "null":
+            raise QueryError(f"{label}: by is always null", code="query.type")
+        keys = [Field(key.name, key_type(key, row, label)) for key in self.keys]
+        gone = {key.expression.name for key in self.keys if isinstance(key.expression, Column)}
+        others = [field for field in row.schema if field.name not in gone]
+        columns = [*WINDOW_FIELDS, *keys, *others, Field("rank", "int64")]
+        refuse_twice(
+            columns,
+            label=label,
+            hint="top gives window_start, window_end, the keys, the other columns and rank: rename columns of"
+            " these names, or leave them out, in a select before",
+        )
+        return StreamShape(
+            label, tuple(columns), timed=True, window=WindowKind(self.size_us, self.advance_us)
+        )
+
+    def describe(self) -> str:
+        end = "largest" if self.descending else "smallest"
+        kind = WindowKind(self.size_us, self.advance_us)
+        return f"{self.n:,} {end} {show(self.by, longest=60)}{by_text(self.keys)} of {kind}"
+
+    @property
+    def reach_us(self) -> int:
+        return self.size_us - 1
+
+    @property
+    def rows_made(self) -> float:
+        return -(-self.size_us // self.advance_us)
+
+    @property
+    def kept_bytes(self) -> int:
+        return self.n * -(-self.size_us // self.advance_us) * ROW_BYTES
 
 
 def _combined(box: Aggregate, inputs: Sequence[StreamShape], label: str) -> StreamShape:
