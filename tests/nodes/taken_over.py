@@ -9,10 +9,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
+import pytest
 
 from medusa.nodes.config.settings import Limits
 from medusa.nodes.config.settings_streams import StreamRule
 from medusa.nodes.fragment.host import FragmentHost
+from medusa.nodes.placement import standby_plan
 from medusa.nodes.recovery.recovery import Recovery
 from medusa.query.types import schema_to_arrow
 from medusa.runtime.embedded.embedded_run import collect
@@ -30,6 +32,11 @@ PIECE = 6
 EVERY_US = 4_000
 PATIENCE_US = 30_000_000
 LIMITS = Limits(checkpoint_every_us=50_000)
+
+
+def shared_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Queries are deployed as releases did in which guarded fragments that read one stream shared it."""
+    monkeypatch.setattr(standby_plan, "with_own_streams", lambda plan: plan)
 
 
 def rows(first: int = 0, count: int = ROWS) -> pa.Table:

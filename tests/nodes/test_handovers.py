@@ -11,7 +11,7 @@ from medusa.sim.actors.client import Client
 from medusa.wire.messages.links_and_commands import Reply
 from medusa.wire.messages.move import Move
 from medusa.wire.messages.split import Split
-from tests.nodes.taken_over import ROWS, Run
+from tests.nodes.taken_over import ROWS, Run, shared_streams
 from tests.nodes.test_taken_over import (
     CUT,
     FORKED,
@@ -371,7 +371,8 @@ def test_what_others_stand_by_for_is_not_split() -> None:
     assert reply.text == "fragment 'q/kind' stays at node 'm', whole: s1 stand by"
 
 
-def test_a_target_that_reads_one_of_the_same_streams_is_refused() -> None:
+def test_a_target_that_reads_a_stream_that_it_shares_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    shared_streams(monkeypatch)
     run = Run(forked(), FORKED, standby={"m": ["s1"], "s3": ["s1"]}, witnesses=("w", "x"), deploys="e")
     run.deploy()
     run.read()
@@ -386,9 +387,10 @@ def test_a_target_that_reads_one_of_the_same_streams_is_refused() -> None:
     assert (run.owner("q/kind"), run.owner("q/other")) == ("s1", "s3")
 
 
-def resting() -> Run:
-    """``q/kind`` rests at s1, and s2, which was chosen, can't write that it has it; ``q/other`` reads the
-    same stream at s3."""
+def resting(monkeypatch: pytest.MonkeyPatch) -> Run:
+    """``q/kind`` rests at s1, and s2, which was chosen, can't write that it has it; ``q/other`` shares its
+    stream, at s3."""
+    shared_streams(monkeypatch)
     standby = {"m": ["s1", "s2"], "s3": ["s1", "s2"]}
     run = Run(forked(), FORKED, standby=standby, witnesses=("w", "x"), deploys="e")
     run.deploy()
@@ -406,8 +408,10 @@ def resting() -> Run:
     return run
 
 
-def test_where_what_reads_the_same_stream_is_about_to_leave_an_order_waits_for_that() -> None:
-    run = resting()
+def test_where_what_reads_the_same_stream_is_about_to_leave_an_order_waits_for_that(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = resting(monkeypatch)
     asked = order(run, "q/other", "s1")
     run.fed.run(for_us=1_000_000)
     run.fed.nodes["s2"].disk.mend()
@@ -417,8 +421,10 @@ def test_where_what_reads_the_same_stream_is_about_to_leave_an_order_waits_for_t
     run.check()
 
 
-def test_who_could_have_a_fragment_back_takes_over_none_that_reads_the_same_stream() -> None:
-    run = resting()
+def test_who_could_have_a_fragment_back_takes_over_none_that_reads_the_same_stream(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = resting(monkeypatch)
     run.lose("s3")
     run.fed.run(for_us=2_000_000)
     run.lose("s2")

@@ -11,7 +11,7 @@ import pytest
 from medusa.nodes.catalog.kept_configurations import KeptConfiguration
 from medusa.sim.actors.client import Client
 from medusa.wire.messages.configuration import FORMER_MAX, Configuration
-from tests.nodes.taken_over import NODES, Run
+from tests.nodes.taken_over import NODES, Run, shared_streams
 from tests.nodes.test_handovers import BOTH, MOMENTS_US, flowing, moved, order
 from tests.nodes.test_taken_over import (
     CUT,
@@ -344,7 +344,8 @@ def msgspec_without(settings: Any, peer: str) -> Any:
     return replace(settings, peers={name: at for name, at in settings.peers.items() if name != peer})
 
 
-def test_a_target_that_reads_one_of_the_same_streams_is_refused() -> None:
+def test_a_target_that_reads_a_stream_that_it_shares_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    shared_streams(monkeypatch)
     run = Run(forked(), FORKED, standby={"m": ["s1"], "s3": ["s1"]}, witnesses=("w", "x"), deploys="e")
     run.deploy()
     run.read()

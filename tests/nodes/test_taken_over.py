@@ -17,7 +17,7 @@ from medusa.sim.checkers.delivery import check_restarted
 from medusa.sim.world.virtual_time import SimulationError
 from medusa.wire.link.receiver import ReceivedRows
 from medusa.wire.messages.links_and_commands import OLDEST
-from tests.nodes.taken_over import EVERY_US, NODES, PIECE, ROWS, SCHEMA, Run, rows
+from tests.nodes.taken_over import EVERY_US, NODES, PIECE, ROWS, SCHEMA, Run, rows, shared_streams
 
 HALF = ROWS // 2 // PIECE * PIECE
 
@@ -229,9 +229,10 @@ FORKED = {"e": ["rows", "first"], "m": ["kind"], "s3": ["other"], "c": ["last", 
 
 
 @pytest.mark.parametrize("lost", [["m"], ["m", "s3"]], ids=["one", "both"])
-def test_of_two_fragments_that_read_one_stream_a_node_takes_over_one_and_the_other_goes_to_the_next(
-    lost: list[str],
+def test_of_two_fragments_that_share_a_stream_a_node_takes_over_one_and_the_other_goes_to_the_next(
+    monkeypatch: pytest.MonkeyPatch, lost: list[str]
 ) -> None:
+    shared_streams(monkeypatch)
     run = Run(
         forked(), FORKED, standby={"m": ["s1", "s2"], "s3": ["s1", "s2"]}, witnesses=("w",), deploys="e"
     )
@@ -249,7 +250,10 @@ def test_of_two_fragments_that_read_one_stream_a_node_takes_over_one_and_the_oth
     assert owners == ({"s1", "s3"} if lost == ["m"] else {"s1", "s2"})
 
 
-def test_a_fragment_whose_only_secondary_reads_its_stream_by_now_waits_for_its_owner() -> None:
+def test_a_fragment_whose_only_secondary_reads_a_stream_that_it_shares_waits_for_its_owner(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shared_streams(monkeypatch)
     run = Run(forked(), FORKED, standby={"m": ["s1"], "s3": ["s1"]}, witnesses=("w", "x"), deploys="e")
     run.deploy()
     run.read()

@@ -136,6 +136,7 @@ def test_there_are_200_seeds_of_all_scenarios_and_faults_do_happen():
         "owners",
         "seams",
         "standby",
+        "forks",
         "coordinators",
         "handover",
     )

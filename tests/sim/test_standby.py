@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from medusa.sim.scenarios import SCENARIOS, run_scenario
+from medusa.sim.trials.standby import StandbyTrial
 from medusa.sim.world.fault_draws import MOMENTS
 from medusa.sim.world.faults import LATE_VOTES, TAKEOVERS, Fault, draw
 from medusa.sim.world.virtual_time import World
@@ -35,6 +36,9 @@ FOUND = (
 
 COORDINATED = 30
 """Seeds of ``coordinators``."""
+
+FORKED = 40
+"""Seeds of ``forks``."""
 
 CAUGHT = [name for name, each in STANDBY.items() if each.seed is not None]
 COVERED = [name for name, each in STANDBY.items() if each.beside]
@@ -80,6 +84,23 @@ def test_more_seeds_of_coordinators(block):
 def test_seed_of_coordinators(seed):
     """Who deployed is lost for good: another node has its role, and removes all of it."""
     passed(seed, "coordinators")
+
+
+@pytest.mark.parametrize("seed", range(FORKED))
+def test_seed_of_forks(seed):
+    """Two fragments read one stream: a node that stands by for both takes over both."""
+    passed(seed, "forks")
+
+
+def test_in_seeds_of_forks_one_node_comes_to_have_both(monkeypatch):
+    """Else they would show nothing."""
+    ends = []
+    monkeypatch.setattr(StandbyTrial, "check_end", lambda trial: ends.append(trial.newest))
+    for seed in range(8):
+        run_scenario("forks", seed)
+    owners = [{each.fragment: each.owner for each in newest.fragments} for newest in ends]
+    both = [of for of in owners if "m/per_k" in of and of.get("m/so_far") == of["m/per_k"]]
+    assert len(both) >= 2
 
 
 @pytest.mark.parametrize("name", COORDINATORS)

@@ -36,6 +36,18 @@ def query() -> md.Query:
     return q
 
 
+FORKED = {"e": ["rows", "some"], "m": ["kind"], "w": ["most"], "c": ["out", "high"]}
+"""Two nodes read one stream, and one stands by for both."""
+
+
+def forked() -> md.Query:
+    q = md.Query("q")
+    some = q.source("rows", SCHEMA, time=None).filter("n >= 0", name="some")
+    q.sink("out", some.group_by("k").running(rows=md.count(), total=md.sum("n"), name="kind"))
+    q.sink("high", some.group_by("k").running(most=md.max("n"), name="most"))
+    return q
+
+
 def rows(begin: int, end: int) -> pa.Table:
     numbers = range(begin, end)
     return pa.table({"n": pa.array(numbers, pa.int64()), "k": pa.array([n % 7 for n in numbers], pa.int64())})
@@ -110,6 +122,27 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StandbyNodes]:
     made.close()
 
 
+class Reader:
+    """A reader at c, in a thread, until its stream ends."""
+
+    def __init__(self, nodes: StandbyNodes, held: contextlib.ExitStack, stream: str) -> None:
+        self._reader = held.enter_context(nodes.connect("c", "e")).subscribe(stream, from_="oldest")
+        self.got: list[Any] = []
+        self._thread = threading.Thread(target=self._read)
+        self._thread.start()
+
+    def _read(self) -> None:
+        for train in self._reader:
+            self.got += train.batch.to_pylist()
+
+    def check(self, want: list[Any]) -> None:
+        """All came once and in order."""
+        self._thread.join(DEADLINE_S)
+        assert not self._thread.is_alive(), f"{len(self.got)} rows came"
+        assert self._reader.lost_rows == 0
+        assert self.got == want
+
+
 def deployed(nodes: StandbyNodes, at: dict[str, list[str]]) -> str:
     """The guarded fragment, once both follow it."""
     with nodes.connect("e") as fed:
@@ -132,6 +165,29 @@ def test_a_process_that_is_killed_and_never_comes_back_is_taken_over(
         assert nodes.until_taken_over(fragment, "m") in ("s1", "s2")
         clients.check()
         print(f"the first new row came {1000 * clients.first_after(since_s + 0.001):.0f} ms after the kill")
+
+
+def test_one_process_takes_over_both_that_read_one_stream(plain: StandbyNodes) -> None:
+    """And has both when it was killed itself and is back."""
+    with plain.connect("e") as fed:
+        fed.deploy(forked(), at=FORKED, standby={"m": ["s1"], "w": ["s1"]}, witness=["s2", "c"])
+    both = {"q/kind": "m", "q/most": "w"}
+    for fragment in both:
+        plain.until_guarded(fragment, "s1")
+    with contextlib.ExitStack() as held:
+        high = Reader(plain, held, "q.high")
+        clients = Clients(plain, held)
+        clients.until(ROWS // 5)
+        for node in both.values():
+            plain.kill(node)
+        for fragment, node in both.items():
+            assert plain.until_taken_over(fragment, node) == "s1"
+        clients.until(ROWS // 2)
+        until(lambda: len(high.got) >= ROWS // 2, what="the other goes on too")
+        plain.kill("s1")
+        plain.start("s1")
+        clients.check()
+        high.check(collect(forked(), rows=rows(0, ROWS))["high"].to_pylist())
 
 
 def test_of_three_owners_two_are_killed(plain: StandbyNodes) -> None:

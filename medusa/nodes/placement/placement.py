@@ -18,12 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
 
 import msgspec
 
 from medusa.errors import QueryError
 from medusa.nodes.placement.idle_sources import check_idle
+from medusa.nodes.placement.made_names import MadeNames
 from medusa.nodes.placement.stream_reads import feeds_of, with_feeds
 from medusa.nodes.spec.connected import connected
 from medusa.nodes.spec.fragment_spec import Feed, FragmentSpec, refuse_undecided
@@ -45,8 +45,6 @@ from medusa.query.shape import StreamShape
 from medusa.query.suggest import did_you_mean
 
 __all__ = ["PlacementPlan", "cut", "grouped"]
-
-NAME_CHARS_MAX = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,7 +252,7 @@ class _Expander:
         self._homes = homes
         self._boxes = {box.id: box for box in graph.boxes}
         self._out: list[_Instance] = []
-        self.names = _Names(box.id for box in graph.boxes)
+        self.names = MadeNames(box.id for box in graph.boxes)
 
     def run(self) -> list[_Instance]:
         for box in self._graph.boxes:
@@ -391,22 +389,6 @@ def _refuse_dead_of_parts(arc: Input) -> None:
         )
 
 
-class _Names:
-    """Ids for what cutting adds: readable, unique, and legal names of boxes."""
-
-    def __init__(self, taken: Iterable[str]) -> None:
-        self._meaning: dict[str, tuple[str, ...]] = dict.fromkeys(taken, ())
-
-    def made(self, *parts: str) -> str:
-        """The same parts give the same id, others another."""
-        readable = "-".join(part for part in parts if part)
-        digest = blake2b("\0".join(parts).encode(), digest_size=6).hexdigest()
-        for name in (readable, f"{readable[: NAME_CHARS_MAX - 13]}-{digest}"):
-            if len(name) <= NAME_CHARS_MAX and self._meaning.setdefault(name, parts) == parts:
-                return name
-        raise AssertionError(f"two boxes would be called {readable!r}")
-
-
 # --- fragments ------------------------------------------------------------------------------
 
 
@@ -459,7 +441,7 @@ class _Shapes:
 
 
 def _fragment(
-    graph: Graph, node: str, part: list[_Instance], read: Read, shapes: _Shapes, names: _Names
+    graph: Graph, node: str, part: list[_Instance], read: Read, shapes: _Shapes, names: MadeNames
 ) -> FragmentSpec:
     """The boxes of one part, with sources for what comes in and sinks for what others read."""
     boxes: list[Box] = []

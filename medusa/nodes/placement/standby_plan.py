@@ -17,6 +17,7 @@ import msgspec
 from medusa.errors import QueryError
 from medusa.nodes.placement.estimating import BoxTraffic, traffic_of
 from medusa.nodes.placement.fragment_keys import REST, WishWords, boxes_of, by_fragment
+from medusa.nodes.placement.own_streams import with_own_streams
 from medusa.nodes.placement.placement import PlacementPlan
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.boxes import Graph, Sink
@@ -193,7 +194,7 @@ class _Planning:
         found = self._chosen(found)
         self._check_recovered(found)
         standby = {self._plan.fragments[place].name: names for place, names in found.items()}
-        plan = replace(guarded_as(self._plan, standby), witnesses=self._wish.witnesses)
+        plan = replace(with_own_streams(guarded_as(self._plan, standby)), witnesses=self._wish.witnesses)
         self._check_voters(plan)
         return plan
 
@@ -262,11 +263,6 @@ class _Planning:
             self._check_node(name, f"{label}: {name!r} is to stand by for it")
             if any(each.node == name and each.name == fragment.name for each in self._plan.fragments):
                 raise _refused(f"{label}: {name!r} runs a fragment of that name", hint="name another node")
-            if other := self._reads_the_same(name, fragment):
-                raise _refused(
-                    f"{label}: {name!r}, which is to stand by for it, reads a stream of it for {other!r}",
-                    hint="name another node: a stream has one reader at a node",
-                )
         if len(set(names)) != len(names):
             twice = next(name for name, times in Counter(names).items() if times > 1)
             raise _refused(f"{label}: {twice!r} is to stand by for it twice", hint="name it once")
@@ -373,20 +369,10 @@ class _Planning:
             return "it doesn't answer"
         if node.elsewhere:
             return "it has its fragments run elsewhere"
-        if self._reads_the_same(node.name, fragment):
-            return "it reads one of the same streams already"
         here = (each for each in self._plan.fragments if each.node == node.name)
         if any(each.name == fragment.name for each in here):
             return "it runs a fragment of that name"
         return ""
-
-    def _reads_the_same(self, node: str, fragment: FragmentSpec) -> str:
-        """The fragment at a node that reads a stream which this one reads too; empty: none does."""
-        read = {(feed.node, feed.stream) for feed in fragment.feeds}
-        here = (each for each in self._plan.fragments if each.node == node)
-        return next(
-            (each.name for each in here if read & {(feed.node, feed.stream) for feed in each.feeds}), ""
-        )
 
 
 class _Busy:

@@ -84,6 +84,17 @@ def meets() -> tuple[Query, dict[str, list[str]]]:
     return q, at | {"z": ["so_far", "met"]}
 
 
+def forks() -> tuple[Query, dict[str, list[str]]]:
+    """Two fragments in the middle read one stream."""
+    q = Query("m")
+    most = q.source("flows", SCHEMA, time="ts", slack="50ms").filter("v > -90", name="most")
+    per_k = most.window("1s").group_by("k").aggregate(n=count(), s=sum("v"), name="per_k")
+    so_far = most.group_by("k").running(n=count(), s=sum("v"), name="so_far")
+    q.sink("per_k_out", per_k.filter("n > 0", name="all"))
+    q.sink("so_far_out", so_far.filter("n > 0", name="each"))
+    return q, {"e": ["flows", "most"], "a": ["per_k"], "b": ["so_far"], "z": ["all", "each"]}
+
+
 NEWS_US = 1_000_000
 """Each node has looked at what it owns, and written it, within this."""
 
@@ -93,6 +104,7 @@ KINDS: dict[
     "slides": (slides, ("m/per_k", "m/totals"), ("m/flows", "m/all")),
     "parts": (parts, ("m/per_k-router", "m/per_k-1", "m/per_k-2"), ("m/flows", "m/per_k")),
     "unites": (unites, ("m/both", "m/some"), ("m/left", "m/right", "m/last")),
+    "forks": (forks, (), ()),
     "meets": (meets, (), ()),
     "keeps": (partial(slides, "4s", "8s"), (), ()),
     "waits": (partial(slides, "4s", "8s", "12s"), (), ()),

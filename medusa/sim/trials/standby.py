@@ -345,6 +345,10 @@ def guarded(world: World, rows: int | None, parts: Any) -> StandbyTrial:
     return _trial(world, rows, lambda standby, witnesses: "")
 
 
+def forked(world: World, rows: int | None, parts: Any) -> StandbyTrial:
+    return _trial(world, rows, lambda standby, witnesses: "", kinds=["forks"])
+
+
 def coordinated(world: World, rows: int | None, parts: Any) -> StandbyTrial:
     """Who deploys has a part that others stand by for, or only votes, or neither."""
     dice = world.dice("coordinator")
@@ -356,19 +360,30 @@ def coordinated(world: World, rows: int | None, parts: Any) -> StandbyTrial:
     return _trial(world, rows, deployer_of)
 
 
+KINDS_DRAWN = ("slides", "unites", "unites")
+
+
 def _trial(
-    world: World, rows: int | None, deployer_of: Callable[[Sequence[str], Sequence[str]], str]
+    world: World,
+    rows: int | None,
+    deployer_of: Callable[[Sequence[str], Sequence[str]], str],
+    *,
+    kinds: Sequence[str] = KINDS_DRAWN,
 ) -> StandbyTrial:
-    plan = planned(world, rows, deployer_of)
+    plan = planned(world, rows, deployer_of, kinds=kinds)
     return StandbyTrial(world, plan.q, plan.tables, plan.options, want=plan.want, nodes=plan.nodes)
 
 
 def planned(
-    world: World, rows: int | None, deployer_of: Callable[[Sequence[str], Sequence[str]], str]
+    world: World,
+    rows: int | None,
+    deployer_of: Callable[[Sequence[str], Sequence[str]], str],
+    *,
+    kinds: Sequence[str] = KINDS_DRAWN,
 ) -> StandbyPlan:
     """What the seed decides about the query, and who stands by."""
     dice = world.dice("options")
-    kind = dice.choice(["slides", "unites", "unites"])
+    kind = dice.choice(kinds)
     make, _, _ = KINDS[kind]
     q, at = make()
     few = kind == "unites" and dice.random() < 0.3
@@ -378,9 +393,15 @@ def planned(
     spares = ["s1"] if few else ["s1", "s2"]
     guarded_nodes = ["a"] if few else [node for node in busy if dice.random() < 0.7] or busy[:1]
     standby = {node: spares if dice.random() < 0.6 else [spares[0]] for node in guarded_nodes}
+    first: Sequence[str] = ()
+    if kind == "forks":
+        first = ("a", "b")
+        standby = {node: spares[:1] for node in first} | standby
+        if dice.random() < 0.3:  # Who reads the stream stands by for who reads it too.
+            standby |= {"a": ["b", "s1"], "b": ["a", "s1"]}
     witnesses = ["w1", "w2"][: dice.randrange(2) if few else dice.choice([0, 2, 2])]
     deployer = deployer_of([*standby], witnesses)
-    lost = _lost(dice, standby, witnesses, deployer)
+    lost = _lost(dice, standby, witnesses, deployer, first)
     decided = options(dice, at)
     made = StandbyOptions(
         at=at,
@@ -402,26 +423,38 @@ def planned(
 
 
 def _lost(
-    dice: Random, standby: Mapping[str, Sequence[str]], witnesses: Sequence[str], deployer: str
+    dice: Random,
+    standby: Mapping[str, Sequence[str]],
+    witnesses: Sequence[str],
+    deployer: str,
+    first: Sequence[str],
 ) -> list[str]:
     """As many as leave somebody to have each fragment, and more than half of the voters; who deploys is one
-    of them."""
+    of them, and ``first`` come before others."""
     candidates = [*standby, *standby, "s1", *witnesses]
     others = {deployer} - {""}
     voters = len({*standby, *(node for nodes in standby.values() for node in nodes), *witnesses, *others})
     lost: list[str] = list(others)
-    for node in dice.sample(candidates, len(candidates)):
+    for node in [*first, *dice.sample(candidates, len(candidates))]:
         after = {*lost, node}
         kept = all(len(after & {of, *nodes}) <= len(nodes) for of, nodes in standby.items())
         if kept and node not in lost and 2 * len(after) < voters and len(after) <= 2:
             lost.append(node)
-    return lost[: dice.choice([1, 1, 2])]
+    return lost[: dice.choice([1, 2, 2] if first else [1, 1, 2])]
 
 
 STANDBY: dict[str, Scenario] = {
     "standby": Scenario(
         about="machines are lost for good: secondaries take over, the same answer",
         build=guarded,
+        kinds=[*WEATHER, *LINKS, *OFTEN, *MACHINES, *TAKEOVERS, *TAKEOVERS],
+        more=[*LATE, *BELIEVED, *LATE_VOTES],
+        count=6,
+        events_max=900_000,
+    ),
+    "forks": Scenario(
+        about="machines are lost for good, and one node takes over what reads one stream: the same answer",
+        build=forked,
         kinds=[*WEATHER, *LINKS, *OFTEN, *MACHINES, *TAKEOVERS, *TAKEOVERS],
         more=[*LATE, *BELIEVED, *LATE_VOTES],
         count=6,
