@@ -396,7 +396,7 @@ def planned(
     first: Sequence[str] = ()
     if kind == "forks":
         first = ("a", "b")
-        standby = {node: spares[:1] for node in first} | standby
+        standby = dict.fromkeys(first, spares[:1]) | standby
         if dice.random() < 0.3:  # Who reads the stream stands by for who reads it too.
             standby |= {"a": ["b", "s1"], "b": ["a", "s1"]}
     witnesses = ["w1", "w2"][: dice.randrange(2) if few else dice.choice([0, 2, 2])]
