@@ -18,19 +18,9 @@ from medusa.wire.link.automaton import ReceiverState
 from medusa.wire.link.named_subscriptions import TAKEN, key_of
 from medusa.wire.link.receiver import PATIENCE_US
 from medusa.wire.link.session import EARLIER
-from medusa.wire.messages.links_and_commands import (
-    Ack,
-    Attach,
-    Attached,
-    Boundary,
-    Data,
-    Detach,
-    Forget,
-    Message,
-    Offer,
-    Progress,
-    Refuse,
-)
+from medusa.wire.messages.all_messages import Message
+from medusa.wire.messages.commands import Forget
+from medusa.wire.messages.links import Ack, Attach, Attached, Boundary, Data, Detach, Offer, Progress, Refuse
 from medusa.wire.outbox import CutPeer, Outbox
 
 __all__ = ["StreamRouter"]

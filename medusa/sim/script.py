@@ -23,7 +23,8 @@ from medusa.sim.world.network import Faults, Network
 from medusa.sim.world.virtual_time import SimulationError, World
 from medusa.wire.codec import decode_frame
 from medusa.wire.link.automaton import LinkSettings
-from medusa.wire.messages.links_and_commands import (
+from medusa.wire.messages.all_messages import Message
+from medusa.wire.messages.links import (
     Ack,
     Attach,
     Attached,
@@ -31,7 +32,6 @@ from medusa.wire.messages.links_and_commands import (
     Data,
     Heartbeat,
     Hello,
-    Message,
     Offer,
     Progress,
     Refuse,

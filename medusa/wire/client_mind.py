@@ -20,7 +20,9 @@ from medusa.wire.link.automaton import LinkEvent, LinkSettings
 from medusa.wire.link.receiver import Delivery, LostRows, ReceivedPromise, ReceivedRows, Receiver
 from medusa.wire.link.sender import Sender
 from medusa.wire.link.session import PeerSession, PeerState, SessionSettings
-from medusa.wire.messages.links_and_commands import (
+from medusa.wire.messages.all_messages import Message
+from medusa.wire.messages.commands import Reply
+from medusa.wire.messages.links import (
     NOW,
     Ack,
     Attach,
@@ -30,11 +32,9 @@ from medusa.wire.messages.links_and_commands import (
     Detach,
     Heartbeat,
     Hello,
-    Message,
     Offer,
     Progress,
     Refuse,
-    Reply,
 )
 from medusa.wire.outbox import Detour, Outbox
 

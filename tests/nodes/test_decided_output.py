@@ -17,7 +17,7 @@ from medusa.nodes.fragment.input_log_records import PROMISE, ROWS, Decision
 from medusa.nodes.placement.placement import cut
 from medusa.wire.codec import TrainCodec
 from medusa.wire.link.automaton import LinkSettings
-from medusa.wire.messages.links_and_commands import OLDEST, Attach, Attached, Data
+from medusa.wire.messages.links import OLDEST, Attach, Attached, Data
 from medusa.wire.outbox import Log, Outbox, Persist, RunFragment, Send
 from tests.nodes.test_decisions import Beginning
 

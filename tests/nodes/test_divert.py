@@ -13,15 +13,8 @@ from medusa.nodes.reports import SentToItself
 from medusa.query.boxes import Field
 from medusa.sim.actors.federation import Federation
 from medusa.wire.limits import PROTOCOL_VERSION
-from medusa.wire.messages.links_and_commands import (
-    Ack,
-    Attach,
-    Hello,
-    Install,
-    Offer,
-    Remove,
-    Reply,
-)
+from medusa.wire.messages.commands import Install, Remove, Reply
+from medusa.wire.messages.links import Ack, Attach, Hello, Offer
 from medusa.wire.messages.move import Move
 from medusa.wire.messages.rerouting import (
     DivertMessage,

@@ -21,7 +21,7 @@ from medusa.runtime.engine_host.group_names import group_name
 from medusa.sim.actors.federation import Federation
 from medusa.wire.codec import decode_frame
 from medusa.wire.link.automaton import LinkEvent, ReceiverState
-from medusa.wire.messages.links_and_commands import Reply
+from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.move import Fed, Got, Handover, Move, Piece, Receive, Standing, Whole
 from medusa.wire.outbox import CloseFragment, Outbox
 from tests.nodes.moved import FRAGMENT, NODES, SCHEMA, World

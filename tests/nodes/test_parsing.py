@@ -15,7 +15,8 @@ from medusa.nodes.remote import keeper as remote_keeping
 from medusa.nodes.reports import PeerLost
 from medusa.nodes.security.registry import Caller
 from medusa.query.codec import graph_to_msgpack
-from medusa.wire.messages.links_and_commands import Define, Deploy, Install, Remove, Reply
+from medusa.wire.messages.commands import Deploy, Install, Remove, Reply
+from medusa.wire.messages.directory import Define
 from medusa.wire.messages.remote import DefineRemote, Instantiate, KeepRemote
 from medusa.wire.outbox import Outbox, Parse, Send
 from medusa.wire.status import ParsingStatus

@@ -18,7 +18,7 @@ from medusa.wire import limits
 from medusa.wire.codec import decode_frame, encode_frame
 from medusa.wire.link import receiver
 from medusa.wire.link.automaton import LinkEvent, LinkSettings
-from medusa.wire.messages.links_and_commands import (
+from medusa.wire.messages.links import (
     NOW,
     OLDEST,
     RESUME,

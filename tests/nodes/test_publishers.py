@@ -18,16 +18,8 @@ from medusa.nodes.reports import PeerLost, Persisted, Ran
 from medusa.query.types import schema_to_arrow
 from medusa.sim.actors.federation import Federation
 from medusa.wire.codec import TrainCodec
-from medusa.wire.messages.links_and_commands import (
-    Attach,
-    Attached,
-    Boundary,
-    Data,
-    Forget,
-    Offer,
-    Refuse,
-    Reply,
-)
+from medusa.wire.messages.commands import Forget, Reply
+from medusa.wire.messages.links import Attach, Attached, Boundary, Data, Offer, Refuse
 from medusa.wire.outbox import Persist, RunFragment
 from medusa.wire.statement import client_name
 from tests.nodes.keyed import SECURITY, Keyed, curve

@@ -21,20 +21,8 @@ from medusa.nodes.security.registry import matches
 from medusa.nodes.security.sessions import CLIENTS_MAX, CLIENTS_PER_KEY, GONE_US, makes_room
 from medusa.nodes.spec.fragment_spec import fragment_to
 from medusa.wire.limits import PROTOCOL_VERSION
-from medusa.wire.messages.links_and_commands import (
-    Ack,
-    Attach,
-    Attached,
-    Boundary,
-    Data,
-    Detach,
-    Hello,
-    Install,
-    Offer,
-    Progress,
-    Remove,
-    StatusRequest,
-)
+from medusa.wire.messages.commands import Install, Remove, StatusRequest
+from medusa.wire.messages.links import Ack, Attach, Attached, Boundary, Data, Detach, Hello, Offer, Progress
 from medusa.wire.messages.move import Grant, Move, Receive, Settle
 from medusa.wire.messages.rerouting import Expect, Moved, Placed
 from medusa.wire.messages.split import Merge, Split

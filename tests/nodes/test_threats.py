@@ -28,17 +28,8 @@ from medusa.runtime.repair.startup import recover
 from medusa.sim.world.disk import Disk
 from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.link.automaton import LinkSettings
-from medusa.wire.messages.links_and_commands import (
-    Ack,
-    Attach,
-    Deploy,
-    Hello,
-    Install,
-    Offer,
-    Refuse,
-    Remove,
-    Reply,
-)
+from medusa.wire.messages.commands import Deploy, Install, Remove, Reply
+from medusa.wire.messages.links import Ack, Attach, Hello, Offer, Refuse
 from medusa.wire.outbox import Outbox
 from tests.nodes.keyed import Keyed, curve
 from tests.nodes.test_security import columns, running

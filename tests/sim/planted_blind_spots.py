@@ -17,7 +17,7 @@ from medusa.nodes.migration.rerouting import Rerouting
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.link.receiver import Receiver
 from medusa.wire.link.session import PeerSession
-from medusa.wire.messages.links_and_commands import Offer
+from medusa.wire.messages.links import Offer
 
 
 def epochs_begin_at_0(monkeypatch):

@@ -10,20 +10,8 @@ from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.link.receiver import Receiver
 from medusa.wire.link.sender import Sender
-from medusa.wire.messages.links_and_commands import (
-    OLDEST,
-    Ack,
-    Attach,
-    Deploy,
-    Detach,
-    Heartbeat,
-    Hello,
-    Install,
-    Offer,
-    Refuse,
-    Reply,
-    StatusRequest,
-)
+from medusa.wire.messages.commands import Deploy, Install, Reply, StatusRequest
+from medusa.wire.messages.links import OLDEST, Ack, Attach, Detach, Heartbeat, Hello, Offer, Refuse
 from medusa.wire.outbox import Outbox
 from tests.wire.pair import SCHEMA, SMALL, sends
 

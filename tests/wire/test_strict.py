@@ -16,7 +16,8 @@ from medusa.query.boxes import Field
 from medusa.query.codec import graph_from_json, graph_to_json
 from medusa.wire import limits
 from medusa.wire.codec import decode_frame, decode_header
-from medusa.wire.messages.links_and_commands import Ack, Attached, Heartbeat, Offer, StatusRequest
+from medusa.wire.messages.commands import StatusRequest
+from medusa.wire.messages.links import Ack, Attached, Heartbeat, Offer
 from tests.nodes.test_brain import query
 
 OFFER = msgspec.msgpack.encode(Offer(stream="s", schema=(Field("a", "int64"),)))

@@ -31,7 +31,7 @@ from medusa.ports import Buffer
 from medusa.wire.link.attach_claims import check_attach
 from medusa.wire.link.automaton import LinkEvent, SenderState
 from medusa.wire.link.receiver import ReceiverMessage
-from medusa.wire.messages.links_and_commands import Ack, Attach, Detach, Refuse
+from medusa.wire.messages.links import Ack, Attach, Detach, Refuse
 
 __all__ = ["DisklessFragmentHost"]
 

@@ -52,7 +52,7 @@ from medusa.query.boxes import Schema, Source
 from medusa.wire.link.automaton import LinkEvent, LinkSettings, ReceiverState
 from medusa.wire.link.fence import Fence
 from medusa.wire.link.receiver import ReceiverMessage
-from medusa.wire.messages.links_and_commands import Ack, Attach, Detach, Offer, Refuse
+from medusa.wire.messages.links import Ack, Attach, Detach, Offer, Refuse
 from medusa.wire.outbox import Outbox, RunFragment
 
 __all__ = ["FragmentHost"]

@@ -25,7 +25,8 @@ from medusa.query.boxes import Schema
 from medusa.query.suggest import did_you_mean
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.link.named_subscriptions import TAKEN, key_of, owner_and_name
-from medusa.wire.messages.links_and_commands import Forget, Offer, Refuse, Reply
+from medusa.wire.messages.commands import Forget, Reply
+from medusa.wire.messages.links import Offer, Refuse
 from medusa.wire.outbox import Outbox
 
 __all__ = ["Publishers"]

@@ -21,6 +21,7 @@ from medusa.nodes.recovery.bid import Bid, Change
 from medusa.nodes.recovery.telling import TELL_LATER_US, Telling
 from medusa.nodes.recovery.voter import Voter, first_proposer
 from medusa.wire.link.automaton import LinkEvent
+from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.configuration import (
     Accept,
     Ballot,
@@ -30,7 +31,6 @@ from medusa.wire.messages.configuration import (
     RecoveryMessage,
     Vote,
 )
-from medusa.wire.messages.links_and_commands import Reply
 from medusa.wire.outbox import Outbox
 from medusa.wire.status import AgreementStatus
 

@@ -42,7 +42,7 @@ from medusa.nodes.security.sessions import refusal_of
 from medusa.nodes.spec.fragment_spec import FragmentSpec, fragment_to
 from medusa.ports import Buffer
 from medusa.query.suggest import did_you_mean
-from medusa.wire.messages.links_and_commands import Install, Reply
+from medusa.wire.messages.commands import Install, Reply
 from medusa.wire.messages.remote import (
     DefineRemote,
     DropRemote,

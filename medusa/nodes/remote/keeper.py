@@ -26,7 +26,7 @@ from medusa.nodes.remote.stopping import StoppedParts
 from medusa.nodes.security.registry import Caller
 from medusa.nodes.spec.fragment_spec import Feed, FragmentSpec
 from medusa.ports import Buffer
-from medusa.wire.messages.links_and_commands import Reply
+from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.remote import DropRemote, Instantiate, KeepRemote
 from medusa.wire.outbox import Outbox
 from medusa.wire.statement import SKEW_US

@@ -10,7 +10,9 @@ from medusa.sim.world.network import Network
 from medusa.sim.world.virtual_time import World
 from medusa.wire import limits
 from medusa.wire.codec import encode_frame
-from medusa.wire.messages.links_and_commands import (
+from medusa.wire.messages.all_messages import Message
+from medusa.wire.messages.commands import Install, Remove, Reply, StatusRequest
+from medusa.wire.messages.links import (
     OLDEST,
     Ack,
     Attach,
@@ -20,14 +22,9 @@ from medusa.wire.messages.links_and_commands import (
     Detach,
     Heartbeat,
     Hello,
-    Install,
-    Message,
     Offer,
     Progress,
     Refuse,
-    Remove,
-    Reply,
-    StatusRequest,
 )
 
 __all__ = ["MaliciousClient"]

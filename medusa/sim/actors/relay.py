@@ -28,7 +28,8 @@ from medusa.wire.link.automaton import LinkEvent, LinkSettings, ReceiverState
 from medusa.wire.link.receiver import Delivery, LostRows, ReceivedPromise, ReceivedRows, Receiver
 from medusa.wire.link.sender import Sender
 from medusa.wire.link.session import PeerSession
-from medusa.wire.messages.links_and_commands import (
+from medusa.wire.messages.all_messages import Message
+from medusa.wire.messages.links import (
     Ack,
     Attach,
     Attached,
@@ -36,7 +37,6 @@ from medusa.wire.messages.links_and_commands import (
     Data,
     Detach,
     Hello,
-    Message,
     Offer,
     Progress,
     Refuse,
