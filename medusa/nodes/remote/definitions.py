@@ -29,11 +29,12 @@ from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.clock.wall_clock import WallClock
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.config.settings_offers import OfferRules
+from medusa.nodes.deploy.admission import OWN_MAX
 from medusa.nodes.deploy.background_parsing import BackgroundParsing
 from medusa.nodes.deploy.query_plan import DeployRequest, check_name, plan_of
 from medusa.nodes.messages import Heard
 from medusa.nodes.placement.placement import PlacementPlan
-from medusa.nodes.remote.keeper import OWN_MAX, RemoteKeeper
+from medusa.nodes.remote.keeper import RemoteKeeper
 from medusa.nodes.remote.revocation import RemoteRevocations
 from medusa.nodes.remote.stopping import StoppedParts
 from medusa.nodes.requests import Requests
