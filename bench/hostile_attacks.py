@@ -25,7 +25,7 @@ from medusa.wire.codec import decode_frame, encode_frame
 from medusa.wire.messages.all_messages import Message
 from medusa.wire.messages.commands import Deploy, Remove, Reply, StatusRequest
 from medusa.wire.messages.directory import Lookup
-from medusa.wire.messages.links import OLDEST, Attach, Heartbeat, Hello, Offer, Refuse
+from medusa.wire.messages.links import OLDEST, Attach, Heartbeat, Hello, OpenPublisher, Refuse
 from medusa.wire.messages.remote import DefineRemote, KeepRemote
 from medusa.wire.statement import client_name
 
@@ -287,7 +287,9 @@ def prepared(place: Place, kind: str) -> Attack:
             storm,
             place,
             "writer",
-            lambda n: Offer(stream=f"o{n}", schema=tuple((f"column{c}", "int64", True) for c in range(1000))),
+            lambda n: OpenPublisher(
+                stream=f"o{n}", schema=tuple((f"column{c}", "int64", True) for c in range(1000))
+            ),
         ),
         "churn": partial(
             storm, place, "deployer", _churn, payload=lambda n: small_graph(f"c{n}") if n % 2 else None

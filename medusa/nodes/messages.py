@@ -30,7 +30,7 @@ from medusa.wire.messages.links import (
     Detach,
     Heartbeat,
     Hello,
-    Offer,
+    OpenPublisher,
     Progress,
     Refuse,
 )
@@ -234,7 +234,7 @@ MESSAGES: dict[type, MessageRow] = {
     ),
     Ack: MessageRow(READING, MessageOwner.STREAMS),
     Detach: MessageRow(READING, MessageOwner.STREAMS),
-    Offer: MessageRow(Rights(NO, NO, _PUBLISH), MessageOwner.STREAMS),
+    OpenPublisher: MessageRow(Rights(NO, NO, _PUBLISH), MessageOwner.STREAMS),
     Attached: MessageRow(STREAM_DATA, MessageOwner.STREAMS),
     Data: MessageRow(STREAM_DATA, MessageOwner.STREAMS),
     Boundary: MessageRow(STREAM_DATA, MessageOwner.STREAMS),

@@ -32,7 +32,7 @@ from medusa.wire.messages.links import (
     Data,
     Heartbeat,
     Hello,
-    Offer,
+    OpenPublisher,
     Progress,
     Refuse,
 )
@@ -87,7 +87,7 @@ class TracedChain(Chain):
                 return ""
             case Hello():
                 return f" life {message.incarnation}{' ?' if message.answer else ''}"
-            case Offer():
+            case OpenPublisher():
                 return f" {message.stream}"
             case Refuse():
                 return f" {message.stream} {message.code}"

@@ -81,7 +81,7 @@ class Life:
 
     def offers(self, peer: str, source: str) -> None:
         columns = next(box.schema for box in self.spec.graph.boxes if box.id == source)
-        self.hosted.offer(0, peer, source, columns)
+        self.hosted.open_publisher(0, peer, source, columns)
         self.settle()
 
     def publishes(self, peer: str, source: str, value: int) -> None:

@@ -30,7 +30,7 @@ EXPECTED = {
     **dict.fromkeys(["Hello", "Heartbeat", "Refuse", "Declare"], "pppppp"),
     **dict.fromkeys(["Attach", "Ack", "Detach"], "pprrrp"),
     **dict.fromkeys(["Attached", "Data", "Boundary", "Progress"], "pprrpr"),
-    "Offer": "eerrpr",
+    "OpenPublisher": "eerrpr",
     "Forget": "eerrrp",
     "Remove": "pprprr",
     **dict.fromkeys(["Deploy", "DeployGuarded", "Define", "DefineRemote", "RevokeRemote"], "eerprr"),
@@ -129,7 +129,7 @@ def test_every_message_of_the_wire_has_a_row():
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_each_kind_of_caller_says_what_the_table_allows(watched, kind):
-    publishes = kind in ("Attached", "Data", "Boundary", "Progress", "Offer")
+    publishes = kind in ("Attached", "Data", "Boundary", "Progress", "OpenPublisher")
     message = message_of(KINDS[kind], stream="q.flows" if publishes else "q.out")
     if isinstance(message, Forget):
         message = msgspec.structs.replace(message, publisher=False)
@@ -169,7 +169,7 @@ def test_without_keys_nodes_are_ours_and_clients_have_all_roles():
 OWNERS = {
     "SESSION": "Heartbeat",
     "KEYS": "Declare",
-    "STREAMS": "Refuse Attach Ack Detach Offer Attached Data Boundary Progress Forget",
+    "STREAMS": "Refuse Attach Ack Detach OpenPublisher Attached Data Boundary Progress Forget",
     "NAMES": "Hello Entries Digest Lookup DhtFind DhtFound DhtStore DhtStored DhtLeave",
     "QUERIES": "Deploy DeployGuarded Define Remove",
     "FRAGMENTS": "Install",

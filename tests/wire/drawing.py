@@ -23,7 +23,7 @@ WAYS = {
     "Attach": "receiver to sender",
     "Ack": "receiver to sender",
     "Detach": "receiver to sender",
-    "Offer": "client to node",
+    "OpenPublisher": "client to node",
     "Attached": "sender to receiver",
     "Data": "sender to receiver",
     "Boundary": "sender to receiver",

@@ -279,7 +279,7 @@ class Agreement:
         free = kept.promised is None and kept.accepted is None
         if free and self._me == first_proposer(kept.current) and bid.step(_E.FIRST):
             bid.wish(wanted)
-            self._offer(now_us, bid, Ballot(0, self._me), wanted, bid.suspects)
+            self._ask_to_accept(now_us, bid, Ballot(0, self._me), wanted, bid.suspects)
         elif bid.step(_E.WANTED):
             highest = 0 if kept.promised is None else kept.promised.round
             ballot = Ballot(max(highest, bid.round) + 1, self._me)
@@ -315,7 +315,7 @@ class Agreement:
             )
         return wanted
 
-    def _offer(
+    def _ask_to_accept(
         self,
         now_us: int,
         bid: Bid,
@@ -409,7 +409,7 @@ class Agreement:
         own = bound is None or wanted in bid.wishes
         if bound is None:
             bid.wish(wanted)
-        self._offer(now_us, bid, ballot, wanted, bid.suspects if own else ())
+        self._ask_to_accept(now_us, bid, ballot, wanted, bid.suspects if own else ())
 
     def _own_votes(self, now_us: int) -> None:
         """Count what we have said ourselves and is on disk by now."""

@@ -173,7 +173,7 @@ class RemoteDefinitions:
         except QueryError as error:
             (self._refuse if heard.client else self._refuse_node)(peer, message.request, error)
 
-    def offer(self, offers: Mapping[str, OfferRules]) -> None:
+    def change_offers(self, offers: Mapping[str, OfferRules]) -> None:
         """Other participants may have us keep and run this from now on; what runs goes on."""
         self.offers = offers
 

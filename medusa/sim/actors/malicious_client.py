@@ -22,7 +22,7 @@ from medusa.wire.messages.links import (
     Detach,
     Heartbeat,
     Hello,
-    Offer,
+    OpenPublisher,
     Progress,
     Refuse,
 )
@@ -108,7 +108,7 @@ class MaliciousClient:
             Boundary(stream=stream, epoch=epoch, frame=frame, seq=number, time_us=(1 << 60)),
             Progress(stream=stream, epoch=epoch, frames=frame, pressed=True),
             Refuse(code="E_REMOVED", text="gone", stream=dice.choice((stream, "")), epoch=epoch),
-            Offer(stream=stream, schema=columns),
+            OpenPublisher(stream=stream, schema=columns),
             Remove(request=1, query="no"),
             Reply(request=number),
             StatusRequest(request=2),

@@ -37,7 +37,7 @@ from medusa.wire.messages.links import (
     Data,
     Detach,
     Hello,
-    Offer,
+    OpenPublisher,
     Progress,
     Refuse,
 )
@@ -200,8 +200,8 @@ class Relay:
         match message:
             case Attach() | Ack() | Detach():
                 self.sender.receive(now_us, peer, message)
-            case Offer():
-                self._offer(now_us, peer)
+            case OpenPublisher():
+                self._open_publisher(now_us, peer)
             case Attached() | Data() | Boundary() | Progress():
                 if self.receiver is not None and peer == self._publisher:
                     self._take(now_us, message, payload)
@@ -215,7 +215,7 @@ class Relay:
         self._work(now_us)
         self._wake(now_us)
 
-    def _offer(self, now_us: int, peer: str) -> None:
+    def _open_publisher(self, now_us: int, peer: str) -> None:
         if self.settings.node is not None or (self._publisher and peer != self._publisher):
             refusal = Refuse(code="E_STREAM", text="it has a publisher", stream=self.settings.source)
             self.outbox.send(peer, refusal)

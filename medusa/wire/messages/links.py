@@ -42,7 +42,7 @@ __all__ = [
     "Detach",
     "Heartbeat",
     "Hello",
-    "Offer",
+    "OpenPublisher",
     "Progress",
     "Refuse",
 ]
@@ -220,12 +220,12 @@ class Detach(MessageBase, frozen=True, tag="detach"):
 # --- one stream: sender to receiver -----------------------------------------------------------
 
 
-class Offer(MessageBase, frozen=True, tag="offer"):
+class OpenPublisher(MessageBase, frozen=True, tag="offer"):
     """I have rows for this stream of yours: attach to me (a client that publishes).
 
     Attributes:
         name: of a named publisher: whose rows are numbered on under it, by whichever client. The first
-            ``Attach`` says from where; who offers under it later takes it over.
+            ``Attach`` says from where; who opens it later takes it over.
         resumed: of a named publisher: this client was attached under the name before, and takes over
             nothing. Refused (``E_TAKEN``) where another one has it now.
     """
