@@ -22,20 +22,10 @@ from medusa.nodes.spec.fragment_spec import SPEC_BYTES_MAX, fragment_to
 from medusa.query.codec import graph_to_msgpack
 from medusa.wire import limits
 from medusa.wire.codec import decode_frame, encode_frame
-from medusa.wire.messages.links_and_commands import (
-    OLDEST,
-    Attach,
-    Deploy,
-    Heartbeat,
-    Hello,
-    Lookup,
-    Message,
-    Offer,
-    Refuse,
-    Remove,
-    Reply,
-    StatusRequest,
-)
+from medusa.wire.messages.all_messages import Message
+from medusa.wire.messages.commands import Deploy, Remove, Reply, StatusRequest
+from medusa.wire.messages.directory import Lookup
+from medusa.wire.messages.links import OLDEST, Attach, Heartbeat, Hello, OpenPublisher, Refuse
 from medusa.wire.messages.remote import DefineRemote, KeepRemote
 from medusa.wire.statement import client_name
 
@@ -297,7 +287,9 @@ def prepared(place: Place, kind: str) -> Attack:
             storm,
             place,
             "writer",
-            lambda n: Offer(stream=f"o{n}", schema=tuple((f"column{c}", "int64", True) for c in range(1000))),
+            lambda n: OpenPublisher(
+                stream=f"o{n}", schema=tuple((f"column{c}", "int64", True) for c in range(1000))
+            ),
         ),
         "churn": partial(
             storm, place, "deployer", _churn, payload=lambda n: small_graph(f"c{n}") if n % 2 else None

@@ -60,7 +60,7 @@ def send(plan: dict[str, Any]) -> None:
     from medusa.wire.link.automaton import LinkEvent, LinkSettings
     from medusa.wire.link.lanes import way_of
     from medusa.wire.link.sender import Sender
-    from medusa.wire.messages.links_and_commands import Hello
+    from medusa.wire.messages.links import Hello
     from medusa.wire.outbox import Outbox, Send
 
     keys: dict[str, Any] = {}
@@ -114,7 +114,7 @@ def receive(plan: dict[str, Any]) -> None:
     from medusa.wire.link.automaton import LinkEvent, LinkSettings
     from medusa.wire.link.lanes import LaneOrder
     from medusa.wire.link.receiver import ReceivedRows, Receiver
-    from medusa.wire.messages.links_and_commands import Hello
+    from medusa.wire.messages.links import Hello
     from medusa.wire.outbox import Outbox, Send
 
     key = CurveKey(plan["keys"]["receive"]) if plan["keys"] else None

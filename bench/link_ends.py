@@ -105,7 +105,7 @@ def medusa_send(plan: dict[str, Any], address: str) -> dict[str, Any]:
     from medusa.wire.codec import TrainCodec, decode_frame, encode_frame
     from medusa.wire.link.lanes import way_of
     from medusa.wire.link.sender import Sender
-    from medusa.wire.messages.links_and_commands import Hello
+    from medusa.wire.messages.links import Hello
     from medusa.wire.outbox import Outbox, Send
 
     keys = plan.get("keys")
@@ -167,7 +167,7 @@ def medusa_receive(plan: dict[str, Any], listening: Callable[[str], None]) -> di
     from medusa.wire.codec import TrainCodec, decode_frame, encode_frame
     from medusa.wire.link.automaton import LinkEvent
     from medusa.wire.link.receiver import ReceivedRows, Receiver
-    from medusa.wire.messages.links_and_commands import Hello
+    from medusa.wire.messages.links import Hello
     from medusa.wire.outbox import Outbox, Send
 
     keys = plan.get("keys")

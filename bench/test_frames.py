@@ -18,7 +18,7 @@ from medusa.apps.workloads import netmon
 from medusa.elements import Train
 from medusa.query.boxes import Field
 from medusa.wire.codec import TrainCodec, decode_frame, encode_frame
-from medusa.wire.messages.links_and_commands import Data
+from medusa.wire.messages.links import Data
 
 SIZES = [64, 8_192]
 

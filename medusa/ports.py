@@ -18,6 +18,7 @@ __all__ = [
     "Interrupts",
     "Journal",
     "Lock",
+    "NodeStore",
     "Segments",
     "Signer",
     "Spill",
@@ -101,6 +102,13 @@ class Store(Protocol):
 
     def where(self, name: str, file: str = "") -> str:
         """The group (or one file of it) as a person would look for it: for messages only."""
+
+
+class NodeStore(Store, Protocol):
+    """What a node keeps in one place, checkpoints and catalog, until it ends."""
+
+    def close(self) -> None:
+        """Give the place free; safe to call twice."""
 
 
 class Segments(Protocol):

@@ -260,9 +260,9 @@ for _each in (status, define, move, queries, find, grant, split, merge, remote, 
 
 
 def _pipeline_commands() -> MutableMapping[str, click.Command]:
-    from medusa.cli.archive import archive
     from medusa.cli.pipeline import pipeline, prepare, prepare_options, prepared
-    from medusa.cli.workloads import workload_commands
+    from medusa.cli.pipeline_archive import archive
+    from medusa.cli.pipeline_workloads import workload_commands
 
     if "netmon" not in prepare.commands:
         for each in workload_commands(prepare_options, prepared):

@@ -287,7 +287,7 @@ def history(
     QUERY is a file as q.to_json() writes it. Each column gives its sum, min, max, avg and quantiles.
     """
     from medusa.apps.pipeline.history import history
-    from medusa.io.formats_and_places import split_named
+    from medusa.io.places import split_named
 
     asked = read_query(query)
     by = {name or text: text for name, text in map(split_named, keys)}
@@ -418,7 +418,7 @@ def _speed(text: str) -> float | None:
 
 def _places(option: str, texts: Sequence[str]) -> Any:
     """One place without a name, or places by name."""
-    from medusa.io.formats_and_places import split_named
+    from medusa.io.places import split_named
 
     found: dict[str, str] = {}
     for name, value in map(split_named, texts):

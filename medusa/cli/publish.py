@@ -10,8 +10,9 @@ import click
 from medusa.cli.options.command_options import AS_JSON, NODE
 from medusa.cli.options.key_options import key_options
 from medusa.errors import DataError
-from medusa.io.formats_and_places import FORMATS, place_of
+from medusa.io.formats import FORMATS
 from medusa.io.pacing import paced
+from medusa.io.places import place_of
 from medusa.query.suggest import did_you_mean
 
 __all__ = ["publish"]

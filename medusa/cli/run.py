@@ -15,7 +15,8 @@ import click
 from medusa.cli.options.query_file import query_of, read_text
 from medusa.cli.signals import sigterm_interrupts
 from medusa.errors import DataError, DeadRowWarning, LateWarning, QueryError
-from medusa.io.formats_and_places import FORMATS, FilePlace, check_apart, delimiter_of, place_of, split_named
+from medusa.io.formats import FORMATS
+from medusa.io.places import FilePlace, check_apart, delimiter_of, place_of, split_named
 from medusa.query.suggest import did_you_mean
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from medusa.engine.bounded_run import SourcePart, measured_slack_us, merged, with_slack
 from medusa.engine.input.ingest import normalise, times_of
-from medusa.io.formats_and_places import FilePlace
 from medusa.io.lines import wait_for
+from medusa.io.places import FilePlace
 from medusa.io.progress import RunProgress
 from medusa.io.readers import RowReader, open_reader
 from medusa.io.writers import RowWriter, open_writer

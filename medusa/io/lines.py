@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from medusa.errors import DataError
-from medusa.io.formats_and_places import FilePlace
+from medusa.io.places import FilePlace
 
 __all__ = ["BLOCK_BYTES", "LINE_BYTES_MAX", "Lines", "open_binary", "wait_for"]
 

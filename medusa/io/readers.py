@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 import pyarrow as pa
 
 from medusa.errors import DataError
 from medusa.io.csv_text import CsvText
-from medusa.io.formats_and_places import FilePlace
+from medusa.io.formats import FORMATS, FORMATS_OF_LINES
 from medusa.io.json_text import JsonText
 from medusa.io.line_batches import LineFormat, first_null, null_time
 from medusa.io.lines import Lines, open_binary, wait_for
+from medusa.io.places import FilePlace
 
 __all__ = ["RowReader", "open_reader"]
 
@@ -72,19 +73,19 @@ def open_reader(
             hint="run it to its end, without --follow",
             code="data.format",
         )
-    if place.format in ("csv", "jsonl"):
+    if FORMATS[place.format].lines:
         return _LineReader(place, types, known, follow, strict)
     if follow:
         raise DataError(
-            f"{place.label}: {place.format} can't be followed", hint="csv and jsonl can", code="data.format"
+            f"{place.label}: {place.format} can't be followed",
+            hint=f"{FORMATS_OF_LINES} can",
+            code="data.format",
         )
-    if place.format == "parquet":
-        return _ParquetReader(place)
-    return _ArrowReader(place)
+    return _READERS[place.format](place)
 
 
 class _LineReader:
-    """CSV and JSON lines."""
+    """A format of lines."""
 
     def __init__(
         self,
@@ -97,8 +98,7 @@ class _LineReader:
         self.lines: Lines | None
         self._lines = self.lines = Lines(place, follow=follow, quoted=place.format == "csv")
         self._follow = follow
-        csv = place.format == "csv"
-        self._text: LineFormat = CsvText(place.label, place.delimiter) if csv else JsonText(place.label)
+        self._text = _TEXTS[place.format](place)
         try:
             self._lines.push_back(self._text.begin(self._sample(), types, known, strict=strict))
         except BaseException:
@@ -254,3 +254,15 @@ def _refuse_null(place: FilePlace, batch: pa.RecordBatch, required: str | None, 
 def _damaged(place: FilePlace, error: Exception) -> DataError:
     why = str(error).splitlines()[0][:200]
     return DataError(f"{place.label}: no whole {place.format} file: {why}", code="data.format")
+
+
+_TEXTS: dict[str, Callable[[FilePlace], LineFormat]] = {
+    "csv": lambda place: CsvText(place.label, place.delimiter),
+    "jsonl": lambda place: JsonText(place.label),
+}
+_READERS: dict[str, Callable[[FilePlace], RowReader]] = {
+    "parquet": _ParquetReader,
+    "arrow": _ArrowReader,
+    "arrows": _ArrowReader,
+}
+"""Of the formats that aren't of lines."""

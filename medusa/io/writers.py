@@ -7,6 +7,7 @@ import json
 import math
 import os
 import sys
+from collections.abc import Callable
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,7 +15,8 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from medusa.errors import DataError
-from medusa.io.formats_and_places import FilePlace
+from medusa.io.formats import FORMATS
+from medusa.io.places import FilePlace
 
 __all__ = ["RowWriter", "open_writer"]
 
@@ -58,7 +60,7 @@ class _Writer:
             raise DataError(
                 f"{place.path}: {(error.strerror or str(error)).lower()}", code="data.file"
             ) from None
-        self._encoder = _encoder(place, self._file, _plain(schema, place.format))
+        self._encoder = _ENCODERS[place.format](self._file, _plain(schema, place.format), place)
 
     def write(self, table: pa.Table) -> None:
         if table.num_rows:
@@ -92,7 +94,7 @@ def _standard() -> Any:
 
 def _plain(schema: pa.Schema, format: str) -> pa.Schema:
     """Durations are whole microseconds where the format has none, in Parquet too."""
-    if format in ("arrow", "arrows"):
+    if FORMATS[format].durations:
         return schema
     return pa.schema([pa.field(f.name, pa.int64()) if pa.types.is_duration(f.type) else f for f in schema])
 
@@ -146,18 +148,17 @@ class _Parquet:
         self._writer.close()
 
 
-def _encoder(place: FilePlace, file: Any, schema: pa.Schema) -> Any:
-    """What writes tables in this format: it has ``write_table`` and ``close`` as pyarrow's writers do."""
-    match place.format:
-        case "csv":
-            from pyarrow import csv
+def _csv(file: Any, schema: pa.Schema, place: FilePlace) -> Any:
+    from pyarrow import csv
 
-            return csv.CSVWriter(file, schema, write_options=csv.WriteOptions(delimiter=place.delimiter))
-        case "jsonl":
-            return _JsonLines(file)
-        case "parquet":
-            return _Parquet(file, schema)
-        case "arrow":
-            return pa.ipc.new_file(file, schema)
-        case _:
-            return pa.ipc.new_stream(file, schema)
+    return csv.CSVWriter(file, schema, write_options=csv.WriteOptions(delimiter=place.delimiter))
+
+
+_ENCODERS: dict[str, Callable[[Any, pa.Schema, FilePlace], Any]] = {
+    "csv": _csv,
+    "jsonl": lambda file, schema, place: _JsonLines(file),
+    "parquet": lambda file, schema, place: _Parquet(file, schema),
+    "arrow": lambda file, schema, place: pa.ipc.new_file(file, schema),
+    "arrows": lambda file, schema, place: pa.ipc.new_stream(file, schema),
+}
+"""What writes tables in a format: it has ``write_table`` and ``close`` as pyarrow's writers do."""

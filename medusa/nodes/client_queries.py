@@ -22,7 +22,8 @@ from medusa.nodes.placement.standby_plan import StandbyNode, StandbyWish
 from medusa.nodes.security.registry import Caller
 from medusa.nodes.security.sessions import refusal_of
 from medusa.query.suggest import did_you_mean
-from medusa.wire.messages.links_and_commands import Define, Deploy, Remove, Reply
+from medusa.wire.messages.commands import Deploy, Remove, Reply
+from medusa.wire.messages.directory import Define
 from medusa.wire.messages.standby import DeployGuarded
 from medusa.wire.outbox import Outbox
 

@@ -24,7 +24,7 @@ from medusa.nodes.remote.stopping import StoppedParts
 from medusa.nodes.security.registry import Caller
 from medusa.nodes.security.sessions import check_memory, refusal_of
 from medusa.nodes.spec.fragment_spec import FragmentSpec
-from medusa.wire.messages.links_and_commands import Install, Remove, Reply
+from medusa.wire.messages.commands import Install, Remove, Reply
 from medusa.wire.outbox import CloseFragment, OpenFragment, Outbox
 
 __all__ = ["Fragments"]

@@ -13,7 +13,7 @@ from medusa.ports import Buffer
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.link.lanes import LaneOrder, lane_of
 from medusa.wire.link.session import check_version
-from medusa.wire.messages.links_and_commands import Attached, Boundary, Data, Hello, Progress
+from medusa.wire.messages.links import Attached, Boundary, Data, Hello, Progress
 
 __all__ = ["Lanes"]
 

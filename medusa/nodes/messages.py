@@ -15,35 +15,26 @@ from enum import Enum
 from medusa.errors import RemoteProtocolError
 from medusa.nodes.security.registry import Caller, Refusal, no_deploy, no_role
 from medusa.ports import Buffer
+from medusa.wire.messages.all_messages import Message
 from medusa.wire.messages.base import Payload
+from medusa.wire.messages.commands import Declare, Deploy, Forget, Install, Remove, Reply, StatusRequest
 from medusa.wire.messages.configuration import Accept, Configure, Prepare, Vote
 from medusa.wire.messages.dht import DhtFind, DhtFound, DhtLeave, DhtStore, DhtStored
-from medusa.wire.messages.links_and_commands import (
+from medusa.wire.messages.directory import Define, Digest, Entries, Lookup
+from medusa.wire.messages.links import (
     Ack,
     Attach,
     Attached,
     Boundary,
     Data,
-    Declare,
-    Define,
-    Deploy,
     Detach,
-    Digest,
-    Entries,
-    Forget,
     Heartbeat,
     Hello,
-    Install,
-    Load,
-    Lookup,
-    Message,
-    Offer,
+    OpenPublisher,
     Progress,
     Refuse,
-    Remove,
-    Reply,
-    StatusRequest,
 )
+from medusa.wire.messages.load import Load
 from medusa.wire.messages.move import (
     Fed,
     GiveUp,
@@ -243,7 +234,7 @@ MESSAGES: dict[type, MessageRow] = {
     ),
     Ack: MessageRow(READING, MessageOwner.STREAMS),
     Detach: MessageRow(READING, MessageOwner.STREAMS),
-    Offer: MessageRow(Rights(NO, NO, _PUBLISH), MessageOwner.STREAMS),
+    OpenPublisher: MessageRow(Rights(NO, NO, _PUBLISH), MessageOwner.STREAMS),
     Attached: MessageRow(STREAM_DATA, MessageOwner.STREAMS),
     Data: MessageRow(STREAM_DATA, MessageOwner.STREAMS),
     Boundary: MessageRow(STREAM_DATA, MessageOwner.STREAMS),

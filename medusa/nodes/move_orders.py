@@ -26,7 +26,7 @@ from medusa.nodes.security.sessions import refusal_of
 from medusa.ports import Buffer
 from medusa.query.suggest import did_you_mean
 from medusa.wire.link.automaton import LinkEvent
-from medusa.wire.messages.links_and_commands import Reply
+from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.move import (
     Fed,
     GiveUp,

@@ -29,8 +29,6 @@ from medusa.nodes.deploy.coordinator import DeploymentCoordinator
 from medusa.nodes.deploy.cross_query_reads import CrossQueryReads
 from medusa.nodes.deploy.standby_nodes import standby_nodes
 from medusa.nodes.deploy.unfinished_deployments import UnfinishedDeployments
-from medusa.nodes.diskless.host import DisklessFragmentHost
-from medusa.nodes.diskless.sealed_cuts import CutSealer
 from medusa.nodes.fragment.checkpointing import SavedCheckpoint
 from medusa.nodes.fragment.durability import policy_of
 from medusa.nodes.fragment.host import FragmentHost
@@ -38,6 +36,8 @@ from medusa.nodes.fragments import Fragments
 from medusa.nodes.lanes import Lanes
 from medusa.nodes.load.load_status import node_load
 from medusa.nodes.load.loads import NodeLoads
+from medusa.nodes.memory_only.host import MemoryOnlyFragmentHost
+from medusa.nodes.memory_only.sealed_cuts import CutSealer
 from medusa.nodes.messages import MESSAGES, Heard, MessageOwner, check_payload
 from medusa.nodes.migration.incoming import IncomingMoves
 from medusa.nodes.migration.outgoing import OutgoingMoves
@@ -78,15 +78,10 @@ from medusa.nodes.streams import StreamRouter
 from medusa.ports import Buffer, Signer, Verify
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.link.session import SESSION, PeerSession, PeerState, SessionSettings
-from medusa.wire.messages.links_and_commands import (
-    Declare,
-    Hello,
-    Load,
-    Message,
-    Refuse,
-    Reply,
-    StatusRequest,
-)
+from medusa.wire.messages.all_messages import Message
+from medusa.wire.messages.commands import Declare, Reply, StatusRequest
+from medusa.wire.messages.links import Hello, Refuse
+from medusa.wire.messages.load import Load
 from medusa.wire.messages.rerouting import DivertMessage
 from medusa.wire.outbox import CutPeer, Introduce, Outbox, Owned, Stopped, WakeAt
 from medusa.wire.status import FragmentStatus, NodeStatus, plain
@@ -445,7 +440,7 @@ class NodeMind:
         make = partial(StandbyFragment, owner=owner, secondary=secondary) if owner else make
         if self._forgets:
             make = partial(
-                DisklessFragmentHost, seal=self._seal, now_us=self._now_us, born_us=self._started_us
+                MemoryOnlyFragmentHost, seal=self._seal, now_us=self._now_us, born_us=self._started_us
             )
         hosted = make(
             spec,
@@ -702,7 +697,7 @@ class NodeMind:
         if self.guard is None:
             raise LocalProtocolError("a node gets keys when it starts, or never")
         if rules.offers is not None:
-            self.remotes.offer(rules.offers)
+            self.remotes.change_offers(rules.offers)
         for peer in self.guard.configure(rules.security):
             self.outbox.append(CutPeer(peer=peer))
             self._lost(now_us, peer)

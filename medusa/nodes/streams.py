@@ -18,16 +18,16 @@ from medusa.wire.link.automaton import ReceiverState
 from medusa.wire.link.named_subscriptions import TAKEN, key_of
 from medusa.wire.link.receiver import PATIENCE_US
 from medusa.wire.link.session import EARLIER
-from medusa.wire.messages.links_and_commands import (
+from medusa.wire.messages.all_messages import Message
+from medusa.wire.messages.commands import Forget
+from medusa.wire.messages.links import (
     Ack,
     Attach,
     Attached,
     Boundary,
     Data,
     Detach,
-    Forget,
-    Message,
-    Offer,
+    OpenPublisher,
     Progress,
     Refuse,
 )
@@ -87,8 +87,8 @@ class StreamRouter:
             case Attached() | Data() | Boundary() | Progress():
                 if not self._lanes.receive(now_us, peer, heard.lane, message, heard.payload):
                     self._unwanted(now_us, peer, message)
-            case Offer():
-                self._offer(now_us, peer, message, heard.caller)
+            case OpenPublisher():
+                self._open_publisher(now_us, peer, message, heard.caller)
             case Refuse():
                 self._refused(now_us, peer, message)
             case Forget():
@@ -129,7 +129,7 @@ class StreamRouter:
         if isinstance(message, Attach) and not message.plain:
             self._diverting.attached(now_us, fragment, sink, peer)
 
-    def _offer(self, now_us: int, peer: str, message: Offer, caller: Caller | None) -> None:
+    def _open_publisher(self, now_us: int, peer: str, message: OpenPublisher, caller: Caller | None) -> None:
         """A client has rows for a source."""
         try:
             fragment, source = self._catalog.entry(message.stream)
@@ -139,17 +139,17 @@ class StreamRouter:
             known = hosted.inputs.get((source, key))
             if known is None or (message.name and known.silent_since_us is not None):
                 self._fragments.check_memory(1, caller)
-            self._check_offer(peer, key, message, hosted)
+            self._check_publisher(peer, key, message, hosted)
             if message.name:
                 others = sum(each.publishers.count(owner) for each in self._running.values())
-                hosted.offer_named(now_us, peer, source, message, owner=owner, others=others)
+                hosted.open_named_publisher(now_us, peer, source, message, owner=owner, others=others)
             else:
-                hosted.offer(now_us, peer, source, message.schema)
+                hosted.open_publisher(now_us, peer, source, message.schema)
         except LinkError as error:
             if error.code != "E_STREAM" or not self._may_come(now_us, message.stream):
                 self._refuse(peer, message, error)
 
-    def _check_offer(self, peer: str, key: str, message: Offer, hosted: FragmentHost) -> None:
+    def _check_publisher(self, peer: str, key: str, message: OpenPublisher, hosted: FragmentHost) -> None:
         if message.name and self._forgets:
             text = f"node {self._me!r} has no disk to remember how far publisher {message.name!r} is"
             hint = "publish without a name, or put that part of the query at a node with a disk"

@@ -23,7 +23,8 @@ from medusa.sim.world.network import Faults, Network
 from medusa.sim.world.virtual_time import SimulationError, World
 from medusa.wire.codec import decode_frame
 from medusa.wire.link.automaton import LinkSettings
-from medusa.wire.messages.links_and_commands import (
+from medusa.wire.messages.all_messages import Message
+from medusa.wire.messages.links import (
     Ack,
     Attach,
     Attached,
@@ -31,8 +32,7 @@ from medusa.wire.messages.links_and_commands import (
     Data,
     Heartbeat,
     Hello,
-    Message,
-    Offer,
+    OpenPublisher,
     Progress,
     Refuse,
 )
@@ -87,7 +87,7 @@ class TracedChain(Chain):
                 return ""
             case Hello():
                 return f" life {message.incarnation}{' ?' if message.answer else ''}"
-            case Offer():
+            case OpenPublisher():
                 return f" {message.stream}"
             case Refuse():
                 return f" {message.stream} {message.code}"

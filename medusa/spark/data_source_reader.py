@@ -27,7 +27,7 @@ from medusa.spark.exchange.caller import GatewayConnection, caller, expected
 from medusa.spark.options import READING, Options
 from medusa.spark.streaming.lateness import FOREVER_US
 from medusa.wire.codec import TrainCodec
-from medusa.wire.messages.links_and_commands import Data
+from medusa.wire.messages.links import Data
 
 __all__ = ["BatchReader", "StreamFollower", "RowRange", "StreamReader", "columns_of"]
 

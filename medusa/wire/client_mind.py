@@ -20,7 +20,9 @@ from medusa.wire.link.automaton import LinkEvent, LinkSettings
 from medusa.wire.link.receiver import Delivery, LostRows, ReceivedPromise, ReceivedRows, Receiver
 from medusa.wire.link.sender import Sender
 from medusa.wire.link.session import PeerSession, PeerState, SessionSettings
-from medusa.wire.messages.links_and_commands import (
+from medusa.wire.messages.all_messages import Message
+from medusa.wire.messages.commands import Reply
+from medusa.wire.messages.links import (
     NOW,
     Ack,
     Attach,
@@ -30,11 +32,9 @@ from medusa.wire.messages.links_and_commands import (
     Detach,
     Heartbeat,
     Hello,
-    Message,
-    Offer,
+    OpenPublisher,
     Progress,
     Refuse,
-    Reply,
 )
 from medusa.wire.outbox import Detour, Outbox
 
@@ -44,7 +44,7 @@ NOT_TAKEN_MAX = 10
 """Words of rows not taken that a publication keeps."""
 
 LOST = ("E_TAKEN", "E_NAME", "E_REMOVED", "E_FINISHED")
-"""Refusals after which a named publisher offers nothing more: it isn't ours, or isn't any more."""
+"""Refusals after which a named publisher is not opened again: it isn't ours, or isn't any more."""
 
 EARLY_MAX = 1000
 """Streams that a node may ask for before they are published to it."""
@@ -72,16 +72,18 @@ class ClientPublication:
         self.not_taken: list[Refuse] = []
         self._last_not_taken: Refuse | None = None
         self.attached = False
-        self._offered_at_us = 0
+        self._asked_at_us = 0
         self._node = node
         sender.expect(node)
 
-    def offer(self, now_us: int, outbox: Outbox) -> None:
+    def open(self, now_us: int, outbox: Outbox) -> None:
         """Tell the node that there are rows for it."""
         self.attached = False
-        self._offered_at_us = now_us
+        self._asked_at_us = now_us
         stream, schema = self.sender.stream, self.sender.schema
-        outbox.send(self._node, Offer(stream=stream, schema=schema, name=self.name, resumed=self.begun))
+        outbox.send(
+            self._node, OpenPublisher(stream=stream, schema=schema, name=self.name, resumed=self.begun)
+        )
 
     def refused(self, message: Refuse) -> None:
         """The node takes none of it."""
@@ -103,10 +105,10 @@ class ClientPublication:
         self.refusal = None
         self.attached = False
 
-    def offer_again_at_us(self) -> int | None:
-        """When an unanswered offer is repeated."""
+    def open_again_at_us(self) -> int | None:
+        """When what opens it is repeated, unanswered."""
         lost = self.name and self.refusal is not None and self.refusal.code in LOST
-        return None if self.attached or lost else self._offered_at_us + self.sender.settings.retry_us
+        return None if self.attached or lost else self._asked_at_us + self.sender.settings.retry_us
 
     def asked(self, now_us: int, message: Attach | Ack | Detach) -> None:
         """The node says what it wants, or has."""
@@ -118,7 +120,7 @@ class ClientPublication:
         self.sender.receive(now_us, self._node, message)
 
     def rows_refused(self, message: Refuse) -> None:
-        """Rows were not taken; the stream goes on. The node says its last word again when we offer anew."""
+        """Rows were not taken; the stream goes on. Opened anew, the node says its last word again."""
         if message != self._last_not_taken and len(self.not_taken) < NOT_TAKEN_MAX:
             self.not_taken.append(message)
         self._last_not_taken = message
@@ -258,7 +260,7 @@ class ClientMind:
         sender = Sender(stream, schema, timed=timed, outbox=way, settings=self._link)
         publication = self.publications[stream] = ClientPublication(sender, self.node, way, name)
         if self.up:
-            publication.offer(now_us, self.outbox)
+            publication.open(now_us, self.outbox)
         return publication
 
     def subscribe(
@@ -334,7 +336,7 @@ class ClientMind:
         publication.move(now_us, self.node, self.outbox)
         self.publications[stream] = publication
         if self.up:
-            publication.offer(now_us, self.outbox)
+            publication.open(now_us, self.outbox)
             if (early := self._early.pop(stream, None)) is not None:
                 self._asked(now_us, publication, early)
 
@@ -417,7 +419,7 @@ class ClientMind:
             subscription.receiver.receive(now_us, message)
         if publication is not None and message.code == "E_DETACHED":
             if publication.attached:
-                publication.offer(now_us, self.outbox)
+                publication.open(now_us, self.outbox)
         elif publication is not None and (publication.refusal is None or not message.epoch):
             # Of an attachment that was refused, what is said later about frames under way adds nothing.
             publication.refused(message)
@@ -434,9 +436,9 @@ class ClientMind:
             subscription.receiver.tick(now_us)
         for publication in self.publications.values():
             publication.sender.tick(now_us)
-            again_us = publication.offer_again_at_us()
+            again_us = publication.open_again_at_us()
             if self.up and again_us is not None and now_us >= again_us:
-                publication.offer(now_us, self.outbox)
+                publication.open(now_us, self.outbox)
 
     def wake_at_us(self, now_us: int) -> int | None:
         """When ``tick`` has work."""
@@ -445,7 +447,7 @@ class ClientMind:
         for publication in self.publications.values():
             times.append(publication.sender.wake_at_us())
             if self.up:
-                times.append(publication.offer_again_at_us())
+                times.append(publication.open_again_at_us())
         return min((time for time in times if time is not None), default=None)
 
     def _spread(self, now_us: int, event: LinkEvent | None) -> None:
@@ -458,7 +460,7 @@ class ClientMind:
         for publication in self.publications.values():
             publication.sender.peer(now_us, self.node, event)
             if event is not LinkEvent.PEER_DOWN:
-                publication.offer(now_us, self.outbox)
+                publication.open(now_us, self.outbox)
         if event is not LinkEvent.PEER_DOWN:
             for message, payload in self._requests.values():
                 self.outbox.send(self.node, message, payload)

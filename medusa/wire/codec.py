@@ -27,8 +27,9 @@ from medusa.query.boxes import Schema
 from medusa.query.types import is_type, to_arrow
 from medusa.wire import limits
 from medusa.wire.column_cleaning import clean
+from medusa.wire.messages.all_messages import Message
 from medusa.wire.messages.base import Payload
-from medusa.wire.messages.links_and_commands import Attached, Data, Message, Offer
+from medusa.wire.messages.links import Attached, Data, OpenPublisher
 
 __all__ = ["TrainCodec", "decode_frame", "decode_header", "encode_frame", "late_below", "split"]
 
@@ -108,7 +109,7 @@ def decode_header(header: Buffer, *, peer: str = "") -> Message:
     ours = _encoder.encode(message)
     if header != ours and header != _without_tail(message, ours) and not _is_canonical(bytes(header), ours):
         raise RemoteProtocolError("a message that is not in canonical form", peer=peer, code="E_FRAME")
-    if isinstance(message, Attached | Offer):
+    if isinstance(message, Attached | OpenPublisher):
         _check_schema(message.schema, peer)
     return message
 

@@ -16,8 +16,8 @@ import medusa as md
 from medusa.apps.workloads.local_nodes import LocalNodes
 from medusa.cli.main import main
 from medusa.engine.input.ingest import normalise
-from medusa.io.formats_and_places import place_of
 from medusa.io.pacing import STEP_S, paced
+from medusa.io.places import place_of
 from medusa.io.readers import open_reader
 from medusa.query.types import schema_from
 

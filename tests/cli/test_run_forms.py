@@ -18,8 +18,8 @@ from click.testing import CliRunner, Result
 import medusa as md
 from medusa.cli.main import main
 from medusa.io import lines
-from medusa.io.formats_and_places import place_of
 from medusa.io.lines import Lines
+from medusa.io.places import place_of
 from medusa.io.readers import open_reader
 from tests.cli.test_run import COUNT, cars, save, small_blocks
 

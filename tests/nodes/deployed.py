@@ -22,7 +22,8 @@ from medusa.query.codec import graph_to_msgpack
 from medusa.wire.codec import decode_frame, encode_frame
 from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.link.session import SessionSettings
-from medusa.wire.messages.links_and_commands import Deploy, Hello, Remove, Reply
+from medusa.wire.messages.commands import Deploy, Remove, Reply
+from medusa.wire.messages.links import Hello
 from medusa.wire.outbox import CloseFragment, Log, OpenFragment, Parse, Persist, Send, WakeAt
 from tests.nodes.parsed import done
 

@@ -18,15 +18,8 @@ from medusa.nodes.reports import Logged, Persisted, Ran, Started
 from medusa.nodes.spec.fragment_spec import fragment_to
 from medusa.wire.codec import TrainCodec
 from medusa.wire.limits import PROTOCOL_VERSION
-from medusa.wire.messages.links_and_commands import (
-    Attach,
-    Attached,
-    Data,
-    Hello,
-    Install,
-    Refuse,
-    Reply,
-)
+from medusa.wire.messages.commands import Install, Reply
+from medusa.wire.messages.links import Attach, Attached, Data, Hello, Refuse
 from medusa.wire.outbox import Log, Persist, RunFragment, Send
 
 SCHEMA = {"ts": "timestamp[us, UTC]", "v": "int64"}

@@ -11,8 +11,9 @@ from medusa.nodes.node import NodeMind
 from medusa.nodes.reports import Logged, Persisted, Started, Surroundings
 from medusa.query.codec import graph_to_msgpack
 from medusa.wire.limits import PROTOCOL_VERSION
-from medusa.wire.messages.directory import seen_to
-from medusa.wire.messages.links_and_commands import Declare, Deploy, Digest, Hello, Refuse, Reply
+from medusa.wire.messages.commands import Declare, Deploy, Reply
+from medusa.wire.messages.directory import Digest, seen_to
+from medusa.wire.messages.links import Hello, Refuse
 from medusa.wire.outbox import CutPeer, Log, Parse, Persist, Send, Trust
 from medusa.wire.statement import Certificate, Revocation, client_name, sign
 from tests.nodes.parsed import done

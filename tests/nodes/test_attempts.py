@@ -10,7 +10,8 @@ from medusa.nodes.spec.fragment_spec import fragment_from, fragment_to
 from medusa.sim.trials.moves import claims
 from medusa.wire.codec import decode_frame
 from medusa.wire.link.automaton import LinkEvent
-from medusa.wire.messages.links_and_commands import Attach, Reply
+from medusa.wire.messages.commands import Reply
+from medusa.wire.messages.links import Attach
 from medusa.wire.messages.move import GiveUp, Got, Ready, Receive, Settle, Settled
 from medusa.wire.messages.rerouting import Placed
 from tests.nodes.moved import FRAGMENT, World

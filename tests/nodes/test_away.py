@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from medusa.nodes.names.unreachable_peers import UnreachablePeers
 from medusa.wire.link.automaton import LinkEvent
-from medusa.wire.messages.links_and_commands import Remove
+from medusa.wire.messages.commands import Remove
 from medusa.wire.status import AwayStatus
 from tests.nodes.moved import World
 from tests.nodes.parted import Parting

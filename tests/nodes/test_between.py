@@ -18,8 +18,10 @@ from medusa.nodes.reports import RulesRead
 from medusa.query.boxes import Field
 from medusa.wire.dht_entry import DhtEntry, Whereabouts, age_of, opened_entry, sign_entry
 from medusa.wire.limits import PROTOCOL_VERSION
+from medusa.wire.messages.commands import Remove, Reply
 from medusa.wire.messages.dht import DhtFind, DhtFound, DhtLeave, DhtStore, DhtStored
-from medusa.wire.messages.links_and_commands import Hello, Lookup, Remove, Reply
+from medusa.wire.messages.directory import Lookup
+from medusa.wire.messages.links import Hello
 from medusa.wire.outbox import Send
 from tests.nodes import keyed
 from tests.nodes.keyed import ALICE, BOB, EVE, SECURITY, WALL_US, Keyed, curve

@@ -16,7 +16,7 @@ from medusa.sim.actors.client import Client
 from medusa.sim.actors.federation import Federation
 from medusa.sim.world.network import Faults
 from medusa.wire.limits import PROTOCOL_VERSION
-from medusa.wire.messages.links_and_commands import Attach, Hello
+from medusa.wire.messages.links import Attach, Hello
 from medusa.wire.outbox import Send
 
 SCHEMA = {"ts": "timestamp[us, UTC]", "k": "utf8", "v": "int64"}

@@ -8,7 +8,7 @@ import pytest
 
 from medusa.nodes.catalog.catalog import RUNNING, Deployment
 from medusa.nodes.recovery.coordination import AWAY_US
-from medusa.wire.messages.links_and_commands import Reply
+from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.move import Move
 from tests.nodes.taken_over import ROWS, Run
 from tests.nodes.test_taken_over import CUT, HALF, WHOLE, check_removed, counting, run_of

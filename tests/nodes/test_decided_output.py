@@ -17,7 +17,7 @@ from medusa.nodes.fragment.input_log_records import PROMISE, ROWS, Decision
 from medusa.nodes.placement.placement import cut
 from medusa.wire.codec import TrainCodec
 from medusa.wire.link.automaton import LinkSettings
-from medusa.wire.messages.links_and_commands import OLDEST, Attach, Attached, Data
+from medusa.wire.messages.links import OLDEST, Attach, Attached, Data
 from medusa.wire.outbox import Log, Outbox, Persist, RunFragment, Send
 from tests.nodes.test_decisions import Beginning
 
@@ -81,7 +81,7 @@ class Life:
 
     def offers(self, peer: str, source: str) -> None:
         columns = next(box.schema for box in self.spec.graph.boxes if box.id == source)
-        self.hosted.offer(0, peer, source, columns)
+        self.hosted.open_publisher(0, peer, source, columns)
         self.settle()
 
     def publishes(self, peer: str, source: str, value: int) -> None:

@@ -11,7 +11,8 @@ from medusa.nodes.config.settings import parse
 from medusa.nodes.config.settings_security import ClientRules
 from medusa.nodes.reports import RulesRead
 from medusa.runtime.node.reloading import rules_again
-from medusa.wire.messages.links_and_commands import Declare, Heartbeat, Refuse
+from medusa.wire.messages.commands import Declare
+from medusa.wire.messages.links import Heartbeat, Refuse
 from medusa.wire.outbox import Send
 from medusa.wire.statement import client_name
 from tests.nodes.keyed import SECURITY, Keyed, certificate, curve

@@ -7,7 +7,7 @@ import pytest
 
 from medusa.nodes.catalog.catalog import ForwardingAddress
 from medusa.wire.codec import decode_frame, encode_frame
-from medusa.wire.messages.links_and_commands import Install, Remove
+from medusa.wire.messages.commands import Install, Remove
 from tests.nodes.deployed import NODES, TARGETS, TIMEOUT_US, Town
 
 HOW = ["dies", "dies for long", "hangs", "disk full"]

@@ -8,7 +8,7 @@ import medusa as md
 from medusa.nodes.deploy.coordinator import WAITING_MAX
 from medusa.nodes.placement.placement import cut
 from medusa.sim.actors.federation import Federation
-from medusa.wire.messages.links_and_commands import Remove
+from medusa.wire.messages.commands import Remove
 
 
 def two():

@@ -7,7 +7,7 @@ from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.deploy.coordinator import DeploymentCoordinator
 from medusa.nodes.placement.placement import PlacementPlan
 from medusa.wire.limits import SEQ_MAX
-from medusa.wire.messages.links_and_commands import Install, Remove, Reply
+from medusa.wire.messages.commands import Install, Remove, Reply
 from medusa.wire.outbox import Outbox, Send
 
 

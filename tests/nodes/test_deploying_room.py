@@ -10,7 +10,7 @@ from medusa.nodes.config.settings_security import ClientRules
 from medusa.nodes.deploy.client_limit import UNDER_WAY_MAX, PendingAnswers, no_room
 from medusa.nodes.reports import Persisted
 from medusa.query.codec import graph_to_msgpack
-from medusa.wire.messages.links_and_commands import Declare, Deploy, Remove, Reply
+from medusa.wire.messages.commands import Declare, Deploy, Remove, Reply
 from medusa.wire.outbox import Persist, Send
 from tests.nodes.keyed import SECURITY, Keyed, curve, revocation
 from tests.nodes.test_security import query

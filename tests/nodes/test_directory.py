@@ -13,8 +13,15 @@ from medusa.nodes.catalog import directory as room
 from medusa.nodes.catalog.directory import Directory
 from medusa.wire import limits
 from medusa.wire.codec import decode_frame, encode_frame
-from medusa.wire.messages.directory import CatalogEntry, EntryRun, runs_to, seen_from, seen_to
-from medusa.wire.messages.links_and_commands import Digest, Entries
+from medusa.wire.messages.directory import (
+    CatalogEntry,
+    Digest,
+    Entries,
+    EntryRun,
+    runs_to,
+    seen_from,
+    seen_to,
+)
 from medusa.wire.outbox import Outbox, Send
 
 STEP_US = 100_000

@@ -13,15 +13,8 @@ from medusa.nodes.reports import SentToItself
 from medusa.query.boxes import Field
 from medusa.sim.actors.federation import Federation
 from medusa.wire.limits import PROTOCOL_VERSION
-from medusa.wire.messages.links_and_commands import (
-    Ack,
-    Attach,
-    Hello,
-    Install,
-    Offer,
-    Remove,
-    Reply,
-)
+from medusa.wire.messages.commands import Install, Remove, Reply
+from medusa.wire.messages.links import Ack, Attach, Hello, OpenPublisher
 from medusa.wire.messages.move import Move
 from medusa.wire.messages.rerouting import (
     DivertMessage,
@@ -58,7 +51,7 @@ def publishes(node: Node, count: int) -> None:
         node.brain.receive(node.now_us, "client-1", hello)
         node.settle()
         source = next(box for box in node.hosted.spec.graph.boxes if not box.inputs)
-        node.say("client-1", Offer(stream="q.flows", schema=source.schema))
+        node.say("client-1", OpenPublisher(stream="q.flows", schema=source.schema))
         node.brings("client-1", 0, count, frame=1, begins=0)
         node.frames = 2
     else:

@@ -10,8 +10,8 @@ import pytest
 from medusa.nodes.catalog.directory import Directory
 from medusa.nodes.names.startup_grace import AT_ONCE, LOOK_US, NEWS_US, WAITING_MAX, StartupGrace
 from medusa.nodes.reports import RulesRead
-from medusa.wire.messages.directory import seen_from, seen_to
-from medusa.wire.messages.links_and_commands import Digest, Entries, Lookup, Reply
+from medusa.wire.messages.commands import Reply
+from medusa.wire.messages.directory import Digest, Entries, Lookup, seen_from, seen_to
 from medusa.wire.messages.move import Move
 from medusa.wire.outbox import Outbox, Send, WakeAt
 from tests.nodes.keyed import SECURITY, Keyed

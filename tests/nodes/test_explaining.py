@@ -12,7 +12,7 @@ from medusa.errors import LinkError
 from medusa.nodes.status.blocking_reasons import UnmovedBoundaries, explained
 from medusa.runtime.client.overview import explanation
 from medusa.sim.actors.federation import Federation
-from medusa.wire.messages.links_and_commands import OLDEST, Attach
+from medusa.wire.messages.links import OLDEST, Attach
 from tests.nodes.test_decided_output import Life, union
 
 SCHEMA = {"ts": "timestamp[us, UTC]", "v": "int64"}

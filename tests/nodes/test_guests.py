@@ -16,7 +16,9 @@ from medusa.nodes.config.settings_security import ClientRules
 from medusa.query.boxes import Field
 from medusa.query.codec import graph_to_msgpack
 from medusa.query.published_stream import PublishedStream
-from medusa.wire.messages.links_and_commands import Attach, Define, Deploy, Reply
+from medusa.wire.messages.commands import Deploy, Reply
+from medusa.wire.messages.directory import Define
+from medusa.wire.messages.links import Attach
 from medusa.wire.messages.rerouting import Expect, Read, Release, Unexpect
 from medusa.wire.status import status_of
 from tests.cli.test_status import printed

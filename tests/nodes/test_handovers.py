@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from medusa.sim.actors.client import Client
-from medusa.wire.messages.links_and_commands import Reply
+from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.move import Move
 from medusa.wire.messages.split import Split
 from tests.nodes.taken_over import ROWS, Run, shared_streams

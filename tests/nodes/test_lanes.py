@@ -12,7 +12,7 @@ from medusa.nodes.lanes import Lanes
 from medusa.wire import limits
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.link.lanes import lane_of
-from medusa.wire.messages.links_and_commands import Attached, Data, Hello
+from medusa.wire.messages.links import Attached, Data, Hello
 from tests.nodes.keyed import Keyed, curve
 
 CONFIG = 'name = "a"\nlisten = "ipc:///tmp/a"\ndata = "d"\n[peers]\nb = "ipc:///tmp/b"\n'

@@ -18,8 +18,8 @@ from medusa.nodes.config.settings_load import LoadRules
 from medusa.nodes.load.link_loads import LinkLoads
 from medusa.nodes.load.loads import LOOK_US, NodeLoads, Usage
 from medusa.wire import limits
-from medusa.wire.messages.links_and_commands import OLDEST, Attach, Load
-from medusa.wire.messages.load import FRAGMENTS_MAX, WHOLE, FragmentLoad
+from medusa.wire.messages.links import OLDEST, Attach
+from medusa.wire.messages.load import FRAGMENTS_MAX, WHOLE, FragmentLoad, Load
 from medusa.wire.outbox import Outbox, ReportLine, Send
 from tests.nodes.keyed import Keyed
 from tests.nodes.test_decided_output import Life, union

@@ -16,8 +16,7 @@ from medusa.sim.actors.federation import Federation
 from medusa.sim.actors.follower import Follower
 from medusa.wire.codec import decode_frame
 from medusa.wire.link.session import SessionSettings
-from medusa.wire.messages.directory import CatalogEntry, EntryRun
-from medusa.wire.messages.links_and_commands import Lookup
+from medusa.wire.messages.directory import CatalogEntry, EntryRun, Lookup
 from medusa.wire.messages.move import Move
 from medusa.wire.outbox import Outbox
 

@@ -12,8 +12,10 @@ from medusa.errors import RemoteProtocolError
 from medusa.nodes import messages
 from medusa.nodes.messages import MESSAGES, Heard
 from medusa.wire.limits import PROTOCOL_VERSION
+from medusa.wire.messages.all_messages import Message
 from medusa.wire.messages.base import Payload
-from medusa.wire.messages.links_and_commands import Attach, Forget, Heartbeat, Hello, Message, Refuse, Reply
+from medusa.wire.messages.commands import Forget, Reply
+from medusa.wire.messages.links import Attach, Heartbeat, Hello, Refuse
 from medusa.wire.statement import client_name
 from tests.nodes.keyed import NODES, curve
 from tests.nodes.test_security import running
@@ -28,7 +30,7 @@ EXPECTED = {
     **dict.fromkeys(["Hello", "Heartbeat", "Refuse", "Declare"], "pppppp"),
     **dict.fromkeys(["Attach", "Ack", "Detach"], "pprrrp"),
     **dict.fromkeys(["Attached", "Data", "Boundary", "Progress"], "pprrpr"),
-    "Offer": "eerrpr",
+    "OpenPublisher": "eerrpr",
     "Forget": "eerrrp",
     "Remove": "pprprr",
     **dict.fromkeys(["Deploy", "DeployGuarded", "Define", "DefineRemote", "RevokeRemote"], "eerprr"),
@@ -127,7 +129,7 @@ def test_every_message_of_the_wire_has_a_row():
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_each_kind_of_caller_says_what_the_table_allows(watched, kind):
-    publishes = kind in ("Attached", "Data", "Boundary", "Progress", "Offer")
+    publishes = kind in ("Attached", "Data", "Boundary", "Progress", "OpenPublisher")
     message = message_of(KINDS[kind], stream="q.flows" if publishes else "q.out")
     if isinstance(message, Forget):
         message = msgspec.structs.replace(message, publisher=False)
@@ -167,7 +169,7 @@ def test_without_keys_nodes_are_ours_and_clients_have_all_roles():
 OWNERS = {
     "SESSION": "Heartbeat",
     "KEYS": "Declare",
-    "STREAMS": "Refuse Attach Ack Detach Offer Attached Data Boundary Progress Forget",
+    "STREAMS": "Refuse Attach Ack Detach OpenPublisher Attached Data Boundary Progress Forget",
     "NAMES": "Hello Entries Digest Lookup DhtFind DhtFound DhtStore DhtStored DhtLeave",
     "QUERIES": "Deploy DeployGuarded Define Remove",
     "FRAGMENTS": "Install",

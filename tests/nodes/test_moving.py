@@ -21,7 +21,7 @@ from medusa.runtime.engine_host.group_names import group_name
 from medusa.sim.actors.federation import Federation
 from medusa.wire.codec import decode_frame
 from medusa.wire.link.automaton import LinkEvent, ReceiverState
-from medusa.wire.messages.links_and_commands import Reply
+from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.move import Fed, Got, Handover, Move, Piece, Receive, Standing, Whole
 from medusa.wire.outbox import CloseFragment, Outbox
 from tests.nodes.moved import FRAGMENT, NODES, SCHEMA, World
@@ -343,7 +343,7 @@ def test_who_comes_while_it_is_handed_on_is_noticed_and_not_let_in():
     [publisher] = hosted.inputs.values()
     assert publisher.silent_since_us is not None
     hosted.freeze()
-    hosted.offer(now_us, "p", "rows", schema)
+    hosted.open_publisher(now_us, "p", "rows", schema)
     assert publisher.receiver.state is ReceiverState.IDLE
     hosted.peer_event(now_us, "p", LinkEvent.PEER_UP)
     assert publisher.silent_since_us is None, "it would not hear where the fragment went"

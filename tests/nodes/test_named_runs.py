@@ -12,7 +12,7 @@ from medusa.sim.actors.client import Client
 from medusa.sim.actors.federation import Federation
 from medusa.sim.world.network import Faults
 from medusa.wire.link.receiver import LostRows, ReceivedRows
-from medusa.wire.messages.links_and_commands import OLDEST
+from medusa.wire.messages.links import OLDEST
 
 ROWS, PIECE = 600, 10
 SPAN_US = 4_000_000

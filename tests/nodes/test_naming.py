@@ -14,17 +14,9 @@ from medusa.nodes.names.addresses import AWAY_US, PeerAddresses, reachable
 from medusa.nodes.reports import PeerLost
 from medusa.query.codec import graph_to_msgpack
 from medusa.wire.limits import PROTOCOL_VERSION
-from medusa.wire.messages.directory import CatalogEntry, EntryRun, runs_to
-from medusa.wire.messages.links_and_commands import (
-    Attach,
-    Define,
-    Digest,
-    Entries,
-    Hello,
-    Lookup,
-    Remove,
-    Reply,
-)
+from medusa.wire.messages.commands import Remove, Reply
+from medusa.wire.messages.directory import CatalogEntry, Define, Digest, Entries, EntryRun, Lookup, runs_to
+from medusa.wire.messages.links import Attach, Hello
 from medusa.wire.outbox import CallAt, Outbox, Send
 from medusa.wire.statement import client_name
 from tests.nodes.keyed import NODES, Keyed, curve

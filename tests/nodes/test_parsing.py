@@ -9,13 +9,13 @@ from medusa.errors import QueryError
 from medusa.nodes import fragments
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.config.settings_offers import OfferRules
-from medusa.nodes.deploy import background_parsing, query_plan
+from medusa.nodes.deploy import admission, background_parsing, query_plan
 from medusa.nodes.deploy.background_parsing import BackgroundParsing
-from medusa.nodes.remote import keeper as remote_keeping
 from medusa.nodes.reports import PeerLost
 from medusa.nodes.security.registry import Caller
 from medusa.query.codec import graph_to_msgpack
-from medusa.wire.messages.links_and_commands import Define, Deploy, Install, Remove, Reply
+from medusa.wire.messages.commands import Deploy, Install, Remove, Reply
+from medusa.wire.messages.directory import Define
 from medusa.wire.messages.remote import DefineRemote, Instantiate, KeepRemote
 from medusa.wire.outbox import Outbox, Parse, Send
 from medusa.wire.status import ParsingStatus
@@ -384,7 +384,7 @@ def test_the_specs_of_a_node_have_so_many_bytes_together(monkeypatch):
 
 def test_definitions_kept_for_another_participant_have_so_many_bytes_together(monkeypatch):
     node, spec = offering(), part()
-    monkeypatch.setattr(remote_keeping, "KEPT_BYTES_MAX", 2 * len(spec.packed))
+    monkeypatch.setattr(admission, "KEPT_BYTES_MAX", 2 * len(spec.packed))
     for number, code in ((1, ""), (2, ""), (3, "E_LIMIT")):
         assert node.answer("core", keep(number, f"part-{number}"), spec.packed) == code
     assert node.answer("core", keep(4, "part-2"), spec.packed) == "", "it is kept already"

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from medusa.nodes.spec.part_locations import having, parted
-from medusa.wire.messages.links_and_commands import Lookup
+from medusa.wire.messages.directory import Lookup
 from medusa.wire.messages.move import Move
 from tests.nodes.parted import Parting
 

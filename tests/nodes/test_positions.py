@@ -18,7 +18,7 @@ from medusa.wire import limits
 from medusa.wire.codec import decode_frame, encode_frame
 from medusa.wire.link import receiver
 from medusa.wire.link.automaton import LinkEvent, LinkSettings
-from medusa.wire.messages.links_and_commands import (
+from medusa.wire.messages.links import (
     NOW,
     OLDEST,
     RESUME,
@@ -28,7 +28,7 @@ from medusa.wire.messages.links_and_commands import (
     Boundary,
     Data,
     Detach,
-    Offer,
+    OpenPublisher,
     Progress,
     Refuse,
 )
@@ -58,7 +58,7 @@ class Liar:
     def __init__(self, seed):
         self.dice = Random(seed)
         self.node = running()
-        self.offers = (OFFER, RESUMED) if seed % 2 else (Offer(stream="q.flows", schema=columns()),)
+        self.offers = (OFFER, RESUMED) if seed % 2 else (OpenPublisher(stream="q.flows", schema=columns()),)
         self.lives = {"writer": 1, "reader": 1}
         self.epochs = [1]
         self.said = 0
@@ -261,7 +261,7 @@ def test_after_a_start_it_may_have_forgotten_what_the_disk_lost_once(lost, taken
 
 def test_an_unnamed_publisher_is_asked_for_row_0_and_may_have_any():
     node = running()
-    [attach] = node.say("writer", Offer(stream="q.flows", schema=columns()))
+    [attach] = node.say("writer", OpenPublisher(stream="q.flows", schema=columns()))
     said, reports = claims(node, attach, 1 << 40)
     assert not [each for each in said if isinstance(each, Refuse)]
     assert [each.what for each in reports] == ["rows lost"]

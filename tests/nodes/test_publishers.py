@@ -18,22 +18,14 @@ from medusa.nodes.reports import PeerLost, Persisted, Ran
 from medusa.query.types import schema_to_arrow
 from medusa.sim.actors.federation import Federation
 from medusa.wire.codec import TrainCodec
-from medusa.wire.messages.links_and_commands import (
-    Attach,
-    Attached,
-    Boundary,
-    Data,
-    Forget,
-    Offer,
-    Refuse,
-    Reply,
-)
+from medusa.wire.messages.commands import Forget, Reply
+from medusa.wire.messages.links import Attach, Attached, Boundary, Data, OpenPublisher, Refuse
 from medusa.wire.outbox import Persist, RunFragment
 from medusa.wire.statement import client_name
 from tests.nodes.keyed import SECURITY, Keyed, curve
 from tests.nodes.test_security import columns, query
 
-OFFER = Offer(stream="q.flows", schema=columns(), name="w/7")
+OFFER = OpenPublisher(stream="q.flows", schema=columns(), name="w/7")
 RESUMED = msgspec.structs.replace(OFFER, resumed=True)
 FORGET = Forget(request=5, stream="q.flows", name="w/7", publisher=True)
 OWNER = client_name(curve("writer"))
@@ -201,7 +193,10 @@ def replace_forget(**changes):
 def test_one_connection_publishes_under_one_name_into_a_stream():
     node = running()
     node.say("writer", OFFER)
-    for offer in (msgspec.structs.replace(OFFER, name="x"), Offer(stream="q.flows", schema=columns())):
+    for offer in (
+        msgspec.structs.replace(OFFER, name="x"),
+        OpenPublisher(stream="q.flows", schema=columns()),
+    ):
         assert node.answer("writer", offer) == "E_TAKEN"
 
 
@@ -246,15 +241,17 @@ def test_a_name_is_never_forgotten_for_another_publisher(monkeypatch):
     node = running()
     node.say("writer", OFFER)
     node.brain.report(node.now_us, PeerLost(FIRST))
-    node.say("other", Offer(stream="q.flows", schema=columns()))
-    assert node.answer("writer", Offer(stream="q.flows", schema=columns()), called=SECOND) == "E_LIMIT"
+    node.say("other", OpenPublisher(stream="q.flows", schema=columns()))
+    assert (
+        node.answer("writer", OpenPublisher(stream="q.flows", schema=columns()), called=SECOND) == "E_LIMIT"
+    )
 
 
 def test_what_was_finished_is_refused_once_that_is_durable():
     node = running()
     [attach] = node.say("writer", OFFER)
     other = node.hello("other", suffix="2")
-    node.say("other", Offer(stream="q.flows", schema=columns()), called=other)
+    node.say("other", OpenPublisher(stream="q.flows", schema=columns()), called=other)
     node.say("writer", attached(attach), disk=False)
     end = Boundary(stream="q.flows", epoch=attach.epoch, frame=1, seq=0, time_us=END_US)
     node.say("writer", end, disk=False)

@@ -11,16 +11,8 @@ from medusa.nodes.placement.placement import cut
 from medusa.nodes.requests import AGAIN_US
 from medusa.nodes.spec.fragment_spec import fragment_to
 from medusa.wire.limits import PROTOCOL_VERSION
-from medusa.wire.messages.links_and_commands import (
-    Ack,
-    Attach,
-    Hello,
-    Install,
-    Progress,
-    Refuse,
-    Remove,
-    Reply,
-)
+from medusa.wire.messages.commands import Install, Remove, Reply
+from medusa.wire.messages.links import Ack, Attach, Hello, Progress, Refuse
 from medusa.wire.messages.rerouting import Expect, Follow, Moved
 from tests.nodes.diverted import CREDIT, SCHEMA, Node, query, spec_at, train
 

@@ -17,7 +17,7 @@ from medusa.nodes.remote import definitions
 from medusa.nodes.spec.fragment_spec import SPEC_BYTES_MAX, fragment_to
 from medusa.query.codec import graph_to_msgpack
 from medusa.wire.codec import decode_frame, encode_frame
-from medusa.wire.messages.links_and_commands import Install, Remove, Reply
+from medusa.wire.messages.commands import Install, Remove, Reply
 from medusa.wire.messages.remote import DefineRemote, DropRemote, Instantiate, KeepRemote, RevokeRemote
 from medusa.wire.messages.rerouting import Expect, Follow, Moved, Placed
 from medusa.wire.outbox import Send

@@ -11,7 +11,8 @@ from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.messages import Heard
 from medusa.nodes.reports import FragmentFailed
 from medusa.nodes.spec.fragment_spec import fragment_to
-from medusa.wire.messages.links_and_commands import Attach, Heartbeat, Refuse, Remove, Reply
+from medusa.wire.messages.commands import Remove, Reply
+from medusa.wire.messages.links import Attach, Heartbeat, Refuse
 from medusa.wire.messages.remote import RevokeRemote, StoppedRemote
 from medusa.wire.outbox import CloseFragment, ReportLine, Send
 from tests.nodes.deployed import Town

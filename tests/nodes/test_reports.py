@@ -19,7 +19,8 @@ from medusa.nodes.reports import (
     Surroundings,
 )
 from medusa.wire.limits import PROTOCOL_VERSION
-from medusa.wire.messages.links_and_commands import Hello, Install
+from medusa.wire.messages.commands import Install
+from medusa.wire.messages.links import Hello
 from medusa.wire.outbox import Introduce, Send, Stopped, Trust, WakeAt
 from tests.nodes.keyed import SECURITY, Keyed, curve
 

@@ -10,7 +10,8 @@ from medusa.nodes.placement.placement import cut
 from medusa.nodes.reports import Persisted, Started
 from medusa.query.codec import graph_to_msgpack
 from medusa.wire.limits import PROTOCOL_VERSION
-from medusa.wire.messages.links_and_commands import Deploy, Hello, Reply
+from medusa.wire.messages.commands import Deploy, Reply
+from medusa.wire.messages.links import Hello
 from medusa.wire.outbox import Outbox, Persist, ReportLine, Send, WakeAt
 from tests.nodes.test_brain import query
 

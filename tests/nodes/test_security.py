@@ -21,7 +21,8 @@ from medusa.nodes.security.registry import matches
 from medusa.nodes.security.sessions import CLIENTS_MAX, CLIENTS_PER_KEY, GONE_US, makes_room
 from medusa.nodes.spec.fragment_spec import fragment_to
 from medusa.wire.limits import PROTOCOL_VERSION
-from medusa.wire.messages.links_and_commands import (
+from medusa.wire.messages.commands import Install, Remove, StatusRequest
+from medusa.wire.messages.links import (
     Ack,
     Attach,
     Attached,
@@ -29,11 +30,8 @@ from medusa.wire.messages.links_and_commands import (
     Data,
     Detach,
     Hello,
-    Install,
-    Offer,
+    OpenPublisher,
     Progress,
-    Remove,
-    StatusRequest,
 )
 from medusa.wire.messages.move import Grant, Move, Receive, Settle
 from medusa.wire.messages.rerouting import Expect, Moved, Placed
@@ -60,7 +58,7 @@ def columns():
 
 
 ATTACH = Attach(stream="q.out", epoch=1, next_seq=0, durable=0, granted=1 << 20, plain=True)
-OFFER = Offer(stream="q.flows", schema=columns())
+OFFER = OpenPublisher(stream="q.flows", schema=columns())
 
 
 def running(**options):
@@ -310,7 +308,7 @@ def test_a_right_is_for_the_names_it_says():
     assert node.deploy("maker", query("q2"), request=10) == ""
     attach = Attach(stream="q2.out", epoch=1, next_seq=0, durable=0, granted=1 << 20, plain=True)
     assert node.answer("reader", attach) == "E_ROLE"
-    assert node.answer("writer", Offer(stream="q2.flows", schema=columns())) == "E_ROLE"
+    assert node.answer("writer", OpenPublisher(stream="q2.flows", schema=columns())) == "E_ROLE"
 
 
 def test_what_is_refused_is_counted_and_says_what_would_allow_it():

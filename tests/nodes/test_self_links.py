@@ -25,7 +25,7 @@ from medusa.sim.trials.queries import QueryOptions
 from medusa.sim.world.clock import LocalClock
 from medusa.sim.world.virtual_time import World
 from medusa.wire.link.automaton import ReceiverState, SenderState
-from medusa.wire.messages.links_and_commands import Detach, Refuse
+from medusa.wire.messages.links import Detach, Refuse
 from medusa.wire.outbox import Outbox, Send
 
 SCHEMA = {"ts": "timestamp[us, UTC]", "k": "utf8", "v": "int64"}

@@ -21,7 +21,7 @@ from medusa.query import user_registry
 from medusa.query.boxes import Graph, Input, Union
 from medusa.query.codec import graph_to_msgpack
 from medusa.query.graph import ARCS_MAX, check_graph
-from medusa.wire.messages.links_and_commands import Deploy, Install, Reply
+from medusa.wire.messages.commands import Deploy, Install, Reply
 from tests.nodes.keyed import Keyed
 
 SCHEMA = {"ts": "timestamp[us, UTC]", "k": "utf8", "v": "int64"}

@@ -25,8 +25,9 @@ from medusa.query.codec import graph_to_msgpack
 from medusa.runtime.client.guarded_fragments import guarded_fragments
 from medusa.runtime.client.overview import explanation
 from medusa.runtime.client.status_tables import tables_of
-from medusa.wire.messages.directory import CatalogEntry, EntryRun, runs_to
-from medusa.wire.messages.links_and_commands import Deploy, Entries, Hello, Lookup, Reply
+from medusa.wire.messages.commands import Deploy, Reply
+from medusa.wire.messages.directory import CatalogEntry, Entries, EntryRun, Lookup, runs_to
+from medusa.wire.messages.links import Hello
 from medusa.wire.messages.load import WHOLE, Load
 from medusa.wire.messages.standby import DeployGuarded, PlannedStandby
 from medusa.wire.outbox import Outbox, Send

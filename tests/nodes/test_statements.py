@@ -14,11 +14,8 @@ from medusa.nodes.node import NodeMind
 from medusa.nodes.reports import PeerLost, Persisted, RulesRead, Started
 from medusa.nodes.security.registry import STATEMENTS_MAX
 from medusa.wire.limits import PROTOCOL_VERSION
-from medusa.wire.messages.links_and_commands import (
-    Declare,
-    Hello,
-    StatusRequest,
-)
+from medusa.wire.messages.commands import Declare, StatusRequest
+from medusa.wire.messages.links import Hello
 from medusa.wire.outbox import Send
 from medusa.wire.statement import client_name
 from tests.nodes.keyed import (

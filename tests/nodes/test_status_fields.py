@@ -16,7 +16,7 @@ import pytest
 from msgspec import NODEFAULT, inspect
 
 import medusa as md
-from medusa.wire.messages.links_and_commands import OLDEST
+from medusa.wire.messages.links import OLDEST
 from medusa.wire.status import NodeStatus
 from tests.nodes.taken_over import ROWS, SCHEMA, Run
 

@@ -12,17 +12,8 @@ from medusa.nodes.config.settings_security import ClientRules
 from medusa.nodes.fragment import subscribers
 from medusa.nodes.fragment.checkpoint_record import RECORD, read_record
 from medusa.nodes.reports import PeerLost, Persisted, RulesRead
-from medusa.wire.messages.links_and_commands import (
-    NOW,
-    OLDEST,
-    Ack,
-    Attach,
-    Attached,
-    Detach,
-    Forget,
-    Refuse,
-    Reply,
-)
+from medusa.wire.messages.commands import Forget, Reply
+from medusa.wire.messages.links import NOW, OLDEST, Ack, Attach, Attached, Detach, Refuse
 from medusa.wire.outbox import Persist
 from medusa.wire.statement import client_name
 from tests.nodes.keyed import SECURITY, Keyed, curve

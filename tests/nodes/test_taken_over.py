@@ -16,7 +16,7 @@ from medusa.sim.actors.follower import Follower
 from medusa.sim.checkers.delivery import check_restarted
 from medusa.sim.world.virtual_time import SimulationError
 from medusa.wire.link.receiver import ReceivedRows
-from medusa.wire.messages.links_and_commands import OLDEST
+from medusa.wire.messages.links import OLDEST
 from tests.nodes.taken_over import EVERY_US, NODES, PIECE, ROWS, SCHEMA, Run, rows, shared_streams
 
 HALF = ROWS // 2 // PIECE * PIECE

@@ -10,7 +10,7 @@ import pytest
 
 import medusa as md
 from medusa.nodes.config.settings_streams import StreamRule
-from medusa.wire.messages.links_and_commands import OLDEST
+from medusa.wire.messages.links import OLDEST
 from tests.nodes.taken_over import PIECE, ROWS, SCHEMA, Run
 from tests.nodes.test_moved_kinds import KINDS as MOVED
 

@@ -28,17 +28,8 @@ from medusa.runtime.repair.startup import recover
 from medusa.sim.world.disk import Disk
 from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.link.automaton import LinkSettings
-from medusa.wire.messages.links_and_commands import (
-    Ack,
-    Attach,
-    Deploy,
-    Hello,
-    Install,
-    Offer,
-    Refuse,
-    Remove,
-    Reply,
-)
+from medusa.wire.messages.commands import Deploy, Install, Remove, Reply
+from medusa.wire.messages.links import Ack, Attach, Hello, OpenPublisher, Refuse
 from medusa.wire.outbox import Outbox
 from tests.nodes.keyed import Keyed, curve
 from tests.nodes.test_security import columns, running
@@ -92,8 +83,8 @@ def test_a_hostile_name_names_nothing_here(name):
     said = node.say("maker", deploy, data)
     said += node.say("maker", Deploy(request=10, at=((name, ("flows",)),)), graph_to_msgpack(good().graph))
     said += node.say("maker", Remove(request=11, query=name))
-    said += node.say("writer", Offer(stream=name, schema=columns()))
-    said += node.say("writer", Offer(stream=f"q.{name}"[:255], schema=columns()))
+    said += node.say("writer", OpenPublisher(stream=name, schema=columns()))
+    said += node.say("writer", OpenPublisher(stream=f"q.{name}"[:255], schema=columns()))
     attach = Attach(stream=name, epoch=1, next_seq=0, durable=0, granted=1 << 20, plain=True)
     said += node.say("reader", attach)
     for change in ({"name": f"q/{name}"}, {"name": name}, {"streams": {"out": f"q.{name}"}}):
@@ -193,7 +184,7 @@ KEPT = Attach(stream="q.out", epoch=1, next_seq=0, durable=0, granted=1 << 20)
         ("near", KEPT, "E_READER"),
         ("reader", msgspec.structs.replace(KEPT, plain=True, durable=7), "E_SEQ"),
         ("reader", Ack(stream="q.out", epoch=1, frames=0, received=9, durable=9, granted=0), "E_SEQ"),
-        ("writer", Offer(stream="q.flows", schema=()), "E_SCHEMA"),
+        ("writer", OpenPublisher(stream="q.flows", schema=()), "E_SCHEMA"),
     ],
 )
 def test_who_breaks_a_rule_of_a_stream_is_told_and_counted(name, message, code):
@@ -211,7 +202,7 @@ def test_who_asks_for_what_is_not_here_yet_breaks_no_rule():
     node = running()
     for name, message in (
         ("near", msgspec.structs.replace(KEPT, stream="q.nothing")),
-        ("writer", Offer(stream="q.nothing", schema=columns())),
+        ("writer", OpenPublisher(stream="q.nothing", schema=columns())),
     ):
         assert node.answer(name, message) == "E_STREAM"
     assert node.brain.status(0)["refused"] == {}

@@ -11,7 +11,8 @@ import pytest
 from medusa.errors import RemoteProtocolError
 from medusa.wire.codec import decode_frame, encode_frame
 from medusa.wire.limits import PROTOCOL_VERSION
-from medusa.wire.messages.links_and_commands import Declare, Heartbeat, Hello, Refuse
+from medusa.wire.messages.commands import Declare
+from medusa.wire.messages.links import Heartbeat, Hello, Refuse
 from medusa.wire.statement import client_name
 from tests.nodes.keyed import ALICE, EVE, NODES, certificate, curve, revocation
 from tests.nodes.test_brain_fuzz import random_message

@@ -12,7 +12,7 @@ import pytest
 from medusa.elements import START_US
 from medusa.errors import QueryError
 from medusa.nodes.spec.fragment_spec import FragmentSpec, fragment_from, fragment_to
-from medusa.wire.messages.links_and_commands import OLDEST, Attach, Attached, Heartbeat, Refuse
+from medusa.wire.messages.links import OLDEST, Attach, Attached, Heartbeat, Refuse
 from tests.nodes.diverted import CREDIT, Node, spec_at
 from tests.nodes.moved import FRAGMENT, World
 from tests.nodes.parted import Parting

@@ -7,12 +7,12 @@ import pyarrow as pa
 import pytest
 
 import medusa as md
-from medusa.nodes.diskless.sealed_cuts import CutSealer, SealedCut
+from medusa.nodes.memory_only.sealed_cuts import CutSealer, SealedCut
 from medusa.sim.actors.client import Client
 from medusa.sim.actors.federation import Federation
 from medusa.sim.world.network import Faults
 from medusa.wire import limits
-from medusa.wire.messages.links_and_commands import NOW
+from medusa.wire.messages.links import NOW
 from tests.nodes.volatile_run import SCHEMA, Run, Shape
 
 SHAPES = {

@@ -13,7 +13,7 @@ from medusa.runtime.client.followed_names import LOOK_AGAIN_S, FollowedNames
 from medusa.runtime.client.followed_stream import Followed
 from medusa.runtime.keys.client_keys import ClientKeys
 from medusa.wire.link.redirect import MOVED_US
-from medusa.wire.messages.links_and_commands import Refuse
+from medusa.wire.messages.links import Refuse
 
 
 class Loop:

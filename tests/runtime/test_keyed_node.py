@@ -29,7 +29,7 @@ from medusa.runtime.transport.link_events import Arrival, LinkDown, LinkUp
 from medusa.runtime.transport.zeromq import Transport
 from medusa.wire import limits
 from medusa.wire.codec import decode_frame, encode_frame
-from medusa.wire.messages.links_and_commands import Hello, Refuse
+from medusa.wire.messages.links import Hello, Refuse
 from medusa.wire.statement import Certificate, Revocation, sign, to_text
 from tests.runtime.test_process import InThread, query
 from tests.runtime.test_zeromq import until

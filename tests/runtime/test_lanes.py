@@ -18,7 +18,7 @@ from medusa.wire.link.automaton import LinkEvent, LinkSettings
 from medusa.wire.link.lanes import lane_of
 from medusa.wire.link.receiver import ReceivedRows, Receiver
 from medusa.wire.link.sender import Sender
-from medusa.wire.messages.links_and_commands import Heartbeat, Progress
+from medusa.wire.messages.links import Heartbeat, Progress
 from medusa.wire.outbox import Outbox, Send
 from tests.runtime.test_zeromq import DEADLINE_S, payloads, until
 

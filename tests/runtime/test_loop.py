@@ -17,7 +17,7 @@ from medusa.runtime.transport.link_events import Arrival, LinkDown, LinkRefused,
 from medusa.testing import ManualClock
 from medusa.wire import limits
 from medusa.wire.codec import encode_frame
-from medusa.wire.messages.links_and_commands import Heartbeat, Hello
+from medusa.wire.messages.links import Heartbeat, Hello
 from medusa.wire.status import status_of
 
 CONFIG = 'name = "a"\nlisten = "ipc:///tmp/a"\ndata = "d"\n[peers]\nb = "ipc:///tmp/b"\n'

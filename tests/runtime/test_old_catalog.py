@@ -20,8 +20,9 @@ from medusa.nodes.repair.operator_decisions import OperatorDecisions
 from medusa.runtime.engine_host.group_names import GroupName, catalog_names
 from medusa.runtime.repair.operator_repair import repair
 from medusa.wire import limits
-from medusa.wire.messages.directory import seen_to
-from medusa.wire.messages.links_and_commands import Digest, Hello, Lookup, Remove
+from medusa.wire.messages.commands import Remove
+from medusa.wire.messages.directory import Digest, Lookup, seen_to
+from medusa.wire.messages.links import Hello
 from medusa.wire.messages.move import Move
 from medusa.wire.messages.remote import Instantiate
 from medusa.wire.messages.split import Split

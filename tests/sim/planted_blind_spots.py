@@ -17,7 +17,7 @@ from medusa.nodes.migration.rerouting import Rerouting
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.link.receiver import Receiver
 from medusa.wire.link.session import PeerSession
-from medusa.wire.messages.links_and_commands import Offer
+from medusa.wire.messages.links import OpenPublisher
 
 
 def epochs_begin_at_0(monkeypatch):
@@ -40,7 +40,7 @@ def told_before_it_is_durable(monkeypatch):
     honest = Publishers._done
 
     def hasty(self, now_us, each):
-        if isinstance(each.message, Offer) and not each.input.settled:
+        if isinstance(each.message, OpenPublisher) and not each.input.settled:
             if each.input.silent_since_us is None:
                 each.input.receiver.peer_event(now_us, LinkEvent.PEER_UP)
             return True

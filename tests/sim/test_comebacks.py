@@ -13,7 +13,7 @@ from medusa.sim.scenarios import run_scenario
 from medusa.sim.trials.queries import QueryTrial
 from medusa.wire.codec import decode_frame
 from medusa.wire.link.automaton import LinkEvent
-from medusa.wire.messages.links_and_commands import Attach
+from medusa.wire.messages.links import Attach
 from tests.sim.conftest import SPENT
 
 SEEDS = 24

@@ -16,7 +16,7 @@ from medusa.query.published_stream import PublishedStream
 from medusa.sim.actors.federation import Federation
 from medusa.sim.checkers.delivery import check_node
 from medusa.sim.world.network import Faults
-from medusa.wire.messages.links_and_commands import Reply
+from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.move import Move
 
 COLUMNS = (Field("ts", "int64"), Field("v", "int64"))

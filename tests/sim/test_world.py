@@ -15,7 +15,7 @@ from medusa.sim.world.network import Faults, Network
 from medusa.sim.world.virtual_time import SimulationError, World
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.link.receiver import LostRows, ReceivedPromise, ReceivedRows
-from medusa.wire.messages.links_and_commands import Data, Heartbeat
+from medusa.wire.messages.links import Data, Heartbeat
 from medusa.wire.outbox import Outbox, Persist, RunFragment, Send
 from tests.wire.pair import SMALL, Pair
 

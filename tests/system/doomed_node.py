@@ -18,7 +18,7 @@ def main(config: str, doom: str) -> None:
     from medusa.cli import main
     from medusa.nodes.node import NodeMind
     from medusa.runtime.node.loop import NodeLoop
-    from medusa.wire.messages.links_and_commands import Install, Remove, Reply
+    from medusa.wire.messages.commands import Install, Remove, Reply
 
     file = Path(doom)
     honest = os.fsync

@@ -8,7 +8,7 @@ import pytest
 import medusa as md
 from medusa.errors import LinkError
 from medusa.runtime.keys.key_files import CurveKey, ParticipantKey, read_public, write_key
-from medusa.wire.messages.links_and_commands import Lookup
+from medusa.wire.messages.directory import Lookup
 from tests.system.nodes import ForkedNodes, until
 
 pytestmark = pytest.mark.system

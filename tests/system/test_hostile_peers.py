@@ -18,17 +18,9 @@ from medusa.query.codec import graph_to_msgpack
 from medusa.runtime.keys.key_files import CurveKey, read_curve_key, read_public, write_key
 from medusa.wire import limits
 from medusa.wire.codec import decode_frame, encode_frame
-from medusa.wire.messages.links_and_commands import (
-    OLDEST,
-    Attach,
-    Deploy,
-    Heartbeat,
-    Hello,
-    Lookup,
-    Refuse,
-    Reply,
-    StatusRequest,
-)
+from medusa.wire.messages.commands import Deploy, Reply, StatusRequest
+from medusa.wire.messages.directory import Lookup
+from medusa.wire.messages.links import OLDEST, Attach, Heartbeat, Hello, Refuse
 from medusa.wire.messages.remote import DefineRemote, KeepRemote
 from medusa.wire.statement import client_name
 from tests.system.nodes import until

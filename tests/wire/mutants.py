@@ -22,7 +22,7 @@ from medusa.errors import RemoteProtocolError
 from medusa.query.boxes import Field
 from medusa.wire.codec import TrainCodec, decode_frame, encode_frame
 from medusa.wire.limits import PROTOCOL_VERSION
-from medusa.wire.messages.links_and_commands import Attached, Data, Hello
+from medusa.wire.messages.links import Attached, Data, Hello
 from tests.wire.test_codec import at_offset
 
 SCHEMA = tuple(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from medusa.wire.link.automaton import LinkEvent, SenderState
-from medusa.wire.messages.links_and_commands import Attach, Attached, Data
+from medusa.wire.messages.links import Attach, Attached, Data
 from medusa.wire.outbox import ReportLine, Send
 from tests.wire.pair import SMALL, Pair, sends
 

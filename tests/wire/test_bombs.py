@@ -14,7 +14,7 @@ from medusa.query.boxes import Field
 from medusa.wire import limits
 from medusa.wire.codec import TrainCodec
 from medusa.wire.link.automaton import LinkEvent
-from medusa.wire.messages.links_and_commands import Data
+from medusa.wire.messages.links import Data
 from tests.wire.pair import Pair
 from tests.wire.test_stream_rules import attached
 from tests.wire.trains import TIME

@@ -15,7 +15,7 @@ from medusa.query.boxes import Field
 from medusa.query.types import to_arrow
 from medusa.wire.codec import TrainCodec
 from medusa.wire.column_cleaning import clean
-from medusa.wire.messages.links_and_commands import Data
+from medusa.wire.messages.links import Data
 from tests.wire.trains import TIME, VALUES
 
 SECRETS = (0xA5, 0x5A)

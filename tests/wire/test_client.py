@@ -10,20 +10,8 @@ from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.link.receiver import Receiver
 from medusa.wire.link.sender import Sender
-from medusa.wire.messages.links_and_commands import (
-    OLDEST,
-    Ack,
-    Attach,
-    Deploy,
-    Detach,
-    Heartbeat,
-    Hello,
-    Install,
-    Offer,
-    Refuse,
-    Reply,
-    StatusRequest,
-)
+from medusa.wire.messages.commands import Deploy, Install, Reply, StatusRequest
+from medusa.wire.messages.links import OLDEST, Ack, Attach, Detach, Heartbeat, Hello, OpenPublisher, Refuse
 from medusa.wire.outbox import Outbox
 from tests.wire.pair import SCHEMA, SMALL, sends
 
@@ -52,7 +40,7 @@ class Node:
         match message:
             case Hello(answer=True):
                 self.box.send("c", self.hello)
-            case Offer():
+            case OpenPublisher():
                 self.receiver.peer_event(0, LinkEvent.PEER_RESTARTED)
             case Attach() | Ack() | Detach():
                 self.sender.receive(0, "c", message)
@@ -119,7 +107,7 @@ def test_an_offer_is_repeated_until_the_node_attaches():
     sends(client.outbox)  # lost
     client.receive(SMALL.retry_us - 1, Heartbeat(incarnation=1))
     client.tick(SMALL.retry_us)
-    assert any(isinstance(message, Offer) for message, _ in sends(client.outbox))
+    assert any(isinstance(message, OpenPublisher) for message, _ in sends(client.outbox))
 
 
 def test_a_subscription_neither_loses_nor_repeats_over_a_restart():
@@ -248,7 +236,7 @@ def test_a_publication_that_its_node_does_not_know_is_offered_again():
     forgotten = Refuse(code="E_DETACHED", text="nothing is known of it", stream="in", epoch=1)
     client.receive(0, forgotten)
     client.receive(0, forgotten)
-    assert [type(message) for message, _ in sends(client.outbox)] == [Offer]
+    assert [type(message) for message, _ in sends(client.outbox)] == [OpenPublisher]
     assert publication.refusal is None
 
 
@@ -269,7 +257,7 @@ def test_what_a_node_asked_for_before_the_stream_came_there_is_answered_at_once(
 
     class Waits(Node):
         def receive(self, message, payload):
-            if not isinstance(message, Offer):  # It has asked, and waits for the answer.
+            if not isinstance(message, OpenPublisher):  # It has asked, and waits for the answer.
                 super().receive(message, payload)
 
     client, node = connected()

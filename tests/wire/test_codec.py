@@ -16,7 +16,8 @@ from medusa.query.boxes import Field
 from medusa.wire import limits
 from medusa.wire.codec import TrainCodec, decode_frame, decode_header, encode_frame, split
 from medusa.wire.limits import PROTOCOL_VERSION
-from medusa.wire.messages.links_and_commands import Ack, Attached, Data, Hello, Reply, StatusRequest
+from medusa.wire.messages.commands import Reply, StatusRequest
+from medusa.wire.messages.links import Ack, Attached, Data, Hello
 from tests.wire.trains import TIME, trains
 
 SCHEMA = (Field("a", "int64"), Field("s", "utf8"))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.wire import limits
 from medusa.wire.link.lanes import LaneOrder
-from medusa.wire.messages.links_and_commands import Attached, Boundary, Data, Progress
+from medusa.wire.messages.links import Attached, Boundary, Data, Progress
 
 WINDOW = 1 << 20
 PAYLOAD = bytes(100)

@@ -6,7 +6,7 @@ import pytest
 
 from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.wire.link.automaton import RECEIVER, SENDER, LinkEvent, LinkSettings, ReceiverState, SenderState
-from medusa.wire.messages.links_and_commands import Ack, Attach, Attached, Boundary, Detach, Progress, Refuse
+from medusa.wire.messages.links import Ack, Attach, Attached, Boundary, Detach, Progress, Refuse
 from tests.wire.pair import SCHEMA, SMALL, Pair, sends
 
 PEER = (LinkEvent.PEER_UP, LinkEvent.PEER_DOWN, LinkEvent.PEER_RESTARTED)

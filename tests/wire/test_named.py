@@ -13,7 +13,7 @@ from medusa.wire.link.automaton import LinkEvent, LinkSettings, SenderState
 from medusa.wire.link.named_subscriptions import is_key, key_of, objection, owner_and_name
 from medusa.wire.link.receiver import LostRows, ReceivedRows, Receiver
 from medusa.wire.link.sender import Sender
-from medusa.wire.messages.links_and_commands import NOW, OLDEST, Ack, Attach, Detach, Hello
+from medusa.wire.messages.links import NOW, OLDEST, Ack, Attach, Detach, Hello
 from medusa.wire.outbox import Outbox, Send
 from tests.wire.pair import SCHEMA, SMALL, sends
 

@@ -9,7 +9,7 @@ from medusa.wire import limits
 from medusa.wire.link.automaton import LinkEvent, LinkSettings
 from medusa.wire.link.receiver import Receiver
 from medusa.wire.link.sender import Sender
-from medusa.wire.messages.links_and_commands import RESUME, Ack, Attach, Attached, Boundary, Data
+from medusa.wire.messages.links import RESUME, Ack, Attach, Attached, Boundary, Data
 from medusa.wire.outbox import Outbox
 from tests.wire.pair import SCHEMA, sends
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from medusa.wire.link.automaton import LinkEvent, ReceiverState
 from medusa.wire.link.receiver import PATIENCE_US
-from medusa.wire.messages.links_and_commands import Refuse
+from medusa.wire.messages.links import Refuse
 from medusa.wire.outbox import ReportLine
 from tests.wire.pair import Pair
 

@@ -8,7 +8,8 @@ from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.link.session import PeerSession, PeerState, SessionSettings
-from medusa.wire.messages.links_and_commands import Heartbeat, Hello, StatusRequest
+from medusa.wire.messages.commands import StatusRequest
+from medusa.wire.messages.links import Heartbeat, Hello
 from medusa.wire.outbox import Outbox
 from tests.wire.pair import sends
 

@@ -13,7 +13,7 @@ from medusa.wire import limits
 from medusa.wire.link.automaton import LinkEvent, LinkSettings, ReceiverState, SenderState
 from medusa.wire.link.output_log import OutputLog
 from medusa.wire.link.receiver import LostRows, ReceivedPromise, ReceivedRows
-from medusa.wire.messages.links_and_commands import Attach, Refuse
+from medusa.wire.messages.links import Attach, Refuse
 from medusa.wire.outbox import Outbox, ReportLine
 from medusa.wire.retention import Retention
 from tests.wire.pair import SMALL, Pair

@@ -7,7 +7,7 @@ import pytest
 from medusa.query.boxes import Field
 from medusa.wire.link.automaton import LinkEvent, LinkSettings
 from medusa.wire.link.sender import Sender
-from medusa.wire.messages.links_and_commands import OLDEST, Ack, Attach
+from medusa.wire.messages.links import OLDEST, Ack, Attach
 from medusa.wire.outbox import Outbox
 
 SCHEMA = (Field("v", "int64"),)

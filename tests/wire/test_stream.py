@@ -9,14 +9,7 @@ from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.wire import limits
 from medusa.wire.link.automaton import LinkEvent, LinkSettings, ReceiverState, SenderState
 from medusa.wire.link.receiver import LostRows, ReceivedPromise
-from medusa.wire.messages.links_and_commands import (
-    NOW,
-    OLDEST,
-    Ack,
-    Attach,
-    Boundary,
-    Refuse,
-)
+from medusa.wire.messages.links import NOW, OLDEST, Ack, Attach, Boundary, Refuse
 from tests.wire.pair import SMALL, Pair, sends
 
 

@@ -10,7 +10,7 @@ from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.query.boxes import Field
 from medusa.wire import limits
 from medusa.wire.link.automaton import LinkEvent, ReceiverState, SenderState
-from medusa.wire.messages.links_and_commands import Ack, Attached, Boundary, Data, Progress
+from medusa.wire.messages.links import Ack, Attached, Boundary, Data, Progress
 from tests.wire.pair import SCHEMA, SMALL, Pair, sends
 
 

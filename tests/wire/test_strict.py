@@ -16,10 +16,11 @@ from medusa.query.boxes import Field
 from medusa.query.codec import graph_from_json, graph_to_json
 from medusa.wire import limits
 from medusa.wire.codec import decode_frame, decode_header
-from medusa.wire.messages.links_and_commands import Ack, Attached, Heartbeat, Offer, StatusRequest
+from medusa.wire.messages.commands import StatusRequest
+from medusa.wire.messages.links import Ack, Attached, Heartbeat, OpenPublisher
 from tests.nodes.test_brain import query
 
-OFFER = msgspec.msgpack.encode(Offer(stream="s", schema=(Field("a", "int64"),)))
+OFFER = msgspec.msgpack.encode(OpenPublisher(stream="s", schema=(Field("a", "int64"),)))
 FIELD = msgspec.msgpack.encode(Field("a", "int64"))
 NUMBER = b"\x92\xa6status"
 
@@ -33,7 +34,7 @@ def refused(header):
 
 def test_what_peers_send_is_canonical():
     assert decode_header(NUMBER + b"\x05") == StatusRequest(request=5)
-    assert decode_header(OFFER) == Offer(stream="s", schema=(Field("a", "int64"),))
+    assert decode_header(OFFER) == OpenPublisher(stream="s", schema=(Field("a", "int64"),))
 
 
 @pytest.mark.parametrize(

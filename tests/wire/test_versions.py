@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from medusa.wire.link.automaton import LinkEvent
-from medusa.wire.messages.links_and_commands import Refuse
+from medusa.wire.messages.links import Refuse
 from tests.wire.pair import Pair
 
 

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from hashlib import blake2b
 from typing import cast
 
 import msgspec
 
-from medusa.errors import QueryError
-from medusa.nodes.config.settings import Settings
-from medusa.nodes.config.settings_offers import ALWAYS, OfferRules
 from medusa.nodes.spec.cached_attribute import lazily
 from medusa.nodes.spec.fragment_spec import Feed, FragmentSpec, fragment_to
-from medusa.query.ids import kind_of
-from medusa.query.published_stream import reads_of
 
 __all__ = [
     "EXPIRES_MAX_US",
@@ -22,9 +16,7 @@ __all__ = [
     "MappedDefinition",
     "RemoteKept",
     "StoppedPart",
-    "check_offer",
     "kept_for",
-    "refuse_unoffered",
     "said_of",
     "template_of",
 ]
@@ -185,41 +177,3 @@ def kept_for(kept: RemoteKept, participant: str, fragment: str) -> str:
     """The node of a participant that has this fragment kept here; empty: none."""
     held = kept.held.values()
     return next((e.node for e in held if (e.participant, e.fragment.name) == (participant, fragment)), "")
-
-
-def refuse_unoffered(settings: Settings, offers: Mapping[str, OfferRules], participant: str) -> None:
-    """Refuse a participant to which nothing is offered, before anything that it sends is read.
-
-    Raises:
-        QueryError: it is one (``E_OFFER``).
-    """
-    if participant != settings.participant and participant not in offers:
-        raise QueryError(
-            f"node {settings.name!r} offers nothing to participant {participant!r}",
-            hint=f"its configuration would have to say so in [offers.{participant}]",
-            code="E_OFFER",
-        )
-
-
-def check_offer(
-    settings: Settings, offers: Mapping[str, OfferRules], participant: str, fragment: FragmentSpec
-) -> None:
-    """Whether a participant may have this kept and run here.
-
-    Raises:
-        QueryError: a box isn't offered to it (``E_OFFER``), or it reads streams of other queries.
-    """
-    if reads_of(fragment.graph) or fragment.guests:
-        text = "a part that reads a stream of another query is deployed in full"
-        raise QueryError(text, hint="leave the source with of= out of it", code="E_SPEC")
-    if participant == settings.participant:
-        return
-    rules = offers.get(participant)
-    offered = (*rules.boxes, *ALWAYS) if rules is not None else ()
-    wrong = next((kind for box in fragment.graph.boxes if (kind := kind_of(box)) not in offered), None)
-    if wrong is not None:
-        raise QueryError(
-            f"node {settings.name!r} doesn't offer {wrong!r} to participant {participant!r}",
-            hint=f"its configuration would have to say so in [offers.{participant}]",
-            code="E_OFFER",
-        )

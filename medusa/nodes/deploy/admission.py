@@ -1,21 +1,40 @@
-"""Whether a node takes a fragment that is offered to it: the one place where that is decided. No IO.
+"""Whether a node takes what is brought to it: the one place where that is decided. No IO.
 
-A deployment, a move and a split ask here before anything changes. A node that runs fragments itself takes
-all for which it has room; one that has them run elsewhere says by ``accept`` what it can run, in time. What a
-fragment is offered for, its price, will be weighed here too.
+A deployment, a move and a split ask before anything changes. A node that runs fragments itself takes all for
+which it has room; one that has them run elsewhere says by ``accept`` what it can run, in time.
+
+What another participant may have kept, run and read here is judged by what is offered to it
+(``nodes.config.settings_offers``): what it gives for that would be weighed in ``check_another``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from msgspec import UNSET, UnsetType
 
+from medusa.errors import LinkError, QueryError
+from medusa.nodes.catalog.kept_definitions import RemoteKept
+from medusa.nodes.config.settings import Settings
+from medusa.nodes.config.settings_offers import ALWAYS, OfferRules
+from medusa.nodes.security.registry import matches
 from medusa.nodes.spec.fragment_spec import FragmentSpec
+from medusa.query.ids import kind_of
+from medusa.query.published_stream import reads_of
+from medusa.wire.messages.remote import KeepRemote
 from medusa.wire.status import RunsOnStatus
 
-__all__ = ["Admission"]
+__all__ = ["OWN_MAX", "Admission", "check_another", "check_part", "check_room", "check_stream"]
+
+OWN_MAX = 1_000
+"""Definitions kept for nodes of our own participant, and by others for us."""
+
+KEPT_BYTES_MAX = 8 << 20
+"""Specs kept for another participant, together. Each takes some 20 times as much memory."""
+
+OWN_BYTES_MAX = 64 << 20
+"""For nodes of our own participant."""
 
 
 class Admission:
@@ -38,3 +57,90 @@ class Admission:
         """For the status of the node; unset: its fragments run here."""
         told = self.told()
         return RunsOnStatus(**told) if told else UNSET
+
+
+def check_another(
+    settings: Settings,
+    offers: Mapping[str, OfferRules],
+    kept: RemoteKept,
+    participant: str,
+    message: KeepRemote,
+) -> None:
+    """Whether a participant may have us keep one more definition, before its spec is read.
+
+    Raises:
+        QueryError: nothing is offered to it (``E_OFFER``), or no more than it has here (``E_LIMIT``).
+    """
+    rules = offers.get(participant)
+    if participant != settings.participant and rules is None:
+        raise QueryError(
+            f"node {settings.name!r} offers nothing to participant {participant!r}",
+            hint=f"its configuration would have to say so in [offers.{participant}]",
+            code="E_OFFER",
+        )
+    most = rules.definitions if rules is not None else OWN_MAX
+    known = f"{participant}/{message.name}" in kept.held
+    if not known and sum(each.participant == participant for each in kept.held.values()) >= most:
+        raise QueryError(f"{most:,} definitions are kept for {participant!r} already", code="E_LIMIT")
+
+
+def check_part(
+    settings: Settings, offers: Mapping[str, OfferRules], participant: str, fragment: FragmentSpec
+) -> None:
+    """Whether a participant may have this kept and run here.
+
+    Raises:
+        QueryError: a box isn't offered to it (``E_OFFER``), or it reads streams of other queries.
+    """
+    if reads_of(fragment.graph) or fragment.guests:
+        text = "a part that reads a stream of another query is deployed in full"
+        raise QueryError(text, hint="leave the source with of= out of it", code="E_SPEC")
+    if participant == settings.participant:
+        return
+    rules = offers.get(participant)
+    offered = (*rules.boxes, *ALWAYS) if rules is not None else ()
+    wrong = next((kind for box in fragment.graph.boxes if (kind := kind_of(box)) not in offered), None)
+    if wrong is not None:
+        raise QueryError(
+            f"node {settings.name!r} doesn't offer {wrong!r} to participant {participant!r}",
+            hint=f"its configuration would have to say so in [offers.{participant}]",
+            code="E_OFFER",
+        )
+
+
+def check_room(
+    settings: Settings, kept: RemoteKept, participant: str, message: KeepRemote, fragment: FragmentSpec
+) -> None:
+    """Whether this one more isn't more than we keep for a participant.
+
+    Raises:
+        QueryError: it is (``E_LIMIT``).
+    """
+    full = f"{participant}/{message.name}"
+    others = sum(
+        len(each.fragment.packed)
+        for name, each in kept.held.items()
+        if each.participant == participant and name != full
+    )
+    most = OWN_BYTES_MAX if participant == settings.participant else KEPT_BYTES_MAX
+    if others + len(fragment.packed) > most:
+        text = f"definitions kept for {participant!r} would have more than {most:,} bytes"
+        raise QueryError(text, hint="revoke one of them first", code="E_LIMIT")
+
+
+def check_stream(settings: Settings, rules: OfferRules | None, participant: str, stream: str) -> None:
+    """Whether queries of another participant may read this stream.
+
+    Args:
+        rules: what is offered to it; None: nothing.
+
+    Raises:
+        LinkError: they may not (``E_NO_CONTRACT``).
+    """
+    if rules is None or not any(matches(pattern, stream) for pattern in rules.streams):
+        raise LinkError(
+            f"node {settings.name!r} doesn't offer stream {stream[:100]!r} to participant {participant!r}",
+            hint=f'its configuration would have to say streams = ["{stream[:100]}"] in '
+            f"[offers.{participant}]",
+            code="E_NO_CONTRACT",
+        )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
-from medusa.wire.messages.links_and_commands import Reply
+from medusa.wire.messages.commands import Reply
 from medusa.wire.statement import client_key
 
 __all__ = ["UNDER_WAY_MAX", "PendingAnswers", "no_room"]

@@ -37,8 +37,8 @@ from medusa.nodes.requests import AGAIN_US, Request, Requests
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.codec import graph_to_msgpack
 from medusa.query.published_stream import reads_of
+from medusa.wire.messages.commands import Install, Remove, Reply
 from medusa.wire.messages.configuration import QueryParts
-from medusa.wire.messages.links_and_commands import Install, Remove, Reply
 from medusa.wire.messages.remote import Instantiate
 from medusa.wire.outbox import Outbox
 

@@ -20,7 +20,7 @@ from medusa.nodes.security.registry import Caller
 from medusa.nodes.spec.fragment_spec import Feed, FragmentSpec, guest_name, sink_of
 from medusa.query.boxes import Graph, Source
 from medusa.query.published_stream import reads_of
-from medusa.wire.messages.links_and_commands import Reply
+from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.rerouting import Read, Release
 from medusa.wire.outbox import Outbox
 

@@ -16,8 +16,8 @@ from medusa.errors import LinkError
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.config.settings_offers import OfferRules
+from medusa.nodes.deploy.admission import check_stream
 from medusa.nodes.fragment.host import FragmentHost
-from medusa.nodes.security.registry import matches
 from medusa.nodes.spec.fragment_spec import ForeignReader, guest_name
 from medusa.query.boxes import Source
 from medusa.query.published_stream import same_columns
@@ -82,7 +82,7 @@ class ForeignReaders:
         """
         foreign = participant != self._settings.participant
         if foreign:  # First: what isn't offered isn't told of either.
-            self._check_offer(participant, message.stream)
+            check_stream(self._settings, self._offers(participant), participant, message.stream)
         name, sink = self._catalog.sink(message.stream)
         hosted = self._fragments[name]
         self._check_sink(hosted, sink, message)
@@ -125,17 +125,6 @@ class ForeignReaders:
             readers={each: nodes for each, nodes in spec.readers.items() if each != id},
             guests={each: guest for each, guest in spec.guests.items() if each != id},
         )
-
-    def _check_offer(self, participant: str, stream: str) -> None:
-        rules = self._offers(participant)
-        if rules is None or not any(matches(pattern, stream) for pattern in rules.streams):
-            raise LinkError(
-                f"node {self._settings.name!r} doesn't offer stream {stream[:100]!r} to participant "
-                f"{participant!r}",
-                hint=f'its configuration would have to say streams = ["{stream[:100]}"] in '
-                f"[offers.{participant}]",
-                code="E_NO_CONTRACT",
-            )
 
     def _check_sink(self, hosted: FragmentHost, sink: str, message: Read) -> None:
         spec, stream = hosted.spec, message.stream

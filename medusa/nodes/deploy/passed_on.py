@@ -13,7 +13,7 @@ from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.names.unreachable_peers import UnreachablePeers
 from medusa.nodes.requests import Request, Requests
 from medusa.nodes.security.sessions import refusal_of
-from medusa.wire.messages.links_and_commands import Remove, Reply
+from medusa.wire.messages.commands import Remove, Reply
 from medusa.wire.outbox import Outbox
 
 __all__ = ["PassedOnRemovals"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from medusa.nodes.catalog.catalog import DEPLOYING, REMOVING
 from medusa.nodes.requests import Request
 from medusa.nodes.spec.fragment_spec import FragmentSpec
-from medusa.wire.messages.links_and_commands import Install, Remove, Reply
+from medusa.wire.messages.commands import Install, Remove, Reply
 from medusa.wire.messages.remote import Instantiate
 
 __all__ = [

@@ -52,7 +52,7 @@ from medusa.query.boxes import Schema, Source
 from medusa.wire.link.automaton import LinkEvent, LinkSettings, ReceiverState
 from medusa.wire.link.fence import Fence
 from medusa.wire.link.receiver import ReceiverMessage
-from medusa.wire.messages.links_and_commands import Ack, Attach, Detach, Offer, Refuse
+from medusa.wire.messages.links import Ack, Attach, Detach, OpenPublisher, Refuse
 from medusa.wire.outbox import Outbox, RunFragment
 
 __all__ = ["FragmentHost"]
@@ -444,14 +444,14 @@ class FragmentHost:
         self._wanted = self._wanted or (input.receiver.pressed and self._dirty)
         self._pump(now_us)
 
-    def offer(self, now_us: int, peer: str, source: str, schema: Schema) -> None:
+    def open_publisher(self, now_us: int, peer: str, source: str, schema: Schema) -> None:
         """A publisher has rows for a source.
 
         Raises:
             RemoteProtocolError: other columns than the source's, or the source has ended.
         """
         if self._stopping or self.frozen or (self.tap is not None and self.tap.closed):
-            return  # It offers again at the next start, or where it went.
+            return  # It asks again at the next start, or where it went.
         known = self.inputs.get((source, peer))
         if known is not None:
             known.repeat_not_taken()
@@ -468,12 +468,12 @@ class FragmentHost:
         else:
             made.receiver.peer_event(now_us, LinkEvent.PEER_UP)
 
-    def offer_named(
-        self, now_us: int, peer: str, source: str, message: Offer, *, owner: str, others: int
+    def open_named_publisher(
+        self, now_us: int, peer: str, source: str, message: OpenPublisher, *, owner: str, others: int
     ) -> None:
-        """A publisher has rows under a name: see ``Publishers.offer``."""
+        """A publisher has rows under a name: see ``Publishers.open``."""
         if not (self._stopping or self.frozen):
-            self.publishers.offer(now_us, peer, source, message, owner=owner, others=others)
+            self.publishers.open(now_us, peer, source, message, owner=owner, others=others)
 
     def _has_name(self, input: FragmentInput) -> None:
         """A secondary has to know whose a name is before that one goes on there."""
@@ -481,7 +481,7 @@ class FragmentHost:
             tap.joined(input, -1)
 
     def _publisher(self, peer: str, source: str, schema: Schema, key: str) -> FragmentInput:
-        others = self._entries.check_offer(peer, source, schema, self._feeding.awaited)
+        others = self._entries.check_publisher(peer, source, schema, self._feeding.awaited)
         made = self._add_input(source, self.spec.entries[source], key)
         if others and not self._mixed_durable:
             # Which publisher's row came first is a decision. From now on output waits until those that

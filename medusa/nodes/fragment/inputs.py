@@ -22,7 +22,7 @@ from medusa.wire.link.receiver import (
     Receiver,
     ReceiverMessage,
 )
-from medusa.wire.messages.links_and_commands import Attached, Refuse
+from medusa.wire.messages.links import Attached, Refuse
 from medusa.wire.outbox import Outbox
 
 __all__ = ["FragmentInput", "Work"]

@@ -8,7 +8,7 @@ from medusa.errors import RemoteProtocolError
 from medusa.nodes.fragment.inputs import FragmentInput
 from medusa.nodes.fragment.outputs import FragmentOutput
 from medusa.wire.link.automaton import ReceiverState, SenderState
-from medusa.wire.messages.links_and_commands import Refuse
+from medusa.wire.messages.links import Refuse
 from medusa.wire.outbox import Outbox
 
 __all__ = ["RESTING", "close_links", "tell_clients"]

@@ -55,7 +55,7 @@ class PublishedSources:
             if not each.judged and (not source or each.source == source)
         )
 
-    def check_offer(
+    def check_publisher(
         self, peer: str, source: str, schema: Schema, awaited: Container[tuple[str, str]] = ()
     ) -> list[FragmentInput]:
         """Whether a new publisher may feed a source; the others that do or did.

@@ -1,8 +1,8 @@
 """Named publishers of one fragment's sources: begun, taken over and ended durably. No IO.
 
-    Offer(name) ── nobody else has it? ──────────────> as any publisher
-         │ new, or of another client
-         └── who had it is told ── all that came of it is fed, and on disk ──> the same
+    OpenPublisher(name) ── nobody else has it? ──────────────> as any publisher
+             │ new, or of another client
+             └── who had it is told ── all that came of it is fed, and on disk ──> the same
 
 The rows of a name are numbered on, whoever sends them, and the position is in each checkpoint as that of any
 input. Who comes new is answered once all that came before is durable, so it hears the number of the first
@@ -25,7 +25,8 @@ from medusa.query.boxes import Schema
 from medusa.query.suggest import did_you_mean
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.link.named_subscriptions import TAKEN, key_of, owner_and_name
-from medusa.wire.messages.links_and_commands import Forget, Offer, Refuse, Reply
+from medusa.wire.messages.commands import Forget, Reply
+from medusa.wire.messages.links import OpenPublisher, Refuse
 from medusa.wire.outbox import Outbox
 
 __all__ = ["Publishers"]
@@ -43,7 +44,7 @@ class _Waiting:
 
     input: FragmentInput
     peer: str
-    message: Offer | Forget
+    message: OpenPublisher | Forget
     token: int = 0
     ended: bool = False
 
@@ -91,7 +92,9 @@ class Publishers:
 
     # --- messages -----------------------------------------------------------------------------
 
-    def offer(self, now_us: int, peer: str, source: str, message: Offer, *, owner: str, others: int) -> None:
+    def open(
+        self, now_us: int, peer: str, source: str, message: OpenPublisher, *, owner: str, others: int
+    ) -> None:
         """A client has rows under a name.
 
         Args:
@@ -147,23 +150,23 @@ class Publishers:
         input.taken(by)
         self._has_name(input)
 
-    def _wait(self, now_us: int, input: FragmentInput, peer: str, message: Offer | Forget) -> None:
+    def _wait(self, now_us: int, input: FragmentInput, peer: str, message: OpenPublisher | Forget) -> None:
         self._waiting.append(_Waiting(input, peer, message))
         self._changed(now_us, input.fed)
 
     def _oust(self, input: FragmentInput, code: str, text: str) -> None:
         """Whoever has the name has it no more, and hears so at once. If that word is lost, or was never said,
         it hears so when it sends or asks again: nothing takes its rows (``StreamRouter.unwanted``), and
-        ``offer`` refuses a client that goes on with a name that another client has."""
+        ``open`` refuses a client that goes on with a name that another client has."""
         for each in self._waiting:
-            if each.input is input and isinstance(each.message, Offer):
+            if each.input is input and isinstance(each.message, OpenPublisher):
                 refusal = Refuse(code=code, text=text, stream=input.stream)
                 self._outbox.send(each.peer, refusal)
         self._waiting = [each for each in self._waiting if each.input is not input]
         if input.receiver.state not in RESTING:
             input.receiver.refuse(RemoteProtocolError(text, code=code))
 
-    def _check_room(self, source: str, message: Offer, others: int) -> None:
+    def _check_room(self, source: str, message: OpenPublisher, others: int) -> None:
         here = sum(each.named and each.source == source for each in self._inputs.values())
         if here < NAMED_PER_STREAM and others < NAMED_PER_OWNER:
             return
@@ -227,7 +230,7 @@ class Publishers:
     def _done(self, now_us: int, each: _Waiting) -> bool:
         """Whether nothing is left to wait for; what then follows is done."""
         input, message = each.input, each.message
-        if isinstance(message, Offer):
+        if isinstance(message, OpenPublisher):
             if input.settled and input.durable_us >= END_US:
                 text, hint = _finished(message)
                 refusal = Refuse(code="E_FINISHED", text=text, hint=hint, stream=input.stream)
@@ -245,6 +248,6 @@ class Publishers:
         return False
 
 
-def _finished(message: Offer) -> tuple[str, str]:
+def _finished(message: OpenPublisher) -> tuple[str, str]:
     text = f"publisher {message.name!r} has finished source {message.stream!r}"
     return text, f"to begin anew, end it first: unpublish({message.stream!r}, durable=NAME)"

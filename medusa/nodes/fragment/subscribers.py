@@ -20,7 +20,8 @@ from medusa.nodes.fragment.outputs import FragmentOutput
 from medusa.query.suggest import did_you_mean
 from medusa.wire.link.automaton import SenderState
 from medusa.wire.link.named_subscriptions import TAKEN, is_key, key_of, owner_and_name
-from medusa.wire.messages.links_and_commands import Ack, Attach, Detach, Forget, Refuse, Reply
+from medusa.wire.messages.commands import Forget, Reply
+from medusa.wire.messages.links import Ack, Attach, Detach, Refuse
 from medusa.wire.outbox import Outbox
 
 __all__ = ["NAMED_PER_OWNER", "NAMED_PER_STREAM", "Subscribers"]

@@ -31,7 +31,7 @@ from medusa.ports import Buffer
 from medusa.units import size_text
 from medusa.wire import limits
 from medusa.wire.link.automaton import LinkEvent
-from medusa.wire.messages.links_and_commands import Reply
+from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.move import GiveUp, Receive, Settle, Settled
 from medusa.wire.messages.rerouting import Placed
 from medusa.wire.outbox import Outbox

@@ -25,7 +25,7 @@ from medusa.nodes.spec.fragment_spec import fragment_to
 from medusa.ports import Buffer
 from medusa.wire import limits
 from medusa.wire.link.automaton import LinkEvent
-from medusa.wire.messages.links_and_commands import Reply
+from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.move import GiveUp, Got, Ready, Receive, Settle, Settled
 from medusa.wire.messages.rerouting import Expect, Follow, Placed, Unexpect
 from medusa.wire.outbox import CloseFragment, Outbox

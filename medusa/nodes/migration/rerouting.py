@@ -34,7 +34,7 @@ from medusa.nodes.requests import Requests
 from medusa.nodes.security.registry import Refusal
 from medusa.nodes.security.sessions import say_no
 from medusa.nodes.spec.fragment_spec import Feed, FragmentSpec
-from medusa.wire.messages.links_and_commands import Reply
+from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.rerouting import (
     DivertMessage,
     Expect,

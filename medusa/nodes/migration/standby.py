@@ -19,7 +19,7 @@ from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.base import Count, Note
-from medusa.wire.messages.links_and_commands import Data
+from medusa.wire.messages.links import Data
 from medusa.wire.messages.move import Fed
 
 __all__ = ["Clients", "ReaderPosition", "StandbyFragment", "saved_from"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from medusa.wire.messages.links_and_commands import Hello
+from medusa.wire.messages.links import Hello
 from medusa.wire.outbox import CallAt, Outbox
 
 __all__ = ["PeerAddresses", "reachable"]

@@ -25,7 +25,8 @@ from medusa.ports import Buffer
 from medusa.query.boxes import Graph, Input, Sink, Source
 from medusa.query.codec import graph_from_msgpack, graph_to_msgpack
 from medusa.wire import limits
-from medusa.wire.messages.links_and_commands import Define, Reply
+from medusa.wire.messages.commands import Reply
+from medusa.wire.messages.directory import Define
 from medusa.wire.outbox import Outbox
 
 __all__ = ["SINK", "SOURCE", "Definitions"]

@@ -24,9 +24,10 @@ from medusa.nodes.names.stream_versions import StreamVersions
 from medusa.nodes.security.registry import Caller
 from medusa.nodes.security.sessions import refusal_of
 from medusa.wire.link.automaton import LinkEvent
+from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.dht import DhtFind, DhtFound, DhtLeave, DhtStore, DhtStored
-from medusa.wire.messages.directory import seen_from
-from medusa.wire.messages.links_and_commands import Digest, Entries, Hello, Lookup, Reply
+from medusa.wire.messages.directory import Digest, Entries, Lookup, seen_from
+from medusa.wire.messages.links import Hello
 from medusa.wire.outbox import Outbox
 
 __all__ = ["NodeNames"]

@@ -30,8 +30,9 @@ from medusa.query.boxes import Field
 from medusa.wire import limits
 from medusa.wire.dht_entry import DhtEntry, Whereabouts, age_of, opened_entry, sign_entry
 from medusa.wire.link.automaton import LinkEvent
+from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.dht import DhtMessage
-from medusa.wire.messages.links_and_commands import Lookup, Reply
+from medusa.wire.messages.directory import Lookup
 from medusa.wire.outbox import Outbox
 
 __all__ = ["ParticipantCatalog", "Sought"]

@@ -21,6 +21,7 @@ from medusa.nodes.recovery.bid import Bid, Change
 from medusa.nodes.recovery.telling import TELL_LATER_US, Telling
 from medusa.nodes.recovery.voter import Voter, first_proposer
 from medusa.wire.link.automaton import LinkEvent
+from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.configuration import (
     Accept,
     Ballot,
@@ -30,7 +31,6 @@ from medusa.wire.messages.configuration import (
     RecoveryMessage,
     Vote,
 )
-from medusa.wire.messages.links_and_commands import Reply
 from medusa.wire.outbox import Outbox
 from medusa.wire.status import AgreementStatus
 
@@ -279,7 +279,7 @@ class Agreement:
         free = kept.promised is None and kept.accepted is None
         if free and self._me == first_proposer(kept.current) and bid.step(_E.FIRST):
             bid.wish(wanted)
-            self._offer(now_us, bid, Ballot(0, self._me), wanted, bid.suspects)
+            self._ask_to_accept(now_us, bid, Ballot(0, self._me), wanted, bid.suspects)
         elif bid.step(_E.WANTED):
             highest = 0 if kept.promised is None else kept.promised.round
             ballot = Ballot(max(highest, bid.round) + 1, self._me)
@@ -315,7 +315,7 @@ class Agreement:
             )
         return wanted
 
-    def _offer(
+    def _ask_to_accept(
         self,
         now_us: int,
         bid: Bid,
@@ -409,7 +409,7 @@ class Agreement:
         own = bound is None or wanted in bid.wishes
         if bound is None:
             bid.wish(wanted)
-        self._offer(now_us, bid, ballot, wanted, bid.suspects if own else ())
+        self._ask_to_accept(now_us, bid, ballot, wanted, bid.suspects if own else ())
 
     def _own_votes(self, now_us: int) -> None:
         """Count what we have said ourselves and is on disk by now."""

@@ -32,8 +32,8 @@ from medusa.nodes.recovery.rewiring import streams_read
 from medusa.nodes.security.registry import Refusal
 from medusa.nodes.security.sessions import refusal_of
 from medusa.wire import limits
+from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.configuration import FORMER_MAX, VOTERS_MAX, Configuration, Replicas
-from medusa.wire.messages.links_and_commands import Reply
 from medusa.wire.messages.move import Move
 from medusa.wire.outbox import Outbox
 from medusa.wire.status import GoingStatus

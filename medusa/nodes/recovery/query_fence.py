@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from medusa.nodes.recovery.agreement import Agreement
 from medusa.wire.link.fence import OUTDATED, Fence
-from medusa.wire.messages.links_and_commands import Ack, Attach, Attached, Refuse
+from medusa.wire.messages.links import Ack, Attach, Attached, Refuse
 
 __all__ = ["QueryFence"]
 

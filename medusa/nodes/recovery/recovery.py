@@ -31,8 +31,8 @@ from medusa.nodes.recovery.succession import Succession
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
 from medusa.wire.link.automaton import LinkEvent
+from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.configuration import Configuration, RecoveryMessage, Replicas
-from medusa.wire.messages.links_and_commands import Reply
 from medusa.wire.messages.move import GiveUp, Got, Ready, Seed
 from medusa.wire.outbox import Outbox
 from medusa.wire.status import ConfigurationStatus, ReplicasStatus, SecondaryStatus

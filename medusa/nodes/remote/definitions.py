@@ -29,11 +29,12 @@ from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.clock.wall_clock import WallClock
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.config.settings_offers import OfferRules
+from medusa.nodes.deploy.admission import OWN_MAX
 from medusa.nodes.deploy.background_parsing import BackgroundParsing
 from medusa.nodes.deploy.query_plan import DeployRequest, check_name, plan_of
 from medusa.nodes.messages import Heard
 from medusa.nodes.placement.placement import PlacementPlan
-from medusa.nodes.remote.keeper import OWN_MAX, RemoteKeeper
+from medusa.nodes.remote.keeper import RemoteKeeper
 from medusa.nodes.remote.revocation import RemoteRevocations
 from medusa.nodes.remote.stopping import StoppedParts
 from medusa.nodes.requests import Requests
@@ -42,7 +43,7 @@ from medusa.nodes.security.sessions import refusal_of
 from medusa.nodes.spec.fragment_spec import FragmentSpec, fragment_to
 from medusa.ports import Buffer
 from medusa.query.suggest import did_you_mean
-from medusa.wire.messages.links_and_commands import Install, Reply
+from medusa.wire.messages.commands import Install, Reply
 from medusa.wire.messages.remote import (
     DefineRemote,
     DropRemote,
@@ -172,7 +173,7 @@ class RemoteDefinitions:
         except QueryError as error:
             (self._refuse if heard.client else self._refuse_node)(peer, message.request, error)
 
-    def offer(self, offers: Mapping[str, OfferRules]) -> None:
+    def change_offers(self, offers: Mapping[str, OfferRules]) -> None:
         """Other participants may have us keep and run this from now on; what runs goes on."""
         self.offers = offers
 

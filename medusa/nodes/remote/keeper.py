@@ -13,35 +13,24 @@ from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.catalog.kept_definitions import (
     EXPIRES_MAX_US,
     HeldDefinition,
-    check_offer,
-    refuse_unoffered,
     template_of,
 )
 from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.config.settings_offers import OfferRules
+from medusa.nodes.deploy.admission import check_another, check_part, check_room
 from medusa.nodes.deploy.background_parsing import BackgroundParsing
 from medusa.nodes.deploy.stale_requests import StaleRequests
 from medusa.nodes.remote.stopping import StoppedParts
 from medusa.nodes.security.registry import Caller
 from medusa.nodes.spec.fragment_spec import Feed, FragmentSpec
 from medusa.ports import Buffer
-from medusa.wire.messages.links_and_commands import Reply
+from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.remote import DropRemote, Instantiate, KeepRemote
 from medusa.wire.outbox import Outbox
 from medusa.wire.statement import SKEW_US
 
-__all__ = ["OWN_MAX", "RemoteKeeper"]
-
-OWN_MAX = 1_000
-"""Definitions kept for nodes of our own participant, and by others for us."""
-
-
-KEPT_BYTES_MAX = 8 << 20
-"""Specs kept for another participant, together. Each takes some 20 times as much memory."""
-
-OWN_BYTES_MAX = 64 << 20
-"""For nodes of our own participant."""
+__all__ = ["RemoteKeeper"]
 
 
 class RemoteKeeper:
@@ -128,19 +117,13 @@ class RemoteKeeper:
         if message.expires_us > EXPIRES_MAX_US:
             raise QueryError("it would expire in too many years", code="E_LIMIT")
         self._check_time(now_us, full, message.expires_us)
-        offers = self._offers()
-        refuse_unoffered(self._settings, offers, participant)
-        rules = offers.get(participant)
-        most = rules.definitions if rules is not None else OWN_MAX
-        held = self._kept.held
-        if full not in held and sum(each.participant == participant for each in held.values()) >= most:
-            raise QueryError(f"{most:,} definitions are kept for {participant!r} already", code="E_LIMIT")
+        check_another(self._settings, self._offers(), self._kept, participant, message)
 
     def _take(self, peer: str, participant: str, message: KeepRemote, fragment: FragmentSpec) -> None:
         full = f"{participant}/{message.name}"
         if fragment.node != self._settings.name:
             raise QueryError(f"the fragment is for node {fragment.node!r}", code="E_IDENTITY")
-        check_offer(self._settings, self._offers(), participant, fragment)
+        check_part(self._settings, self._offers(), participant, fragment)
         known = self._kept.held.get(full)
         new = HeldDefinition(
             participant=participant,
@@ -152,15 +135,7 @@ class RemoteKeeper:
         if known is not None and (known.node, template_of(known.fragment)) != (peer, template_of(fragment)):
             text = f"{full!r} is kept already, for node {known.node!r}"
             raise QueryError(text, hint="revoke it first", code="E_DEFINED")
-        others = sum(
-            len(each.fragment.packed)
-            for name, each in self._kept.held.items()
-            if each.participant == participant and name != full
-        )
-        most = OWN_BYTES_MAX if participant == self._settings.participant else KEPT_BYTES_MAX
-        if others + len(fragment.packed) > most:
-            text = f"definitions kept for {participant!r} would have more than {most:,} bytes"
-            raise QueryError(text, hint="revoke one of them first", code="E_LIMIT")
+        check_room(self._settings, self._kept, participant, message, fragment)
         self._kept.held[full] = new
         self._saver.send(peer, Reply(request=message.request), after=self._saver.save())
 
@@ -196,7 +171,7 @@ class RemoteKeeper:
                 code="E_NO_DEFINITION",
             )
         self._check_time(now_us, full, held.expires_us)
-        check_offer(self._settings, self._offers(), participant, held.fragment)
+        check_part(self._settings, self._offers(), participant, held.fragment)
         feeds = tuple(
             Feed(source=source, node=node, stream=stream) for source, node, stream in message.inputs
         )

@@ -18,7 +18,7 @@ from medusa.nodes.catalog.kept_definitions import StoppedPart
 from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.wire import limits
-from medusa.wire.messages.links_and_commands import Remove, Reply
+from medusa.wire.messages.commands import Remove, Reply
 from medusa.wire.messages.remote import StoppedRemote
 from medusa.wire.outbox import Outbox
 

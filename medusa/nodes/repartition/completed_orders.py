@@ -11,7 +11,7 @@ from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.boxes import Graph, KeyRouter
 from medusa.query.rewrite.key_ranges import even_cuts
 from medusa.wire import limits
-from medusa.wire.messages.links_and_commands import Reply
+from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.split import Merge, Split
 from medusa.wire.outbox import Outbox
 

@@ -24,7 +24,7 @@ from medusa.nodes.placement.repartition_plan import Replan, replan_merge, replan
 from medusa.nodes.repartition.completed_orders import CompletedOrders, already, cuts_ordered, refuse
 from medusa.nodes.repartition.job import NodeServices, RepartitionJob
 from medusa.nodes.spec.fragment_spec import FragmentSpec
-from medusa.wire.messages.links_and_commands import Reply
+from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.split import Merge, Split
 from medusa.wire.outbox import Outbox
 from medusa.wire.status import SplitStatus

@@ -31,7 +31,7 @@ from medusa.nodes.repartition.successor import SuccessorFragment, begins_with, s
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.boxes import Aggregate
 from medusa.query.rewrite.split import cuts_of, find_split
-from medusa.wire.messages.links_and_commands import Reply
+from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.rerouting import Placed
 from medusa.wire.messages.split import Merge, Split
 from medusa.wire.outbox import CloseFragment, Outbox, Regroup, Weigh

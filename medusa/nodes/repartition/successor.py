@@ -32,7 +32,7 @@ from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
 from medusa.query.boxes import Source
 from medusa.wire.link.automaton import LinkEvent
-from medusa.wire.messages.links_and_commands import Data
+from medusa.wire.messages.links import Data
 
 __all__ = ["SuccessorFragment", "begins_with", "stands"]
 

@@ -28,7 +28,7 @@ from medusa.runtime.client.deployment_wishes import (
 from medusa.runtime.client.home_node import HomeNode
 from medusa.runtime.client.names import Names
 from medusa.runtime.client.placement import Balance, Expected, expected, with_standby
-from medusa.wire.messages.links_and_commands import Deploy
+from medusa.wire.messages.commands import Deploy
 from medusa.wire.messages.standby import DeployGuarded, PlannedStandby
 
 if TYPE_CHECKING:

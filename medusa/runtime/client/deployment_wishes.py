@@ -13,7 +13,7 @@ from medusa.nodes.placement.standby_plan import StandbyWish
 from medusa.query.boxes import Graph, Sink
 from medusa.units import Duration, duration_text, duration_us
 from medusa.wire import limits
-from medusa.wire.messages.links_and_commands import Deploy
+from medusa.wire.messages.commands import Deploy
 from medusa.wire.messages.standby import DeployGuarded
 
 __all__ = [

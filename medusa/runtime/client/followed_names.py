@@ -16,7 +16,8 @@ from medusa.runtime.client.contacts import Contacts, GivenNode, Place
 from medusa.runtime.client.followed_stream import Followed
 from medusa.runtime.keys.client_keys import ClientKeys
 from medusa.wire.link.redirect import RedirectStep, ask_again_us, next_step
-from medusa.wire.messages.links_and_commands import Lookup, Message
+from medusa.wire.messages.all_messages import Message
+from medusa.wire.messages.directory import Lookup
 
 __all__ = ["FollowedNames", "Place"]
 

@@ -9,7 +9,7 @@ from typing import TypeVar
 from medusa.runtime.client.client_loop import ClientLoop, now_us
 from medusa.wire.client_mind import ClientPublication, ClientSubscription
 from medusa.wire.link.redirect import FOLLOWED, ask_again_us
-from medusa.wire.messages.links_and_commands import Refuse
+from medusa.wire.messages.links import Refuse
 
 __all__ = ["Followed"]
 

@@ -9,7 +9,7 @@ from medusa.runtime.client.client_loop import ask
 from medusa.runtime.client.followed_names import FollowedNames
 from medusa.units import Duration, duration_us
 from medusa.wire import limits
-from medusa.wire.messages.links_and_commands import StatusRequest
+from medusa.wire.messages.commands import StatusRequest
 from medusa.wire.messages.move import Grant, Move
 
 __all__ = ["Moves"]

@@ -17,7 +17,7 @@ from medusa.runtime.client.publisher import Publisher
 from medusa.runtime.client.publishing import Publishing
 from medusa.runtime.client.subscription import check_name
 from medusa.units import Duration
-from medusa.wire.messages.links_and_commands import Forget
+from medusa.wire.messages.commands import Forget
 
 __all__ = ["DurableNames", "NamedPublisher"]
 

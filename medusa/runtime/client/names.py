@@ -14,7 +14,8 @@ from medusa.runtime.client.client_loop import ClientLoop, ask
 from medusa.runtime.client.followed_names import AWAY_US, FollowedNames
 from medusa.runtime.client.home_node import HomeNode
 from medusa.units import Duration
-from medusa.wire.messages.links_and_commands import Define, Remove
+from medusa.wire.messages.commands import Remove
+from medusa.wire.messages.directory import Define
 
 if TYPE_CHECKING:
     import pyarrow as pa

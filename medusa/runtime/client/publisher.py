@@ -19,7 +19,7 @@ from medusa.runtime.client.followed_stream import Followed
 from medusa.units import duration_text
 from medusa.wire.client_mind import ClientPublication
 from medusa.wire.codec import TrainCodec
-from medusa.wire.messages.links_and_commands import Refuse
+from medusa.wire.messages.links import Refuse
 
 __all__ = ["GONE", "Publisher", "described", "source_from"]
 

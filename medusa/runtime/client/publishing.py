@@ -16,7 +16,7 @@ from medusa.runtime.client.followed_names import FollowedNames
 from medusa.runtime.client.home_node import HomeNode
 from medusa.runtime.client.publisher import GONE, Publisher, described, source_from
 from medusa.units import Duration, duration_text, duration_us
-from medusa.wire.messages.links_and_commands import StatusRequest
+from medusa.wire.messages.commands import StatusRequest
 
 __all__ = ["Publishing"]
 

@@ -14,7 +14,7 @@ from medusa.runtime.client.home_node import HomeNode
 from medusa.runtime.client.names import Names
 from medusa.runtime.client.overview import explanation, whole
 from medusa.runtime.client.status_tables import tables_of
-from medusa.wire.messages.links_and_commands import StatusRequest
+from medusa.wire.messages.commands import StatusRequest
 
 __all__ = ["Statuses"]
 

@@ -18,7 +18,7 @@ from medusa.units import Duration, duration_us
 from medusa.wire.client_mind import ClientSubscription as Mind
 from medusa.wire.codec import TrainCodec
 from medusa.wire.link.receiver import LostRows, ReceivedPromise, ReceivedRows
-from medusa.wire.messages.links_and_commands import NOW, OLDEST, Refuse
+from medusa.wire.messages.links import NOW, OLDEST, Refuse
 
 __all__ = ["Reading", "Subscription", "check_name"]
 

@@ -6,7 +6,6 @@ import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 
 from medusa.errors import ConfigError, StateError
 from medusa.nodes.config.settings import Settings
@@ -26,9 +25,8 @@ from medusa.runtime.node.node_keys import load_keys
 from medusa.runtime.node.reloading import rules_again
 from medusa.runtime.node.reports import Reports
 from medusa.runtime.repair.startup import recover
-from medusa.runtime.repair.unstored import Unstored, wait_for_a_new_second
-from medusa.runtime.store.folder_store import FolderStore
 from medusa.runtime.store.journal import FolderJournal
+from medusa.runtime.store.node_store import open_store
 from medusa.runtime.transport.connection import let_go
 from medusa.runtime.transport.first_use import Introduction
 from medusa.runtime.transport.zeromq import Transport
@@ -103,7 +101,7 @@ def assembled(
     clock = SystemClock()
     with contextlib.ExitStack() as stack:
         unused = stack.enter_context(contextlib.ExitStack())
-        store: FolderStore | Unstored = _open_store(settings, clock)
+        store = open_store(settings, clock)
         unused.callback(store.close)
         journal = FolderJournal(settings.data) if settings.store == "disk" else None
         if journal is not None:
@@ -181,18 +179,3 @@ def assembled(
 
 def _host_of(elsewhere: Elsewhere | None) -> Callable[..., EngineHost]:
     return EngineHost if elsewhere is None else partial(GatheringHost, elsewhere)
-
-
-def _open_store(settings: Settings, clock: SystemClock) -> FolderStore | Unstored:
-    if settings.forgets:
-        wait_for_a_new_second(clock)
-        return Unstored()
-    try:
-        Path(settings.data).mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
-        raise StateError(
-            f"the data folder {settings.data} can't be made: {error.strerror}",
-            hint="give `data` a folder that this user may write",
-            code="state.io",
-        ) from None
-    return FolderStore(settings.data)

@@ -1,3 +1,4 @@
 """Files: groups that are there whole or not at all (``folder_store``), logs that only grow (``journal``),
-segments of histories, and what spills while a run lasts. They implement ports of ``medusa.ports``.
+segments of histories, and what spills while a run lasts. They implement ports of ``medusa.ports``;
+``node_store`` opens the one that a node is to have.
 """

@@ -14,7 +14,8 @@ from medusa.sim.world.virtual_time import SimulationError
 from medusa.wire.client_mind import ClientMind
 from medusa.wire.link.automaton import LinkEvent, LinkSettings, ReceiverState
 from medusa.wire.link.receiver import Delivery
-from medusa.wire.messages.links_and_commands import OLDEST, Message
+from medusa.wire.messages.all_messages import Message
+from medusa.wire.messages.links import OLDEST
 
 __all__ = ["PublisherActor", "SubscriberActor"]
 

@@ -19,7 +19,8 @@ from medusa.sim.world.virtual_time import SimulationError, World
 from medusa.wire.client_mind import ClientMind, ClientPublication
 from medusa.wire.codec import TrainCodec, decode_frame, encode_frame
 from medusa.wire.link.receiver import Delivery, LostRows, ReceivedPromise, ReceivedRows, Receiver
-from medusa.wire.messages.links_and_commands import OLDEST, Deploy, Remove, Reply, StatusRequest
+from medusa.wire.messages.commands import Deploy, Remove, Reply, StatusRequest
+from medusa.wire.messages.links import OLDEST
 from medusa.wire.messages.standby import DeployGuarded
 from medusa.wire.outbox import Send
 

@@ -13,7 +13,7 @@ from medusa.sim.world.keyring import Keyring
 from medusa.sim.world.machine import Machine
 from medusa.sim.world.network import Faults, Network
 from medusa.sim.world.virtual_time import SimulationError, World
-from medusa.wire.messages.links_and_commands import Reply
+from medusa.wire.messages.commands import Reply
 
 __all__ = ["Federation"]
 

@@ -15,7 +15,8 @@ from medusa.sim.world.network import Network
 from medusa.sim.world.virtual_time import SimulationError, World
 from medusa.wire.client_mind import ClientMind, ClientPublication, ClientSubscription
 from medusa.wire.link.redirect import FOLLOWED, RedirectStep, ask_again_us, next_step
-from medusa.wire.messages.links_and_commands import OLDEST, Lookup, Refuse
+from medusa.wire.messages.directory import Lookup
+from medusa.wire.messages.links import OLDEST, Refuse
 
 __all__ = ["Follower"]
 

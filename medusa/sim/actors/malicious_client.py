@@ -10,7 +10,9 @@ from medusa.sim.world.network import Network
 from medusa.sim.world.virtual_time import World
 from medusa.wire import limits
 from medusa.wire.codec import encode_frame
-from medusa.wire.messages.links_and_commands import (
+from medusa.wire.messages.all_messages import Message
+from medusa.wire.messages.commands import Install, Remove, Reply, StatusRequest
+from medusa.wire.messages.links import (
     OLDEST,
     Ack,
     Attach,
@@ -20,14 +22,9 @@ from medusa.wire.messages.links_and_commands import (
     Detach,
     Heartbeat,
     Hello,
-    Install,
-    Message,
-    Offer,
+    OpenPublisher,
     Progress,
     Refuse,
-    Remove,
-    Reply,
-    StatusRequest,
 )
 
 __all__ = ["MaliciousClient"]
@@ -111,7 +108,7 @@ class MaliciousClient:
             Boundary(stream=stream, epoch=epoch, frame=frame, seq=number, time_us=(1 << 60)),
             Progress(stream=stream, epoch=epoch, frames=frame, pressed=True),
             Refuse(code="E_REMOVED", text="gone", stream=dice.choice((stream, "")), epoch=epoch),
-            Offer(stream=stream, schema=columns),
+            OpenPublisher(stream=stream, schema=columns),
             Remove(request=1, query="no"),
             Reply(request=number),
             StatusRequest(request=2),

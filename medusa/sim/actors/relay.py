@@ -28,7 +28,8 @@ from medusa.wire.link.automaton import LinkEvent, LinkSettings, ReceiverState
 from medusa.wire.link.receiver import Delivery, LostRows, ReceivedPromise, ReceivedRows, Receiver
 from medusa.wire.link.sender import Sender
 from medusa.wire.link.session import PeerSession
-from medusa.wire.messages.links_and_commands import (
+from medusa.wire.messages.all_messages import Message
+from medusa.wire.messages.links import (
     Ack,
     Attach,
     Attached,
@@ -36,8 +37,7 @@ from medusa.wire.messages.links_and_commands import (
     Data,
     Detach,
     Hello,
-    Message,
-    Offer,
+    OpenPublisher,
     Progress,
     Refuse,
 )
@@ -200,8 +200,8 @@ class Relay:
         match message:
             case Attach() | Ack() | Detach():
                 self.sender.receive(now_us, peer, message)
-            case Offer():
-                self._offer(now_us, peer)
+            case OpenPublisher():
+                self._open_publisher(now_us, peer)
             case Attached() | Data() | Boundary() | Progress():
                 if self.receiver is not None and peer == self._publisher:
                     self._take(now_us, message, payload)
@@ -215,7 +215,7 @@ class Relay:
         self._work(now_us)
         self._wake(now_us)
 
-    def _offer(self, now_us: int, peer: str) -> None:
+    def _open_publisher(self, now_us: int, peer: str) -> None:
         if self.settings.node is not None or (self._publisher and peer != self._publisher):
             refusal = Refuse(code="E_STREAM", text="it has a publisher", stream=self.settings.source)
             self.outbox.send(peer, refusal)

@@ -11,7 +11,7 @@ from medusa.sim.actors.client import Client
 from medusa.sim.world.virtual_time import SimulationError, World
 from medusa.wire.client_mind import ClientSubscription
 from medusa.wire.link.automaton import ReceiverState
-from medusa.wire.messages.links_and_commands import OLDEST
+from medusa.wire.messages.links import OLDEST
 
 __all__ = ["Subscriber"]
 

@@ -8,7 +8,7 @@ from medusa.nodes.catalog.catalog import RUNNING
 from medusa.sim.actors.client import Client
 from medusa.sim.actors.node import NodeMachine
 from medusa.sim.world.virtual_time import SimulationError, World
-from medusa.wire.messages.links_and_commands import Reply
+from medusa.wire.messages.commands import Reply
 
 __all__ = ["CoordinatorChecks", "QueryRemoval"]
 

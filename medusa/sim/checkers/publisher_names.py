@@ -9,7 +9,7 @@ from medusa.nodes.fragment.checkpoint_record import RECORD, FragmentRecord, read
 from medusa.runtime.engine_host.group_names import group_token
 from medusa.sim.actors.node import NodeMachine
 from medusa.sim.world.virtual_time import SimulationError
-from medusa.wire.messages.links_and_commands import Attach
+from medusa.wire.messages.links import Attach
 
 __all__ = ["Holders", "check_told", "newest_record"]
 

@@ -23,7 +23,7 @@ from medusa.wire.link.automaton import ReceiverState, SenderState
 from medusa.wire.link.named_subscriptions import key_of
 from medusa.wire.link.sender import Sender
 from medusa.wire.messages.configuration import Configuration, Replicas
-from medusa.wire.messages.links_and_commands import Data
+from medusa.wire.messages.links import Data
 
 if TYPE_CHECKING:
     from medusa.sim.actors.client import Client

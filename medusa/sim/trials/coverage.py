@@ -28,7 +28,8 @@ from medusa.sim.world.machine import Machine
 from medusa.wire.codec import decode_frame
 from medusa.wire.link.automaton import RECEIVER, SENDER
 from medusa.wire.link.session import PeerState
-from medusa.wire.messages.links_and_commands import Refuse, Reply
+from medusa.wire.messages.commands import Reply
+from medusa.wire.messages.links import Refuse
 
 __all__ = ["Coverage", "events", "refusal_codes"]
 

@@ -29,7 +29,7 @@ from medusa.sim.trials.trial import Scenario
 from medusa.sim.world.fault_draws import AWAY_US
 from medusa.sim.world.faults import AIMED, BELIEVED, LATE, LINKS, MACHINES, WEATHER, Fault
 from medusa.sim.world.virtual_time import SimulationError, World
-from medusa.wire.messages.links_and_commands import Message
+from medusa.wire.messages.all_messages import Message
 from medusa.wire.messages.move import Move
 
 __all__ = ["MOVES", "MoveTrial"]

@@ -27,8 +27,9 @@ from medusa.sim.world.fault_draws import AWAY_US
 from medusa.sim.world.faults import BELIEVED, LATE, LINKS, MACHINES, WEATHER
 from medusa.sim.world.keyring import Keyring
 from medusa.sim.world.virtual_time import SimulationError, World
+from medusa.wire.messages.all_messages import Message
+from medusa.wire.messages.commands import Declare, Deploy, Remove, Reply
 from medusa.wire.messages.directory import Lookup
-from medusa.wire.messages.links_and_commands import Declare, Deploy, Message, Remove, Reply
 from medusa.wire.messages.remote import DefineRemote, RevokeRemote
 
 __all__ = ["OWNERS", "OwnersTrial"]

@@ -33,7 +33,7 @@ from medusa.sim.world.virtual_time import SimulationError, World
 from medusa.wire.codec import decode_frame
 from medusa.wire.link.named_subscriptions import key_of
 from medusa.wire.link.session import PeerState
-from medusa.wire.messages.links_and_commands import Attach
+from medusa.wire.messages.links import Attach
 
 __all__ = ["QueryOptions", "QueryTrial"]
 

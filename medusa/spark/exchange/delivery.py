@@ -15,7 +15,7 @@ from medusa.ports import Buffer
 from medusa.query.boxes import Schema
 from medusa.spark.exchange.staging import Staging
 from medusa.wire.codec import TrainCodec
-from medusa.wire.messages.links_and_commands import Data
+from medusa.wire.messages.links import Data
 
 __all__ = ["Port", "deliver", "rows_from"]
 

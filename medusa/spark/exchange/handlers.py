@@ -17,7 +17,7 @@ from medusa.spark.exchange.registry import Inlets, Outlets
 from medusa.spark.exchange.staging import Staging
 from medusa.wire import limits
 from medusa.wire.codec import TrainCodec
-from medusa.wire.messages.links_and_commands import Data
+from medusa.wire.messages.links import Data
 
 __all__ = ["RequestHandler"]
 

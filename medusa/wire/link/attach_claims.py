@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from medusa.errors import RemoteProtocolError
-from medusa.wire.messages.links_and_commands import NOW, OLDEST, RESUME, Attach, Refuse
+from medusa.wire.messages.links import NOW, OLDEST, RESUME, Attach, Refuse
 
 __all__ = ["ANEW", "check_attach", "other_life"]
 

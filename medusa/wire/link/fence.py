@@ -7,7 +7,7 @@ while two ends go by different ones neither takes the other's word.
 
 from __future__ import annotations
 
-from medusa.wire.messages.links_and_commands import Ack, Attach, Attached, Refuse
+from medusa.wire.messages.links import Ack, Attach, Attached, Refuse
 
 __all__ = ["OUTDATED", "Fence"]
 

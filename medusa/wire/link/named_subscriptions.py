@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from medusa.wire.link.automaton import LinkEvent, SenderState
 from medusa.wire.link.receiver_views import ReceiverView
-from medusa.wire.messages.links_and_commands import Attach, Refuse
+from medusa.wire.messages.links import Attach, Refuse
 from medusa.wire.outbox import Outbox
 
 __all__ = ["NamedSubscriptions", "Objection", "is_key", "key_of", "objection", "owner_and_name"]

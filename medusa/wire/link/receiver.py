@@ -19,17 +19,7 @@ from medusa.wire import limits
 from medusa.wire.link.attach_claims import ANEW
 from medusa.wire.link.automaton import ORDINARY, PEER_EVENTS, RECEIVER, LinkEvent, LinkSettings, ReceiverState
 from medusa.wire.link.fence import OUTDATED, Fence
-from medusa.wire.messages.links_and_commands import (
-    RESUME,
-    Ack,
-    Attach,
-    Attached,
-    Boundary,
-    Data,
-    Detach,
-    Progress,
-    Refuse,
-)
+from medusa.wire.messages.links import RESUME, Ack, Attach, Attached, Boundary, Data, Detach, Progress, Refuse
 from medusa.wire.outbox import Outbox
 
 __all__ = ["Delivery", "LostRows", "ReceivedPromise", "ReceivedRows", "Receiver"]

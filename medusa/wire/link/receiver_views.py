@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from medusa.wire import limits
 from medusa.wire.link.automaton import SENDER, LinkEvent, SenderState
 from medusa.wire.link.output_log import OutputEntry
-from medusa.wire.messages.links_and_commands import Ack, Boundary, Data
+from medusa.wire.messages.links import Ack, Boundary, Data
 
 __all__ = ["ReceiverView", "frame_of"]
 

@@ -20,16 +20,7 @@ from medusa.wire.link.fence import Fence
 from medusa.wire.link.named_subscriptions import NamedSubscriptions, is_key
 from medusa.wire.link.output_log import OutputEntry, OutputLog
 from medusa.wire.link.receiver_views import ReceiverView, frame_of
-from medusa.wire.messages.links_and_commands import (
-    OLDEST,
-    RESUME,
-    Ack,
-    Attach,
-    Attached,
-    Detach,
-    Progress,
-    Refuse,
-)
+from medusa.wire.messages.links import OLDEST, RESUME, Ack, Attach, Attached, Detach, Progress, Refuse
 from medusa.wire.outbox import Outbox
 from medusa.wire.retention import Retention
 

@@ -15,7 +15,8 @@ from msgspec.structs import replace
 
 from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.wire.link.automaton import LinkEvent
-from medusa.wire.messages.links_and_commands import Heartbeat, Hello, Message, Refuse
+from medusa.wire.messages.all_messages import Message
+from medusa.wire.messages.links import Heartbeat, Hello, Refuse
 from medusa.wire.outbox import Outbox
 
 __all__ = ["EARLIER", "PROMPT", "SESSION", "PeerSession", "PeerState", "SessionSettings", "check_version"]

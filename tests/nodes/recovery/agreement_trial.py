@@ -19,6 +19,7 @@ from medusa.nodes.config.settings import Settings
 from medusa.nodes.messages import Heard
 from medusa.nodes.recovery.agreement import Agreement
 from medusa.wire.link.automaton import LinkEvent
+from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.configuration import (
     Accept,
     Configuration,
@@ -26,7 +27,6 @@ from medusa.wire.messages.configuration import (
     Replicas,
     Vote,
 )
-from medusa.wire.messages.links_and_commands import Reply
 from medusa.wire.outbox import Outbox, Persist, Send
 
 __all__ = ["NAMES", "Trial", "first", "seeded", "takeover"]

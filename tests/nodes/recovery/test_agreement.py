@@ -8,6 +8,7 @@ import pytest
 from medusa.errors import LocalProtocolError
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.recovery.bid import ASK_US
+from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.configuration import (
     NAMES_BYTES_MAX,
     Accept,
@@ -18,7 +19,6 @@ from medusa.wire.messages.configuration import (
     Replicas,
     Vote,
 )
-from medusa.wire.messages.links_and_commands import Reply
 from medusa.wire.outbox import Persist, ReportLine, Send
 from tests.nodes.recovery.agreement_trial import QUERY, Trial, first, takeover, voting
 

@@ -9,8 +9,9 @@ from medusa.nodes.node import NodeMind
 from medusa.nodes.recovery.audience import audience
 from medusa.nodes.reports import PeerLost, Persisted, Started
 from medusa.wire.limits import PROTOCOL_VERSION
+from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.configuration import Accept, Ballot, Configure, Prepare, Vote
-from medusa.wire.messages.links_and_commands import Hello, Reply
+from medusa.wire.messages.links import Hello
 from medusa.wire.outbox import Persist, Send
 from tests.nodes.recovery.agreement_trial import first, takeover
 

@@ -8,8 +8,9 @@ import pytest
 from medusa.elements import START_US
 from medusa.wire.link.automaton import ReceiverState, SenderState
 from medusa.wire.link.fence import OUTDATED
+from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.configuration import Configuration, Configure, Replicas
-from medusa.wire.messages.links_and_commands import Ack, Attach, Attached, Heartbeat, Refuse, Reply
+from medusa.wire.messages.links import Ack, Attach, Attached, Heartbeat, Refuse
 from tests.nodes.diverted import CREDIT, Node, spec_at
 
 SPEC = spec_at("n")

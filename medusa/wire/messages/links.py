@@ -1,4 +1,4 @@
-"""What nodes and clients say to each other: one struct per message.
+"""What the two ends of a link say to each other: who is there, and the rows of streams.
 
 A message is the header of a frame, as msgpack; columns, queries and answers travel beside it as
 the frame's payload. Decoding is strict: right types, right ranges, nothing missing, nothing more.
@@ -11,7 +11,7 @@ an earlier attachment is recognised.
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, TypeAlias
+from typing import Annotated, ClassVar
 
 from msgspec import Meta
 
@@ -22,7 +22,6 @@ from medusa.wire.messages.base import (
     Incarnation,
     MessageBase,
     Name,
-    Names,
     Note,
     Payload,
     PublisherName,
@@ -30,43 +29,8 @@ from medusa.wire.messages.base import (
     SubscriptionName,
     Text,
 )
-from medusa.wire.messages.configuration import Accept, Configure, Prepare, Vote
-from medusa.wire.messages.dht import DhtFind, DhtFound, DhtLeave, DhtStore, DhtStored
-from medusa.wire.messages.directory import Define, Digest, Entries, Lookup
-from medusa.wire.messages.load import Load
-from medusa.wire.messages.move import (
-    Fed,
-    GiveUp,
-    Got,
-    Grant,
-    Handover,
-    Move,
-    Piece,
-    Ready,
-    Receive,
-    Seed,
-    Settle,
-    Settled,
-    Standing,
-    Whole,
-)
-from medusa.wire.messages.remote import (
-    DefineRemote,
-    DropRemote,
-    Instantiate,
-    KeepRemote,
-    RevokeRemote,
-    StoppedRemote,
-)
-from medusa.wire.messages.rerouting import Expect, Follow, Moved, Placed, Read, Release, Unexpect
-from medusa.wire.messages.split import Merge, Split
-from medusa.wire.messages.standby import DeployGuarded
 
 __all__ = [
-    "Lookup",
-    "Entries",
-    "Digest",
-    "Define",
     "NOW",
     "OLDEST",
     "RESUME",
@@ -75,26 +39,12 @@ __all__ = [
     "Attached",
     "Boundary",
     "Data",
-    "Declare",
-    "Deploy",
     "Detach",
-    "DhtFind",
-    "DhtFound",
-    "DhtLeave",
-    "DhtStore",
-    "DhtStored",
-    "Forget",
     "Heartbeat",
     "Hello",
-    "Install",
-    "Load",
-    "Message",
-    "Offer",
+    "OpenPublisher",
     "Progress",
     "Refuse",
-    "Remove",
-    "Reply",
-    "StatusRequest",
 ]
 
 OLDEST = -1
@@ -270,12 +220,12 @@ class Detach(MessageBase, frozen=True, tag="detach"):
 # --- one stream: sender to receiver -----------------------------------------------------------
 
 
-class Offer(MessageBase, frozen=True, tag="offer"):
+class OpenPublisher(MessageBase, frozen=True, tag="offer"):
     """I have rows for this stream of yours: attach to me (a client that publishes).
 
     Attributes:
         name: of a named publisher: whose rows are numbered on under it, by whichever client. The first
-            ``Attach`` says from where; who offers under it later takes it over.
+            ``Attach`` says from where; who opens it later takes it over.
         resumed: of a named publisher: this client was attached under the name before, and takes over
             nothing. Refused (``E_TAKEN``) where another one has it now.
     """
@@ -365,164 +315,3 @@ class Progress(MessageBase, frozen=True, tag="progress"):
     epoch: Count
     frames: Count
     pressed: bool = False
-
-
-# --- commands ---------------------------------------------------------------------------------
-
-
-class Deploy(MessageBase, frozen=True, tag="deploy"):
-    """From a client: run this query. Payload: the graph, as msgpack.
-
-    Attributes:
-        at: (node, names of the boxes and sources that run there) for each node.
-        reads: (source, node, stream, epoch) for each source that reads a stream of another query.
-    """
-
-    PAYLOAD: ClassVar[Payload] = Payload.REQUIRED
-
-    request: Count
-    at: Annotated[tuple[tuple[Name, Names], ...], Meta(max_length=limits.PLACES_MAX)]
-    reads: Annotated[tuple[tuple[Name, Name, Name, Count], ...], Meta(max_length=limits.PLACES_MAX)] = ()
-
-
-class Install(MessageBase, frozen=True, tag="install"):
-    """From the node that took a query: run this fragment of it. Payload: its spec, as msgpack."""
-
-    PAYLOAD: ClassVar[Payload] = Payload.REQUIRED
-
-    request: Count
-    query: Name
-    fragment: Name
-
-
-class Remove(MessageBase, frozen=True, tag="remove"):
-    """Stop a query and forget its state.
-
-    Attributes:
-        since: from a node that undoes a deployment: the first request of it. Only what its requests, from
-            this one to below ``request``, have installed goes; what was there before stays. 0: all of it.
-        life: of a query with a configuration, as that says it: who has a configuration of this life obeys
-            whoever says so, since a query is removed once and for all. 0: its coordinator says so.
-        asked: from a node that doesn't coordinate the query, to the one that does: a client wants it removed.
-    """
-
-    request: Count
-    query: Name
-    since: Count = 0
-    life: Count = 0
-    asked: bool = False
-
-
-class Forget(MessageBase, frozen=True, tag="forget"):
-    """From a client: end its named subscription, keep nothing for it; or its named publisher.
-
-    Attributes:
-        publisher: a named publisher is meant, of the stream as it is published.
-        owner: whose it is, as status shows it; empty: the client's own. Another's is ended by who may
-            remove the query.
-    """
-
-    request: Count
-    stream: Name
-    name: Annotated[PublisherName, Meta(min_length=1)]
-    owner: SubscriptionName = ""
-    publisher: bool = False
-
-
-class StatusRequest(MessageBase, frozen=True, tag="status"):
-    """How are you?"""
-
-    request: Count
-
-
-class Declare(MessageBase, frozen=True, tag="declare"):
-    """A participant has signed this: a certificate of a node's key, or that a key counts no more.
-
-    Attributes:
-        request: 0 where no answer is wanted.
-        statement: ``medusa.wire.statement.Signed``; who brings it need not have signed it.
-    """
-
-    request: Count
-    statement: Annotated[bytes, Meta(max_length=2 * limits.STATEMENT_BYTES_MAX)]
-
-
-class Reply(MessageBase, frozen=True, tag="reply"):
-    """The answer to a command. Payload, where there is one: a JSON document.
-
-    Attributes:
-        code: empty where it was done; else the rule that stood against it, and nothing changed.
-    """
-
-    PAYLOAD: ClassVar[Payload] = Payload.OPTIONAL
-
-    request: Count
-    code: Annotated[str, Meta(max_length=limits.NAME_CHARS_MAX)] = ""
-    text: Text = ""
-    hint: Text = ""
-
-
-Message: TypeAlias = (
-    Hello
-    | Heartbeat
-    | Refuse
-    | Attach
-    | Ack
-    | Detach
-    | Offer
-    | Attached
-    | Data
-    | Boundary
-    | Progress
-    | Deploy
-    | Install
-    | Remove
-    | Forget
-    | StatusRequest
-    | Declare
-    | Reply
-    | Expect
-    | Unexpect
-    | Release
-    | Follow
-    | Moved
-    | Placed
-    | Read
-    | Entries
-    | Digest
-    | Lookup
-    | Define
-    | DhtFind
-    | DhtFound
-    | DhtStore
-    | DhtStored
-    | DhtLeave
-    | Load
-    | Move
-    | Grant
-    | Receive
-    | Seed
-    | Ready
-    | Piece
-    | Whole
-    | Fed
-    | Standing
-    | Handover
-    | Got
-    | GiveUp
-    | Settle
-    | Settled
-    | DefineRemote
-    | RevokeRemote
-    | KeepRemote
-    | DropRemote
-    | Instantiate
-    | StoppedRemote
-    | Split
-    | Merge
-    | DeployGuarded
-    | Configure
-    | Prepare
-    | Accept
-    | Vote
-)

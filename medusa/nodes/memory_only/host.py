@@ -20,20 +20,20 @@ from typing import Any
 from medusa.elements import END_US, START_US, Boundary, Element, Train
 from medusa.engine.held_rows_count import NOTHING, RowsAtRisk, row_by_row, uncounted
 from medusa.errors import LinkError
-from medusa.nodes.diskless.sealed_cuts import CutSealer, SealedCut
 from medusa.nodes.fragment.automaton import TurnEvent, TurnState
 from medusa.nodes.fragment.checkpoint_record import InputRecord
 from medusa.nodes.fragment.clock_decisions import decides
 from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.fragment.inputs import FragmentInput, Work
+from medusa.nodes.memory_only.sealed_cuts import CutSealer, SealedCut
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
 from medusa.wire.link.attach_claims import check_attach
 from medusa.wire.link.automaton import LinkEvent, SenderState
 from medusa.wire.link.receiver import ReceiverMessage
-from medusa.wire.messages.links_and_commands import Ack, Attach, Detach, Refuse
+from medusa.wire.messages.links import Ack, Attach, Detach, Refuse
 
-__all__ = ["DisklessFragmentHost"]
+__all__ = ["MemoryOnlyFragmentHost"]
 
 CUTS_MAX = 256
 """Cuts that wait until their output was received; the last one gives way to a later one."""
@@ -45,7 +45,7 @@ CUT_US = 2_000
 """Runs without output leave a cut only so often."""
 
 
-class DisklessFragmentHost(FragmentHost):
+class MemoryOnlyFragmentHost(FragmentHost):
     """One installed fragment of a node with ``store = "memory"``.
 
     Args:

@@ -8,25 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from medusa.errors import DataError
+from medusa.io.formats import FORMATS, FORMATS_OF_LINES
 from medusa.query.suggest import did_you_mean
 
-__all__ = ["FORMATS", "FilePlace", "check_apart", "delimiter_of", "place_of", "split_named"]
+__all__ = ["FilePlace", "check_apart", "delimiter_of", "place_of", "split_named"]
 
-FORMATS = ("csv", "jsonl", "parquet", "arrow", "arrows")
-"""``arrow`` is the IPC file format, ``arrows`` the IPC stream format."""
-
-_ENDINGS = {
-    ".csv": "csv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "jsonl",
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".arrow": "arrow",
-    ".feather": "arrow",
-    ".ipc": "arrow",
-    ".arrows": "arrows",
-}
+_ENDINGS = {ending: name for name, each in FORMATS.items() for ending in each.endings}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,10 +83,10 @@ def place_of(text: str, *, format: str | None = None) -> FilePlace:
         raise DataError(
             f"{path}: there is no format {made[:40]!r}", hint=did_you_mean(made, FORMATS), code="data.format"
         )
-    if packed and made not in ("csv", "jsonl"):
+    if packed and not FORMATS[made].lines:
         raise DataError(
             f"{path}: {made} isn't read through gzip",
-            hint="csv and jsonl are; the others have compression of their own",
+            hint=f"{FORMATS_OF_LINES} are; the others have compression of their own",
             code="data.format",
         )
     return FilePlace(name, path, made, packed)

@@ -1,1 +1,0 @@
-"""Fragments of nodes that keep nothing on disk: what would be a checkpoint is a sealed cut at a neighbour."""
