@@ -127,6 +127,10 @@ class MoveOrders:
         """Whether a fragment of ours is being moved, split or merged just now."""
         return self.moves.attempted(fragment) or self.splits.busy(fragment)
 
+    def alone(self, fragment: str) -> bool:
+        """Whether nobody may stand by for a fragment of ours, since it is to be split or merged."""
+        return self.splits.alone(fragment)
+
     def gives_way(self, fragment: str) -> bool:
         """Whether a move of it has only begun: of both ends of a stream the sender goes first."""
         return self.moves.prepares(fragment)

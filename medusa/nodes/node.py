@@ -295,7 +295,7 @@ class NodeMind:
                 placed=lambda *placed: self.orders.arrivals.coordinated(*placed),
             ),
             nodes=self._known_nodes,
-            regrouped=lambda fragment: self.orders.splits.alone(fragment),
+            regrouped=lambda fragment: self.orders.alone(fragment),
             **shared,
         )
         moving: dict[str, Any] = {**shared, "diverting": diverting, "next_token": self._next_token}

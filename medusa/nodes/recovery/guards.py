@@ -61,7 +61,7 @@ class Guards:
         """
         guarded = [spec for spec in made if spec.standby]
         current = self._agreement.current(guarded[0].query) if guarded else None
-        if current is not None and (why := crowded(current, guarded, gone, self._catalog.ownership.epoch)):
+        if current is not None and (why := crowded(current, guarded, gone, self._catalog.epoch)):
             text = f"who stands by for the parts can't be written down: there would be {why}"
             raise LinkError(text, hint="split it in fewer parts", code="E_LIMIT")
 
@@ -79,6 +79,6 @@ class Guards:
         """What is decided of a fragment; None: nobody stands by for it."""
         current = self._agreement.current(fragment.partition("/")[0])
         replicas = None if current is None else current.replicas(fragment)
-        if replicas is not None and replicas.epoch < self._catalog.ownership.epoch(fragment):
+        if replicas is not None and replicas.epoch < self._catalog.epoch(fragment):
             return None  # That was an earlier fragment of this name.
         return replicas

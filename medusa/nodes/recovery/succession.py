@@ -157,7 +157,7 @@ class Succession:
             if old is not None:  # What was proposed for this number is settled.
                 self._offered.pop(replicas.fragment, None)
             hosted = self._fragments.get(replicas.fragment)
-            if hosted is not None and self._epoch(replicas.fragment) > replicas.epoch:
+            if hosted is not None and self._catalog.epoch(replicas.fragment) > replicas.epoch:
                 continue  # It says so of an earlier fragment of that name.
             if replicas.owner == self._me and replicas.gone:
                 self._end(replicas.fragment, hosted)
@@ -184,10 +184,6 @@ class Succession:
                 shadow.rewired(now_us, rewired(shadow.spec, new))
         self._place(new)
         self._saver.save()
-
-    def _epoch(self, fragment: str) -> int:
-        """Of one that is here."""
-        return self._catalog.ownership.epoch(fragment)
 
     def _ended_since_us(self, now_us: int, new: Configuration) -> int:
         """Since when nobody could take over what others have taken the place of here."""
@@ -495,7 +491,7 @@ class Succession:
         return [current.query for current in known if self._made(current)]
 
     def _made(self, current: Configuration) -> list[FragmentSpec]:
-        return unlisted(current, [hosted.spec for hosted in self._fragments.values()], self._epoch)
+        return unlisted(current, [hosted.spec for hosted in self._fragments.values()], self._catalog.epoch)
 
     def _settled(self, hosted: FragmentHost, replicas: Replicas) -> bool:
         """Whether those may have it that should."""
@@ -565,7 +561,7 @@ class Succession:
             ready = tuple(node for node in each.followers if node in (*kept, *joining))
             return msgspec.structs.replace(each, secondaries=ready)
 
-        regrouped = listed(current, self._made(current), self._is_gone, self._epoch)
+        regrouped = listed(current, self._made(current), self._is_gone, self._catalog.epoch)
         before = msgspec.structs.replace(current, parts=regrouped.parts)
         revised = changed(before, tuple(map(after, regrouped.fragments)))
         if revised is not None:

@@ -563,7 +563,7 @@ class RepartitionJob:
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""
         if self.state is _S.ASKING:
-            return self._asked_us + ASK_AGAIN_US
+            return self._begun_us + ASK_US if self.agreed else self._asked_us + ASK_AGAIN_US
         return self._begun_us + DRAIN_US if self.state is _S.DRAINING else None
 
 
