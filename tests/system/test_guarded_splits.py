@@ -45,6 +45,7 @@ def test_it_is_split_over_nodes_and_merged_while_rows_flow(
         clients.until(ROWS // 3)
         done = run_to_end("merge", "q/kind", *nodes.words("e"))
         assert done.returncode == 0, done.stderr
+        assert "stand by for q/kind; nobody does until" in done.stderr
         clients.check()
     name = "q/kind" if at is CUT else "q/rows"
     until(lambda: name in listed(nodes), what="who stands by is decided")

@@ -15,6 +15,8 @@ from tests.nodes.taken_over import SCHEMA, Run
 from tests.nodes.test_taken_over import HALF
 
 AT = {"e": ["rows"], "m": ["per_k"], "c": ["after", "out"]}
+WHOLE = {"m": ["rows", "per_k", "after", "out"]}
+"""Clients publish into what is guarded, and read it."""
 
 
 def query() -> Any:
@@ -49,8 +51,8 @@ def all_guarded(run: Run, by: int = 2) -> None:
     run.until(lambda: all(run.guarded(name, by) for name in parts(run)), f"{by} follow {parts(run)}")
 
 
-def flowing(what: str) -> Run:
-    run = Run(query(), AT, standby={"m": ["s1", "s2"]}, witnesses=("w", "x"), deploys="e")
+def flowing(what: str, at: dict[str, list[str]] = AT) -> Run:
+    run = Run(query(), at, standby={"m": ["s1", "s2"]}, witnesses=("w", "x"), deploys="e")
     run.deploy()
     run.read()
     all_guarded(run)
@@ -137,9 +139,21 @@ def taken_over(run: Run, fragment: str) -> bool:
     return run.hosted(fragment) is not None and run.owner(fragment) in ("s1", "s2")
 
 
+@pytest.mark.parametrize("state", ["cutting", "switching"])
 @BOTH
-def test_what_was_made_is_taken_over(what: str) -> None:
-    run = flowing(what)
+def test_clients_feed_it_and_its_node_is_killed(what: str, state: str) -> None:
+    run = flowing(what, WHOLE)
+    amid(run, what, state)
+    run.fed.nodes["m"].crash()
+    run.fed.run(for_us=1_500_000)
+    run.fed.restart("m")
+    ends_whole(run)
+
+
+@pytest.mark.parametrize("at", [AT, WHOLE], ids=["nodes", "clients"])
+@BOTH
+def test_what_was_made_is_taken_over(what: str, at: dict[str, list[str]]) -> None:
+    run = flowing(what, at)
     assert run.fed.answer(*ordered(run, what))[0].code == ""
     run.until(lambda: (len(parts(run)) > 1) == (what == "split"), "it is done")
     all_guarded(run)
@@ -231,3 +245,16 @@ def test_it_stays_guarded_if_too_few_answer_once_it_is_ordered() -> None:
         run.fed.restart(node)
     ends_whole(run)
     assert parts(run) == ["q/per_k"]
+
+
+def test_meanwhile_nobody_takes_it_over_and_the_status_says_so() -> None:
+    run = flowing("split")
+    amid(run, "split", "cutting")
+    status = run.recovery("m").status(run.fed.world.now_us, "q")
+    of = status.fragments["q/per_k"]
+    assert (of.secondaries, of.alone_us is not None) == ({}, True)
+    run.fed.nodes["m"].crash()
+    run.fed.run(for_us=3_000_000)
+    assert run.owner("q/per_k") == "m"
+    run.fed.restart("m")
+    ends_whole(run)
