@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from medusa.cli.options.command_options import AS_JSON, with_client
+from medusa.errors import LinkError
 
 if TYPE_CHECKING:
     from medusa.runtime.client.federation import Federation
@@ -47,8 +48,10 @@ def split(
     """Run a box (QUERY/BOX) of a deployed query as parts, each over a range of its keys.
 
     The query runs on meanwhile, and gives the same rows. Without --at the parts stay where the box is; medusa
-    move moves them later.
+    move moves them later. Nodes that stand by for the box stand by for each part once that is seeded; until
+    then nobody does.
     """
+    _warn(fed, box)
     numbers = ranges.split(",")
     cuts = [int(each) for each in numbers] if all(each.strip().isdecimal() for each in numbers) else ranges
     found = fed.split(box, parts, at=list(at) or None, timeout=timeout, ranges=cuts)
@@ -68,9 +71,23 @@ def split(
 @AS_JSON
 def merge(box: str, timeout: str, fed: Federation, as_json: bool) -> None:
     """Run a box (QUERY/BOX) that was split as one again, at the node that has its router."""
+    _warn(fed, box)
     found = fed.merge(box, timeout=timeout)
     if as_json:
         click.echo(json.dumps({"merged": box, **found}))
         return
     where = f"in fragment {found['fragment']} at {found['node']}"
     click.echo(f"{box} is {where}; {found['pause_us'] / 1000:.1f} ms pause")
+
+
+def _warn(fed: Federation, box: str) -> None:
+    """Say before anything changes who won't stand by for a while, as far as nodes answer."""
+    query, _, id = box.rpartition("/")
+    try:
+        boxes = fed.explain(query.rpartition("/")[2], all=True)
+    except LinkError:
+        return  # The order itself says what is wrong.
+    others = {node: None for each in boxes if each["box"] == id for node in each.get("standby", {})}
+    if others:
+        text = f"{', '.join(others)} stand by for {box}; nobody does until what is made of it is seeded"
+        click.echo(text, err=True)

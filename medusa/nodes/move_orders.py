@@ -6,7 +6,7 @@ that has, and passes the answer back. Asked twice, it is done once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 
 import msgspec
 
@@ -127,6 +127,10 @@ class MoveOrders:
         """Whether a fragment of ours is being moved, split or merged just now."""
         return self.moves.attempted(fragment) or self.splits.busy(fragment)
 
+    def alone(self, fragment: str) -> bool:
+        """Whether nobody may stand by for a fragment of ours, since it is to be split or merged."""
+        return self.splits.alone(fragment)
+
     def gives_way(self, fragment: str) -> bool:
         """Whether a move of it has only begun: of both ends of a stream the sender goes first."""
         return self.moves.prepares(fragment)
@@ -209,13 +213,13 @@ class MoveOrders:
             self._pass_on(now_us, peer, message, caller)
         elif isinstance(message, Grant):
             self._granted(now_us, peer, message)
-        elif others := self._catalog.fragments[name].standby:
-            self._guarded(now_us, peer, message, others)
         elif isinstance(message, Split | Merge):
             self.splits.order(now_us, peer, message)
         elif self.splits.busy(name):
             text = f"fragment {name!r} is being split or merged"
             self._refuse(peer, message.request, "E_BUSY", text, "try again in a moment")
+        elif self._catalog.fragments[name].standby:
+            self._guarded(now_us, peer, message)
         else:
             timeout_us = message.timeout_ms * 1000
             self.moves.order(now_us, peer, message.request, name, message.to, timeout_us)
@@ -226,17 +230,10 @@ class MoveOrders:
             return False
         return self._handovers.asked(now_us, peer, message)
 
-    def _guarded(
-        self, now_us: int, peer: str, message: Move | Split | Merge, others: Collection[str]
-    ) -> None:
-        """What others stand by for goes elsewhere by their decision, and stays whole."""
+    def _guarded(self, now_us: int, peer: str, message: Move) -> None:
+        """What others stand by for goes elsewhere by their decision."""
         name, request = message.fragment, message.request
-        if not isinstance(message, Move):
-            text = f"fragment {name!r} stays at node {self._me!r}, whole: {', '.join(others)} stand by"
-            query = name.partition("/")[0]
-            hint = f"move it to one of them; or undeploy {query}, and deploy it again without standby"
-            self._refuse(peer, request, "E_STANDBY", text, hint)
-        elif (why := self.moves.may_not(name, message.to)) is not None:
+        if (why := self.moves.may_not(name, message.to)) is not None:
             self._refuse(peer, request, why.code, why.text, why.hint)
         else:
             self._handovers.order(now_us, peer, request, name, message.to, message.timeout_ms * 1000)

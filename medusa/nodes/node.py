@@ -290,6 +290,7 @@ class NodeMind:
                 placed=lambda *placed: self.orders.arrivals.coordinated(*placed),
             ),
             nodes=self._known_nodes,
+            regrouped=lambda fragment: self.orders.alone(fragment),
             **shared,
         )
         moving: dict[str, Any] = {**shared, "diverting": diverting, "next_token": self._next_token}
@@ -312,6 +313,7 @@ class NodeMind:
             make=self._host,
             room=self.installed.check_room,
             moving=moves.moving,
+            guards=self.recovery.guards,
             away=moves.away,
             **moving,
         )

@@ -10,7 +10,6 @@ import pytest
 from medusa.sim.actors.client import Client
 from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.move import Move
-from medusa.wire.messages.split import Split
 from tests.nodes.taken_over import ROWS, Run, shared_streams
 from tests.nodes.test_taken_over import (
     CUT,
@@ -359,16 +358,6 @@ def test_a_target_that_nobody_knows_is_refused_and_nothing_changes() -> None:
     assert (unknown.code, unknown.text) == ("E_PEER", "node 'nobody' is no peer of 'm'")
     assert moved(run, fragment, "m").code == ""
     assert (run.owner(fragment), run.newest().number) == ("m", number)
-
-
-def test_what_others_stand_by_for_is_not_split() -> None:
-    run, fragment = run_of(counting(), CUT, {"m": ["s1"]})
-    client = run.fed.client("splits", "m")
-    number = client.mind.request(lambda number: Split(request=number, fragment=fragment, box="kind", parts=2))
-    client.do(lambda mind: None)
-    reply, _ = run.fed.answer(client, number)
-    assert reply.code == "E_STANDBY"
-    assert reply.text == "fragment 'q/kind' stays at node 'm', whole: s1 stand by"
 
 
 def test_a_target_that_reads_a_stream_that_it_shares_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

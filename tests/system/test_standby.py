@@ -56,11 +56,15 @@ def rows(begin: int, end: int) -> pa.Table:
 class Clients:
     """A publisher at e and a reader at c, in threads, until the end of the rows.
 
+    Args:
+        q: the query that is deployed, if it isn't ``query()``.
+
     Attributes:
         came_s: when each train came.
     """
 
-    def __init__(self, nodes: StandbyNodes, held: contextlib.ExitStack) -> None:
+    def __init__(self, nodes: StandbyNodes, held: contextlib.ExitStack, q: md.Query | None = None) -> None:
+        self._query = q or query()
         self._publishes = held.enter_context(nodes.connect("e", "c"))
         self._reads = held.enter_context(nodes.connect("c", "e"))
         self._reader = self._reads.subscribe("q.out", from_="oldest")
@@ -105,7 +109,7 @@ class Clients:
             assert not thread.is_alive(), f"{self.published} rows were published, {len(self.got)} came"
         assert self.failed == []
         assert self._reader.lost_rows == 0
-        want = collect(query(), rows=rows(0, ROWS))["out"].to_pylist()
+        want = collect(self._query, rows=rows(0, ROWS))["out"].to_pylist()
         assert len(self.got) == len(want)
         assert self.got == want
 
@@ -143,10 +147,10 @@ class Reader:
         assert self.got == want
 
 
-def deployed(nodes: StandbyNodes, at: dict[str, list[str]]) -> str:
+def deployed(nodes: StandbyNodes, at: dict[str, list[str]], q: md.Query | None = None) -> str:
     """The guarded fragment, once both follow it."""
     with nodes.connect("e") as fed:
-        fed.deploy(query(), at=at, standby={"m": ["s1", "s2"]}, witness=["w"])
+        fed.deploy(q or query(), at=at, standby={"m": ["s1", "s2"]}, witness=["w"])
     fragment = "q/kind" if at is CUT else "q/rows"
     nodes.until_guarded(fragment, "s1", "s2")
     return fragment

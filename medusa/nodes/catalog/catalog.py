@@ -109,6 +109,10 @@ class Deployment(msgspec.Struct, kw_only=True):
         """These are its streams and sources that clients can use, and where."""
         self.streams = streams
 
+    def recovers(self, ways: tuple[tuple[str, str, tuple[str, ...]], ...]) -> None:
+        """By these fragments the rows of its guarded outputs come."""
+        self.recovered = ways
+
     def is_of_life(self, life: int) -> None:
         """The configuration of the query that is being removed has this number."""
         self.life = life

@@ -144,6 +144,7 @@ def replan_merge(specs: Sequence[FragmentSpec], box: str, *, node: str, taken: C
         guests=guests,
         stream_version=max(spec.stream_version for spec in specs),
         read_versions={source: version for source, version in read.items() if source in ids},
+        standby=next((spec.standby for spec in specs if spec.standby), ()),
         checkpoint_every_us=min(
             (spec.checkpoint_every_us for spec in specs if spec.checkpoint_every_us), default=0
         ),
@@ -270,6 +271,7 @@ def _as_of(
         guests=guests,
         stream_version=spec.stream_version,
         read_versions=versions,
+        standby=spec.standby,
         checkpoint_every_us=spec.checkpoint_every_us,
     )
 

@@ -8,7 +8,7 @@ import msgspec
 
 from medusa.wire.messages.configuration import Configuration, Replicas
 
-__all__ = ["changed", "next_number", "owned_by", "with_guest"]
+__all__ = ["changed", "next_number", "owned_by", "remembering", "with_guest"]
 
 
 def next_number(current: Configuration) -> Configuration:
@@ -39,7 +39,8 @@ def changed(current: Configuration, fragments: tuple[Replicas, ...]) -> Configur
 
 def _having(fragments: Iterable[Replicas]) -> dict[str, None]:
     """The nodes of all that have one of these, or may."""
-    having = (node for each in fragments for node in (each.owner, *each.secondaries, *each.followers))
+    present = (each for each in fragments if not each.gone)
+    having = (node for each in present for node in (each.owner, *each.secondaries, *each.followers))
     return dict.fromkeys(having)
 
 
@@ -57,17 +58,17 @@ def owned_by(replicas: Replicas, owner: str, secondaries: Collection[str]) -> Re
         members=members,
         guest="" if owner == replicas.guest else replicas.guest,
     )
-    return _remembering(replicas, made)
+    return remembering(replicas, made)
 
 
 def with_guest(replicas: Replicas, guest: str) -> Replicas:
     """This node follows beside the members, or none does; one that did so before is gone."""
     kept = tuple(node for node in replicas.secondaries if node != replicas.guest or node == guest)
     made = msgspec.structs.replace(replicas, guest=guest, secondaries=kept)
-    return _remembering(replicas, made)
+    return remembering(replicas, made)
 
 
-def _remembering(before: Replicas, after: Replicas) -> Replicas:
+def remembering(before: Replicas, after: Replicas) -> Replicas:
     """Who is of it no more is named among those."""
     nodes = (*before.former, *before.followers)
     left = dict.fromkeys(node for node in nodes if node not in after.followers)

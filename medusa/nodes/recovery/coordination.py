@@ -129,6 +129,8 @@ class Coordination:
             self._role.handed_over(query, new.coordinator)
             to = new.coordinator
             self._outbox.report("warning", "coordinator's role is another node's", query=query, node=to)
+        elif deployment is not None and deployment.state != REMOVING:
+            deployment.recovers(parts.recovered)
         owners = self._catalog.owners
         if owners.get(query, new.coordinator) != new.coordinator:
             owners[query] = new.coordinator

@@ -10,13 +10,12 @@ import msgspec
 from medusa.nodes.catalog.kept_moves import FIRST_EPOCH
 from medusa.nodes.placement.placement import PlacementPlan
 from medusa.nodes.placement.recovered_outputs import ways_of
-from medusa.nodes.spec.fragment_spec import FragmentSpec
+from medusa.nodes.recovery.regrouping import replicas_of_spec
 from medusa.query.published_stream import reads_of
 from medusa.wire.messages.configuration import (
     NAMES_BYTES_MAX,
     Configuration,
     QueryParts,
-    Replicas,
     names_bytes,
 )
 
@@ -49,7 +48,7 @@ def first_configuration(
         number=1,
         coordinator=coordinator,
         voters=who,
-        fragments=tuple(map(_replicas, guarded)),
+        fragments=tuple(replicas_of_spec(each, FIRST_EPOCH) for each in guarded),
         life=life,
         witnesses=tuple(dict.fromkeys((coordinator, *plan.witnesses))),
         voters_least=len(who),
@@ -77,15 +76,4 @@ def _parts(plan: PlacementPlan) -> QueryParts:
         ),
         reads=tuple(of for each in plan.fragments for box in reads_of(each.graph).values() if (of := box.of)),
         recovered=ways_of(plan),
-    )
-
-
-def _replicas(fragment: FragmentSpec) -> Replicas:
-    return Replicas(
-        fragment=fragment.name,
-        owner=fragment.node,
-        epoch=FIRST_EPOCH,
-        members=(fragment.node, *fragment.standby),
-        reads=tuple(feed.stream for feed in fragment.feeds),
-        streams=(*fragment.streams.values(), *fragment.entries.values()),
     )

@@ -184,7 +184,7 @@ class Handovers:
             return None
         if to not in replicas.followers and (why := self._may_not_come(configuration, replicas, to)):
             return why
-        if silent := self._majority_away(fragment, to):
+        if silent := self.majority_away(fragment, to):
             return no("E_STANDBY", silent, "order it again when more than half of them are there")
         return None
 
@@ -224,7 +224,11 @@ class Handovers:
         order = self._orders.get(replicas.fragment)
         return order.to if order is not None and order.fit and order.to not in replicas.members else ""
 
-    def _majority_away(self, fragment: str, to: str) -> str:
+    def going(self, fragment: str) -> bool:
+        """Whether somebody wants a fragment of ours elsewhere."""
+        return fragment in self._orders
+
+    def majority_away(self, fragment: str, to: str) -> str:
         """Who has to be there so that anything is decided, also when the target is lost that votes from then
         on; empty: enough are."""
         configuration = self._configuration(fragment)
@@ -252,7 +256,7 @@ class Handovers:
         if not (order.to in replicas.secondaries and self._replication.near(order.fragment, order.to)):
             why = self._replication.why(order.fragment, order.to)
             return f"node {order.to!r} hasn't caught up with it yet" + (why and f": {why}")
-        return self._majority_away(order.fragment, order.to)
+        return self.majority_away(order.fragment, order.to)
 
     def decided(self, now_us: int, new: Configuration) -> None:
         """A configuration is known here."""

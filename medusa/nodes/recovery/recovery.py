@@ -25,6 +25,7 @@ from medusa.nodes.recovery.audience import audience
 from medusa.nodes.recovery.coordination import Coordination, CoordinatorRole
 from medusa.nodes.recovery.first_configuration import first_configuration, life_of
 from medusa.nodes.recovery.followings import Followings
+from medusa.nodes.recovery.guards import Guards
 from medusa.nodes.recovery.handovers import Handovers
 from medusa.nodes.recovery.replication import FOLLOWING, MISSING, SEEDING, Replication
 from medusa.nodes.recovery.succession import Succession
@@ -80,6 +81,7 @@ class Recovery:
         next_token: Callable[[], int],
         role: CoordinatorRole,
         nodes: Callable[[], Mapping[str, StandbyNode]],
+        regrouped: Callable[[str], bool],
     ) -> None:
         me = settings.name
         self._own_peers = settings.own_peers
@@ -143,7 +145,9 @@ class Recovery:
             owned=owned,
             wanted=self.handovers.wanted,
             guest=self.handovers.guest,
+            regrouped=regrouped,
         )
+        self.guards = Guards(me, catalog, agreement, self.handovers, self.succession)
 
     def _audience(self, query: str) -> Collection[str]:
         return audience(self._catalog, query, [shadow.spec for _, _, shadow in self.followings.followed()])
@@ -197,7 +201,11 @@ class Recovery:
             number=current.number,
             coordinator=current.coordinator,
             voters=current.voters,
-            fragments={each.fragment: self._replicas_status(now_us, each) for each in current.fragments},
+            fragments={
+                each.fragment: self._replicas_status(now_us, each)
+                for each in current.fragments
+                if not each.gone
+            },
         )
 
     def guarded(self, now_us: int, spec: FragmentSpec) -> tuple[int, ReplicasStatus] | None:

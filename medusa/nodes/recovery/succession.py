@@ -24,10 +24,12 @@ from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.migration.rerouting import Rerouting
 from medusa.nodes.recovery.agreement import Agreement
-from medusa.nodes.recovery.changes import changed, next_number, owned_by, with_guest
+from medusa.nodes.recovery.changes import changed, next_number, owned_by, remembering, with_guest
 from medusa.nodes.recovery.followings import Followings
+from medusa.nodes.recovery.regrouping import alone, is_alone, listed, unlisted
 from medusa.nodes.recovery.replication import Replication
 from medusa.nodes.recovery.rewiring import reader_switches, rewired, streams_read, switched_feeds
+from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.configuration import Configuration, Replicas
 from medusa.wire.outbox import CloseFragment, Outbox
@@ -68,6 +70,7 @@ class Succession:
             whose word counts.
         wanted: whether the owner of what we follow wants us to have it.
         guest: the node that is no member and is to have a fragment of ours; empty: none is.
+        regrouped: whether a fragment of ours is just being split or merged: then nobody stands by for it.
     """
 
     def __init__(
@@ -85,6 +88,7 @@ class Succession:
         owned: Callable[[int, FragmentHost, Collection[str]], None],
         wanted: Callable[[Replicas], bool],
         guest: Callable[[Replicas], str],
+        regrouped: Callable[[str], bool],
     ) -> None:
         self._me = me
         self._catalog = catalog
@@ -98,6 +102,7 @@ class Succession:
         self._owned = owned
         self._wanted = wanted
         self._guest = guest
+        self._regrouped = regrouped
         self._logging: dict[str, None] = {}
         """Fragments that are ours once all that we were fed of them is on our disk. Until then our catalog
         names them not, so if we die another secondary has it, which was fed the same, or the owner that
@@ -147,16 +152,22 @@ class Succession:
 
     def decided(self, now_us: int, old: Configuration | None, new: Configuration) -> None:
         """A configuration is known here: do what it says."""
+        alone_since_us = self._ended_since_us(now_us, new)
         for replicas in new.fragments:
             if old is not None:  # What was proposed for this number is settled.
                 self._offered.pop(replicas.fragment, None)
             hosted = self._fragments.get(replicas.fragment)
-            if replicas.owner == self._me and hosted is not None:
+            if hosted is not None and self._catalog.epoch(replicas.fragment) > replicas.epoch:
+                continue  # It says so of an earlier fragment of that name.
+            if replicas.owner == self._me and replicas.gone:
+                self._end(replicas.fragment, hosted)
+            elif replicas.owner == self._me and hosted is not None:
                 if replicas.fragment in self._kept:
                     self._take_back(hosted, replicas)
                 else:
-                    self._require(now_us, hosted, replicas)
-            elif replicas.owner == self._me:
+                    comes = old is not None and old.replicas(replicas.fragment) is None
+                    self._require(now_us, hosted, replicas, alone_since_us if comes else now_us)
+            elif replicas.owner == self._me and not is_alone(replicas):
                 self._logging[replicas.fragment] = None
                 self.logged(now_us)
             elif hosted is not None and self._is_kept(replicas):
@@ -174,13 +185,25 @@ class Succession:
         self._place(new)
         self._saver.save()
 
-    def _require(self, now_us: int, hosted: FragmentHost, replicas: Replicas) -> None:
+    def _ended_since_us(self, now_us: int, new: Configuration) -> int:
+        """Since when nobody could take over what others have taken the place of here."""
+        ended = (each.fragment for each in new.fragments if each.gone and each.owner == self._me)
+        return min((self._alone_since_us.get(name, now_us) for name in ended), default=now_us)
+
+    def _end(self, fragment: str, hosted: FragmentHost | None) -> None:
+        """Others have taken its place at this node; it is here only where the catalog that says so was
+        lost."""
+        self._alone_since_us.pop(fragment, None)
+        if hosted is not None:
+            hosted.freeze()
+
+    def _require(self, now_us: int, hosted: FragmentHost, replicas: Replicas, alone_since_us: int) -> None:
         """The words of these count, and of those that an earlier life may have proposed."""
         hosted.count_on(now_us, dict.fromkeys((*replicas.secondaries, *self._undecided(replicas))))
         if replicas.secondaries:
             self._alone_since_us.pop(replicas.fragment, None)
         else:
-            self._alone_since_us.setdefault(replicas.fragment, now_us)
+            self._alone_since_us.setdefault(replicas.fragment, alone_since_us)
 
     def _rewire(self, now_us: int, hosted: FragmentHost, configuration: Configuration) -> None:
         for feed, node, epoch in list(switched_feeds(hosted.spec, configuration)):
@@ -301,6 +324,10 @@ class Succession:
         self._outbox.report(
             "warning", "fragment has another owner", fragment=name, to=replicas.owner, epoch=replicas.epoch
         )
+
+    def changes(self, fragment: str) -> bool:
+        """Whether it isn't ours for certain, or not any more."""
+        return fragment in self._kept or fragment in self._takeovers or fragment in self._logging
 
     def leaving(self, fragment: str) -> bool:
         """Whether we stepped down from it and our disk may say otherwise: after a death we would keep what it
@@ -444,12 +471,44 @@ class Succession:
             if counted.keys() != {*hosted.counted}:
                 hosted.count_on(now_us, counted)
             joining, leaving = self._joining(hosted, replicas), self._leaving(now_us, replicas)
-            if not (offered or joining or leaving or replicas.guest != self._guest(replicas)):
+            settled = replicas.guest == self._guest(replicas) and self._settled(hosted, replicas)
+            if settled and not (offered or joining or leaving):
                 continue
             if replicas.fragment in self._takeovers:
                 continue
             if not self._agreement.proposing(configuration.query):
                 self._agreement.propose(now_us, configuration.query, partial(self._revised, now_us))
+        for query in self._unlisted():
+            if not self._agreement.proposing(query):
+                self._agreement.propose(now_us, query, partial(self._revised, now_us))
+
+    def _unlisted(self) -> list[str]:
+        """Queries of which a fragment was made here by a split or merge, and nobody stands by for it yet."""
+        queries = dict.fromkeys(
+            hosted.spec.query for hosted in self._fragments.values() if hosted.spec.standby
+        )
+        known = [current for query in queries if (current := self._agreement.current(query)) is not None]
+        return [current.query for current in known if self._made(current)]
+
+    def _made(self, current: Configuration) -> list[FragmentSpec]:
+        return unlisted(current, [hosted.spec for hosted in self._fragments.values()], self._catalog.epoch)
+
+    def _settled(self, hosted: FragmentHost, replicas: Replicas) -> bool:
+        """Whether those may have it that should."""
+        return self._members(hosted, replicas) == replicas
+
+    def _members(self, hosted: FragmentHost, replicas: Replicas) -> Replicas:
+        """With nobody beside us while it is split or merged, and with those of its spec if it stays whole."""
+        if self._regrouped(replicas.fragment):
+            return alone(replicas)
+        if not is_alone(replicas):
+            return replicas
+        whole = msgspec.structs.replace(replicas, members=(self._me, *hosted.spec.standby))
+        return remembering(replicas, whole)
+
+    def _is_gone(self, replicas: Replicas) -> bool:
+        """Whether others have taken its place here."""
+        return replicas.owner == self._me and is_alone(replicas) and replicas.fragment not in self._fragments
 
     def _undecided(self, replicas: Replicas) -> list[str]:
         """Nodes that we proposed, and that aren't in what is decided."""
@@ -490,6 +549,9 @@ class Succession:
             here = each.fragment in self._fragments and each.fragment not in self._takeovers
             if each.owner != self._me or not here:
                 return each
+            each = self._members(self._fragments[each.fragment], each)
+            if is_alone(each):
+                return each
             each = with_guest(each, self._guest(each))
             gone = self._leaving(now_us, each)
             kept = tuple(node for node in each.secondaries if node not in gone)
@@ -499,7 +561,9 @@ class Succession:
             ready = tuple(node for node in each.followers if node in (*kept, *joining))
             return msgspec.structs.replace(each, secondaries=ready)
 
-        revised = changed(current, tuple(map(after, current.fragments)))
+        regrouped = listed(current, self._made(current), self._is_gone, self._catalog.epoch)
+        before = msgspec.structs.replace(current, parts=regrouped.parts)
+        revised = changed(before, tuple(map(after, regrouped.fragments)))
         if revised is not None:
             return revised
         ours = [
@@ -546,10 +610,12 @@ class Succession:
                 times.append(max(since_us + len(replicas.secondaries) * RANK_US, now_us + RANK_US))
             elif not sought:
                 times.append(max(since_us + LOST_US, now_us))
-        for _, configuration, replicas in self._replication.owned():
+        if any(not self._agreement.proposing(query) for query in self._unlisted()):
+            times.append(now_us + GUEST_US)
+        for hosted, configuration, replicas in self._replication.owned():
             since = (self._silent_since_us.get(node) for node in replicas.secondaries)
             times += [at_us + LOST_US for at_us in since if at_us is not None and at_us + LOST_US > now_us]
-            settled = replicas.guest == self._guest(replicas)
+            settled = replicas.guest == self._guest(replicas) and self._settled(hosted, replicas)
             if not settled and not self._agreement.proposing(configuration.query):
                 times.append(now_us + GUEST_US)
         return min(times, default=None)

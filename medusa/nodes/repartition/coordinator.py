@@ -21,6 +21,7 @@ from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.migration.rerouting import Rerouting
 from medusa.nodes.names.unreachable_peers import UnreachablePeers
 from medusa.nodes.placement.repartition_plan import Replan, replan_merge, replan_split, set_of
+from medusa.nodes.recovery.guards import Guards
 from medusa.nodes.repartition.completed_orders import CompletedOrders, already, cuts_ordered, refuse
 from medusa.nodes.repartition.job import NodeServices, RepartitionJob
 from medusa.nodes.spec.fragment_spec import FragmentSpec
@@ -40,6 +41,7 @@ class RepartitionCoordinator:
         make: makes a fragment from what it begins with.
         room: refuses these fragments instead of those that are ``gone`` with a ``LinkError``.
         moving: whether a fragment is on its way elsewhere.
+        guards: of those that others stand by for.
     """
 
     def __init__(
@@ -55,6 +57,7 @@ class RepartitionCoordinator:
         make: Callable[..., Any],
         room: Callable[..., None],
         moving: Callable[[str], bool],
+        guards: Guards,
         away: UnreachablePeers,
     ) -> None:
         self._me = settings.name
@@ -66,6 +69,7 @@ class RepartitionCoordinator:
         self._diverting = diverting
         self._room = room
         self._moving = moving
+        self._guards = guards
         self._jobs: list[RepartitionJob] = []
         self._completed = CompletedOrders(saver)
         self._node = NodeServices(
@@ -77,6 +81,7 @@ class RepartitionCoordinator:
             diverting=diverting,
             next_token=next_token,
             make=make,
+            guards=guards,
             away=away,
             completed=self._completed,
         )
@@ -84,6 +89,10 @@ class RepartitionCoordinator:
     def busy(self, fragment: str) -> bool:
         """Whether it is just being split or merged."""
         return any(fragment in job.gone for job in self._jobs)
+
+    def alone(self, fragment: str) -> bool:
+        """Whether it is to be split or merged once nobody stands by for it."""
+        return any(fragment in job.gone and job.agreed for job in self._jobs)
 
     def status(self) -> tuple[SplitStatus, ...]:
         """What is under way."""
@@ -157,6 +166,8 @@ class RepartitionCoordinator:
                 why = f"output of fragment {name!r} waits on disk for readers that are behind"
             if why:
                 raise LinkError(why, hint="try again in a moment", code="E_BUSY")
+            self._guards.check(hosted.spec)
+        self._guards.check_room(plan.gone, plan.made)
         self.check_room(plan)
         return plan.gone
 

@@ -24,6 +24,7 @@ from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.migration.rerouting import Rerouting
 from medusa.nodes.names.unreachable_peers import UnreachablePeers
 from medusa.nodes.placement.repartition_plan import Replan
+from medusa.nodes.recovery.guards import Guards
 from medusa.nodes.repartition.automaton import SPLIT, SplitEvent, SplitState
 from medusa.nodes.repartition.catch_up import CatchUp
 from medusa.nodes.repartition.completed_orders import CompletedOrders, cuts_ordered, refuse
@@ -58,6 +59,7 @@ class NodeServices:
     Attributes:
         fragments: what runs here, by name.
         make: makes a fragment from what it begins with.
+        guards: say whether others stand by for a fragment.
         away: peers that are not reachable.
         completed: orders that were done here.
     """
@@ -70,6 +72,7 @@ class NodeServices:
     diverting: Rerouting
     next_token: Callable[[], int]
     make: Callable[..., Any]
+    guards: Guards
     away: UnreachablePeers
     completed: CompletedOrders
 
@@ -107,6 +110,7 @@ class RepartitionJob:
 
     Attributes:
         state: how far it is; ``SPLIT`` has every step.
+        agreed: the coordinator says that the query runs.
         plan: what takes the place of what; None: not before the engine cuts.
         follows: the old ones go on after they were copied; else they rest until they are no more.
         olds, news: the old fragments, and the new ones by name, as soon as they rest or are made.
@@ -129,6 +133,7 @@ class RepartitionJob:
         self.client = client
         self.gone = gone
         self.state = _S.ASKING
+        self.agreed = False
         self.plan: Replan | None = None
         self.follows = False
         self.olds: list[FragmentHost] = []
@@ -199,17 +204,31 @@ class RepartitionJob:
         if reply.code:
             self._fail(now_us, reply.code, f"node {peer!r}: {reply.text}", reply.hint)
             return True
+        self.agreed = True
+        self._look(now_us)
+        return True
+
+    def _look_at_guards(self, now_us: int) -> None:
+        """What others stand by for waits until it is decided that they don't."""
+        guards = self._node.guards
+        if lost := next((name for name in self.gone if guards.lost(name)), ""):
+            text = f"fragment {lost!r} left node {self._node.name!r} before"
+            self._fail(now_us, "E_BROKEN", text, "order it again")
+        elif self.agreed and all(map(guards.left, self.gone)):
+            self._begin(now_us)
+
+    def _begin(self, now_us: int) -> None:
+        """Nobody but this node may have the old ones."""
         order, self._cuts = self.order, cuts_ordered(self.order)
         if not isinstance(order, Split) or order.ranges != "weight":
             self._step(_E.AGREED)
             self._drain(now_us)
-            return True
+            return
         self._step(_E.AGREED_BY_WEIGHT)
         self._token = self._node.next_token()
         self._outbox.append(
             Weigh(token=self._token, fragment=order.fragment, box=order.box, parts=order.parts)
         )
-        return True
 
     def weighed(self, now_us: int, token: int, cuts: tuple[int, ...], why: str) -> None:
         """The engine has found where ranges end, or there are none: ``why``."""
@@ -262,6 +281,8 @@ class RepartitionJob:
         if self.following is not None and not self._goes_on(now_us, self.following):
             return
         match self.state:
+            case SplitState.ASKING:
+                self._look_at_guards(now_us)
             case SplitState.DRAINING:
                 if any(hosted.failed for hosted in self.olds):
                     self._fail(now_us, "E_FAILED", "a fragment has failed")
@@ -524,6 +545,10 @@ class RepartitionJob:
         asking, waited_us = self.state is _S.ASKING, now_us - self._begun_us
         if asking and waited_us >= ASK_US:
             node, about = self._coordinator, self._question.query
+            if self.agreed:
+                text = f"more than half of the voters of query {about!r} haven't agreed in time"
+                self._fail(now_us, "E_TIMEOUT", text, "order it again when they are there")
+                return
             silent = f"no answer from {node!r} in {ASK_US // 1_000_000} s"
             text = f"{self._node.told_away(now_us, node) or silent}: it coordinates query {about!r}"
             self._fail(now_us, "E_TIMEOUT", text, "order it again when it is back")
@@ -531,14 +556,14 @@ class RepartitionJob:
             text = f"rows on their way did not arrive in {DRAIN_US // 1_000_000} s"
             self._fail(now_us, "E_TIMEOUT", text, "try again in a moment")
         else:
-            if asking and now_us - self._asked_us >= ASK_AGAIN_US:
+            if asking and not self.agreed and now_us - self._asked_us >= ASK_AGAIN_US:
                 self.ask(now_us)
             self._look(now_us)
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""
         if self.state is _S.ASKING:
-            return self._asked_us + ASK_AGAIN_US
+            return self._begun_us + ASK_US if self.agreed else self._asked_us + ASK_AGAIN_US
         return self._begun_us + DRAIN_US if self.state is _S.DRAINING else None
 
 

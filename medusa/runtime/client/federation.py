@@ -437,6 +437,7 @@ class Federation:
         The answer of the query stays what it was, row for row. First the box is split where it is: in one
         step on one disk, so that whatever dies it is either split or not. Then each part is moved to the node
         that ``at`` names for it. Ordered again, what is done isn't done twice. docs/splitting.md tells how.
+        Nodes that stand by for the box stand by for each part once that is seeded; until then nobody does.
 
         Args:
             box: its name, ``query/box``.

@@ -64,7 +64,8 @@ class Replicas(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
         epoch: of the fragment at its owner; one that takes over has a higher one.
         secondaries: follow the owner, in order of succession: each has what a successor needs.
         members: all nodes that may have it, the owner among them. One that is to be counted out, since the
-            fragment was moved away from it, may follow for a moment and be none.
+            fragment was moved away from it, may follow for a moment and be none. None: the fragment was split
+            or merged, and is no more.
         reads: streams that it reads of other fragments.
         streams: those that it has: what it puts out, and sources that publishers feed.
         guest: no member, and follows so that the fragment can be moved to it; empty: none does.
@@ -80,6 +81,11 @@ class Replicas(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     streams: Names = ()
     guest: Annotated[str, Meta(max_length=limits.NAME_CHARS_MAX)] = ""
     former: Annotated[tuple[Name, ...], Meta(max_length=FORMER_MAX)] = ()
+
+    @property
+    def gone(self) -> bool:
+        """It is no more, in this epoch and those before."""
+        return not (self.members or self.secondaries)
 
     @property
     def followers(self) -> tuple[str, ...]:

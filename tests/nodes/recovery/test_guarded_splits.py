@@ -1,0 +1,260 @@
+"""A fragment that others stand by for is split and merged: guarded before and after, and exact throughout."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+import medusa as md
+from medusa.sim.actors.client import Client
+from medusa.wire.messages.move import Move
+from medusa.wire.messages.split import Merge, Split
+from tests.nodes.taken_over import SCHEMA, Run
+from tests.nodes.test_taken_over import HALF
+
+AT = {"e": ["rows"], "m": ["per_k"], "c": ["after", "out"]}
+WHOLE = {"m": ["rows", "per_k", "after", "out"]}
+"""Clients publish into what is guarded, and read it."""
+
+
+def query() -> Any:
+    q = md.Query("q")
+    per_k = (
+        q.source("rows", SCHEMA, time="ts").group_by("k").running(n=md.count(), t=md.sum("v"), name="per_k")
+    )
+    q.sink("out", per_k.filter("n > 0", name="after"))
+    return q
+
+
+def parts(run: Run) -> list[str]:
+    """Guarded fragments of ``per_k`` that are there."""
+    return [each.fragment for each in run.newest().fragments if not each.gone]
+
+
+def ordered(run: Run, what: str) -> tuple[Client, int]:
+    client = run.fed.clients.get("splits") or run.fed.client("splits", "m")
+    home = next(name for name in parts(run) if what == "split" or name.endswith("router"))
+    request = client.mind.request(
+        lambda number: (
+            Split(request=number, fragment=home, box="per_k", parts=2)
+            if what == "split"
+            else Merge(request=number, fragment=home, box="per_k")
+        )
+    )
+    client.do(lambda mind: None)
+    return client, request
+
+
+def all_guarded(run: Run, by: int = 2) -> None:
+    run.until(lambda: all(run.guarded(name, by) for name in parts(run)), f"{by} follow {parts(run)}")
+
+
+def flowing(what: str, at: dict[str, list[str]] = AT) -> Run:
+    run = Run(query(), at, standby={"m": ["s1", "s2"]}, witnesses=("w", "x"), deploys="e")
+    run.deploy()
+    run.read()
+    all_guarded(run)
+    if what == "merge":
+        assert run.fed.answer(*ordered(run, "split"))[0].code == ""
+        run.until(lambda: len(parts(run)) > 1, "it is in parts")
+        all_guarded(run)
+    run.publish(0, HALF)
+    run.fed.run(for_us=30_000)
+    return run
+
+
+@pytest.mark.parametrize("what", ["split", "merge"])
+def test_as_many_stand_by_afterwards(what: str) -> None:
+    run = flowing(what)
+    reply, _ = run.fed.answer(*ordered(run, what))
+    assert reply.code == "", reply
+    run.until(lambda: (len(parts(run)) > 1) == (what == "split"), "the configuration says so")
+    all_guarded(run)
+    run.publish(HALF)
+    run.check()
+
+
+STATES = ["asking", "cutting", "writing", "switching"]
+"""The others pass within one turn of the node."""
+
+BOTH = pytest.mark.parametrize("what", ["split", "merge"])
+
+
+def amid(run: Run, what: str, state: str) -> tuple[Client, int]:
+    """It is ordered, and in this state."""
+    run.fed.nodes["m"].slowness = 20
+    asked = ordered(run, what)
+    splits = run.fed.nodes["m"].brain.orders.splits
+    run.until(lambda: [each.state for each in splits.status()] == [state], f"it is {state}")
+    return asked
+
+
+def ends_whole(run: Run) -> None:
+    """All is guarded as before, and each row comes once."""
+    all_guarded(run)
+    run.publish(HALF)
+    run.check()
+
+
+@pytest.mark.parametrize("state", STATES)
+@BOTH
+def test_its_node_is_killed_and_comes_back(what: str, state: str) -> None:
+    run = flowing(what)
+    amid(run, what, state)
+    run.fed.nodes["m"].crash()
+    run.fed.run(for_us=1_500_000)
+    run.fed.restart("m")
+    ends_whole(run)
+
+
+@pytest.mark.parametrize("node", ["s1", "e", "w"])
+@pytest.mark.parametrize("state", STATES)
+@BOTH
+def test_another_is_killed_and_comes_back(what: str, state: str, node: str) -> None:
+    run = flowing(what)
+    amid(run, what, state)
+    run.fed.nodes[node].crash()
+    run.fed.nodes["m"].slowness = 1
+    run.fed.run(for_us=1_500_000)
+    run.fed.restart(node)
+    ends_whole(run)
+
+
+@pytest.mark.parametrize("state", STATES)
+@BOTH
+def test_who_stood_by_is_lost_for_good(what: str, state: str) -> None:
+    run = flowing(what)
+    asked = amid(run, what, state)
+    run.lose("s1")
+    run.fed.nodes["m"].slowness = 1
+    assert run.fed.answer(*asked)[0].code == ""
+    all_guarded(run, 1)
+    run.publish(HALF)
+    run.check()
+
+
+def taken_over(run: Run, fragment: str) -> bool:
+    return run.hosted(fragment) is not None and run.owner(fragment) in ("s1", "s2")
+
+
+@pytest.mark.parametrize("state", ["cutting", "switching"])
+@BOTH
+def test_clients_feed_it_and_its_node_is_killed(what: str, state: str) -> None:
+    run = flowing(what, WHOLE)
+    amid(run, what, state)
+    run.fed.nodes["m"].crash()
+    run.fed.run(for_us=1_500_000)
+    run.fed.restart("m")
+    ends_whole(run)
+
+
+@pytest.mark.parametrize("at", [AT, WHOLE], ids=["nodes", "clients"])
+@BOTH
+def test_what_was_made_is_taken_over(what: str, at: dict[str, list[str]]) -> None:
+    run = flowing(what, at)
+    assert run.fed.answer(*ordered(run, what))[0].code == ""
+    run.until(lambda: (len(parts(run)) > 1) == (what == "split"), "it is done")
+    all_guarded(run)
+    run.lose("m")
+    run.until(lambda: all(taken_over(run, name) for name in parts(run)), "others have all of it")
+    run.publish(HALF)
+    run.check()
+
+
+def moved(run: Run, fragment: str, to: str) -> None:
+    client = run.fed.clients.get("mover") or run.fed.client("mover", "e")
+    request = client.mind.request(
+        lambda number: Move(request=number, fragment=fragment, to=to, timeout_ms=20_000)
+    )
+    client.do(lambda mind: None)
+    reply, _ = run.fed.answer(client, request)
+    assert reply.code == "", reply
+
+
+def test_parts_go_elsewhere_and_come_back_before_they_are_merged() -> None:
+    run = flowing("merge")
+    moved(run, "q/per_k-1", "s3")
+    moved(run, "q/per_k-2", "s1")
+    all_guarded(run)
+    run.lose("s3")
+    run.until(lambda: taken_over(run, "q/per_k-1"), "another has the part")
+    for name in ("q/per_k-1", "q/per_k-2"):
+        moved(run, name, "m")
+    reply, _ = run.fed.answer(*ordered(run, "merge"))
+    assert reply.code == "", reply
+    run.until(lambda: parts(run) == ["q/per_k"], "it is one again")
+    all_guarded(run)
+    run.publish(HALF)
+    run.check()
+
+
+def test_who_was_away_steps_down_from_what_is_no_more() -> None:
+    """It had the fragment before its successor split it."""
+    run = flowing("split")
+    run.fed.nodes["m"].crash()
+    run.until(lambda: taken_over(run, "q/per_k"), "another has it")
+    run.until_guarded("q/per_k")
+    home = run.owner("q/per_k")
+    client = run.fed.client("splits", home)
+    order = Split(request=0, fragment="q/per_k", box="per_k", parts=2)
+    request = client.mind.request(lambda number: msgspec.structs.replace(order, request=number))
+    client.do(lambda mind: None)
+    assert run.fed.answer(client, request)[0].code == ""
+    run.until(lambda: len(parts(run)) > 1, "it is in parts")
+    run.fed.restart("m")
+    all_guarded(run)
+    run.publish(HALF)
+    run.check()
+    assert all(run.owner(name) == home for name in parts(run))
+    assert not run.fed.nodes["m"].brain.fragments
+
+
+def test_it_is_undeployed() -> None:
+    run = flowing("split")
+    assert run.fed.answer(*ordered(run, "split"))[0].code == ""
+    run.until(lambda: len(parts(run)) > 1, "it is in parts")
+    all_guarded(run)
+    run.undeploy()
+    run.until(lambda: not run.remains(), "nothing is left")
+
+
+def test_it_is_refused_while_too_few_answer() -> None:
+    run = flowing("split")
+    for node in ("s1", "s2", "w"):
+        run.fed.nodes[node].crash()
+    peers = run.fed.nodes["m"].brain.peers
+    run.until(lambda: peers["s1"] == peers["s2"] == peers["w"] == "silent", "m has noticed")
+    reply, _ = run.fed.answer(*ordered(run, "split"))
+    assert (reply.code, "more than half of 6 voters decide that" in reply.text) == ("E_STANDBY", True)
+    for node in ("s1", "s2", "w"):
+        run.fed.restart(node)
+    ends_whole(run)
+
+
+def test_it_stays_guarded_if_too_few_answer_once_it_is_ordered() -> None:
+    run = flowing("split")
+    asked = amid(run, "split", "asking")
+    for node in ("s1", "s2", "w"):
+        run.fed.nodes[node].crash()
+    run.fed.nodes["m"].slowness = 1
+    reply, _ = run.fed.answer(*asked)
+    assert (reply.code, "voters of query 'q'" in reply.text) == ("E_TIMEOUT", True)
+    for node in ("s1", "s2", "w"):
+        run.fed.restart(node)
+    ends_whole(run)
+    assert parts(run) == ["q/per_k"]
+
+
+def test_meanwhile_nobody_takes_it_over_and_the_status_says_so() -> None:
+    run = flowing("split")
+    amid(run, "split", "cutting")
+    status = run.recovery("m").status(run.fed.world.now_us, "q")
+    of = status.fragments["q/per_k"]
+    assert (of.secondaries, of.alone_us is not None) == ({}, True)
+    run.fed.nodes["m"].crash()
+    run.fed.run(for_us=3_000_000)
+    assert run.owner("q/per_k") == "m"
+    run.fed.restart("m")
+    ends_whole(run)

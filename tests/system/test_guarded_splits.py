@@ -1,0 +1,71 @@
+"""Processes split what others stand by for, and merge it: each row once, in order, also when one is lost."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Collection
+
+import pytest
+
+import medusa as md
+from tests.system.nodes import run_to_end, until
+from tests.system.standby_nodes import StandbyNodes
+from tests.system.test_standby import CUT, ROWS, SCHEMA, WHOLE, Clients, deployed
+
+pytestmark = pytest.mark.system
+
+BOTH = pytest.mark.parametrize("at", [WHOLE, CUT], ids=["clients", "nodes"])
+
+
+def timed() -> md.Query:
+    q = md.Query("q")
+    some = q.source("rows", SCHEMA, time="n", unit="ms").filter("n >= 0", name="some")
+    q.sink("out", some.group_by("k").running(rows=md.count(), total=md.sum("n"), name="kind"))
+    return q
+
+
+def listed(nodes: StandbyNodes) -> Collection[str]:
+    """Fragments that others stand by for, as the coordinator knows."""
+    with nodes.connect("e") as fed:
+        return fed.status()["queries"]["q"]["configuration"]["fragments"]
+
+
+@BOTH
+def test_it_is_split_over_nodes_and_merged_while_rows_flow(
+    nodes: StandbyNodes, at: dict[str, list[str]]
+) -> None:
+    deployed(nodes, at, timed())
+    with contextlib.ExitStack() as held:
+        clients = Clients(nodes, held, timed())
+        clients.until(ROWS // 5)
+        with nodes.connect("w") as fed:
+            found = fed.split("q/kind", 2, at=["s1", "m"])
+        assert found["parts"] == {"q/kind-1": "s1", "q/kind-2": "m"}
+        nodes.until_guarded("q/kind-1", "m", "s2")
+        clients.until(ROWS // 3)
+        done = run_to_end("merge", "q/kind", *nodes.words("e"))
+        assert done.returncode == 0, done.stderr
+        assert "stand by for q/kind; nobody does until" in done.stderr
+        clients.check()
+    name = "q/kind" if at is CUT else "q/rows"
+    until(lambda: name in listed(nodes), what="who stands by is decided")
+    nodes.until_guarded(name, "s1", "s2")
+
+
+@BOTH
+def test_the_node_of_all_parts_is_killed_and_never_comes_back(
+    nodes: StandbyNodes, at: dict[str, list[str]]
+) -> None:
+    deployed(nodes, at, timed())
+    with contextlib.ExitStack() as held:
+        clients = Clients(nodes, held, timed())
+        clients.until(ROWS // 5)
+        with nodes.connect("w") as fed:
+            fed.split("q/kind", 2)
+        until(lambda: "q/kind-1" in listed(nodes), what="who stands by is decided")
+        for name in ("q/kind-1", "q/kind-2"):
+            nodes.until_guarded(name, "s1", "s2")
+        nodes.kill("m")
+        for name in ("q/kind-1", "q/kind-2"):
+            assert nodes.until_taken_over(name, "m") in ("s1", "s2")
+        clients.check()
