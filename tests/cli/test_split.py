@@ -14,14 +14,19 @@ ANSWER = {"parts": {"q/b-1": "x", "q/b-2": "y"}, "node": "x", "pause_us": 1500, 
 class Fed:
     """Notes what is ordered."""
 
-    def __init__(self, shares):
+    def __init__(self, shares, standby=()):
         self.shares, self.asked = shares, None
+        self.standby = dict.fromkeys(standby, "following")
 
     def __enter__(self):
         return self
 
     def __exit__(self, *error):
         return None
+
+    def explain(self, query, *, all):
+        assert (query, self.asked) == ("q", None)
+        return [{"box": "b", "standby": self.standby}, {"box": "other"}]
 
     def split(self, box, n, **more):
         self.asked = box, n, more
@@ -49,3 +54,10 @@ def test_without_shares_it_says_where_parts_are(monkeypatch):
     monkeypatch.setattr(client, "connect", lambda address, **keys: Fed([]))
     told = CliRunner().invoke(split, ["q/b", "-n", "2", "--node", "ipc:///x"])
     assert told.output.splitlines()[:2] == ["q/b-1 is at x", "q/b-2 is at y"]
+
+
+def test_who_stands_by_is_told_before_it_is_ordered(monkeypatch):
+    monkeypatch.setattr(client, "connect", lambda address, **keys: Fed([], ["s1", "s2"]))
+    told = CliRunner().invoke(split, ["q/b", "-n", "2", "--node", "ipc:///x"])
+    assert told.exit_code == 0
+    assert told.stderr == "s1, s2 stand by for q/b; nobody does until what is made of it is seeded\n"

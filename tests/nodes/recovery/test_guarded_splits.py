@@ -258,3 +258,13 @@ def test_meanwhile_nobody_takes_it_over_and_the_status_says_so() -> None:
     assert run.owner("q/per_k") == "m"
     run.fed.restart("m")
     ends_whole(run)
+
+
+@BOTH
+def test_it_is_lost_for_good_before_others_have_left_it(what: str) -> None:
+    run = flowing(what)
+    amid(run, what, "asking")
+    run.lose("m")
+    run.until(lambda: all(taken_over(run, name) for name in parts(run)), "others have all of it")
+    run.publish(HALF)
+    run.check()
