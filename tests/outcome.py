@@ -1,20 +1,20 @@
 """A plugin of pytest that lets one run count the tests of another: -p tests.outcome.
 
 ``--outcome=FILE`` keeps there what came out, ``--outcome-of=NAME`` says of what run; ``--before=FILE`` of a
-later run adds that to its own summary and exit status, so that its last line is about both. ``--beside=FILE``
-does the same with a run that may not have ended yet.
+later run adds that to its own summary and exit status, so that its last line is about both. It may be given
+twice. ``--beside=FD`` does the same with a run that may go on: what that one keeps is read there at the end.
 """
 
 from __future__ import annotations
 
 import json
+import select
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-
-__all__ = ["keep"]
 
 GREEN = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
 
@@ -24,8 +24,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption(
         "--outcome-of", metavar="NAME", default="the run before", help="what the run is called there"
     )
-    parser.addoption("--before", metavar="FILE", help="count what a run before kept there")
-    parser.addoption("--beside", metavar="FILE", help="count what a run that goes on beside will keep there")
+    parser.addoption("--before", metavar="FILE", action="append", help="count what a run before kept there")
+    parser.addoption("--beside", metavar="FD", type=int, help="count what a run beside this one writes there")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -33,19 +33,19 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     if config.getoption("--outcome"):
         config.pluginmanager.register(Keeps(config, Path(config.getoption("--outcome"))))
-    if config.getoption("--before"):
-        before = Adds(config, Path(config.getoption("--before")))
-        before.read()
-        config.pluginmanager.register(before)
-    if config.getoption("--beside"):
-        config.pluginmanager.register(Adds(config, Path(config.getoption("--beside"))))
+    for before in config.getoption("--before") or ():
+        text = Path(before).read_text()
+        config.pluginmanager.register(Adds(config, lambda text=text: text))  # type: ignore[misc]
+    if config.getoption("--beside") is not None:
+        config.pluginmanager.register(Adds(config, lambda: _awaited(config, config.getoption("--beside"))))
 
 
-def keep(path: Path, outcome: dict[str, Any]) -> None:
-    """Whoever waits for the file finds it whole."""
-    written = path.with_suffix(".part")
-    written.write_text(json.dumps(outcome, default=str))
-    written.replace(path)
+def _awaited(config: pytest.Config, source: int) -> str:
+    """What comes there; who starts the other run writes it whatever becomes of that, and closes it."""
+    if not select.select([source], [], [], 0)[0]:
+        config.pluginmanager.get_plugin("terminalreporter").write_line("\nthe tests of Spark go on")
+    with open(source, encoding="utf-8") as file:
+        return file.read()
 
 
 class Keeps:
@@ -67,25 +67,14 @@ class Keeps:
         seconds = time.monotonic() - self._start
         of = self._config.getoption("--outcome-of")
         outcome = {"of": of, "status": int(session.exitstatus), "seconds": seconds, "reports": found}
-        keep(self._path, outcome)
+        self._path.write_text(json.dumps(outcome, default=str))
 
 
 class Adds:
-    def __init__(self, config: pytest.Config, path: Path) -> None:
+    def __init__(self, config: pytest.Config, text: Callable[[], str]) -> None:
         self._config = config
-        self._path = path
-        self._outcome: dict[str, Any] | None = None
-
-    def read(self) -> dict[str, Any]:
-        """Waits until it is there: who starts the other run leaves the file whatever becomes of it."""
-        if self._outcome is None:
-            if not self._path.exists():
-                reporter = self._config.pluginmanager.get_plugin("terminalreporter")
-                reporter.write_line("\nthe tests of Spark go on")
-            while not self._path.exists():
-                time.sleep(0.1)
-            self._outcome = json.loads(self._path.read_text())
-        return self._outcome
+        self._text = text
+        self._outcome: dict[str, Any] = {}
 
     def _read(self, data: dict[str, Any]) -> Any:
         report = self._config.hook.pytest_report_from_serializable(config=self._config, data=data)
@@ -94,7 +83,8 @@ class Adds:
         return report
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        outcome, stats = self.read(), self._config.pluginmanager.get_plugin("terminalreporter").stats
+        self._outcome = outcome = json.loads(self._text())
+        stats = self._config.pluginmanager.get_plugin("terminalreporter").stats
         reports = outcome.get("reports", {})
         for category, found in reports.items():
             stats.setdefault(category, []).extend(self._read(each) for each in found)
@@ -104,7 +94,7 @@ class Adds:
             session.exitstatus = pytest.ExitCode.OK
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        outcome = self.read()
+        outcome = self._outcome
         parts = [f"{len(reports)} {category}" for category, reports in outcome.get("reports", {}).items()]
         seconds = outcome.get("seconds", 0.0)
         counted = f"{outcome['of']}, counted below: {', '.join(parts) or 'none chosen'} in {seconds:.0f} s"

@@ -10,6 +10,8 @@ line and shows the failures of both. With ``-x``, ``-s`` or ``--pdb`` Spark's go
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import signal
 import subprocess
@@ -21,7 +23,6 @@ from typing import IO
 
 from medusa.errors import ConfigError
 from medusa.spark.session import check_java
-from tests.outcome import keep
 
 ROOT = Path(__file__).resolve().parents[1]
 SPARK = "tests/spark"
@@ -91,7 +92,16 @@ def run_spark(venv: Path, options: list[str], outcome: Path, shown: IO[bytes] | 
         if shown is not None:
             sys.stdout.write(Path(shown.name).read_text(errors="replace"))
     print(said, flush=True)
-    keep(outcome, {"of": SPARK, "status": status, "said": said})
+    outcome.write_text(json.dumps({"of": SPARK, "status": status, "said": said}))
+    return status
+
+
+def run_beside(venv: Path, options: list[str], outcome: Path, tell: int) -> int:
+    """As ``run_spark``; the other run hears by a pipe what came out."""
+    with contextlib.suppress(BrokenPipeError), open(tell, "w", encoding="utf-8") as told:
+        with open(outcome.with_name("shown.txt"), "wb") as shown:
+            status = run_spark(venv, options, outcome, shown)
+        told.write(outcome.read_text() if outcome.exists() else "")
     return status
 
 
@@ -104,18 +114,21 @@ def main(venv: Path, options: list[str], args: list[str]) -> int:
     both += [each for each in options if each.startswith(SELECTED)]
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(1) as thread:
         outcome = Path(folder) / "outcome.json"
-        command += ["-p", "tests.outcome", f"--beside={outcome}", *(for_others or ())]
+        for_spark = [*both, *for_spark]
         if for_others is None or IN_TURN & set(args):
-            status = run_spark(venv, [*both, *for_spark], outcome, None)
+            status = run_spark(venv, for_spark, outcome, None)
             stops = status not in GREEN and {"-x", "--exitfirst"} & set(args)
             if for_others is None or status == INTERRUPTED or stops:
                 return status
+            command += ["-p", "tests.outcome", f"--before={outcome}", *for_others]
             ended = subprocess.run(command, cwd=ROOT, check=False).returncode
         else:
-            with open(Path(folder) / "shown.txt", "wb") as shown:
-                spark = thread.submit(run_spark, venv, [*both, *for_spark], outcome, shown)
-                ended = subprocess.run(command, cwd=ROOT, check=False).returncode
-                status = spark.result()
+            said, tell = os.pipe()
+            spark = thread.submit(run_beside, venv, for_spark, outcome, tell)
+            command += ["-p", "tests.outcome", f"--beside={said}", *for_others]
+            with subprocess.Popen(command, cwd=ROOT, pass_fds=[said]) as others:
+                os.close(said)
+            ended, status = others.returncode, spark.result()
     return status if ended == 0 and status not in GREEN else ended
 
 
