@@ -11,6 +11,7 @@ from typing import Any
 
 from medusa.query import boxes as b
 from medusa.query.boxes import Graph, Input
+from medusa.query.boxes.group_windows import RowWindow, Session
 from medusa.query.expressions.expression import Column
 from medusa.query.graph import check_graph
 from tests.differential.sql_expression import Unsupported, aggregate, expression
@@ -185,8 +186,8 @@ def over(box: Any, order: str, frame: str = "") -> str:
     return f"OVER ({f'PARTITION BY {keys}' if keys else ''} ORDER BY {order} {frame})"
 
 
-@rule(b.Session)
-def sessions(t: Translation, box: b.Session, port: str) -> str:
+@rule(Session)
+def sessions(t: Translation, box: Session, port: str) -> str:
     """Gaps and islands."""
     none(port)
     at = t.stream(box.inputs[0])
@@ -204,8 +205,8 @@ def sessions(t: Translation, box: b.Session, port: str) -> str:
     return results(box, numbered, "min(_t)", f"max(_t) + {box.gap_us}", parts)
 
 
-@rule(b.RowWindow)
-def row_windows(t: Translation, box: b.RowWindow, port: str) -> str:
+@rule(RowWindow)
+def row_windows(t: Translation, box: RowWindow, port: str) -> str:
     none(port)
     number = f"row_number() {over(box, '_pos')} - 1 AS _n"
     numbered = f"(SELECT *, {number} FROM {t.stream(box.inputs[0])} WHERE NOT _late)"
