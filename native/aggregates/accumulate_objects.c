@@ -85,7 +85,8 @@ void md_accumulate_text(const md_plan *plan, md_table *table, const md_plan_inpu
                         const md_column *order, const int32_t *ids, const uint32_t *rows, int64_t start, int64_t n) {
     (void)plan;
     for (int32_t p = 0; in->has_summaries && p < MD_N_SUMMARIES; p++)
-        if (in->summaries[p] >= 0) md_summary_kinds[p]->add_text(c, ids, rows, start, n, table->columns + in->summaries[p]);
+        if (in->summaries[p] >= 0)
+            md_summary_kinds[p]->add_text(c, ids, rows, start, n, table->columns + in->summaries[p]);
     bool text = wants_text(in);
     if (!text && in->sum < 0) return;
     for (int64_t i = 0; i < n; i++) {
