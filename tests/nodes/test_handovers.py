@@ -248,6 +248,15 @@ def test_who_is_to_have_it_sleeps_until_its_disk_has_the_order_in_which_it_was_f
 MOMENTS_US = [0, 300, 800, 1_300, 1_800, 2_300, 2_800, 3_300, 3_800, 4_300, 5_000, 6_000, 8_000, 11_000]
 """After the order: over all of its steps, one write of a disk each."""
 
+FULL = (pytest.mark.full, pytest.mark.issue(17))
+
+DEATHS = [
+    pytest.param(victim, after_us, marks=() if near or not place % 3 else FULL)
+    for victim, near in [("m", True), ("s1", True), ("s2", False), ("e", False), ("w", False)]
+    for place, after_us in enumerate(MOMENTS_US)
+]
+"""Old owner and target die at each moment, others at each third."""
+
 
 def ends(run: Run, fragment: str, client: Client, number: int, *, lost: bool) -> None:
     """It happened or it didn't, the client hears which, and no row is lost or doubled."""
@@ -264,8 +273,7 @@ def ends(run: Run, fragment: str, client: Client, number: int, *, lost: bool) ->
     run.until_guarded(fragment, 1 if lost else 2)
 
 
-@pytest.mark.parametrize("after_us", MOMENTS_US)
-@pytest.mark.parametrize("victim", ["m", "s1", "s2", "e", "w"])
+@pytest.mark.parametrize(("victim", "after_us"), DEATHS)
 @BOTH
 def test_whoever_dies_meanwhile_and_comes_back(at: Any, victim: str, after_us: int) -> None:
     run, fragment = flowing(counting(), at, {"m": ["s1", "s2"]}, witnesses=("w", "x"))

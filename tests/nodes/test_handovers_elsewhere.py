@@ -217,6 +217,12 @@ def test_who_was_to_have_it_and_lost_it_leaves_it_to_who_had_it_and_its_place_to
 LATER_US = [*MOMENTS_US, 15_000, 20_000, 30_000, 40_000, 60_000, 90_000, 130_000]
 """The target is asked, made a guest and seeded before the steps of a handover."""
 
+FULL = (pytest.mark.full, pytest.mark.issue(17))
+EACH_SECOND = [
+    pytest.param(after_us, marks=FULL if place % 2 else ()) for place, after_us in enumerate(LATER_US)
+]
+"""The others in ``make test-full``."""
+
 
 def happened(run: Run, fragment: str, client: Client, number: int, *, lost: str = "") -> None:
     """Or it didn't: the client hears which, no row is lost or doubled, and nobody is left over."""
@@ -236,7 +242,7 @@ def happened(run: Run, fragment: str, client: Client, number: int, *, lost: str 
 
 
 DEATHS = [
-    pytest.param(victim, after_us, marks=() if near or not place % 3 else pytest.mark.full(17))
+    pytest.param(victim, after_us, marks=() if near or not place % 3 else FULL)
     for victim, near in [("m", True), ("s3", True), ("s1", False), ("e", False), ("c", False), ("w", False)]
     for place, after_us in enumerate(LATER_US)
 ]
@@ -261,7 +267,7 @@ def test_whoever_dies_meanwhile_and_comes_back(at: Any, victim: str, after_us: i
         happened(run, fragment, *asked)
 
 
-@pytest.mark.parametrize("after_us", LATER_US)
+@pytest.mark.parametrize("after_us", EACH_SECOND)
 @pytest.mark.parametrize("victim", ["m", "s3"])
 @BOTH
 def test_whoever_is_lost_for_good_meanwhile(at: Any, victim: str, after_us: int) -> None:
@@ -278,7 +284,7 @@ def test_whoever_is_lost_for_good_meanwhile(at: Any, victim: str, after_us: int)
         happened(run, fragment, *asked, lost=victim)
 
 
-@pytest.mark.parametrize("after_us", LATER_US)
+@pytest.mark.parametrize("after_us", EACH_SECOND)
 @pytest.mark.parametrize("unsynced", ["lost", "kept"])
 def test_owner_and_target_die_at_once_and_come_back(unsynced: str, after_us: int) -> None:
     run, fragment = flowing(counting(), CUT, {"m": ["s1", "s2"]}, witnesses=("w", "x"))

@@ -11,7 +11,8 @@ from tests.sim.conftest import SPENT
 from tests.sim.planted_standby import HANDOVERS
 from tests.sim.planting import noticed, planted
 
-SEEDS = 60
+SEEDS = 30
+FULL = (pytest.mark.full, pytest.mark.issue(17))
 
 
 def passed(seed: int) -> None:
@@ -21,7 +22,9 @@ def passed(seed: int) -> None:
     SPENT.append(("handover", outcome.events, time.process_time() - began))
 
 
-@pytest.mark.parametrize("seed", range(SEEDS))
+@pytest.mark.parametrize(
+    "seed", [*range(SEEDS), *(pytest.param(seed, marks=FULL) for seed in range(SEEDS, 2 * SEEDS))]
+)
 def test_seed(seed: int) -> None:
     """Chaos and checks: as ``medusa.sim.trials.handovers`` and ``medusa.sim.checkers.replicas`` say."""
     passed(seed)
