@@ -78,10 +78,10 @@ from medusa.nodes.streams import StreamRouter
 from medusa.ports import Buffer, Signer, Verify
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.link.session import SESSION, PeerSession, PeerState, SessionSettings
-from medusa.wire.messages.all_messages import Message
 from medusa.wire.messages.commands import Declare, Reply, StatusRequest
 from medusa.wire.messages.links import Hello, Refuse
 from medusa.wire.messages.load import Load
+from medusa.wire.messages.message_union import Message
 from medusa.wire.messages.rerouting import DivertMessage
 from medusa.wire.outbox import CutPeer, Introduce, Outbox, Owned, Stopped, WakeAt
 from medusa.wire.status import FragmentStatus, NodeStatus, plain

@@ -23,7 +23,6 @@ from medusa.sim.world.network import Faults, Network
 from medusa.sim.world.virtual_time import SimulationError, World
 from medusa.wire.codec import decode_frame
 from medusa.wire.link.automaton import LinkSettings
-from medusa.wire.messages.all_messages import Message
 from medusa.wire.messages.links import (
     Ack,
     Attach,
@@ -36,6 +35,7 @@ from medusa.wire.messages.links import (
     Progress,
     Refuse,
 )
+from medusa.wire.messages.message_union import Message
 
 __all__ = ["Script"]
 

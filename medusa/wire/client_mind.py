@@ -20,7 +20,6 @@ from medusa.wire.link.automaton import LinkEvent, LinkSettings
 from medusa.wire.link.receiver import Delivery, LostRows, ReceivedPromise, ReceivedRows, Receiver
 from medusa.wire.link.sender import Sender
 from medusa.wire.link.session import PeerSession, PeerState, SessionSettings
-from medusa.wire.messages.all_messages import Message
 from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.links import (
     NOW,
@@ -36,6 +35,7 @@ from medusa.wire.messages.links import (
     Progress,
     Refuse,
 )
+from medusa.wire.messages.message_union import Message
 from medusa.wire.outbox import Detour, Outbox
 
 __all__ = ["ClientMind", "ClientPublication", "ClientSubscription"]

@@ -17,8 +17,8 @@ from typing import TypeAlias
 from medusa.elements import Element, Silent
 from medusa.ports import Buffer, Content
 from medusa.query.boxes import Graph, Input
-from medusa.wire.messages.all_messages import Message
 from medusa.wire.messages.links import Hello
+from medusa.wire.messages.message_union import Message
 
 __all__ = [
     "CallAt",

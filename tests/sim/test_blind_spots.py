@@ -14,7 +14,7 @@ from medusa.query.rewrite.key_ranges import even_cuts
 from medusa.runtime.engine_host.group_names import catalog_names, group_name
 from medusa.sim.scenarios import SCENARIOS, run_scenario
 from medusa.sim.world.disk import Disk
-from medusa.sim.world.fault_draws import FILES, MESSAGES, ORDERS, VOTES, WORDS
+from medusa.sim.world.fault_dice import FILES, MESSAGES, ORDERS, VOTES, WORDS
 from medusa.sim.world.faults import BELIEVED, LATE, LATE_ORDERS, STORAGE, draw
 from medusa.sim.world.file_damage import HOW, damaged
 from medusa.sim.world.keys_at_cuts import keys_at_cuts
@@ -184,7 +184,7 @@ NEVER_LATE = (
     *("define-remote", "drop-remote", "keep-remote", "revoke-remote", "stopped-remote"),
     *("dht-find", "dht-found", "dht-leave", "dht-store", "dht-stored", "load", "lookup", "read", "status"),
 )
-"""Tags of messages that no fault picks by kind. Who adds a message says here, or in ``fault_draws``, whether
+"""Tags of messages that no fault picks by kind. Who adds a message says here, or in ``fault_dice``, whether
 one does: late, again, in the place of another."""
 
 

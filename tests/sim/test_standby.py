@@ -9,7 +9,7 @@ import pytest
 
 from medusa.sim.scenarios import SCENARIOS, run_scenario
 from medusa.sim.trials.standby import StandbyTrial
-from medusa.sim.world.fault_draws import MOMENTS
+from medusa.sim.world.fault_dice import MOMENTS
 from medusa.sim.world.faults import LATE_VOTES, TAKEOVERS, Fault, draw
 from medusa.sim.world.virtual_time import World
 from tests.sim.conftest import SPENT

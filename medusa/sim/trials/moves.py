@@ -26,10 +26,10 @@ from medusa.sim.checkers.delivery import check_node, check_restarted
 from medusa.sim.trials.federations import OFTEN, ROWS, SCHEMA, Keys, few_keys, options, table
 from medusa.sim.trials.queries import QueryOptions, QueryTrial
 from medusa.sim.trials.trial import Scenario
-from medusa.sim.world.fault_draws import AWAY_US
+from medusa.sim.world.fault_dice import AWAY_US
 from medusa.sim.world.faults import AIMED, BELIEVED, LATE, LINKS, MACHINES, WEATHER, Fault
 from medusa.sim.world.virtual_time import SimulationError, World
-from medusa.wire.messages.all_messages import Message
+from medusa.wire.messages.message_union import Message
 from medusa.wire.messages.move import Move
 
 __all__ = ["MOVES", "MoveTrial"]

@@ -23,13 +23,13 @@ from medusa.sim.actors.subscriber import Subscriber
 from medusa.sim.trials.federations import OFTEN, ROWS, answered, counts, options
 from medusa.sim.trials.queries import QueryOptions, QueryTrial
 from medusa.sim.trials.trial import Scenario
-from medusa.sim.world.fault_draws import AWAY_US
+from medusa.sim.world.fault_dice import AWAY_US
 from medusa.sim.world.faults import BELIEVED, LATE, LINKS, MACHINES, WEATHER
 from medusa.sim.world.keyring import Keyring
 from medusa.sim.world.virtual_time import SimulationError, World
-from medusa.wire.messages.all_messages import Message
 from medusa.wire.messages.commands import Declare, Deploy, Remove, Reply
 from medusa.wire.messages.directory import Lookup
+from medusa.wire.messages.message_union import Message
 from medusa.wire.messages.remote import DefineRemote, RevokeRemote
 
 __all__ = ["OWNERS", "OwnersTrial"]

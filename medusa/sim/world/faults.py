@@ -12,9 +12,9 @@ from functools import partial
 from random import Random
 from typing import Protocol, runtime_checkable
 
-from medusa.sim.world import fault_draws as draws
+from medusa.sim.world import fault_dice as draws
 from medusa.sim.world import stale_messages, storage_faults
-from medusa.sim.world.fault_draws import MESSAGES, SPLIT_STEPS, STEPS, UNSYNCED
+from medusa.sim.world.fault_dice import MESSAGES, SPLIT_STEPS, STEPS, UNSYNCED
 from medusa.sim.world.machine import Machine
 from medusa.sim.world.network import Network
 from medusa.sim.world.virtual_time import World

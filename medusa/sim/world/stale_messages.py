@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from medusa.sim.world.fault_draws import AWAY_US, UNSYNCED
+from medusa.sim.world.fault_dice import AWAY_US, UNSYNCED
 
 if TYPE_CHECKING:
     from medusa.sim.world.faults import Fault, FaultStage

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from medusa.sim.world.fault_draws import AWAY_US
+from medusa.sim.world.fault_dice import AWAY_US
 
 if TYPE_CHECKING:
     from medusa.sim.world.faults import Fault, FaultStage
