@@ -84,7 +84,8 @@ def listed(fed: Federation, as_json: bool) -> None:
         click.echo(f"{name}  stopped here; {each['for']} {'knows' if each['told'] else 'is to be told'}")
     for name, each in found["offers"].items():
         boxes = ", ".join(each["boxes"]) or "nothing"
-        click.echo(f"{boxes}  offered to {name}  at most {each['definitions']:,} definitions")
+        reads = f"  may read {', '.join(each['streams'])}" if each["streams"] else ""
+        click.echo(f"{boxes}  offered to {name}  at most {each['definitions']:,} definitions{reads}")
 
 
 def _end(each: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ runs. What runs goes on: it ends when its query is undeployed, or stopped here (
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
@@ -389,10 +389,7 @@ class RemoteDefinitions:
         return {
             **said_of(self._kept),
             "revoking": {name: each.node for name, each in self._kept.revoking.items()},
-            "offers": {
-                name: {"boxes": list(each.boxes), "definitions": each.definitions}
-                for name, each in self.offers.items()
-            },
+            "offers": {name: asdict(each) for name, each in self.offers.items()},
         }
 
     # --- time -------------------------------------------------------------------------------------
