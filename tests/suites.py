@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -28,7 +29,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SPARK = "tests/spark"
 SELECTED = ("--full", "--issue", "--ci")
 TAKE_A_WORD = ("-k", "-m", "-n", "-p", "-r", "-W", "-o", "-c", "--deselect", "--ignore", "--basetemp")
-IN_TURN = {"-x", "--exitfirst", "-s", "--capture=no", "--pdb"}
+IN_TURN = re.compile(r"-(?!r)[a-z]*[xs][a-z]*|--exitfirst|--maxfail.*|--capture=no|--pdb.*|--trace")
 # pytest's exit statuses.
 FAILED, INTERRUPTED, NONE_RAN = 1, 2, 5
 GREEN = (0, NONE_RAN)
@@ -115,7 +116,7 @@ def main(venv: Path, options: list[str], args: list[str]) -> int:
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(1) as thread:
         outcome = Path(folder) / "outcome.json"
         for_spark = [*both, *for_spark]
-        if for_others is None or IN_TURN & set(args):
+        if for_others is None or any(map(IN_TURN.fullmatch, args)):
             status = run_spark(venv, for_spark, outcome, None)
             stops = status not in GREEN and {"-x", "--exitfirst"} & set(args)
             if for_others is None or status == INTERRUPTED or stops:

@@ -315,6 +315,7 @@ class NodeMind:
             moving=moves.moving,
             guards=self.recovery.guards,
             away=moves.away,
+            elsewhere=self._elsewhere,
             **moving,
         )
         self.orders = MoveOrders(
@@ -578,6 +579,12 @@ class NodeMind:
             raise
         finally:
             self._wake(now_us)
+
+    def _elsewhere(self, query: str) -> Collection[str]:
+        """Names of fragments of this query at other nodes."""
+        entries = self.naming.directory.entries("fragment")
+        others = (each.name for each in entries if each.writer != self.settings.name)
+        return {name for name in others if name.startswith(f"{query}/")}
 
     def _dispatch(self, heard: Heard) -> None:
         check_payload(heard.peer, heard.message, heard.payload)

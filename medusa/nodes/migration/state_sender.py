@@ -220,7 +220,7 @@ class StateSender:
         """Whether what was fed may wait for what is fed next."""
         tap = self._standby_tap
         few = tap is not None and 0 < len(tap.queue) < GATHER_ITEMS and not tap.hurries
-        if not few or self._hosted.mixed or self._next:
+        if not (few and self.opened) or self._hosted.mixed or self._next:
             self._gather_until_us = None
             return False
         self._gather_until_us = self._gather_until_us or now_us + GATHER_US

@@ -227,7 +227,11 @@ def _below(graph: Graph, roots: set[str]) -> set[str]:
 def _name(query: str, boxes: Iterable[str], used: Collection[str]) -> str:
     name = next((name for id in boxes if (name := f"{query}/{id}") not in used), None)
     if name is None:
-        raise QueryError("all names that its boxes give are those of other fragments", code="query.split")
+        raise QueryError(
+            "all names that its boxes give are those of other fragments",
+            hint="deploy the query with other names of boxes",
+            code="query.split",
+        )
     return name
 
 

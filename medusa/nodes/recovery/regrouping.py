@@ -99,6 +99,12 @@ def crowded(
     """Why a configuration can't name what would be made instead of these; empty: it can."""
     try:
         after = listed(current, made, lambda each: each.fragment in gone, epoch)
+        names = {spec.name for spec in made}
+        full = (
+            msgspec.structs.replace(each, secondaries=each.members[1:]) if each.fragment in names else each
+            for each in after.fragments
+        )  # As it will be once all of them follow.
+        msgspec.structs.replace(after, fragments=tuple(full))
     except ValueError as error:
         return str(error)
     if len(after.fragments) > GUARDED_MAX:

@@ -7,7 +7,7 @@ notices (docs/splitting.md).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping, Sequence
 from typing import Any
 
 import msgspec
@@ -42,6 +42,7 @@ class RepartitionCoordinator:
         room: refuses these fragments instead of those that are ``gone`` with a ``LinkError``.
         moving: whether a fragment is on its way elsewhere.
         guards: of those that others stand by for.
+        elsewhere: names of a query's fragments at other nodes, as far as they are known here.
     """
 
     def __init__(
@@ -59,7 +60,9 @@ class RepartitionCoordinator:
         moving: Callable[[str], bool],
         guards: Guards,
         away: UnreachablePeers,
+        elsewhere: Callable[[str], Collection[str]],
     ) -> None:
+        self._elsewhere = elsewhere
         self._me = settings.name
         self._settings = settings
         self._catalog = catalog
@@ -184,7 +187,9 @@ class RepartitionCoordinator:
         Raises:
             QueryError, LinkError: it can't be.
         """
-        spec, taken = self._fragments[order.fragment].spec, self._fragments.keys()
+        spec, taken = self._fragments[order.fragment].spec, {*self._fragments}
+        if spec.standby:  # Who has a guarded fragment is decided by its name, over all nodes of the query.
+            taken |= {*self._elsewhere(spec.query)}
         if isinstance(order, Split):
             self._check_ours(spec, order.box)
             epoch = self._kept.epoch(order.fragment) + 1

@@ -37,7 +37,8 @@ def check_told(node: NodeMachine, client: str, key: str, message: Attach) -> Non
     hosted = node.brain.fragments.get(fragment)
     if hosted is None:
         return
-    at_once = hosted.repeating or node.brain.catalog.ownership.epoch(fragment) > FIRST_EPOCH
+    taken_over = hosted.durability.guarded and node.brain.catalog.ownership.epoch(fragment) > FIRST_EPOCH
+    at_once = hosted.repeating or taken_over
     told = message.durable if at_once else message.next_seq
     durable = _durable(node, fragment, source, key)
     if max(told, message.durable) > durable:

@@ -101,6 +101,8 @@ class StandbyTrial(QueryTrial):
         self._ordered = False
         self._owners: dict[str, list[str]] = {}
         """Fragment -> who has owned it, by the newest configuration, one after the other."""
+        self._ran: set[tuple[str, str, int]] = set()
+        """Node, fragment and epoch in which it showed rows there."""
         self._burnt: set[str] = set()
         self._burns = 0
         self._stays = [node for node in nodes if node not in {name for name, _ in options.lost}]
@@ -211,6 +213,12 @@ class StandbyTrial(QueryTrial):
         before = self._checks.newest
         self._checks.look(node)
         self._note_owners()
+        if node.alive:
+            self._ran |= {
+                (node.name, name, node.brain.catalog.epoch(name))
+                for name, hosted in node.brain.fragments.items()
+                if not hosted.frozen
+            }
         if (newest := self._checks.newest) is not before and newest is not None:
             # Its owner had just counted them out, since they had restarted.
             self._beyond |= {
@@ -239,7 +247,8 @@ class StandbyTrial(QueryTrial):
         for replicas in () if self._checks.newest is None else self._checks.newest.fragments:
             others = [self.nodes[each] for each in replicas.secondaries if each not in self._burnt]
             owner = replicas.owner
-            if owner == name and replicas.fragment not in self.nodes[name].brain.catalog.fragments:
+            chosen = owner == name and (name, replicas.fragment, replicas.epoch) not in self._ran
+            if chosen and replicas.fragment not in self.nodes[name].brain.catalog.fragments:
                 # It was chosen and died before its disk knew: what it followed is lost with it.
                 owner = self._owners[replicas.fragment][-2:][0]
             if owner not in self._burnt or name not in (replicas.owner, *replicas.secondaries):

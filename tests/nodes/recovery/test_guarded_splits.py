@@ -268,3 +268,25 @@ def test_it_is_lost_for_good_before_others_have_left_it(what: str) -> None:
     run.until(lambda: all(taken_over(run, name) for name in parts(run)), "others have all of it")
     run.publish(HALF)
     run.check()
+
+
+def test_what_is_made_has_no_name_of_a_fragment_at_another_node() -> None:
+    """Who has a guarded fragment is decided by its name: the other node would step down from its own."""
+    q = md.Query("q")
+    rows = q.source("rows", SCHEMA, time="ts")
+    counted = rows.group_by("k").running(n=md.count(), t=md.sum("v"), name="per_k")
+    q.sink("out", counted.filter("n > 0", name="per_k-router"))
+    at = {"e": ["rows"], "m": ["per_k"], "c": ["per_k-router", "out"]}
+    run = Run(q, at, standby={"m": ["s1", "s2"]}, witnesses=("w", "x"), deploys="e")
+    run.deploy()
+    run.read()
+    all_guarded(run)
+    assert "q/per_k-router" in run.fed.nodes["c"].brain.fragments
+    run.publish(0, HALF)
+    reply, _ = run.fed.answer(*ordered(run, "split"))
+    assert (reply.code, reply.text) == (
+        "query.split",
+        "all names that its boxes give are those of other fragments",
+    )
+    ends_whole(run)
+    assert "q/per_k-router" in run.fed.nodes["c"].brain.fragments
