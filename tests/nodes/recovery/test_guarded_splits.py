@@ -109,7 +109,10 @@ def test_its_node_is_killed_and_comes_back(what: str, state: str) -> None:
     ends_whole(run)
 
 
-@pytest.mark.parametrize("node", ["s1", "e", "w"])
+@pytest.mark.parametrize(
+    "node",
+    ["s1", pytest.param("e", marks=(pytest.mark.full, pytest.mark.issue(17))), "w"],
+)
 @pytest.mark.parametrize("state", STATES)
 @BOTH
 def test_another_is_killed_and_comes_back(what: str, state: str, node: str) -> None:
