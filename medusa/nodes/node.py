@@ -315,7 +315,7 @@ class NodeMind:
             moving=moves.moving,
             guards=self.recovery.guards,
             away=moves.away,
-            elsewhere=self._elsewhere,
+            elsewhere=self.naming.fragments_elsewhere,
             **moving,
         )
         self.orders = MoveOrders(
@@ -579,12 +579,6 @@ class NodeMind:
             raise
         finally:
             self._wake(now_us)
-
-    def _elsewhere(self, query: str) -> Collection[str]:
-        """Names of fragments of this query at other nodes."""
-        entries = self.naming.directory.entries("fragment")
-        others = (each.name for each in entries if each.writer != self.settings.name)
-        return {name for name in others if name.startswith(f"{query}/")}
 
     def _dispatch(self, heard: Heard) -> None:
         check_payload(heard.peer, heard.message, heard.payload)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from medusa.errors import LinkError
@@ -122,6 +122,12 @@ class NodeNames:
         """Of ``status``: whose node this is, and whose the peers of other participants are."""
         others = {peer: whose for peer in self._settings.peers if (whose := self.abroad(peer))}
         return {"participant": self._settings.participant, "abroad": others}
+
+    def fragments_elsewhere(self, query: str) -> Collection[str]:
+        """Names of fragments of a query at other nodes of the participant, as far as they are known here."""
+        entries = self.directory.entries("fragment")
+        others = (each.name for each in entries if each.writer != self.directory.node)
+        return {name for name in others if name.startswith(f"{query}/")}
 
     def peer_event(self, now_us: int, peer: str, event: LinkEvent) -> None:
         """A node came or went."""
