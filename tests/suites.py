@@ -5,7 +5,7 @@ python -m tests.suites SPARK_VENV [OPTION...] -- [ARG...]
 Options are for the run of the others, but for those of ``make test-full`` and ``make test-ci``, which are for
 both. Paths among the arguments go to the run that they belong to. Spark's often waits for processes of its
 own, so the two share the cores. What came out of it is counted by the other one, whose summary is the last
-line and shows the failures of both. With ``-x``, ``-s`` or ``--pdb`` Spark's goes first, and is seen.
+line and shows the failures of both. In CI, and with ``-x``, ``-s`` or ``--pdb``, Spark's goes first.
 """
 
 from __future__ import annotations
@@ -116,7 +116,8 @@ def main(venv: Path, options: list[str], args: list[str]) -> int:
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(1) as thread:
         outcome = Path(folder) / "outcome.json"
         for_spark = [*both, *for_spark]
-        if for_others is None or any(map(IN_TURN.fullmatch, args)):
+        # CI has the time, and tests over processes have deadlines.
+        if for_others is None or os.environ.get("CI") or any(map(IN_TURN.fullmatch, args)):
             status = run_spark(venv, for_spark, outcome, None)
             stops = status not in GREEN and {"-x", "--exitfirst"} & set(args)
             if for_others is None or status == INTERRUPTED or stops:
