@@ -8,7 +8,7 @@ CC_WARN = -std=c11 -Wall -Wextra -Werror -O2 -Inative
 PY = $(VENV)/bin/python
 PIP = $(PY) -m pip --disable-pip-version-check install -q
 PYTEST = $(PY) -m pytest
-# Spark's tests in $(SPARK_VENV), beside all others: one summary, one exit status.
+# Spark's tests first, in $(SPARK_VENV), then all others: one summary, one exit status.
 SUITES = $(PY) -m tests.suites $(SPARK_VENV)
 # A process for each core. One that has nothing left to do takes half of what another has still to do.
 IN_PROCESSES = --numprocesses=auto --maxprocesses=4 --dist=worksteal

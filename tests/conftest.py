@@ -25,7 +25,7 @@ collect_ignore = [] if HAS_SPARK else ["spark"]
 
 
 def pytest_report_header(config: pytest.Config) -> str | None:
-    if HAS_SPARK or config.getoption("--beside", None):  # It has a run of its own.
+    if HAS_SPARK or config.getoption("--before", None):  # It ran before this run.
         return None
     return "tests/spark is left out: pyspark isn't installed here (make test-spark)"
 

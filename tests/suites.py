@@ -1,26 +1,21 @@
-"""``make test`` as two runs of pytest: the tests of Spark in an environment of their own, beside all others.
+"""``make test`` as two runs of pytest: the tests of Spark in an environment of their own, then all others.
 
 python -m tests.suites SPARK_VENV [OPTION...] -- [ARG...]
 
-Options are for the run of the others, but for those of ``make test-full`` and ``make test-ci``, which are for
-both. Paths among the arguments go to the run that they belong to. Spark's often waits for processes of its
-own, so the two share the cores. What came out of it is counted by the other one, whose summary is the last
-line and shows the failures of both. In CI, and with ``-x``, ``-s`` or ``--pdb``, Spark's goes first.
+Options are for the second run, but for those of ``make test-full`` and ``make test-ci``, which are for both.
+Paths among the arguments go to the run that they belong to. What came out of the first run is counted in the
+second one too.
 """
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 import tempfile
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import IO
 
 from medusa.errors import ConfigError
 from medusa.spark.session import check_java
@@ -29,7 +24,6 @@ ROOT = Path(__file__).resolve().parents[1]
 SPARK = "tests/spark"
 SELECTED = ("--full", "--issue", "--ci")
 TAKE_A_WORD = ("-k", "-m", "-n", "-p", "-r", "-W", "-o", "-c", "--deselect", "--ignore", "--basetemp")
-IN_TURN = re.compile(r"-(?!r)[a-z]*[xs][a-z]*|--exitfirst|--maxfail.*|--capture=no|--pdb.*|--trace")
 # pytest's exit statuses.
 FAILED, INTERRUPTED, NONE_RAN = 1, 2, 5
 GREEN = (0, NONE_RAN)
@@ -70,39 +64,26 @@ def why_not() -> str | None:
     return None
 
 
-def run_spark(venv: Path, options: list[str], outcome: Path, shown: IO[bytes] | None) -> int:
-    """Returns the exit status, and leaves in the file what the other run is to count or say.
-
-    Args:
-        shown: where its output goes; None: to ours.
-    """
+def run_spark(venv: Path, options: list[str], outcome: Path) -> int:
+    """Returns the exit status, and leaves in the file what the other run is to count or say."""
     said, status = why_not(), FAILED if os.environ.get("CI") else NONE_RAN  # CI leaves nothing out.
     if said is None:
         make = ["make", "--no-print-directory", f"VENV={venv}", "BUILT=1", "spark-ready"]
         status = subprocess.run(make, cwd=ROOT, check=False).returncode
+        if status == -signal.SIGINT:
+            return INTERRUPTED
         if status:
-            status = INTERRUPTED if status == -signal.SIGINT else FAILED
+            status = FAILED
             said = f"{SPARK} is left out: {venv} can't be made"
     if said is None:
         command = [str(venv / "bin" / "python"), "-m", "pytest", "-p", "tests.outcome"]
         command += [f"--outcome={outcome}", f"--outcome-of={SPARK}", *options]
-        status = subprocess.run(command, cwd=ROOT, check=False, stdout=shown).returncode
+        status = subprocess.run(command, cwd=ROOT, check=False).returncode
         if outcome.exists():
             return status
         said = f"{SPARK} ended before its summary, with exit status {status}"
-        if shown is not None:
-            sys.stdout.write(Path(shown.name).read_text(errors="replace"))
     print(said, flush=True)
     outcome.write_text(json.dumps({"of": SPARK, "status": status, "said": said}))
-    return status
-
-
-def run_beside(venv: Path, options: list[str], outcome: Path, tell: int) -> int:
-    """As ``run_spark``; the other run hears by a pipe what came out."""
-    with contextlib.suppress(BrokenPipeError), open(tell, "w", encoding="utf-8") as told:
-        with open(outcome.with_name("shown.txt"), "wb") as shown:
-            status = run_spark(venv, options, outcome, shown)
-        told.write(outcome.read_text() if outcome.exists() else "")
     return status
 
 
@@ -113,24 +94,15 @@ def main(venv: Path, options: list[str], args: list[str]) -> int:
         return subprocess.run([*command, *args], cwd=ROOT, check=False).returncode
     both = [f"--resume={venv / 'full-passed.json'}" for each in options if each.startswith("--resume=")]
     both += [each for each in options if each.startswith(SELECTED)]
-    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(1) as thread:
+    with tempfile.TemporaryDirectory() as folder:
         outcome = Path(folder) / "outcome.json"
-        for_spark = [*both, *for_spark]
-        # CI has the time, and tests over processes have deadlines.
-        if for_others is None or os.environ.get("CI") or any(map(IN_TURN.fullmatch, args)):
-            status = run_spark(venv, for_spark, outcome, None)
-            stops = status not in GREEN and {"-x", "--exitfirst"} & set(args)
-            if for_others is None or status == INTERRUPTED or stops:
-                return status
-            command += ["-p", "tests.outcome", f"--before={outcome}", *for_others]
-            ended = subprocess.run(command, cwd=ROOT, check=False).returncode
-        else:
-            said, tell = os.pipe()
-            spark = thread.submit(run_beside, venv, for_spark, outcome, tell)
-            command += ["-p", "tests.outcome", f"--beside={said}", *for_others]
-            with subprocess.Popen(command, cwd=ROOT, pass_fds=[said]) as others:
-                os.close(said)
-            ended, status = others.returncode, spark.result()
+        status = run_spark(venv, [*both, *for_spark], outcome)
+        if for_others is None:
+            return status
+        if status == INTERRUPTED or (status not in GREEN and {"-x", "--exitfirst"} & set(args)):
+            return status
+        command += ["-p", "tests.outcome", f"--before={outcome}", *for_others]
+        ended = subprocess.run(command, cwd=ROOT, check=False).returncode
     return status if ended == 0 and status not in GREEN else ended
 
 

@@ -482,13 +482,16 @@ class Succession:
             if not self._agreement.proposing(query):
                 self._agreement.propose(now_us, query, partial(self._revised, now_us))
 
-    def _unlisted(self) -> list[str]:
+    def _unlisted(self) -> Collection[str]:
         """Queries of which a fragment was made here by a split or merge, and nobody stands by for it yet."""
-        queries = dict.fromkeys(
-            hosted.spec.query for hosted in self._fragments.values() if hosted.spec.standby
-        )
-        known = [current for query in queries if (current := self._agreement.current(query)) is not None]
-        return [current.query for current in known if self._made(current)]
+        queries: dict[str, None] = {}
+        for name, hosted in self._fragments.items():
+            query = hosted.spec.query
+            if hosted.spec.standby and (current := self._agreement.current(query)) is not None:
+                known = current.replicas(name)
+                if known is None or known.epoch < self._catalog.epoch(name):
+                    queries[query] = None
+        return queries
 
     def _made(self, current: Configuration) -> list[FragmentSpec]:
         return unlisted(current, [hosted.spec for hosted in self._fragments.values()], self._catalog.epoch)
