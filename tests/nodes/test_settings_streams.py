@@ -7,6 +7,7 @@ import pytest
 from medusa.errors import ConfigError
 from medusa.nodes.config.settings import parse
 from medusa.nodes.config.settings_streams import StreamSettings, stream_settings
+from medusa.nodes.spec.stream_names import stream_for
 
 BEGIN = 'name = "edge-1"\nlisten = "tcp://127.0.0.1:*"\ndata = "state"\n'
 
@@ -39,6 +40,13 @@ weight = 2
     assert stream_settings(settings, "other.netmon.flows") == StreamSettings(
         weight=2, retention_bytes=8 << 20
     )
+
+
+def test_what_goes_to_one_reader_alone_is_treated_as_its_output():
+    settings = read('[streams."q.first"]\nat_limit = "shed"\n[streams."*"]\nweight = 2')
+    assert stream_settings(settings, stream_for("q.first", "kind")).at_limit == "shed"
+    assert stream_settings(settings, stream_for("q.other", "kind")).weight == 2
+    assert stream_settings(settings, "q.first-2").weight == 2
 
 
 def test_without_rules_streams_are_alike():

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from medusa.nodes.config.config_file import ConfigFile
 from medusa.nodes.config.fields import choice, number, read_fields, size
 from medusa.nodes.security.registry import matches
+from medusa.nodes.spec.stream_names import output_of
 from medusa.wire.link.automaton import AT_LIMIT
 
 if TYPE_CHECKING:
@@ -51,10 +52,11 @@ class StreamRule:
 
 
 def stream_settings(settings: Settings, stream: str) -> StreamSettings:
-    """How a node treats a stream, ``query.sink``: the first rule that fits counts, alone."""
-    everyone = settings.limits.retention_bytes
+    """How a node treats a stream, ``query.sink``: the first rule that fits counts, alone. What goes to one
+    reader alone is treated as its output is."""
+    everyone, output = settings.limits.retention_bytes, output_of(stream)
     for rule in settings.streams:
-        if matches(rule.pattern, stream):
+        if matches(rule.pattern, stream) or matches(rule.pattern, output):
             kept = everyone if rule.retention_bytes is None else rule.retention_bytes
             return StreamSettings(weight=rule.weight, retention_bytes=kept, at_limit=rule.at_limit)
     return StreamSettings(retention_bytes=everyone)

@@ -18,6 +18,7 @@ import msgspec
 from medusa.nodes.placement.made_names import MadeNames
 from medusa.nodes.placement.placement import PlacementPlan
 from medusa.nodes.spec.fragment_spec import FragmentSpec
+from medusa.nodes.spec.stream_names import stream_for
 from medusa.query.boxes import Box, Sink
 
 __all__ = ["with_own_streams"]
@@ -67,7 +68,7 @@ def _sending(fragment: FragmentSpec, own: _Own, names: MadeNames) -> FragmentSpe
         for node, reader in apart.items():
             sink = names.made(box.id, reader)
             boxes.append(msgspec.structs.replace(box, id=sink))
-            streams[sink], readers[sink] = _stream(stream, reader), (node,)
+            streams[sink], readers[sink] = stream_for(stream, reader), (node,)
     graph = msgspec.structs.replace(fragment.graph, boxes=tuple(boxes))
     return msgspec.structs.replace(fragment, graph=graph, streams=streams, readers=readers)
 
@@ -76,11 +77,7 @@ def _reading(fragment: FragmentSpec, own: _Own) -> FragmentSpec:
     feeds = tuple(
         feed
         if (box := own.get((feed.node, feed.stream), {}).get(fragment.node)) is None
-        else msgspec.structs.replace(feed, stream=_stream(feed.stream, box))
+        else msgspec.structs.replace(feed, stream=stream_for(feed.stream, box))
         for feed in fragment.feeds
     )
     return msgspec.structs.replace(fragment, feeds=feeds)
-
-
-def _stream(stream: str, box: str) -> str:
-    return f"{stream}.to.{box}"
