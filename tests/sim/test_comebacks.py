@@ -95,13 +95,13 @@ def answered_at_once(monkeypatch):
 
 def a_name_per_client(monkeypatch):
     """Each life counts for itself."""
-    honest = Publishers.offer
+    honest = Publishers.open
 
     def alone(self, now_us, peer, source, message, **more):
         own = msgspec.structs.replace(message, name=peer, resumed=False)
         honest(self, now_us, peer, source, own, **more)
 
-    monkeypatch.setattr(Publishers, "offer", alone)
+    monkeypatch.setattr(Publishers, "open", alone)
 
 
 @pytest.mark.parametrize("plant", [count_not_saved, answered_at_once, a_name_per_client])
