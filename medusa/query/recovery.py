@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from medusa.errors import QueryError
 
-__all__ = ["METHODS", "check_recovery", "recovery_line"]
+__all__ = ["METHODS", "METHODS_BY_STRENGTH", "check_recovery", "method_of", "recovery_line", "strongest"]
 
 METHODS = {"precise": ("active_standby",)}
-"""Kind of recovery -> the methods that promise it, the first being taken where nobody says which."""
+"""Kind of recovery -> the methods that promise it, the cheapest first: it is taken where nobody names one."""
+
+METHODS_BY_STRENGTH = ("amnesia", "upstream_backup", "passive_standby", "active_standby")
+"""Each promises what those before it promise."""
 
 LATER = ("gap", "rollback")
 METHODS_LATER = ("passive_standby", "upstream_backup", "amnesia")
@@ -44,8 +49,18 @@ def check_recovery(recovery: object, method: object, label: str) -> None:
         )
 
 
+def method_of(recovery: str, method: str | None) -> str:
+    """How that is brought about: as was wished, or by the cheapest that promises it."""
+    return method or METHODS[recovery][0]
+
+
+def strongest(methods: Iterable[str]) -> str:
+    """The one that promises what each of them promises; empty: there are none."""
+    return max(methods, key=METHODS_BY_STRENGTH.index, default="")
+
+
 def recovery_line(recovery: str | None, method: str | None) -> str:
     """In words: ``recovery precise by active standby``; empty where nobody wished for any."""
     if recovery is None:
         return ""
-    return f"recovery {recovery} by {(method or METHODS['precise'][0]).replace('_', ' ')}"
+    return f"recovery {recovery} by {method_of(recovery, method).replace('_', ' ')}"

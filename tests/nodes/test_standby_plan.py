@@ -21,6 +21,7 @@ from medusa.nodes.placement.standby_plan import (
 )
 from medusa.nodes.spec.fragment_spec import fragment_from, fragment_to
 from medusa.query.boxes import Graph
+from medusa.query.recovery import METHODS
 
 NAMES = ("a", "b", "c", "d", "e")
 NODES = {name: StandbyNode(name=name, host=name) for name in NAMES}
@@ -341,3 +342,36 @@ def test_a_box_that_runs_nowhere_is_named():
     with pytest.raises(QueryError, match="box 'unread', which leads to no sink") as refused:
         planned(q.graph, {"b": ["rows"]}, {"unread": ("c",)})
     assert refused.value.code == "query.placement.box"
+
+
+def two_wishes(first: dict[str, str], second: dict[str, str]) -> Graph:
+    q = md.Query("q")
+    rows = q.source("rows", {"ts": "timestamp", "v": "int64"})
+    for name, wish in (("one", first), ("two", second)):
+        q.sink(f"{name}_out", rows.filter(md.col("v") > 0, name=name), **wish)
+    return q.graph
+
+
+PASSIVE, AMNESIA = ({"recovery": "precise", "method": "passive_standby"}, {"recovery": "gap"})
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "methods"),
+    [
+        (PASSIVE, PASSIVE, ("passive_standby",) * 3),
+        (AMNESIA, AMNESIA, ("amnesia",) * 3),
+        (PASSIVE, AMNESIA, ("passive_standby", "passive_standby", "amnesia")),
+        ({"recovery": "precise", "method": "active_standby"}, AMNESIA, ("", "", "amnesia")),
+        ({}, AMNESIA, ("passive_standby", "", "amnesia")),
+        ({}, {}, ("", "", "")),
+    ],
+)
+def test_a_fragment_that_feeds_two_outputs_gets_the_stronger_method(first, second, methods, monkeypatch):
+    for kind, known in (("precise", ("passive_standby", "active_standby")), ("gap", ("amnesia",))):
+        monkeypatch.setitem(METHODS, kind, known)
+    at = {"a": ["rows"], "b": ["one"], "c": ["two"]}
+    plan = planned(two_wishes(first, second), at=at, standby={"*": ("e",)})
+    assert {each.name: each.method for each in plan.fragments} == dict(
+        zip(("q/rows", "q/one", "q/two"), methods, strict=True)
+    )
+    assert fragment_from(fragment_to(plan.fragments[0])).method == methods[0]

@@ -12,7 +12,7 @@ from medusa.nodes.placement.placement import PlacementPlan
 from medusa.nodes.placement.standby_plan import VOTERS_LEAST, way_to
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.boxes import Graph, Input, Sink
-from medusa.query.recovery import METHODS
+from medusa.query.recovery import method_of
 
 __all__ = ["RecoveredOutput", "guarantee_of", "recovered_outputs", "ways_of"]
 
@@ -96,7 +96,9 @@ def _outputs(plan: PlacementPlan) -> list[tuple[str, str, tuple[FragmentSpec, ..
             if isinstance(box, Sink) and box.id not in fragment.readers and box.id in fragment.streams:
                 way = way_to(plan, fragment)
                 guarded = any(each.standby for each in way)
-                method = (box.method or METHODS["precise"][0]) if guarded else ""
+                method = ""
+                if guarded:
+                    method = "active_standby" if box.recovery is None else method_of(box.recovery, box.method)
                 found.append((fragment.streams[box.id], method, way))
     return found
 

@@ -131,6 +131,7 @@ def replan_merge(specs: Sequence[FragmentSpec], box: str, *, node: str, taken: C
     kept = ids | guests.keys()
     readers = {sink: nodes for spec in specs for sink, nodes in spec.readers.items() if sink in kept}
     read = {source: version for spec in specs for source, version in spec.read_versions.items()}
+    guarded = next((spec for spec in specs if spec.standby), specs[0])
     fragment = FragmentSpec(
         node=node,
         name=_name(
@@ -144,7 +145,8 @@ def replan_merge(specs: Sequence[FragmentSpec], box: str, *, node: str, taken: C
         guests=guests,
         stream_version=max(spec.stream_version for spec in specs),
         read_versions={source: version for source, version in read.items() if source in ids},
-        standby=next((spec.standby for spec in specs if spec.standby), ()),
+        standby=guarded.standby,
+        method=guarded.method,
         checkpoint_every_us=min(
             (spec.checkpoint_every_us for spec in specs if spec.checkpoint_every_us), default=0
         ),
@@ -276,6 +278,7 @@ def _as_of(
         stream_version=spec.stream_version,
         read_versions=versions,
         standby=spec.standby,
+        method=spec.method,
         checkpoint_every_us=spec.checkpoint_every_us,
     )
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeGuard
 
 import msgspec
 
@@ -20,7 +21,8 @@ from medusa.nodes.placement.fragment_keys import REST, WishWords, boxes_of, by_f
 from medusa.nodes.placement.own_streams import with_own_streams
 from medusa.nodes.placement.placement import PlacementPlan
 from medusa.nodes.spec.fragment_spec import FragmentSpec
-from medusa.query.boxes import Graph, Sink
+from medusa.query.boxes import Box, Graph, Sink
+from medusa.query.recovery import method_of, strongest
 from medusa.query.suggest import did_you_mean
 
 __all__ = [
@@ -33,10 +35,13 @@ __all__ = [
     "standby_warnings",
     "voters",
     "way_to",
+    "with_methods",
     "with_standby",
 ]
 
 _WORDS = WishWords("standby", "who stands by for it", "E_STANDBY")
+
+ACTIVE, KEEPS_DISK = "active_standby", "passive_standby"
 
 VOTERS_LEAST = 3
 """Of fewer the loss of one leaves no majority."""
@@ -194,7 +199,8 @@ class _Planning:
         found = self._chosen(found)
         self._check_recovered(found)
         standby = {self._plan.fragments[place].name: names for place, names in found.items()}
-        plan = replace(with_own_streams(guarded_as(self._plan, standby)), witnesses=self._wish.witnesses)
+        guarded = with_methods(guarded_as(self._plan, standby))
+        plan = replace(with_own_streams(guarded), witnesses=self._wish.witnesses)
         self._check_voters(plan)
         return plan
 
@@ -408,6 +414,35 @@ def guarded_as(plan: PlacementPlan, standby: Mapping[str, tuple[str, ...]]) -> P
         for each in plan.fragments
     )
     return replace(plan, fragments=fragments)
+
+
+def with_methods(plan: PlacementPlan) -> PlacementPlan:
+    """With how those who stand by can go on: each guarded fragment as the outputs wish to which its rows go,
+    and of several wishes by the strongest."""
+    wished: dict[tuple[str, str], dict[str, None]] = {}
+    for fragment in plan.fragments:
+        found = {_method(box) for box in fragment.graph.boxes if _is_output(box, fragment)}
+        for each in way_to(plan, fragment) if found else ():
+            wished.setdefault((each.node, each.name), {}).update(dict.fromkeys(found))
+    fragments = []
+    for each in plan.fragments:
+        methods = wished.get((each.node, each.name), {"": None})
+        method = strongest(filter(None, methods))
+        if method and "" in methods:  # An output without a wish loses nothing while the disks are there.
+            method = strongest((method, KEEPS_DISK))
+        changes = method and method != ACTIVE and each.standby
+        fragments.append(msgspec.structs.replace(each, method=method) if changes else each)
+    return replace(plan, fragments=tuple(fragments))
+
+
+def _is_output(box: Box, fragment: FragmentSpec) -> TypeGuard[Sink]:
+    """Whether it is an output of the query, and no stream between two of its fragments."""
+    return isinstance(box, Sink) and box.id in fragment.streams and box.id not in fragment.readers
+
+
+def _method(sink: Sink) -> str:
+    """How an output wants to be recovered; empty: it has no wish."""
+    return "" if sink.recovery is None else method_of(sink.recovery, sink.method)
 
 
 def cost_of(fragment: FragmentSpec, traffic: BoxTraffic) -> float:

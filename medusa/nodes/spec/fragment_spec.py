@@ -17,6 +17,7 @@ from medusa.ports import Buffer
 from medusa.query.boxes import Aggregate, Graph, Sink, Source
 from medusa.query.graph import CheckedGraph, check_graph, label_of
 from medusa.query.published_stream import reads_of
+from medusa.query.recovery import METHODS_BY_STRENGTH
 from medusa.query.user_registry import check_functions
 from medusa.wire import limits
 
@@ -88,6 +89,7 @@ class FragmentSpec(
         read_versions: of the streams that it reads, by source; one that isn't here has version 1.
         standby: nodes that were to stand by for it when it was deployed, in the order in which they succeed.
         checkpoint_every_us: between two of its checkpoints; 0: as its node has it.
+        method: how who stands by for it can go on (``METHODS_BY_STRENGTH``); empty: by active standby.
     """
 
     node: Name
@@ -102,6 +104,7 @@ class FragmentSpec(
     read_versions: dict[Name, Version] = {}
     standby: tuple[Name, ...] = ()
     checkpoint_every_us: Annotated[int, Meta(ge=0, le=limits.CHECKPOINT_EVERY_US_MAX)] = 0
+    method: str = ""
 
     @property
     def query(self) -> str:
@@ -228,6 +231,8 @@ def check_fragment(fragment: FragmentSpec) -> CheckedGraph:
             f"{label}: standby names its own node, one twice, or more than {limits.STANDBY_MAX}",
             code="query.placement",
         )
+    if fragment.method and fragment.method not in METHODS_BY_STRENGTH:
+        raise QueryError(f"{label}: method: {fragment.method[:80]!r} is unknown", code="query.placement")
     if 0 < fragment.checkpoint_every_us < limits.CHECKPOINT_EVERY_US_LEAST:
         raise QueryError(f"{label}: its checkpoints come too often", code="query.placement")
     if any(guest.sink not in sinks for guest in fragment.guests.values()):
