@@ -62,6 +62,7 @@ from medusa.nodes.reports import (
     NotLetIn,
     PeerLost,
     Persisted,
+    Ran,
     RulesRead,
     SentToItself,
     Started,
@@ -79,7 +80,7 @@ from medusa.ports import Buffer, Signer, Verify
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.link.session import SESSION, PeerSession, PeerState, SessionSettings
 from medusa.wire.messages.commands import Declare, Reply, StatusRequest
-from medusa.wire.messages.links import Hello, Refuse
+from medusa.wire.messages.links import Ack, Boundary, Data, Hello, Progress, Refuse
 from medusa.wire.messages.load import Load
 from medusa.wire.messages.message_union import Message
 from medusa.wire.messages.rerouting import DivertMessage
@@ -87,6 +88,9 @@ from medusa.wire.outbox import CutPeer, Introduce, Outbox, Owned, Stopped, WakeA
 from medusa.wire.status import FragmentStatus, NodeStatus, plain
 
 __all__ = ["NodeMind"]
+
+ROWS = (Data, Boundary, Progress, Ack)
+"""What is about rows alone."""
 
 
 class NodeMind:
@@ -146,6 +150,10 @@ class NodeMind:
         self._seal = CutSealer(note_key)
         self.wall = WallClock()
         self._now_us = self._started_us = 0
+        self._others_at_us: int | None = None
+        """When there is something to do that isn't about rows, as far as was looked."""
+        self._only_rows_flow = False
+        """Nothing was moving then that rows may get on."""
         self._door: Mapping[str, int] = {}
         self._saver = saver = CatalogWriter(catalog, outbox=outbox, next_token=self._next_token)
         self.guard: Guard | None = None
@@ -578,7 +586,7 @@ class NodeMind:
             self._count(error.code)
             raise
         finally:
-            self._wake(now_us)
+            self._wake(now_us, rows=type(message) in ROWS)
 
     def _dispatch(self, heard: Heard) -> None:
         check_payload(heard.peer, heard.message, heard.payload)
@@ -660,7 +668,7 @@ class NodeMind:
                 self._stop(now_us)
             case _:
                 if self._completions.take(now_us, report):
-                    self._wake(now_us)
+                    self._wake(now_us, rows=isinstance(report, Ran))
 
     def _sent_to_itself(self, now_us: int, report: SentToItself) -> None:
         self._now_us = now_us
@@ -814,18 +822,33 @@ class NodeMind:
         self._unmoved.tick(now_us, self.installed.counts)
         self._wake(now_us)
 
-    def _wake(self, now_us: int) -> None:
+    def _wake(self, now_us: int, *, rows: bool = False) -> None:
+        """Say when there is something to do next.
+
+        Args:
+            rows: only rows came, were fed or acknowledged. That is most of what happens, and what isn't about
+                rows has something to do when it had before.
+        """
         self.naming.flush()
         self.recovery.flush(now_us)
+        if not (rows and self._only_rows_flow):
+            self._others_at_us = self._others_wake_at_us(now_us)
         times = [session.wake_at_us(now_us) for session in self.sessions.values()]
         times += [hosted.wake_at_us() for hosted in self.fragments.values()]
         times += [silent_us + self._link.idle_us for silent_us in self.clients.values() if silent_us]
-        times += [self._saver.wake_at_us(), self.coordinator.wake_at_us(), self._definitions.wake_at_us()]
-        times += [self._reading.wake_at_us(), self.diverting.wake_at_us(), self.remotes.wake_at_us()]
-        times += [self._resolving.wake_at_us(), self.naming.wake_at_us(), self.orders.wake_at_us(now_us)]
-        times += [self.recovery.wake_at_us(now_us), self._queries.wake_at_us()]
+        times += [self._others_at_us, self.recovery.rows_wake_at_us(now_us)]
         self.outbox.append(WakeAt(at_us=min((t for t in times if t is not None), default=now_us + 1_000_000)))
         self._say_stopped()
+
+    def _others_wake_at_us(self, now_us: int) -> int | None:
+        """When there is something to do that isn't about rows."""
+        moving = [self.orders.wake_at_us(now_us), self.diverting.wake_at_us()]
+        self._only_rows_flow = moving == [None, None]
+        times = [*moving, self._saver.wake_at_us(), self.coordinator.wake_at_us()]
+        times += [self._definitions.wake_at_us(), self._reading.wake_at_us(), self.remotes.wake_at_us()]
+        times += [self._resolving.wake_at_us(), self.naming.wake_at_us(), self.recovery.wake_at_us(now_us)]
+        times.append(self._queries.wake_at_us())
+        return min((time_us for time_us in times if time_us is not None), default=None)
 
     # --- status ---------------------------------------------------------------------------------------
 

@@ -341,9 +341,17 @@ class Recovery:
         self.handovers.tick(now_us)
         self.coordination.tick(now_us)
 
+    def rows_wake_at_us(self, now_us: int) -> int | None:
+        """When ``tick`` has work that rows can bring.
+
+        Secondaries are sent what was fed, and acknowledge it; who goes by an older configuration is told.
+        """
+        times = [self.replication.wake_at_us(now_us), self.followings.wake_at_us()]
+        times.append(self.agreement.wake_at_us())
+        return min((time for time in times if time is not None), default=None)
+
     def wake_at_us(self, now_us: int) -> int | None:
-        """When ``tick`` has work."""
-        times = [self.agreement.wake_at_us(), self.followings.wake_at_us()]
-        times += [self.replication.wake_at_us(now_us), self.succession.wake_at_us(now_us)]
-        times += [self.handovers.wake_at_us(), self.coordination.wake_at_us(now_us)]
+        """When ``tick`` has other work."""
+        times = [self.succession.wake_at_us(now_us), self.handovers.wake_at_us()]
+        times.append(self.coordination.wake_at_us(now_us))
         return min((time for time in times if time is not None), default=None)

@@ -1,0 +1,33 @@
+"""A node that only passes rows looks for what it has to do next in few places, and misses nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from medusa.nodes.node import NodeMind
+from medusa.sim.scenarios import run_scenario
+
+SEEDS = [("nodes", 0), ("standby", 1), ("comeback", 2), ("forks", 1), ("returns", 2)]
+
+
+@pytest.mark.parametrize(("scenario", "seed"), SEEDS)
+def test_what_is_not_about_rows_is_never_due_before_the_node_looks(
+    scenario: str, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    honest, seen = NodeMind._wake, Counter[str]()
+
+    def looked_at(self: Any, now_us: int, *, rows: bool = False) -> None:
+        honest(self, now_us, rows=rows)
+        if rows and self._only_rows_flow:
+            known_us, fresh_us = self._others_at_us, self._others_wake_at_us(now_us)
+            assert fresh_us is None or (known_us is not None and known_us <= fresh_us)
+            self._others_at_us = known_us  # What the node itself would go by.
+            seen["skipped"] += 1
+        seen["all"] += 1
+
+    monkeypatch.setattr(NodeMind, "_wake", looked_at)
+    assert run_scenario(scenario, seed).violation == ""
+    assert seen["skipped"] > seen["all"] // 20
