@@ -6,12 +6,23 @@ from collections.abc import Iterable
 
 from medusa.errors import QueryError
 
-__all__ = ["METHODS", "METHODS_BY_STRENGTH", "check_recovery", "method_of", "recovery_line", "strongest"]
+__all__ = [
+    "AMNESIA",
+    "METHODS",
+    "METHODS_BY_STRENGTH",
+    "check_recovery",
+    "method_of",
+    "recovery_line",
+    "strongest",
+]
 
 METHODS = {"precise": ("active_standby",)}
 """Kind of recovery -> the methods that promise it, the cheapest first: it is taken where nobody names one."""
 
-METHODS_BY_STRENGTH = ("amnesia", "upstream_backup", "passive_standby", "active_standby")
+AMNESIA = "amnesia"
+"""Nothing is kept anywhere: whoever takes over begins empty."""
+
+METHODS_BY_STRENGTH = (AMNESIA, "upstream_backup", "passive_standby", "active_standby")
 """Each promises what those before it promise."""
 
 LATER = ("gap", "rollback")

@@ -70,7 +70,8 @@ class FragmentHost:
         mixed: its output depends on how its inputs interleave, so it leaves only once that is on disk.
         decided: what it was fed, and how much of that is.
         rows_in: fed since the process started.
-        known_lost: rows that died with earlier lives of a node without a disk.
+        forgets: nothing of it is kept over the end of its node.
+        known_lost: rows that died with earlier lives of one that forgets.
         lost_unknown: of some of those lives nobody can say.
         uncounted: boxes whose rows would die with it, and nobody could say how many.
         tap: takes what it is fed while it is copied, to another node or into other fragments; None: it isn't.
@@ -87,6 +88,7 @@ class FragmentHost:
     """
 
     known_lost = 0
+    forgets = False
     uncounted: tuple[str, ...] = ()
     tap: ChangeFeed | None = None
     standby_taps: tuple[StandbyChangeFeed, ...] = ()

@@ -7,6 +7,10 @@
 Instead of checkpoints there are *cuts* (``sealed_cuts``). One is settled once every receiver has what was
 put out before it; then upstream hears that what it covers is durable, and keeps the cut with that.
 
+So it is with a fragment that is recovered by amnesia at any node: who takes it over begins with nothing, asks
+the same neighbours, and goes on at the newest cut of its predecessor. An owner that hears half of the voters
+or fewer feeds nothing meanwhile: others may have taken over, and what it acknowledged would die unseen.
+
 After a start nothing is fed before every node of the plan that is linked with this fragment has said what
 it has, and the clients that the newest cut names had time to. A node that never says it holds the
 fragment up as it would if it were dead.
@@ -15,6 +19,7 @@ fragment up as it would if it were dead.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Collection
 from typing import Any
 
 from medusa.elements import END_US, START_US, Boundary, Element, Train
@@ -49,17 +54,32 @@ class MemoryOnlyFragmentHost(FragmentHost):
     """One installed fragment of a node with ``store = "memory"``.
 
     Args:
-        seal: of this node.
-        born_us: when the node was started.
+        seal: of this node, or of those who may have the fragment.
+        born_us: since when clients of an earlier life could have come back.
+        leads: whether nobody else can have taken it over, as far as is heard now.
+        begins: it is ours; else ``own`` says so.
 
     Attributes:
         known_lost: rows that died with earlier lives of the node; ``lost_unknown``: and more may have.
     """
 
+    forgets = True
+
     def __init__(
-        self, spec: FragmentSpec, *, seal: CutSealer, now_us: int, born_us: int, **rest: Any
+        self,
+        spec: FragmentSpec,
+        *,
+        seal: CutSealer,
+        now_us: int,
+        born_us: int,
+        leads: Callable[[], bool] = lambda: True,
+        begins: bool = True,
+        **rest: Any,
     ) -> None:
         self._seal = seal
+        self._leads = leads
+        self._begins = begins
+        self._successors: tuple[str, ...] = ()
         self.known_lost = 0
         self.lost_unknown = False
         self._base: SealedCut | None = None
@@ -83,8 +103,50 @@ class MemoryOnlyFragmentHost(FragmentHost):
         self.uncounted = tuple(uncounted(spec.graph))
         self._begun_us = now_us
         # Where nodes read all of our output, they have all that any client knows.
-        clients = bool(spec.entries) or any(not spec.readers.get(sink) for sink in spec.streams)
-        self._clients_until_us = born_us + CLIENTS_US if clients else now_us
+        self._clients = bool(spec.entries) or any(not spec.readers.get(sink) for sink in spec.streams)
+        self._clients_until_us = born_us + CLIENTS_US if self._clients else now_us
+
+    # --- whose it is ------------------------------------------------------------------------------
+
+    def begin(self, now_us: int) -> None:
+        """Its node starts, and has had it before."""
+        super().begin(now_us)
+        self._begun_us = now_us
+        self._clients_until_us = now_us + CLIENTS_US if self._clients else now_us
+
+    def own(self, now_us: int, secondaries: Collection[str] = ()) -> None:
+        """It is ours: go on once all have said what they know."""
+        self._begins = True
+        self.count_on(now_us, secondaries)
+        self._start_if_told(now_us)
+
+    def count_on(self, now_us: int, secondaries: Collection[str]) -> None:
+        """Who could take it over; none of them has to have anything."""
+        self._successors = tuple(secondaries)
+
+    @property
+    def counted(self) -> Collection[str]:
+        return self._successors
+
+    def stands_in(self, secondary: str) -> bool:
+        """Whoever takes over needs nothing of it."""
+        return True
+
+    @property
+    def _whose(self) -> tuple[int, int]:
+        return self.epoch(), self._incarnation
+
+    def redirect(self, now_us: int, source: str, node: str, *, up: bool) -> None:
+        old = next(key for key in self.inputs if key[0] == source)
+        input = self.inputs[old]
+        if old in self._ran_seq:
+            self._ran_seq[source, node] = self._ran_seq.pop(old)
+        if not input.receiver.asking:
+            self._told[source, node] = self._told.pop(old, None)
+        else:
+            self._told.pop(old, None)
+            input.receiver.told = None
+        super().redirect(now_us, source, node, up=up)
 
     def _add_input(
         self, source: str, stream: str, peer: str, record: InputRecord | None = None
@@ -115,12 +177,7 @@ class MemoryOnlyFragmentHost(FragmentHost):
         """Raises: LinkError: a named subscription (``E_STORE``). RemoteProtocolError: a false claim."""
         if isinstance(message, Attach):
             if message.name:
-                raise LinkError(
-                    f"the node of stream {message.stream!r} keeps nothing over its end, so no rows for a "
-                    f"subscription {message.name!r} either",
-                    hint='subscribe without durable=, or run that node with store = "disk"',
-                    code="E_STORE",
-                )
+                raise self._no_name(message)
             # It may be answered much later, while somebody else speaks: who is wrong hears it now.
             check_attach(message, peer)
             cut = self._seal.cut(message.note, self.spec.name)
@@ -132,8 +189,20 @@ class MemoryOnlyFragmentHost(FragmentHost):
             super().from_reader(now_us, sink, peer, message, owner=owner, others=others)
             self._settle(now_us)
 
+    def _no_name(self, message: Attach) -> LinkError:
+        if self.spec.keeps_nothing:
+            text = f"nothing is kept of what puts out stream {message.stream!r} when its node is lost"
+            hint = 'subscribe without durable=, or deploy its output with another method than "amnesia"'
+        else:
+            text = f"the node of stream {message.stream!r} keeps nothing over its end"
+            hint = 'subscribe without durable=, or run that node with store = "disk"'
+        return LinkError(
+            f"{text}, so no rows for a subscription {message.name!r} either", hint=hint, code="E_STORE"
+        )
+
     def peer_event(self, now_us: int, peer: str, event: LinkEvent) -> None:
         super().peer_event(now_us, peer, event)
+        self._pump(now_us)  # We may lead by now.
         if event is not LinkEvent.PEER_UP:
             for key in [key for key in self._asked if key[1] == peer]:
                 del self._asked[key]
@@ -143,7 +212,10 @@ class MemoryOnlyFragmentHost(FragmentHost):
     def _learnt(self, now_us: int, cut: SealedCut | None) -> None:
         if cut is None or (self._base is not None and cut.order <= self._base.order):
             return
-        if cut.life == self._incarnation:
+        if cut.epoch > self.epoch():  # Another node has it by now: we hear so any moment.
+            self._begins = False
+            return
+        if cut.whose == self._whose:
             return
         if not self._started:
             self._base = cut
@@ -173,13 +245,19 @@ class MemoryOnlyFragmentHost(FragmentHost):
         assert input.receiver.told is not None
         durable, _ = input.receiver.told
         cut = self._told[input.source, input.peer]
-        seq = self._base.input_at(input.source, input.peer) if self._base is not None else None
-        if cut is not None and cut.life != self._incarnation and self._base is not None:
+        seq = self._position(input)
+        if cut is not None and cut.whose != self._whose and self._base is not None:
             if cut.order > self._base.order:
                 self._tell_unknown("a publisher that knows of later rows came too late")
         elif cut is None and durable:
             self._tell_unknown("a publisher's rows were taken in a life that nobody knows of")
         self._begin_at(now_us, input, durable if seq is None else seq)
+
+    def _position(self, input: FragmentInput) -> int | None:
+        """The next row of an input by the cut with which we began; None: it doesn't know that one."""
+        if self._base is None:
+            return None
+        return self._base.input_at(input.source, input.peer, any_peer=input.judged)
 
     def _begin_at(self, now_us: int, input: FragmentInput, seq: int) -> None:
         key = input.source, input.peer
@@ -205,6 +283,8 @@ class MemoryOnlyFragmentHost(FragmentHost):
         self._pump(now_us)
 
     def _all_told(self, now_us: int) -> bool:
+        if not (self._begins and self._leads()):
+            return False
         if any((feed.source, feed.node) not in self._told for feed in self.spec.feeds):
             return False
         for sink, readers in self.spec.readers.items():
@@ -257,11 +337,11 @@ class MemoryOnlyFragmentHost(FragmentHost):
                     why="held when the node died",
                 )
         self._base = base
-        for key, input in self.inputs.items():
+        for input in self.inputs.values():
             if input.receiver.told is None:
                 continue
             durable, _ = input.receiver.told
-            seq = base.input_at(*key) if base is not None else None
+            seq = self._position(input)
             if seq is None and durable:
                 self._tell_unknown(f"rows of {input.stream} were taken in a life that nobody knows of")
             elif seq is not None and seq < durable:
@@ -280,12 +360,16 @@ class MemoryOnlyFragmentHost(FragmentHost):
     def _answer_readers(self, now_us: int) -> None:
         asked, self._asked = self._asked, {}
         for (sink, peer), (message, owner, others) in asked.items():
+            if not message.plain and peer not in self.spec.readers.get(sink, ()):
+                continue  # Another node has taken its place: nobody would acknowledge what is kept for it.
+            if message.next_seq > self.outputs[sink].rows and not self._repeatable:
+                self._tell_unknown(f"a reader of {self.outputs[sink].stream} has more than anybody said")
             super().from_reader(now_us, sink, peer, message, owner=owner, others=others)
 
     # --- cuts -------------------------------------------------------------------------------------
 
     def _pump(self, now_us: int) -> None:
-        if self._started:
+        if self._started and self._leads():
             super()._pump(now_us)
             self._fed_any = self._fed_any or bool(self._running)
 
@@ -304,6 +388,7 @@ class MemoryOnlyFragmentHost(FragmentHost):
         cut = SealedCut(
             fragment=self.spec.name,
             life=self._incarnation,
+            epoch=self.epoch(),
             number=self._number,
             inputs=tuple(
                 (*key, self._ran_seq.get(key, 0) if key in running else input.fed_seq)
@@ -328,7 +413,7 @@ class MemoryOnlyFragmentHost(FragmentHost):
 
     def _settle(self, now_us: int) -> None:
         """Tell upstream of the last cut that the policy holds for durable."""
-        if not self._cuts or now_us - self._looked_at_us < self._link.ack_us:
+        if self.frozen or not self._cuts or now_us - self._looked_at_us < self._link.ack_us:
             return
         self._looked_at_us = now_us
         settled = self.durability.acknowledged(self._cuts, self)
@@ -356,7 +441,7 @@ class MemoryOnlyFragmentHost(FragmentHost):
     def tick(self, now_us: int) -> None:
         super().tick(now_us)
         self._ticked_us = now_us
-        self._waited = self._waited or now_us - self._begun_us >= self._link.idle_us
+        self._waited = self._waited or (self._begins and now_us - self._begun_us >= self._link.idle_us)
         self._start_if_told(now_us)
         self._settle(now_us)
 

@@ -35,6 +35,7 @@ from medusa.nodes.config.settings import Settings
 from medusa.nodes.deploy.coordinator import REQUESTS_PER_LIFE, DeploymentCoordinator
 from medusa.nodes.fragment.checkpointing import SavedCheckpoint
 from medusa.nodes.fragment.host import FragmentHost
+from medusa.nodes.fragments import opening
 from medusa.nodes.messages import Heard
 from medusa.nodes.migration.moved_readers import followers
 from medusa.nodes.migration.outgoing import OutgoingMoves
@@ -54,7 +55,7 @@ from medusa.wire.messages.remote import Instantiate
 from medusa.wire.messages.rerouting import Expect, Follow, Moved, Placed, Read, Release, Unexpect
 from medusa.wire.messages.split import Merge, Split
 from medusa.wire.messages.standby import DeployGuarded
-from medusa.wire.outbox import CloseFragment, OpenFragment, Outbox
+from medusa.wire.outbox import CloseFragment, Outbox
 from medusa.wire.status import DoubtfulStatus, DoubtStatus
 
 __all__ = ["DoubtResolution"]
@@ -389,7 +390,7 @@ class DoubtResolution:
         self._catalog.add(spec, each.coordinator, life)
         hosted = self._fragments[name] = self._host(spec, saved)
         if saved is None:
-            self._outbox.append(OpenFragment(fragment=name, graph=spec.graph))
+            self._outbox.append(opening(spec))
         if each.epoch > FIRST_EPOCH:
             self._catalog.ownership.epochs[name] = each.epoch
         for sink, stream in spec.streams.items():

@@ -71,7 +71,9 @@ class StartupState:
         host.stands(self.token, self.marked)
         host.resume("", None, self.needed.get("", {}))
         for name, fragment in self.fragments.items():
-            host.resume(name, fragment, self.needed.get(name, {}), self.logs.get(name, ()))
+            spec = self.catalog.fragments.get(name)
+            counts = spec is not None and spec.keeps_nothing
+            host.resume(name, fragment, self.needed.get(name, {}), self.logs.get(name, ()), counts=counts)
 
 
 def recover(
