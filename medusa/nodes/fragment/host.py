@@ -502,12 +502,16 @@ class FragmentHost:
                 input.falls_silent(now_us)
             else:
                 input.is_heard()
-            if not (self._feeding.is_joining(input) or self.publishers.rests(input)):
+            if not self._waits(input):
                 input.receiver.peer_event(now_us, event)
         for output in self.outputs.values():
             output.sender.peer(now_us, peer, event)
         if event is not LinkEvent.PEER_UP:
             self.subscribers.gone(peer)
+
+    def _waits(self, input: FragmentInput) -> bool:
+        """Whether nothing is asked of its sender yet."""
+        return self._feeding.is_joining(input) or self.publishers.rests(input)
 
     def redirect(self, now_us: int, source: str, node: str, *, up: bool) -> None:
         """A judged source reads from another node from now on, as ``spec`` says; what came stays."""

@@ -34,7 +34,7 @@ from medusa.nodes.memory_only.sealed_cuts import CutSealer, SealedCut
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
 from medusa.wire.link.attach_claims import check_attach
-from medusa.wire.link.automaton import LinkEvent, SenderState
+from medusa.wire.link.automaton import LinkEvent, ReceiverState, SenderState
 from medusa.wire.link.receiver import ReceiverMessage
 from medusa.wire.messages.links import Ack, Attach, Detach, Refuse
 
@@ -91,6 +91,9 @@ class MemoryOnlyFragmentHost(FragmentHost):
         """Who has said what they hold."""
         self._fed_any = False
         self._ran_seq: dict[tuple[str, str], int] = {}
+        self._ran_note: dict[str, bytes] = {}
+        self._up: set[str] = set()
+        """Nodes and clients that are there."""
         self._number = 0
         self._cuts: deque[SealedCut] = deque()
         self._cut_at_us = self._looked_at_us = now_us
@@ -146,7 +149,10 @@ class MemoryOnlyFragmentHost(FragmentHost):
         else:
             self._told.pop(old, None)
             input.receiver.told = None
-        super().redirect(now_us, source, node, up=up)
+        if up:
+            self._up.add(node)
+        super().redirect(now_us, source, node, up=up and not input.receiver.asking)
+        self._ask(now_us)
 
     def _add_input(
         self, source: str, stream: str, peer: str, record: InputRecord | None = None
@@ -201,13 +207,47 @@ class MemoryOnlyFragmentHost(FragmentHost):
         )
 
     def peer_event(self, now_us: int, peer: str, event: LinkEvent) -> None:
+        if event is LinkEvent.PEER_DOWN:
+            self._up.discard(peer)
+        else:
+            self._up.add(peer)
         super().peer_event(now_us, peer, event)
+        self._ask(now_us)
         self._pump(now_us)  # We may lead by now.
         if event is not LinkEvent.PEER_UP:
             for key in [key for key in self._asked if key[1] == peer]:
                 del self._asked[key]
             if not self._started:
                 self._heard.discard(peer)
+
+    def _waits(self, input: FragmentInput) -> bool:
+        """While its readers haven't said what they have: if its sender is lost too, they say how far that
+        was."""
+        return super()._waits(input) or self._asks_later(self._ticked_us, input)
+
+    def _asks_later(self, now_us: int, input: FragmentInput) -> bool:
+        later = self.spec.keeps_nothing and input.judged and input.receiver.asking
+        return later and input.receiver.state is ReceiverState.IDLE and not self._readers_told(now_us)
+
+    def _readers_told(self, now_us: int) -> bool:
+        for sink, readers in self.spec.readers.items():
+            if any((sink, reader) not in self._asked for reader in readers):
+                return self._waited
+        if self._waited:
+            return True
+        known = set() if self._base is None else set(self._base.readers)
+        return now_us >= self._clients_until_us and known <= self._heard
+
+    def _ask(self, now_us: int) -> None:
+        """Ask the senders what they have of us, if it is time."""
+        for input in self.inputs.values() if self.spec.keeps_nothing and not self._started else ():
+            receiver = input.receiver
+            there = input.judged and receiver.asking and input.peer in self._up
+            if there and receiver.state is ReceiverState.IDLE and not self._asks_later(now_us, input):
+                note = b"" if self._base is None else self._base.note_of(input.source)
+                if note and (seq := self._position(input)) is not None:
+                    receiver.stand_at(seq, receiver.boundary_us, note)
+                receiver.peer_event(now_us, LinkEvent.PEER_UP)
 
     def _learnt(self, now_us: int, cut: SealedCut | None) -> None:
         if cut is None or (self._base is not None and cut.order <= self._base.order):
@@ -262,6 +302,8 @@ class MemoryOnlyFragmentHost(FragmentHost):
     def _begin_at(self, now_us: int, input: FragmentInput, seq: int) -> None:
         key = input.source, input.peer
         input.fed_seq = self._ran_seq[key] = seq
+        if self._base is not None and (note := self._base.note_of(input.source)):
+            input.fed_note = self._ran_note[input.source] = note
         input.receiver.begin_at(now_us, seq)
         promise_us = (
             dict(self._base.promises).get(input.source, START_US) if self._base is not None else START_US
@@ -276,6 +318,7 @@ class MemoryOnlyFragmentHost(FragmentHost):
     # --- the start --------------------------------------------------------------------------------
 
     def _start_if_told(self, now_us: int) -> None:
+        self._ask(now_us)
         if not self._started and self._all_told(now_us):
             self._start(now_us)
         if self._started:
@@ -308,7 +351,8 @@ class MemoryOnlyFragmentHost(FragmentHost):
     def _start(self, now_us: int) -> None:
         self._turns(TurnEvent.ANSWERED)
         base = self._base
-        if self._repeatable and (base is None or len(base.inputs) == 1):
+        repeats = self._repeatable and not self._sender_forgot
+        if repeats and (base is None or len(base.inputs) == 1):
             # It comes to the same rows again, so where upstream stands is right too, and no row is lost
             # of which a receiver had only a part.
             (base,) = self._told.values() or (base,)
@@ -316,9 +360,9 @@ class MemoryOnlyFragmentHost(FragmentHost):
             # Of those in the plan: rows that a client has are in the note that it gives back.
             plan = self.spec.readers.get(sink, ())
             asked = ((who, message) for (at, who), (message, *_) in self._asked.items() if at == sink)
-            seqs = [message.next_seq for who, message in asked if who in plan]
+            seqs = [max(message.next_seq, message.durable) for who, message in asked if who in plan]
             begin = base.output_at(sink) if base is not None else 0
-            if not self._repeatable and (ahead := max(seqs, default=0)) > begin:
+            if not repeats and (ahead := max(seqs, default=0)) > begin:
                 begin = ahead
                 self._tell_unknown(f"the readers of {output.stream} have more than anybody can say")
             output.begin_at(begin)
@@ -344,7 +388,7 @@ class MemoryOnlyFragmentHost(FragmentHost):
             seq = self._position(input)
             if seq is None and durable:
                 self._tell_unknown(f"rows of {input.stream} were taken in a life that nobody knows of")
-            elif seq is not None and seq < durable:
+            elif seq is not None and seq < durable and not self._sender_forgot:
                 self._tell_unknown(f"the newest cut stands before what {input.peer} has forgotten")
             self._begin_at(now_us, input, durable if seq is None else seq)
 
@@ -352,6 +396,14 @@ class MemoryOnlyFragmentHost(FragmentHost):
     def _repeatable(self) -> bool:
         """One input, and no box that remembers: the same rows have the same numbers again."""
         return self._repeats and len(self.inputs) == 1 and len(self._told) == 1
+
+    @property
+    def _sender_forgot(self) -> bool:
+        """One that we read from was lost as well, and goes on behind rows that we have to count as lost."""
+        if not self.spec.keeps_nothing:
+            return False
+        told = ((i.receiver.told, i) for i in self.inputs.values() if i.judged)
+        return any(each is not None and each[0] and not each[1] for each, _ in told)
 
     def _tell_unknown(self, why: str) -> None:
         self.lost_unknown = True
@@ -376,6 +428,8 @@ class MemoryOnlyFragmentHost(FragmentHost):
     def _noted(self, now_us: int, work: Work, outputs: list[tuple[str, Element]], dying: RowsAtRisk) -> bytes:
         """The cut after this run of the engine, for the frames that it made."""
         self._ran_seq[work.input.source, work.input.peer] = work.next_seq
+        if self.spec.keeps_nothing and work.input.judged:
+            self._ran_note[work.input.source] = bytes(work.note)
         if not outputs and now_us - self._cut_at_us < CUT_US and self._cuts:
             return b""
         self._cut_at_us = now_us
@@ -405,6 +459,7 @@ class MemoryOnlyFragmentHost(FragmentHost):
                 if view.plain
             ),
             promises=dying.promises,
+            notes=tuple(self._ran_note.items()),
         )
         if len(self._cuts) >= CUTS_MAX:
             self._cuts.pop()

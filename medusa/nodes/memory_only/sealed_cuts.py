@@ -28,6 +28,8 @@ class SealedCut(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
     Attributes:
         life, number: of the node, and of the cut in it: a later one is larger.
         epoch: of the fragment at that node; one that takes over has a higher one.
+        notes: of sources that other nodes feed, what those had left by then: if they are lost too, that
+            says where they stood.
         inputs: (source, peer, next row) of each.
         outputs: (sink, next row) of each.
         held: rows that die with the node now; -1: nobody can say.
@@ -49,6 +51,7 @@ class SealedCut(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
     promises: tuple[tuple[str, int], ...] = ()
     version: int = VERSION
     epoch: int = 1
+    notes: tuple[tuple[str, bytes], ...] = ()
 
     @property
     def token(self) -> int:
@@ -72,6 +75,10 @@ class SealedCut(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
         """
         found = (seq for of, who, seq in self.inputs if of == source and (any_peer or who == peer))
         return next(found, None)
+
+    def note_of(self, source: str) -> bytes:
+        """What its sender had left with the fragment; empty: nothing."""
+        return next((note for of, note in self.notes if of == source), b"")
 
     def output_at(self, sink: str) -> int:
         """The number of the next row of an output."""

@@ -2,8 +2,8 @@
 
 e (publishers, coordinator) ── m (amnesia) ── c (readers)        s1, s2, s3 stand by; w, x vote
 
-Rows have unique values. Where the middle counts rows per window, what is missing is what was published less the
-counts that came; else it is the rows that didn't come.
+Rows have unique values. Where the middle counts rows per window, what is missing is what was published less
+the counts that came; else it is the rows that didn't come.
 """
 
 from __future__ import annotations
@@ -102,6 +102,27 @@ def whole_query() -> tuple[md.Query, dict[str, list[str]]]:
     return q, {"m": ["rows", "first", "per_k", "out"]}
 
 
+def chain_query() -> tuple[md.Query, dict[str, list[str]]]:
+    """Three fragments one behind the other, of which the middle one counts rows per window."""
+    q = md.Query("q")
+    s = q.source("rows", SCHEMA, time="ts").filter("v >= 0", name="first")
+    s = s.window("1s").group_by("k").aggregate(n=md.count(), t=md.sum("v"), name="per_k")
+    q.sink("out", s.filter("true", name="last"))
+    return q, {"e": ["rows", "first"], "m": ["per_k"], "c": ["last", "out"]}
+
+
+def passing_chain_query() -> tuple[md.Query, dict[str, list[str]]]:
+    """Three fragments one behind the other, which pass rows on."""
+    q = md.Query("q")
+    left = q.source("left", SCHEMA, time="ts").filter("v >= 0", name="l")
+    right = q.source("right", SCHEMA, time="ts").filter("v >= 0", name="r")
+    s = left.union(right, name="both").filter("v >= 0", name="some")
+    q.sink("out", s.filter("true", name="last"))
+    return q, {"e": ["left", "l", "right", "r", "both"], "m": ["some"], "c": ["last", "out"]}
+
+
+CHAINS = {"a chain": chain_query, "a chain that passes rows": passing_chain_query}
+
 KINDS = {
     "row by row": rows_query,
     "windows": windows_query,
@@ -112,7 +133,12 @@ KINDS = {
 
 
 class AmnesiaRun(Run):
-    """One run; ``by_amnesia`` comes before."""
+    """One run; ``by_amnesia`` comes before. The fragments of a chain are all guarded.
+
+    Attributes:
+        fragments: those that are recovered by amnesia.
+        fragment: the one of ``m``.
+    """
 
     def __init__(
         self,
@@ -124,37 +150,39 @@ class AmnesiaRun(Run):
         rows: int = ROWS,
         **more: Any,
     ) -> None:
-        q, at = KINDS[kind]()
+        q, at = (KINDS | CHAINS)[kind]()
         sources = list(q.sources)
         tables = {name: table(place, len(sources), rows) for place, name in enumerate(sources)}
+        chain = kind in CHAINS
+        guarded = {node: list(standby) for node in (at if chain else ["m"])}
+        deploys = "x" if chain else "e"
         super().__init__(
-            q,
-            at,
-            standby={"m": list(standby)},
-            witnesses=witnesses,
-            seed=seed,
-            tables=tables,
-            deploys="e",
-            **more,
+            q, at, standby=guarded, witnesses=witnesses, seed=seed, tables=tables, deploys=deploys, **more
         )
+        self.fed.run(for_us=2_100_000)  # So long a node waits for clients of an earlier life.
         self.deploy()
         [self.fragment] = self.fed.nodes["m"].brain.fragments
+        self.fragments = [name for node in guarded for name in self.fed.nodes[node].brain.fragments]
         self.read()
-        self.until_guarded(self.fragment, len(standby))
+        for each in self.fragments:
+            self.until_guarded(each, len(standby))
         self.until(self.begun, "its neighbours have told it that they have nothing")
 
     def begun(self) -> bool:
-        """Whether whoever has the fragment has heard all its neighbours."""
-        hosted = self.hosted(self.fragment)
-        return hosted is not None and not any(input.receiver.asking for input in hosted.inputs.values())
+        """Whether whoever has a fragment has heard all its neighbours."""
+        hosted = [self.hosted(each) for each in self.fragments]
+        return all(
+            each is not None and not any(input.receiver.asking for input in each.inputs.values())
+            for each in hosted
+        )
 
     # --- what is counted --------------------------------------------------------------------------
 
-    def status(self) -> Mapping[str, Any]:
-        """Of the fragment, at its owner."""
-        owner = self.fed.nodes[self.owner(self.fragment)]
-        fragments = owner.brain.status(self.fed.world.now_us)["fragments"]
-        return next(each for each in fragments if each["fragment"] == self.fragment)
+    def status(self, fragment: str = "") -> Mapping[str, Any]:
+        """Of a fragment, at its owner."""
+        fragment = fragment or self.fragment
+        fragments = self.fed.nodes[self.owner(fragment)].brain.status(self.fed.world.now_us)["fragments"]
+        return next(each for each in fragments if each["fragment"] == fragment)
 
     def missing(self) -> int:
         """Input rows of the fragment of which nothing came; asserts that no row came twice."""
@@ -179,8 +207,10 @@ class AmnesiaRun(Run):
     def check_gap(self) -> int:
         """All that comes has come: no row twice, and what is missing is what is counted; how many that is."""
         self.until_ended()
+        self.until(self.begun, "its owner knows what its neighbours have")
         assert not any(self.reader.lost.values())
-        missing, status = self.missing(), self.status()
-        assert not status["lost_unknown"], self.fed.last()[-3000:]
-        assert status["lost_rows"] == missing, (status["lost_rows"], missing)
+        missing, told = self.missing(), [self.status(each) for each in self.fragments]
+        assert not any(each["lost_unknown"] for each in told), self.fed.last()[-3000:]
+        counted = [each["lost_rows"] for each in told]
+        assert sum(counted) == missing, (counted, missing)
         return missing

@@ -1,4 +1,4 @@
-"""Recovered by amnesia: whoever takes over begins with nothing, no row comes twice, and what is lost is counted."""
+"""Recovered by amnesia: whoever takes over begins empty, no row comes twice, what is lost is counted."""
 
 from __future__ import annotations
 
