@@ -131,6 +131,12 @@ class MemoryOnlyFragmentHost(FragmentHost):
     def counted(self) -> Collection[str]:
         return self._successors
 
+    def freeze(self) -> None:
+        """Another node has it; one that hasn't begun never does."""
+        if self._started:
+            super().freeze()
+        self._begins = False
+
     def stands_in(self, secondary: str) -> bool:
         """Whoever takes over needs nothing of it."""
         return True

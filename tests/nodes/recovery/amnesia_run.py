@@ -210,7 +210,7 @@ class AmnesiaRun(Run):
         self.until(self.begun, "its owner knows what its neighbours have")
         assert not any(self.reader.lost.values())
         missing, told = self.missing(), [self.status(each) for each in self.fragments]
-        assert not any(each["lost_unknown"] for each in told), self.fed.last()[-3000:]
+        assert not any(each["lost_unknown"] for each in told), "nobody knows\n" + self.fed.last()[-3000:]
         counted = [each["lost_rows"] for each in told]
-        assert sum(counted) == missing, (counted, missing)
+        assert sum(counted) == missing, f"{missing} are missing, {counted} are counted"
         return missing
