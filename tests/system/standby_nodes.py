@@ -19,11 +19,12 @@ class StandbyNodes(ForkedNodes):
 
     Args:
         keyed: every socket has CURVE.
+        limits: of each, and tables behind that one.
     """
 
-    def __init__(self, folder: Path, *, keyed: bool) -> None:
-        super().__init__(folder, NAMES, limits=LIMITS)
-        self.keyed = keyed
+    def __init__(self, folder: Path, *, keyed: bool, limits: str = LIMITS) -> None:
+        super().__init__(folder, NAMES, limits=limits)
+        self.keyed, self._limits = keyed, limits
         if keyed:
             write_key(folder / "client.key", "client", CurveKey.new())
             for name in NAMES:
@@ -36,7 +37,7 @@ class StandbyNodes(ForkedNodes):
 
     def _text(self, name: str) -> str:
         lines = [f'name = "{name}"', f'listen = "{self.addresses[name]}"', f'data = "{name}.data"']
-        lines += ['federation = "test"', "[keys]", f'node = "{name}.key"', "[limits]", LIMITS]
+        lines += ['federation = "test"', "[keys]", f'node = "{name}.key"', "[limits]", self._limits]
         for other in NAMES:
             if other != name:
                 lines += [f"[peers.{other}]", f'address = "{self.addresses[other]}"']
