@@ -154,7 +154,7 @@ class MemoryOnlyFragmentHost(FragmentHost):
             self._told[source, node] = self._told.pop(old, None)
         else:
             self._told.pop(old, None)
-            input.receiver.told = None
+            input.receiver.ask_first()
         if up:
             self._up.add(node)
         super().redirect(now_us, source, node, up=up and not input.receiver.asking)
@@ -164,7 +164,7 @@ class MemoryOnlyFragmentHost(FragmentHost):
         self, source: str, stream: str, peer: str, record: InputRecord | None = None
     ) -> FragmentInput:
         made = super()._add_input(source, stream, peer, record)
-        made.receiver.asking = True
+        made.receiver.ask_first()
         return made
 
     # --- what the neighbours say ----------------------------------------------------------------
@@ -280,8 +280,7 @@ class MemoryOnlyFragmentHost(FragmentHost):
                     self._outbox.send(view.peer, refusal)
             output.reset()
         for input in self.inputs.values():
-            input.receiver.asking = True
-            input.receiver.told = None
+            input.receiver.ask_first()
             self._told.pop((input.source, input.peer), None)
             if input.silent_since_us is None:
                 input.receiver.peer_event(now_us, LinkEvent.PEER_RESTARTED)
@@ -418,9 +417,10 @@ class MemoryOnlyFragmentHost(FragmentHost):
     def _answer_readers(self, now_us: int) -> None:
         asked, self._asked = self._asked, {}
         for (sink, peer), (message, owner, others) in asked.items():
-            if not message.plain and peer not in self.spec.readers.get(sink, ()):
+            planned = peer in self.spec.readers.get(sink, ())
+            if not message.plain and not planned:
                 continue  # Another node has taken its place: nobody would acknowledge what is kept for it.
-            if message.next_seq > self.outputs[sink].rows and not self._repeatable:
+            if planned and message.next_seq > self.outputs[sink].rows and not self._repeatable:
                 self._tell_unknown(f"a reader of {self.outputs[sink].stream} has more than anybody said")
             super().from_reader(now_us, sink, peer, message, owner=owner, others=others)
 

@@ -494,6 +494,10 @@ class Receiver:
         assert self.state not in _LISTENING, "rows of it may come"
         self.next_seq, self.boundary_us, self.note = seq, boundary_us, note
 
+    def ask_first(self) -> None:
+        """Before rows come we want to know what the sender keeps for us: it hasn't told us yet."""
+        self.asking, self.told = True, None
+
     def begin_at(self, now_us: int, seq: int) -> None:
         """We were asking: now we want the rows from here on."""
         self.asking = False
