@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from random import Random
 
+import msgspec
 import pytest
 
 from medusa.nodes.memory_only.host import MemoryOnlyFragmentHost
-from medusa.nodes.memory_only.sealed_cuts import SealedCut
+from medusa.nodes.memory_only.sealed_cuts import CutSealer, SealedCut
+from medusa.nodes.spec.fragment_spec import NOTE_KEY_BYTES
 from medusa.runtime.engine_host.group_names import GroupName
 from medusa.sim.world.network import Faults
 from medusa.wire.messages.links import NOW
@@ -200,6 +202,40 @@ def test_nothing_is_kept_and_nothing_is_sent() -> None:
     assert not any(run.recovery(node).followings.shadow(run.fragment) for node in ("s1", "s2"))
     [input, _] = owner.brain.fragments[run.fragment].inputs.values()
     assert input.settled
+
+
+# --- whose word counts ----------------------------------------------------------------------------------
+
+
+CUT = SealedCut(
+    fragment="q/f",
+    life=7,
+    number=3,
+    inputs=(),
+    outputs=(("out", 5),),
+    held=2,
+    lost=1,
+    unknown=False,
+    readers=(),
+)
+
+
+def test_only_who_may_have_the_fragment_makes_cuts_of_it() -> None:
+    """Their key is in the spec, which goes to nobody else: a client can hand a cut back, and make none."""
+    first, other = CutSealer(b"a node's secret"), CutSealer(b"another node's secret")
+    key = first.key_for("q/f e 7")
+    assert len(key) == NOTE_KEY_BYTES
+    assert key not in (first.key_for("q/f e 8"), other.key_for("q/f e 7"))
+    owner, successor = CutSealer(key), CutSealer(bytes(key))
+    assert successor.cut(owner.note(CUT), "q/f") == CUT
+    for forger in (first, other, CutSealer()):
+        assert successor.cut(forger.note(CUT), "q/f") is None
+    assert CutSealer().key_for("q/f e 7") == b""
+
+
+def test_a_later_owner_has_the_newer_cut() -> None:
+    later = msgspec.structs.replace(CUT, epoch=2, life=1, number=1)
+    assert later.order > CUT.order
 
 
 # --- what is refused ------------------------------------------------------------------------------------
