@@ -131,6 +131,10 @@ class MemoryOnlyFragmentHost(FragmentHost):
     def counted(self) -> Collection[str]:
         return self._successors
 
+    @property
+    def frozen(self) -> bool:
+        return super().frozen or not self._begins
+
     def freeze(self) -> None:
         """Another node has it; one that hasn't begun never does."""
         if self._started:
