@@ -149,8 +149,14 @@ class ForkedNodes(Nodes):
         super().__init__(folder, names, limits=limits)
         self.nursery = Nursery()
 
-    def _launch(self, name: str) -> None:
-        self.processes[name] = Forked(self.nursery, self.config(name), self.folder / f"{name}.log")
+    def _launch(self, name: str, *options: str) -> None:
+        order = {"config": str(self.config(name)), "options": list(options)}
+        self.processes[name] = Forked(self.nursery, self.config(name), self.folder / f"{name}.log", **order)
+
+    def start_with(self, name: str, *options: str) -> None:
+        """Start one node with options of the command."""
+        self._launch(name, *options)
+        assert self._first_line(name).startswith(f"node {name} listening on"), self.log(name)
 
     def _first_line(self, name: str) -> str:
         return until(lambda: self.processes[name].said(), what=f"{name} listens")

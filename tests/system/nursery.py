@@ -1,7 +1,7 @@
 """Node processes by fork, of one that has imported everything: started in hundredths of a second.
 
 ``python -m tests.system.nursery`` reads orders from standard input, one JSON object a line, and answers
-each by a number: ``{"config": ..., "out": ..., "log": ...}`` by the pid of a new node, ``{"wait": pid}`` by
+each by a number: ``{"config": ..., "out": ..., "log": ..., "options": [...]}`` by the pid of a new node, ``{"wait": pid}`` by
 its exit code. When the input ends, so do all that it started. ``{"program": module, "arguments": [...]}``
 instead of ``config`` runs the ``main`` of a module.
 """
@@ -37,7 +37,7 @@ def run(order: dict[str, Any]) -> int:
         if "program" in order:
             importlib.import_module(order["program"]).main(*order["arguments"])
             return 0
-        sys.argv = ["medusa", "node", order["config"]]
+        sys.argv = ["medusa", "node", order["config"], *order.get("options", [])]
         main()
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 1

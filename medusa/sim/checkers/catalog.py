@@ -9,6 +9,7 @@ import msgspec
 
 from medusa.engine.state.checkpoint import unseal
 from medusa.errors import StateError
+from medusa.nodes.catalog.birth import Birth
 from medusa.nodes.catalog.catalog import CATALOG, Catalog
 from medusa.ports import Buffer
 from medusa.runtime.engine_host.group_names import GroupName, catalog_names, group_token
@@ -35,6 +36,13 @@ def newest_catalog(node: NodeMachine) -> Buffer | None:
     return None
 
 
+def _none_yet(node: NodeMachine) -> bytes:
+    """What a folder without a catalog says: when it was begun the number of the life tells."""
+    catalog = Catalog(node.name)
+    catalog.birth = Birth(life=node.brain.catalog.birth.life)
+    return catalog.to_bytes()
+
+
 def check_catalogs(nodes: Iterable[NodeMachine]) -> None:
     """Of nodes with a disk, none of which is writing: it is there twice, and says what the node goes by.
 
@@ -46,7 +54,7 @@ def check_catalogs(nodes: Iterable[NodeMachine]) -> None:
             continue  # What it can't know is as it was on disk, until it decides.
         _check_copies(node)
         check_marks(node.name, node.disk)
-        data = newest_catalog(node) or Catalog(node.name).to_bytes()
+        data = newest_catalog(node) or _none_yet(node)
         here, there = _facts(node.brain.catalog.to_bytes()), _facts(data)
         for name in sorted({*here, *there} - {LEARNED}):
             if here.get(name) != there.get(name) and (here.get(name) or there.get(name)):

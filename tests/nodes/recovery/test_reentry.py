@@ -28,19 +28,23 @@ def wiped(actor, *, rebuilt=True):
     actor.promised, actor.accepted = {}, {}
 
 
-class Losing(Trial):
+class Forgetful(Trial):
+    """What a node asks that has forgotten is on no disk: it votes on nothing."""
+
+    def said(self, sender, message):
+        kept = sender.catalog.configurations.get(QUERY)
+        if isinstance(message, Prepare) and kept is not None and kept.forgot:
+            self.asked[message.request] = message
+        else:
+            super().said(sender, message)
+
+
+class Losing(Forgetful):
     """One node of several loses its disk, once or more often, at any moment."""
 
     def __init__(self, *args, **options):
         super().__init__(*args, **options)
         self.begin = self.chosen[1] = msgspec.structs.replace(self.begin, parts=QueryParts())
-
-    def said(self, sender, message):
-        kept = sender.catalog.configurations.get(QUERY)
-        if isinstance(message, Prepare) and kept is not None and kept.forgot:
-            self.asked[message.request] = message  # It has promised that to nobody, and votes on nothing.
-        else:
-            super().said(sender, message)
 
     def _restart(self, actor):
         if not actor.alive:
@@ -124,10 +128,14 @@ def broken_within(seeds):
 # --- one at a time --------------------------------------------------------------------------------------
 
 
+class CalmForgetful(Calm, Forgetful):
+    pass
+
+
 def calm(voters=3):
     names = NAMES[:voters]
     begin = first(names, secondaries=names[1:])
-    return Calm(voters, msgspec.structs.replace(begin, parts=QueryParts()))
+    return CalmForgetful(voters, msgspec.structs.replace(begin, parts=QueryParts()))
 
 
 def lose_disk(world, name, **how):
