@@ -412,17 +412,8 @@ class NodeMind:
     def _known_before(self, peer: str, version: int) -> None:
         """A peer says up to which version it knows what this node wrote."""
         birth, life = self.catalog.birth, self.naming.directory.life_of(version)
-        if not self._forgets and 0 < life < birth.life and self.catalog.has_forgotten():
-            self._saver.save()
-            self.outbox.report(
-                "error",
-                "peers know this node of a life that its disk doesn't: the data folder was lost",
-                peer=peer,
-                life=life,
-                first=birth.life,
-                so="it votes on no takeover, and nothing comes back by itself",
-                see="stop it, and start it again with medusa node CONFIG.toml --rebuild",
-            )
+        if not self._forgets and 0 < life < birth.life:
+            self._resolving.has_forgotten(peer, life)
 
     def _on_its_way(self, fragment: str) -> bool:
         return self.orders.on_its_way(fragment)

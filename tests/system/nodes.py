@@ -105,7 +105,7 @@ class Forked:
         self._out = config.with_suffix(".out")
         self._out.write_text("")
         self.stdout = self._out.open()
-        self.pid = nursery.ask(**(order or {"config": str(config)}), out=str(self._out), log=str(log))
+        self.pid = nursery.ask(**{"config": str(config), **order}, out=str(self._out), log=str(log))
 
     def said(self) -> str:
         """Its first line, once it is whole."""
@@ -150,8 +150,8 @@ class ForkedNodes(Nodes):
         self.nursery = Nursery()
 
     def _launch(self, name: str, *options: str) -> None:
-        order = {"config": str(self.config(name)), "options": list(options)}
-        self.processes[name] = Forked(self.nursery, self.config(name), self.folder / f"{name}.log", **order)
+        log = self.folder / f"{name}.log"
+        self.processes[name] = Forked(self.nursery, self.config(name), log, options=list(options))
 
     def start_with(self, name: str, *options: str) -> None:
         """Start one node with options of the command."""

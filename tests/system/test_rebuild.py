@@ -26,6 +26,12 @@ def plain(tmp_path: Any) -> Iterator[StandbyNodes]:
     made.close()
 
 
+class SlowClients(Clients):
+    """Rows go on while nodes come back."""
+
+    pause_s = 0.03
+
+
 def lose_disk(nodes: StandbyNodes, name: str) -> None:
     """``kill -9``, and its folder is gone."""
     nodes.kill(name)
@@ -35,9 +41,9 @@ def lose_disk(nodes: StandbyNodes, name: str) -> None:
 def test_a_secondary_and_an_owner_lose_their_disks_and_rows_go_on_exactly(plain: StandbyNodes) -> None:
     with contextlib.ExitStack() as held:
         with plain.connect("e") as fed:
-            fed.deploy(query(), at=CUT, standby={"m": ["s1"]}, witness=["w"], timeout="60s")
+            fed.deploy(query(), at=CUT, standby={"m": ["s1"]}, witness=["w"])
         plain.until_guarded(FRAGMENT, "s1")
-        clients = Clients(plain, held)
+        clients = SlowClients(plain, held)
         clients.until(500)
         lose_disk(plain, "s1")
         plain.start_with("s1", "--rebuild")
@@ -56,7 +62,7 @@ def test_a_secondary_and_an_owner_lose_their_disks_and_rows_go_on_exactly(plain:
 def test_an_owner_that_is_back_at_once_without_its_disk_gives_its_fragment_up(plain: StandbyNodes) -> None:
     with contextlib.ExitStack() as held:
         with plain.connect("e") as fed:
-            fed.deploy(query(), at=CUT, standby={"m": ["s1"]}, witness=["w"], timeout="60s")
+            fed.deploy(query(), at=CUT, standby={"m": ["s1"]}, witness=["w"])
         plain.until_guarded(FRAGMENT, "s1")
         clients = Clients(plain, held)
         clients.until(500)
@@ -71,7 +77,7 @@ def test_what_nobody_stood_by_for_is_named_and_a_start_without_the_option_says_s
     plain: StandbyNodes,
 ) -> None:
     with plain.connect("e") as fed:
-        fed.deploy(query(), at=CUT, standby={"m": ["s1"]}, witness=["w"], timeout="60s")
+        fed.deploy(query(), at=CUT, standby={"m": ["s1"]}, witness=["w"])
     plain.until_guarded(FRAGMENT, "s1")
     lose_disk(plain, "c")
     plain.start_with("c")
@@ -82,8 +88,8 @@ def test_what_nobody_stood_by_for_is_named_and_a_start_without_the_option_says_s
     with plain.connect("c") as fed:
         assert fed.status()["in_doubt"]["lost_parts"] == {"q": ["q.out"]}
     with plain.connect("e") as fed:
-        fed.undeploy("q", timeout="60s")
-        fed.deploy(query(), at=CUT, standby={"m": ["s1"]}, witness=["w"], timeout="60s")
+        fed.undeploy("q")
+        fed.deploy(query(), at=CUT, standby={"m": ["s1"]}, witness=["w"])
     plain.until_guarded(FRAGMENT, "s1")
     with plain.connect("c") as fed:
         until(lambda: "lost_parts" not in fed.status()["in_doubt"], what="nothing is lost any more")
@@ -91,10 +97,12 @@ def test_what_nobody_stood_by_for_is_named_and_a_start_without_the_option_says_s
 
 def test_a_folder_with_something_in_it_is_not_rebuilt(plain: StandbyNodes) -> None:
     with plain.connect("e") as fed:
-        fed.deploy(query(), at=CUT, standby={"m": ["s1"]}, witness=["w"], timeout="60s")
+        fed.deploy(query(), at=CUT, standby={"m": ["s1"]}, witness=["w"])
     plain.until_guarded(FRAGMENT, "s1")
     plain.kill("m")
     plain._launch("m", "--rebuild")
-    assert plain.processes.pop("m").wait() == 1
+    process = plain.processes.pop("m")
+    assert process.wait() == 1
+    process.stdout.close()
     assert "isn't empty, so nothing is rebuilt: it has q/kind" in plain.log("m")
     plain.start("m")

@@ -65,6 +65,9 @@ LOOK_US = 1_000_000
 and a judgement: what that peer says of keys comes just behind it."""
 
 
+START_ANEW = "stop it, and start it again with medusa node CONFIG.toml --rebuild"
+
+
 class DoubtResolution:
     """Ends the doubt of one node.
 
@@ -115,6 +118,8 @@ class DoubtResolution:
         self._coordinator = coordinator
         self._diverting = diverting
         self._without_state = without_state
+        self._forgot: tuple[int, str, int] | None = None
+        """Token of the catalog that says so, the peer that knows an earlier life, and that."""
         self._lost: dict[str, tuple[str, ...]] = {}
         """Of a node that is rebuilt: what nobody stood by for."""
         self._guard: Guard | None = None
@@ -193,6 +198,7 @@ class DoubtResolution:
 
     def tick(self, now_us: int) -> None:
         """Look whether peers know more."""
+        self._say_forgot()
         for token, name in [each for each in self._closing if each[0] <= self._saver.durable]:
             self._closing.remove((token, name))
             if name not in self._fragments:
@@ -236,8 +242,11 @@ class DoubtResolution:
     def status(self) -> DoubtStatus:
         """What is in doubt."""
         doubt = self._doubt
+        if not doubt and self._lost:
+            return DoubtStatus(lost_parts=dict(self._lost))
         if not doubt:
-            return DoubtStatus(lost_parts=dict(self._lost)) if self._lost else DoubtStatus()
+            birth = self._catalog.birth
+            return DoubtStatus(see=START_ANEW) if birth.lost and not birth.rebuilt else DoubtStatus()
         fragments = {
             name: DoubtfulStatus(
                 query=each.spec.query,
@@ -253,6 +262,27 @@ class DoubtResolution:
             fragments=fragments,
             kept_groups=dict(doubt.unreadable),
             see=self._remedy,
+        )
+
+    def has_forgotten(self, peer: str, life: int) -> None:
+        """A peer knows this node of an earlier life than the first one that its disk knows."""
+        if self._catalog.has_forgotten():
+            self._forgot = self._saver.save(), peer, life
+
+    def _say_forgot(self) -> None:
+        """Once it is on disk: an operator may act on it at once."""
+        if self._forgot is None or self._forgot[0] > self._saver.durable:
+            return
+        _, peer, life = self._forgot
+        self._forgot = None
+        self._outbox.report(
+            "error",
+            "peers know this node of a life that its disk doesn't: the data folder was lost",
+            peer=peer,
+            life=life,
+            first=self._catalog.birth.life,
+            so="it votes on no takeover, and nothing comes back by itself",
+            see=START_ANEW,
         )
 
     # --- messages -------------------------------------------------------------------------------------
