@@ -17,6 +17,7 @@ from typing import Any
 
 from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.nodes.catalog.catalog import Catalog
+from medusa.nodes.catalog.directory import Directory
 from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.client_queries import ClientQueries
 from medusa.nodes.clock.wall_clock import WallClock
@@ -411,8 +412,8 @@ class NodeMind:
 
     def _known_before(self, peer: str, version: int) -> None:
         """A peer says up to which version it knows what this node wrote."""
-        birth, life = self.catalog.birth, self.naming.directory.life_of(version)
-        if not self._forgets and 0 < life < birth.life:
+        life = Directory.life_of(version)
+        if not self._forgets and 0 < life < self.catalog.birth.life:
             self._resolving.has_forgotten(peer, life)
 
     def _on_its_way(self, fragment: str) -> bool:

@@ -80,11 +80,14 @@ def test_an_older_catalog_knows_no_first_life():
 
 @pytest.mark.parametrize(
     ("rest", "why"),
-    [("", "has no peers"), ('store = "memory"\n[peers]\nb = "ipc:///x"\n', "keeps nothing over its end")],
+    [
+        ('data = "data"\n', "has no peers"),
+        ('store = "memory"\n[peers]\nb = "ipc:///x"\n', "keeps nothing over its end"),
+    ],
 )
 def test_what_nobody_could_know_of_is_not_rebuilt(tmp_path, rest, why):
     config = tmp_path / "a.toml"
-    config.write_text(f'name = "a"\nlisten = "ipc://{tmp_path}/a"\ndata = "{tmp_path}/data"\n{rest}')
+    config.write_text(f'name = "a"\nlisten = "ipc://{tmp_path}/a"\n{rest}')
     with pytest.raises(ConfigError, match=why) as refused:
         run_node(config, rebuild=True)
     assert refused.value.code == "config.rebuild"

@@ -346,6 +346,16 @@ class Catalog:
                 del self.buried[next(iter(self.buried))]
         return kept is not None
 
+    def begins(self, life: int) -> None:
+        """There was nothing on disk before this life."""
+        self.birth = Birth(life=life)
+
+    def begins_anew(self, life: int) -> None:
+        """The disk was lost, as an operator says: what was here is in doubt until peers have said it."""
+        if not self.birth.rebuilt:
+            self.birth = msgspec.structs.replace(self.birth, life=self.birth.life or life, rebuilt=True)
+            self.in_doubt.begin()
+
     def has_forgotten(self) -> bool:
         """Peers know earlier lives of this node, which its disk doesn't: what it knows of configurations may
         be less than it has said. Whether that is news."""

@@ -18,7 +18,7 @@ from medusa.nodes.config.settings import Settings
 from medusa.nodes.messages import Heard
 from medusa.nodes.recovery.agreement_automaton import AgreementEvent, ProposerState
 from medusa.nodes.recovery.bid import Bid, Change
-from medusa.nodes.recovery.reentry import ASK_AGAIN_US, Reentry
+from medusa.nodes.recovery.reentry import Reentry
 from medusa.nodes.recovery.telling import TELL_LATER_US, Telling
 from medusa.nodes.recovery.voter import Voter, first_proposer
 from medusa.wire.link.automaton import LinkEvent
@@ -296,9 +296,9 @@ class Agreement:
         known = self._reentries.get(query)
         if known is None or round or not known.is_for(current):
             request = self._number()
-            known = Reentry.of(current, self._me, round=round or request, request=request, now_us=now_us)
+            known = Reentry.of(current, self._me, round=round or request, request=request)
             self._reentries[query] = known
-        known.again_us = now_us + ASK_AGAIN_US
+        known.asked(now_us)
         for node in known.open:
             if self._reaches(node):
                 self._outbox.send(node, known.question)

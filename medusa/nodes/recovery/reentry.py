@@ -40,13 +40,13 @@ class Reentry:
 
     question: Prepare
     others: tuple[str, ...]
-    again_us: int
+    again_us: int = 0
     yes: dict[str, Proposal | None] = field(default_factory=dict)
     noes: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, current: Configuration, me: str, *, round: int, request: int, now_us: int) -> Reentry:
-        """Begun now, in this round."""
+    def of(cls, current: Configuration, me: str, *, round: int, request: int) -> Reentry:
+        """In this round."""
         question = Prepare(
             request=request,
             query=current.query,
@@ -55,7 +55,11 @@ class Reentry:
             ballot=Ballot(round, me),
         )
         others = tuple(node for node in current.voters if node != me)
-        return cls(question=question, others=others, again_us=now_us + ASK_AGAIN_US)
+        return cls(question=question, others=others)
+
+    def asked(self, now_us: int) -> None:
+        """Who hasn't promised is asked now."""
+        self.again_us = now_us + ASK_AGAIN_US
 
     def is_for(self, current: Configuration) -> bool:
         """Whether it is still the number after this one that is asked about."""

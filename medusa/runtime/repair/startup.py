@@ -16,7 +16,6 @@ import msgspec
 from medusa.engine.fragment import Fragment
 from medusa.engine.state.checkpoint import seal
 from medusa.errors import QueryError, StateError
-from medusa.nodes.catalog.birth import Birth
 from medusa.nodes.catalog.catalog import CATALOG, Catalog
 from medusa.nodes.catalog.in_doubt import FragmentInDoubt
 from medusa.nodes.fragment.checkpointing import SavedCheckpoint
@@ -104,7 +103,7 @@ def recover(
         folder.begin_rebuilding(found)
     elif not found.token and not folder.fell_back:
         # What no catalog was kept of, no earlier life with this folder has promised.
-        found.catalog.birth = Birth(life=min([*old, found.incarnation]))
+        found.catalog.begins(min([*old, found.incarnation]))
     folder.tidy(found)
     return found
 
@@ -318,11 +317,7 @@ class NodeFolder:
     def begin_rebuilding(self, found: StartupState) -> None:
         """The catalog of a node that asks its peers; on disk before anybody hears of the node."""
         catalog = found.catalog
-        if not catalog.birth.rebuilt:
-            catalog.birth = msgspec.structs.replace(
-                catalog.birth, life=catalog.birth.life or found.incarnation, rebuilt=True
-            )
-            catalog.in_doubt.newest = catalog.in_doubt.newest or 1
+        catalog.begins_anew(found.incarnation)
         # Attempts are numbered by tokens too: those of the lost disk aren't known.
         found.first_token = max(found.first_token, found.incarnation)
         self._write_anew(found, catalog.to_bytes())

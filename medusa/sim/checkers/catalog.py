@@ -9,7 +9,6 @@ import msgspec
 
 from medusa.engine.state.checkpoint import unseal
 from medusa.errors import StateError
-from medusa.nodes.catalog.birth import Birth
 from medusa.nodes.catalog.catalog import CATALOG, Catalog
 from medusa.ports import Buffer
 from medusa.runtime.engine_host.group_names import GroupName, catalog_names, group_token
@@ -39,7 +38,7 @@ def newest_catalog(node: NodeMachine) -> Buffer | None:
 def _none_yet(node: NodeMachine) -> bytes:
     """What a folder without a catalog says: when it was begun the number of the life tells."""
     catalog = Catalog(node.name)
-    catalog.birth = Birth(life=node.brain.catalog.birth.life)
+    catalog.begins(node.brain.catalog.birth.life)
     return catalog.to_bytes()
 
 
