@@ -426,9 +426,9 @@ def with_methods(plan: PlacementPlan) -> PlacementPlan:
     and of several wishes by the strongest."""
     wished: dict[tuple[str, str], dict[str, None]] = {}
     for fragment in plan.fragments:
-        found = {_method(box) for box in fragment.graph.boxes if _is_output(box, fragment)}
-        for each in way_to(plan, fragment) if found else ():
-            wished.setdefault((each.node, each.name), {}).update(dict.fromkeys(found))
+        methods_here = {_method(box) for box in fragment.graph.boxes if _is_output(box, fragment)}
+        for each in way_to(plan, fragment) if methods_here else ():
+            wished.setdefault((each.node, each.name), {}).update(dict.fromkeys(methods_here))
     fragments = []
     for each in plan.fragments:
         methods = wished.get((each.node, each.name), {"": None})
