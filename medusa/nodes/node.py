@@ -17,6 +17,7 @@ from typing import Any
 
 from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.nodes.catalog.catalog import Catalog
+from medusa.nodes.catalog.directory import Directory
 from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.client_queries import ClientQueries
 from medusa.nodes.clock.wall_clock import WallClock
@@ -207,6 +208,7 @@ class NodeMind:
             wall=self.wall,
             moving=self._on_its_way,
             accepting=self.accepting,
+            known_before=self._known_before,
             between=self._between(verify, signer),
             **shared,
         )
@@ -368,6 +370,7 @@ class NodeMind:
             moves=moves,
             coordinator=self.coordinator,
             diverting=diverting,
+            without_state=self.recovery.without_state,
             **shared,
         )
         self.lanes = Lanes(self._me, settings, fragments)
@@ -408,6 +411,12 @@ class NodeMind:
         )
 
     # --- what parts ask of each other -----------------------------------------------------------------
+
+    def _known_before(self, peer: str, version: int) -> None:
+        """A peer says up to which version it knows what this node wrote."""
+        life = Directory.life_of(version)
+        if not self._forgets and 0 < life < self.catalog.birth.life:
+            self._resolving.has_forgotten(peer, life)
 
     def _on_its_way(self, fragment: str) -> bool:
         return self.orders.on_its_way(fragment)

@@ -598,6 +598,7 @@ class DoubtStatus(_Status, frozen=True, kw_only=True):
     lost_catalog: int | UnsetType | None = UNSET
     fragments: dict[str, DoubtfulStatus] | UnsetType = UNSET
     kept_groups: dict[str, str] | UnsetType = UNSET
+    lost_parts: dict[str, tuple[str, ...]] | UnsetType = UNSET
     see: str | UnsetType = UNSET
 
 

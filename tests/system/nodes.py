@@ -105,7 +105,7 @@ class Forked:
         self._out = config.with_suffix(".out")
         self._out.write_text("")
         self.stdout = self._out.open()
-        self.pid = nursery.ask(**(order or {"config": str(config)}), out=str(self._out), log=str(log))
+        self.pid = nursery.ask(**{"config": str(config), **order}, out=str(self._out), log=str(log))
 
     def said(self) -> str:
         """Its first line, once it is whole."""
@@ -149,8 +149,14 @@ class ForkedNodes(Nodes):
         super().__init__(folder, names, limits=limits)
         self.nursery = Nursery()
 
-    def _launch(self, name: str) -> None:
-        self.processes[name] = Forked(self.nursery, self.config(name), self.folder / f"{name}.log")
+    def _launch(self, name: str, *options: str) -> None:
+        log = self.folder / f"{name}.log"
+        self.processes[name] = Forked(self.nursery, self.config(name), log, options=list(options))
+
+    def start_with(self, name: str, *options: str) -> None:
+        """Start one node with options of the command."""
+        self._launch(name, *options)
+        assert self._first_line(name).startswith(f"node {name} listening on"), self.log(name)
 
     def _first_line(self, name: str) -> str:
         return until(lambda: self.processes[name].said(), what=f"{name} listens")

@@ -61,7 +61,10 @@ class Clients:
 
     Attributes:
         came_s: when each train came.
+        pause_s: between two pieces of rows.
     """
+
+    pause_s = 0.002
 
     def __init__(self, nodes: StandbyNodes, held: contextlib.ExitStack, q: md.Query | None = None) -> None:
         self._query = q or query()
@@ -89,7 +92,7 @@ class Clients:
         for begin in range(0, ROWS, PIECE):
             self._publishes.publish("q.rows", rows(begin, begin + PIECE))
             self.published = begin + PIECE
-            self._goes.wait(0.002)
+            self._goes.wait(self.pause_s)
         self._publishes.finish("q.rows")
 
     def _read(self) -> None:

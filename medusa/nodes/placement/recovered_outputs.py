@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 from medusa.nodes.fragment.clock_decisions import decides
 from medusa.nodes.placement.estimating import BoxTraffic
-from medusa.nodes.placement.fragment_keys import boxes_of
 from medusa.nodes.placement.placement import PlacementPlan
+from medusa.nodes.placement.secondaries import fed_bytes_per_s
 from medusa.nodes.placement.standby_plan import VOTERS_LEAST, way_to
 from medusa.nodes.spec.fragment_spec import FragmentSpec
-from medusa.query.boxes import Graph, Input, Sink
+from medusa.query.boxes import Graph, Sink
 from medusa.query.recovery import AMNESIA, method_of
 
 __all__ = ["RecoveredOutput", "guarantee_of", "recovered_outputs", "ways_of"]
@@ -90,7 +90,7 @@ def recovered_outputs(
             bytes_per_s=nbytes,
         )
         for stream, method, way in _outputs(plan)
-        for nbytes in [sum(_came(each, graph, traffic) * len(each.standby) for each in _sent(way))]
+        for nbytes in [sum(fed_bytes_per_s(each, graph, traffic) * len(each.standby) for each in _sent(way))]
     )
 
 
@@ -107,14 +107,6 @@ def _outputs(plan: PlacementPlan) -> list[tuple[str, str, tuple[FragmentSpec, ..
                     method = "active_standby" if box.recovery is None else method_of(box.recovery, box.method)
                 found.append((fragment.streams[box.id], method, way))
     return found
-
-
-def _came(fragment: FragmentSpec, graph: Graph, traffic: BoxTraffic) -> float:
-    """Bytes per second that a fragment is fed; of a window that is split, as many as come to all parts."""
-    own = boxes_of(fragment)
-    arcs = [arc for box in graph.boxes if box.id in own for arc in box.inputs if arc.box not in own]
-    sources = [Input(source) for source in fragment.entries]
-    return sum(traffic.bytes_per_s.get(arc, 0.0) for arc in dict.fromkeys([*arcs, *sources]))
 
 
 def _sent(way: Sequence[FragmentSpec]) -> list[FragmentSpec]:

@@ -330,6 +330,38 @@ class Recovery:
             left.pop(name, None)
         return names
 
+    def without_state(self, runs: Callable[[str, str], bool]) -> dict[str, tuple[str, ...]]:
+        """Of a node whose disk was lost: fragments that are its own and that nobody else has, with their
+        streams. Those that others stand by for go to the next in order.
+
+        Args:
+            runs: whether a query runs, and isn't being deployed, as its coordinator says.
+        """
+        found: dict[str, tuple[str, ...]] = {}
+        for query, kept in self._catalog.configurations.items():
+            current = kept.current
+            if not runs(query, current.coordinator):
+                continue
+            for each in current.fragments:
+                if each.owner == self._me and not each.gone and not self._has(each.fragment):
+                    if each.secondaries:
+                        self.succession.lost(each)
+                    else:
+                        found[each.fragment] = each.streams
+            streams = (
+                [name for name, node in current.parts.streams if node == self._me] if current.parts else []
+            )
+            if missing := tuple(name for name in streams if not self._catalog.has_name(name)):
+                found[query] = missing
+        return found
+
+    def _has(self, fragment: str) -> bool:
+        return (
+            fragment in self._fragments
+            or self.followings.shadow(fragment) is not None
+            or self.succession.changes(fragment)
+        )
+
     def removed(self, query: str) -> None:
         """The query is no more."""
         for name in [name for name in self._fragments if name.partition("/")[0] == query]:

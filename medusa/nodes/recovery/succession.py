@@ -253,14 +253,9 @@ class Succession:
             if replicas.epoch == FIRST_EPOCH:
                 return  # It is being deployed, and comes in a moment.
             # We were chosen, and restarted before we heard: what we followed died with us.
-            self._outbox.report(
-                "error",
-                "fragment without state",
-                fragment=name,
-                epoch=replicas.epoch,
-                why="this node was chosen as its owner and has lost what it followed",
+            self._say_without_state(
+                replicas, "this node was chosen as its owner and has lost what it followed"
             )
-            self._without_state.add((name, replicas.epoch))
             return
         taking = self._followings.take(name)
         shadow = taking.shadow
@@ -283,6 +278,16 @@ class Succession:
         self._catalog.ownership.epochs[name] = replicas.epoch
         hosted = self._fragments[name] = made()
         self._takeovers[name] = _Takeover(hosted=hosted, token=self._saver.save(), epoch=replicas.epoch)
+
+    def lost(self, replicas: Replicas) -> None:
+        """A fragment of ours was on a disk that is lost: it is that of the next in order."""
+        if (replicas.fragment, replicas.epoch) not in self._without_state:
+            self._say_without_state(replicas, "the disk of this node, its owner, was lost")
+
+    def _say_without_state(self, replicas: Replicas, why: str) -> None:
+        name, epoch = replicas.fragment, replicas.epoch
+        self._outbox.report("error", "fragment without state", fragment=name, epoch=epoch, why=why)
+        self._without_state.add((name, epoch))
 
     def _look(self, now_us: int) -> None:
         """Takeovers that are on disk begin."""
