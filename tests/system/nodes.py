@@ -182,10 +182,14 @@ def run_to_end(*arguments: str, env: dict[str, str] | None = None) -> subprocess
     )
 
 
-def until(condition, *, what: str = "condition", deadline_s: float = DEADLINE_S):
-    """Ask again and again until the answer is true; the answer."""
+def until(condition, *, what="condition", deadline_s: float = DEADLINE_S):
+    """Ask again and again until the answer is true; the answer.
+
+    Args:
+        what: is waited for; a function says what there is by then.
+    """
     end = time.monotonic() + deadline_s
     while not (answer := condition()):
-        assert time.monotonic() < end, f"not in time: {what}"
+        assert time.monotonic() < end, f"not in time: {what() if callable(what) else what}"
         time.sleep(0.02)
     return answer
