@@ -16,6 +16,7 @@ from medusa.sim.trials.handovers import HANDOVERS
 from medusa.sim.trials.moves import MOVES
 from medusa.sim.trials.owners import OWNERS
 from medusa.sim.trials.publisher_restarts import COMEBACKS
+from medusa.sim.trials.regroupings import REGROUPINGS
 from medusa.sim.trials.seams import SEAMS
 from medusa.sim.trials.splits import SPLITS
 from medusa.sim.trials.standby import STANDBY
@@ -37,6 +38,7 @@ SCENARIOS: dict[str, Scenario] = {
     **STANDBY,
     **HANDOVERS,
     **AMNESIA,
+    **REGROUPINGS,
 }
 
 

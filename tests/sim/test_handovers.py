@@ -15,11 +15,11 @@ SEEDS = 30
 FULL = (pytest.mark.full, pytest.mark.issue(17))
 
 
-def passed(seed: int) -> None:
+def passed(seed: int, scenario: str = "handover") -> None:
     began = time.process_time()
-    outcome = run_scenario("handover", seed)
+    outcome = run_scenario(scenario, seed)
     assert outcome.ok, str(outcome)
-    SPENT.append(("handover", outcome.events, time.process_time() - began))
+    SPENT.append((scenario, outcome.events, time.process_time() - began))
 
 
 @pytest.mark.parametrize(
@@ -28,6 +28,14 @@ def passed(seed: int) -> None:
 def test_seed(seed: int) -> None:
     """Chaos and checks: as ``medusa.sim.trials.handovers`` and ``medusa.sim.checkers.replicas`` say."""
     passed(seed)
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(SEEDS // 2), *(pytest.param(seed, marks=FULL) for seed in range(SEEDS // 2, 2 * SEEDS))]
+)
+def test_seed_of_splits_and_merges(seed: int) -> None:
+    """As ``medusa.sim.trials.regroupings`` says."""
+    passed(seed, "regroup")
 
 
 def test_who_rests_lets_go_what_all_had_before_and_that_is_no_mistake() -> None:

@@ -147,7 +147,7 @@ class ReplicaChecks:
         if (owner := self._owners.setdefault((fragment, epoch), node.name)) != node.name:
             raise SimulationError(f"owner: {fragment} in epoch {epoch} is of {owner} and of {node.name}")
         replicas = None if self.newest is None else self.newest.replicas(fragment)
-        if replicas is not None and epoch > replicas.epoch:
+        if replicas is not None and replicas.members and epoch > replicas.epoch:
             raise SimulationError(f"owner: {node.name} has {fragment} in epoch {epoch} before {replicas}")
 
     def _check_epochs(self, node: NodeMachine, hosted: FragmentHost) -> None:
@@ -346,6 +346,11 @@ class ReplicaChecks:
             )
             if known and known != [newest]:
                 return f"{name} doesn't know configuration {newest.number}"
+        listed = {each.fragment: each.epoch for each in newest.fragments if each.members}
+        for node in self._nodes.values():
+            for name, hosted in node.brain.fragments.items() if node.alive else ():
+                if hosted.spec.standby and listed.get(name, 0) < node.brain.catalog.ownership.epoch(name):
+                    return f"nobody is to stand by for {name} at {node.name}"
         for replicas in newest.fragments:
             if replicas.guest:
                 return f"{replicas.guest} is a guest of {replicas.fragment} and nobody's wish"
@@ -355,6 +360,10 @@ class ReplicaChecks:
                 if node.alive and replicas.fragment in node.brain.fragments
                 if not node.brain.fragments[replicas.fragment].frozen
             }
+            if not replicas.members:  # It was split or merged.
+                if has:
+                    return f"{replicas.fragment} is at {sorted(has)}, and is no more"
+                continue
             if has != {replicas.owner}:
                 return f"{replicas.fragment} is at {sorted(has)}, {replicas.owner} should have it"
             wanted = {node for node in replicas.members if node != replicas.owner} - gone

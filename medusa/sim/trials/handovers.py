@@ -88,15 +88,21 @@ class HandoverOrders:
         self._asked.append(asked)
 
     def _order(self, trial: StandbyTrial, by: str, fragment: str, to: str, timeout_ms: int) -> _Asked:
-        name, order = f"mover-{by}", Move(request=0, fragment=fragment, to=to, timeout_ms=timeout_ms)
-        client = trial.clients.get(name)
-        if client is None:
-            client = trial.clients[name] = Client(self._world, trial.network, name, by)
-        self._world.trace(name, f"orders {fragment} to {to}")
+        order = Move(request=0, fragment=fragment, to=to, timeout_ms=timeout_ms)
+        client = self._client(trial, by)
+        self._world.trace(client.name, f"orders {fragment} to {to}")
         request = client.mind.request(partial(numbered, order))
         since = 0 if trial.newest is None else trial.newest.number
         client.do(lambda mind: None)
         return _Asked(self._world.now_us, client, request, fragment, to, since)
+
+    def _client(self, trial: StandbyTrial, by: str) -> Client:
+        """Who orders at this node."""
+        name = f"mover-{by}"
+        client = trial.clients.get(name)
+        if client is None:
+            client = trial.clients[name] = Client(self._world, trial.network, name, by)
+        return client
 
     # --- what must hold -----------------------------------------------------------------------------
 
@@ -140,6 +146,8 @@ class HandoverOrders:
         assert newest is not None
         trial.look_anew()
         for replicas in newest.fragments:
+            if not replicas.members:
+                continue  # It was split or merged.
             by = dice.choice([node.name for node in trial.living])
             follow = [replicas.owner, *replicas.secondaries, *replicas.secondaries]
             anywhere = [node.name for node in trial.living]

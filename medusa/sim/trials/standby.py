@@ -17,7 +17,7 @@ from medusa.sim.actors.takeover_faults import TakeoverAims
 from medusa.sim.checkers.coordinators import CoordinatorChecks, QueryRemoval
 from medusa.sim.checkers.delivery import check_restarted
 from medusa.sim.checkers.replicas import ReplicaChecks
-from medusa.sim.trials.federations import OFTEN, ROWS, options
+from medusa.sim.trials.federations import OFTEN, ROWS, Keys, few_keys, options
 from medusa.sim.trials.moves import KINDS, answered
 from medusa.sim.trials.queries import QueryOptions, QueryTrial
 from medusa.sim.trials.trial import Scenario
@@ -181,8 +181,10 @@ class StandbyTrial(QueryTrial):
         newest = self._checks.newest
         if newest is None:
             return False
-        of = [each for each in newest.fragments if each.owner == name]
+        of = [each for each in newest.fragments if each.owner == name and each.members]
         own = self.nodes[name]
+        if unlisted(own, newest):
+            return False
         if own.alive and own.brain.recovery.agreement.proposing(newest.query):
             return False  # It is about to go on without one of them, say.
         others = [node for node in self.living if node.alive and node.name != name]
@@ -229,7 +231,7 @@ class StandbyTrial(QueryTrial):
             self._beyond |= {
                 each.fragment
                 for each in newest.fragments
-                if each.owner in self._burnt and not each.secondaries
+                if each.owner in self._burnt and each.members and not each.secondaries
             }
         self._aims.look(node)
         if self._orders is not None:
@@ -258,6 +260,8 @@ class StandbyTrial(QueryTrial):
             if chosen and replicas.fragment not in self.nodes[name].brain.catalog.fragments:
                 # It was chosen and died before its disk knew: what it followed is lost with it.
                 owner = self._owners[replicas.fragment][-2:][0]
+            if not replicas.members:
+                continue  # It is no more.
             if owner not in self._burnt or name not in (replicas.owner, *replicas.secondaries):
                 continue
             if not any(
@@ -352,6 +356,16 @@ class StandbyTrial(QueryTrial):
         return newest is not None and having == [newest.coordinator]
 
 
+def unlisted(node: NodeMachine, newest: Configuration) -> bool:
+    """Whether something was made there of which the configuration doesn't say yet who may have it."""
+    catalog = node.brain.catalog
+    epochs = {each.fragment: each.epoch for each in newest.fragments if each.members}
+    return any(
+        spec.standby and epochs.get(name, 0) < catalog.ownership.epoch(name)
+        for name, spec in catalog.fragments.items()
+    )
+
+
 def follows(node: NodeMachine, fragment: str) -> bool:
     """Whether a node could take a fragment over."""
     recovery = node.brain.recovery
@@ -402,6 +416,7 @@ def planned(
     deployer_of: Callable[[Sequence[str], Sequence[str]], str],
     *,
     kinds: Sequence[str] = KINDS_DRAWN,
+    keys: Keys = few_keys,
 ) -> StandbyPlan:
     """What the seed decides about the query, and who stands by."""
     dice = world.dice("options")
@@ -410,7 +425,7 @@ def planned(
     q, at = make()
     few = kind == "unites" and dice.random() < 0.3
     at = SMALL if few else at
-    tables, want = answered(kind, world.seed % 16, ROWS // 2 if rows is None else rows)
+    tables, want = answered(kind, world.seed % 16, ROWS // 2 if rows is None else rows, keys)
     busy = list(at)
     spares = ["s1"] if few else ["s1", "s2"]
     guarded_nodes = ["a"] if few else [node for node in busy if dice.random() < 0.7] or busy[:1]
