@@ -25,7 +25,7 @@ KEEP = click.option("--keep", is_flag=True, help="keep the nodes' folder: keys, 
 
 @click.group()
 def demo() -> None:
-    """Watch Medusa at work: a botnet found, an overload borne, two owners, a cut network, lost machines, Spark beside."""
+    """Watch Medusa: a botnet found, an overload borne, two owners, a cut network, lost machines, Spark."""
 
 
 @demo.command(epilog=example("medusa demo netmon --speed 0 --report netmon.html"))
@@ -156,7 +156,7 @@ def partition(*, as_json: bool, **options: Any) -> None:
 @click.option(
     "--rest",
     type=click.FloatRange(0.1, 600),
-    default=4.0,
+    default=3.0,
     show_default=True,
     help="seconds of rows that are measured before the kill, and that flow after the last takeover",
 )

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HaOptions", "compared", "run_demo"]
 
-TICK_S = 0.01
+TICK_S = 0.02
 LOOK_EVERY_S = 0.1
 WARM_S = 1.0
 TIMEOUT_S = 60.0

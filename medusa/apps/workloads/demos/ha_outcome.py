@@ -1,4 +1,4 @@
-"""What became of one query under several methods of recovery: the account of every row, figures, and checks."""
+"""What became of one query by several methods of recovery: an account of every row, figures, and checks."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ class HaResult:
 
 
 def account(windows: Sequence[HaWindow], published: int, groups: int) -> HaAccount:
-    """Hold what came against what was published: rows 0, 1, 2, ..., of which n is of group ``n mod groups``."""
+    """Hold what came against what was published: numbers 0, 1, 2, ..., n of group ``n mod groups``."""
     import numpy as np
 
     times = np.zeros(published, np.int64)

@@ -5,8 +5,9 @@
                                   └── ...
                  w votes, and stands by for what runs at a
 
-The rows are numbered, and row n is of group ``n mod groups``. A window's row says how many rows of its group it
-holds, and their first, last and total number: so which numbers came, and how often, follows from the output alone.
+The rows are numbered, and row n is of group ``n mod groups``. A window's row says how many rows of its group
+it holds, and their first, last and total number: so which numbers came, and how often, follows from the
+output alone.
 """
 
 from __future__ import annotations

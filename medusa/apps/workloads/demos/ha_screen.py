@@ -75,16 +75,14 @@ class HaProgress:
 
 
 def show_outcome(screen: DemoScreen, outcome: HaOutcome) -> None:
-    """Figures and checks. What was sent to the secondary, and CPU of primary and secondary, are for a row."""
-    table = table_of("", "delay p50 / p99", "takeover", "lost", "doubled", "sent", "CPU 1st + 2nd")
+    """Figures and checks. Bytes sent to the secondary, and CPU of primary and secondary, are for a row."""
+    table = table_of("", "delay p50/p99 ms", "takeover ms", "lost", "doubled", "sent B", "CPU us")
     for each in outcome.results:
-        delay = f"{_ms(each.delay_s(0.5))} / {_ms(each.delay_s(0.99))} ms"
-        sent = "-" if each.sent_bytes is None else f"{each.sent_bytes:,.0f} B"
-        cpu = f"{each.primary_cpu_us:,.1f} + {each.secondary_cpu_us:,.1f} us"
+        delay = f"{_ms(each.delay_s(0.5))}/{_ms(each.delay_s(0.99))}"
+        sent = "-" if each.sent_bytes is None else f"{each.sent_bytes:,.1f}"
+        cpu = f"{each.primary_cpu_us:,.1f} + {each.secondary_cpu_us:,.1f}"
         rows = f"{each.account.missing:,}", f"{each.account.doubled:,}"
-        table.add_row(
-            f"{each.of.letter} {each.of.title}", delay, f"{_ms(each.takeover_s)} ms", *rows, sent, cpu
-        )
+        table.add_row(each.of.letter, delay, _ms(each.takeover_s), *rows, sent, cpu)
     screen.show(table)
     checks = table_of("check", "held", "figures", left=("held", "figures"))
     for check in outcome.checks():

@@ -1,7 +1,7 @@
 """Bytes over TCP from one process of this machine to another, as the kernel counts them.
 
-The status of a node counts bytes of streams. What goes to a secondary isn't a stream, so the sockets are asked:
-Linux says of each how many bytes its peer has acknowledged (netlink, ``sock_diag``).
+The status of a node counts bytes of streams. What goes to a secondary isn't a stream, so the sockets are
+asked: Linux says of each how many bytes its peer has acknowledged (netlink, ``sock_diag``).
 """
 
 from __future__ import annotations
