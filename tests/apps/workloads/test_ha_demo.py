@@ -202,6 +202,7 @@ def test_what_is_not_there_is_not_compared() -> None:
     alone = HaOutcome(results=[RESULTS["C"]], events=[], seconds=1.0)
     assert alone.fine
     assert held(alone, "recovers fastest") is None
+    assert held(alone, "B: passive standby") is None
     assert held(alone, "adds most delay") is None
     unknown = outcome(F=replace(RESULTS["F"], sent_bytes=None))
     assert held(unknown, "sends most") is None
@@ -217,7 +218,7 @@ def test_what_is_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert shown.exit_code == 0, shown.output
     assert "10.0 + 9.0" in shown.output
     assert "2 missing, status says 2" in shown.output
-    assert shown.output.count("│ yes") == 11
+    assert shown.output.count("│ yes") == 12
     told = CliRunner().invoke(main, ["demo", "ha", "--json", "--plot", str(tmp_path / "ha.svg")])
     found = {each["letter"]: each for each in json.loads(told.stdout)["results"]}
     assert (found["F"]["missing"], found["F"]["told_lost"], found["C"]["doubled"]) == (2, 2, 0)

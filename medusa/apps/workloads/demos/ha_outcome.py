@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from medusa.apps.workloads.demos.ha_query import COMES_LATER, HaMethod, HaShape
+from medusa.apps.workloads.demos.ha_query import COMES_LATER, POSTER, HaMethod, HaShape
 
 __all__ = ["HaAccount", "HaCheck", "HaEvent", "HaOutcome", "HaResult", "HaWindow", "account"]
 
@@ -260,9 +260,12 @@ class HaOutcome:
         return HaCheck(what, held, False, shown)
 
     def _later(self) -> list[HaCheck]:
+        ran = [each.of.letter for each in self.results]
+        missing = {each.letter: each.title for each in POSTER if each.letter not in ran}
         return [
-            HaCheck(f"{letter}: {what}", None, False, "comes later: no release has it yet")
-            for letter, what in COMES_LATER.items()
+            HaCheck(f"{letter}: {what}", None, False, shown)
+            for found, shown in ((missing, "didn't run"), (COMES_LATER, "comes later: no release has it yet"))
+            for letter, what in found.items()
         ]
 
 

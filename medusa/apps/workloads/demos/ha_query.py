@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 __all__ = [
     "COMES_LATER",
     "ENTRY",
+    "POSTER",
     "WITNESS",
     "HaMethod",
     "HaShape",

@@ -37,6 +37,11 @@ class HaLane:
         self.windows += windows
         self.last, self.delay_s = max(self.last, last), delay_s
 
+    @property
+    def newest(self) -> str:
+        """The newest row, and how long after its publication it came."""
+        return "no row" if self.last < 0 else f"row {self.last:,} after {self.delay_s * 1e3:,.0f} ms"
+
     def primary_is(self, state: str) -> None:
         """What became of its primary, in a word."""
         self.primary = state
@@ -58,18 +63,14 @@ class HaProgress:
 
     def line(self) -> str:
         """In one line, for logs and pipes."""
-        lanes = [
-            f"{each.of.letter} {each.primary}, row {each.last:,}, {each.delay_s * 1e3:.0f} ms"
-            for each in self.lanes
-        ]
+        lanes = [f"{each.of.letter} {each.primary}, {each.newest}" for each in self.lanes]
         return " | ".join([f"{self.published:,} rows published", *lanes])
 
     def drawn(self) -> RenderableType:
         """A table, for a terminal."""
         table = table_of(*self._titles, title=f"{self.published:,} rows published", left=("method",))
         for each in self.lanes:
-            last = "-" if each.last < 0 else f"{each.last:,}"
-            delay = "-" if each.last < 0 else f"{each.delay_s * 1e3:,.0f} ms"
+            last, _, delay = each.newest.removeprefix("row ").partition(" after ")
             table.add_row(each.of.letter, each.of.title, each.primary, f"{each.windows:,}", last, delay)
         return table
 
