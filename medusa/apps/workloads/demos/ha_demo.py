@@ -11,7 +11,7 @@ import json
 import os
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -112,6 +112,15 @@ def compared(
     return run.outcome()
 
 
+@dataclass(frozen=True, slots=True)
+class _Spent:
+    """What processes have used so far, at a moment."""
+
+    rows: int
+    cpu_s: dict[str, float]
+    sent: dict[str, int | None]
+
+
 class _Lane:
     """One query of the run."""
 
@@ -143,18 +152,25 @@ class _Lane:
                 newest = self.windows[-1]
                 self.shown.came(train.batch.num_rows, newest.last, at_s - newest.sent_s)
 
+    def spent(self, before: _Spent, after: _Spent) -> None:
+        """What its nodes used between two moments, for each row."""
+        rows = max(after.rows - before.rows, 1)
+        for node in self.of.nodes:
+            self.cpu_us[node] = (after.cpu_s[node] - before.cpu_s[node]) / rows * 1e6
+        first, last = before.sent.get(self.of.letter), after.sent.get(self.of.letter)
+        if first is not None and last is not None and last >= first:
+            self.sent_bytes = (last - first) / rows
+
+    def end(self, owner: str, status: Mapping[str, Any]) -> None:
+        """Who has its fragment at the end, and what that node says of it."""
+        self.owner = owner
+        for each in status["fragments"]:
+            if each["fragment"] == self.of.fragment:
+                self.told_lost, self.told_unknown = each["lost_rows"], each["lost_unknown"]
+
     def has_after(self, killed_s: float) -> bool:
         """Whether a window came with a row that was published later than this."""
         return bool(self.windows) and self.windows[-1].sent_s > killed_s
-
-
-@dataclass(frozen=True, slots=True)
-class _Spent:
-    """What processes have used so far, at a moment."""
-
-    rows: int
-    cpu_s: dict[str, float]
-    sent: dict[str, int | None]
 
 
 class _HaRun:
@@ -310,14 +326,12 @@ class _HaRun:
 
     def _ask(self, orders: Federation, lane: _Lane) -> None:
         """Who has its fragment at the end, and what that node says is lost."""
-        lane.owner = lane.of.primary
+        name = lane.of.primary
         if lane.of.method is not None:
             fragments = orders.status()["queries"][lane.of.query]["configuration"]["fragments"]
-            lane.owner = fragments[lane.of.fragment]["owner"]
-        with contextlib.closing(self._connect(lane.owner)) as owner:
-            for each in owner.status()["fragments"]:
-                if each["fragment"] == lane.of.fragment:
-                    lane.told_lost, lane.told_unknown = each["lost_rows"], each["lost_unknown"]
+            name = fragments[lane.of.fragment]["owner"]
+        with contextlib.closing(self._connect(name)) as owner:
+            lane.end(name, owner.status())
 
     # --- measuring ----------------------------------------------------------------------------------
 
@@ -332,13 +346,8 @@ class _HaRun:
         return _Spent(self._published, {node: _cpu_s(pids[node]) for node in nodes}, sent)
 
     def _measure(self, before: _Spent, after: _Spent) -> None:
-        rows = max(after.rows - before.rows, 1)
         for each in self._lanes:
-            for node in each.of.nodes:
-                each.cpu_us[node] = (after.cpu_s[node] - before.cpu_s[node]) / rows * 1e6
-            first, last = before.sent.get(each.of.letter), after.sent.get(each.of.letter)
-            if first is not None and last is not None and last >= first:
-                each.sent_bytes = (last - first) / rows
+            each.spent(before, after)
 
     # --- waiting ------------------------------------------------------------------------------------
 
