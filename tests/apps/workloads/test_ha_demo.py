@@ -214,6 +214,7 @@ def test_what_is_not_there_is_not_compared() -> None:
 
 def test_what_is_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(ha_demo, "ran", lambda options, screen: outcome())
+    monkeypatch.setattr(ha_demo, "draw", lambda outcome, path: "not drawn")
     shown = CliRunner().invoke(main, ["demo", "ha", "--plot", str(tmp_path / "ha.svg")])
     assert shown.exit_code == 0, shown.output
     assert "10.0 + 9.0" in shown.output
