@@ -10,8 +10,6 @@ from typing import Any
 from medusa.nodes.migration.outgoing import FINAL
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.sim.actors.client import Client
-from medusa.sim.actors.node import NodeMachine
-from medusa.sim.actors.targeted_faults import TargetedFaults
 from medusa.sim.trials.federations import OFTEN
 from medusa.sim.trials.handovers import NOT_DONE, OVER_US, HandoverOrders
 from medusa.sim.trials.moves import numbered
@@ -27,7 +25,6 @@ from medusa.sim.world.faults import (
     MACHINES,
     TAKEOVERS,
     WEATHER,
-    Fault,
 )
 from medusa.sim.world.keys_at_cuts import keys_of_rows
 from medusa.sim.world.virtual_time import SimulationError, World
@@ -150,29 +147,6 @@ class RegroupOrders(HandoverOrders):
         return super()._under_way(trial) or any(node.brain.orders.splits.status() for node in trial.living)
 
 
-class RegroupTrial(StandbyTrial):
-    """Faults also wait for moments of a split."""
-
-    def __init__(self, *args: Any, **more: Any) -> None:
-        self._split_aims = TargetedFaults(self)
-        super().__init__(*args, **more)
-
-    def aim(self, fault: Fault) -> None:
-        """As ``MovingStage`` says."""
-        if fault.kind in AIMED_SPLITS:
-            self._split_aims.add(fault)
-        else:
-            super().aim(fault)
-
-    def heal(self) -> None:
-        self._split_aims.clear()
-        super().heal()
-
-    def _watch(self, node: NodeMachine) -> None:
-        super()._watch(node)
-        self._split_aims.look(node)
-
-
 def _specs(trial: StandbyTrial) -> dict[str, FragmentSpec]:
     """What runs, by name."""
     living = (node for node in trial.living if node.alive)
@@ -191,7 +165,7 @@ def regroupings(world: World, rows: int | None, parts: Any) -> StandbyTrial:
     options = plan.options if dice.random() >= 0.4 else replace(plan.options, lost=())
     guarded = {box for node in options.standby for box in options.at[node]}
     orders = RegroupOrders(world, dice.randrange(2, 9), _chosen(BOXES[kind], guarded))
-    return RegroupTrial(world, plan.q, plan.tables, options, want=plan.want, nodes=plan.nodes, orders=orders)
+    return StandbyTrial(world, plan.q, plan.tables, options, want=plan.want, nodes=plan.nodes, orders=orders)
 
 
 def _chosen(boxes: Sequence[str], guarded: Collection[str]) -> list[str]:

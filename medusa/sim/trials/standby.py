@@ -14,6 +14,7 @@ from medusa.sim.actors.client import Client
 from medusa.sim.actors.follower import Follower
 from medusa.sim.actors.node import NodeMachine
 from medusa.sim.actors.takeover_faults import TakeoverAims
+from medusa.sim.actors.targeted_faults import TargetedFaults
 from medusa.sim.checkers.coordinators import CoordinatorChecks, QueryRemoval
 from medusa.sim.checkers.delivery import check_restarted
 from medusa.sim.checkers.replicas import ReplicaChecks
@@ -21,7 +22,17 @@ from medusa.sim.trials.federations import OFTEN, ROWS, Keys, few_keys, options
 from medusa.sim.trials.moves import KINDS, answered
 from medusa.sim.trials.queries import QueryOptions, QueryTrial
 from medusa.sim.trials.trial import Scenario
-from medusa.sim.world.faults import BELIEVED, LATE, LATE_VOTES, LINKS, MACHINES, TAKEOVERS, WEATHER, Fault
+from medusa.sim.world.faults import (
+    AIMED_SPLITS,
+    BELIEVED,
+    LATE,
+    LATE_VOTES,
+    LINKS,
+    MACHINES,
+    TAKEOVERS,
+    WEATHER,
+    Fault,
+)
 from medusa.sim.world.virtual_time import World
 from medusa.wire.messages.configuration import Configuration
 
@@ -115,6 +126,7 @@ class StandbyTrial(QueryTrial):
         super().__init__(world, q, tables, options, want=want, nodes=nodes)
         self._checks = checks(self.nodes, self.clients)
         self._aims = TakeoverAims(self)
+        self._split_aims = TargetedFaults(self)
         self._roles = CoordinatorChecks(q.graph.name)
         self._removal: QueryRemoval | None = None
         self._beyond: set[str] = set()
@@ -122,7 +134,7 @@ class StandbyTrial(QueryTrial):
 
     def aim(self, fault: Fault) -> None:
         """As ``MovingStage`` says."""
-        self._aims.add(fault)
+        (self._split_aims if fault.kind in AIMED_SPLITS else self._aims).add(fault)
 
     def client(self, name: str, node: str) -> Client:
         """All find the streams from any node; who deploys does so at one that stays."""
@@ -199,6 +211,7 @@ class StandbyTrial(QueryTrial):
 
     def heal(self) -> None:
         self._aims.clear()
+        self._split_aims.clear()
         super().heal()
 
     def crash_all(self) -> bool:
@@ -234,6 +247,7 @@ class StandbyTrial(QueryTrial):
                 if each.owner in self._burnt and each.members and not each.secondaries
             }
         self._aims.look(node)
+        self._split_aims.look(node)
         if self._orders is not None:
             self._orders.look(newest)
 
