@@ -6,10 +6,20 @@ from collections.abc import Iterable
 
 from medusa.errors import QueryError
 
-__all__ = ["METHODS", "METHODS_BY_STRENGTH", "check_recovery", "method_of", "recovery_line", "strongest"]
+__all__ = [
+    "PASSIVE",
+    "METHODS",
+    "METHODS_BY_STRENGTH",
+    "check_recovery",
+    "method_of",
+    "recovery_line",
+    "strongest",
+]
 
 METHODS = {"precise": ("active_standby",)}
 """Kind of recovery -> the methods that promise it, the cheapest first: it is taken where nobody names one."""
+
+PASSIVE = "passive_standby"
 
 METHODS_BY_STRENGTH = ("amnesia", "upstream_backup", "passive_standby", "active_standby")
 """Each promises what those before it promise."""

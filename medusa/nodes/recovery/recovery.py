@@ -150,7 +150,7 @@ class Recovery:
         self.guards = Guards(me, catalog, agreement, self.handovers, self.succession)
 
     def _audience(self, query: str) -> Collection[str]:
-        return audience(self._catalog, query, [shadow.spec for _, _, shadow in self.followings.followed()])
+        return audience(self._catalog, query, [taking.spec for _, _, taking in self.followings.followed()])
 
     def _decided(self, now_us: int, old: Configuration | None, new: Configuration) -> None:
         self.coordination.decided(now_us, new)
