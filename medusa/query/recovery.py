@@ -16,7 +16,7 @@ __all__ = [
     "strongest",
 ]
 
-METHODS = {"precise": ("active_standby",)}
+METHODS = {"precise": ("active_standby", "passive_standby")}
 """Kind of recovery -> the methods that promise it, the cheapest first: it is taken where nobody names one."""
 
 PASSIVE = "passive_standby"
@@ -25,7 +25,7 @@ METHODS_BY_STRENGTH = ("amnesia", "upstream_backup", "passive_standby", "active_
 """Each promises what those before it promise."""
 
 LATER = ("gap", "rollback")
-METHODS_LATER = ("passive_standby", "upstream_backup", "amnesia")
+METHODS_LATER = ("upstream_backup", "amnesia")
 
 EXAMPLE = 'recovery="precise", method="active_standby"; left out, rows wait until the machine is back'
 

@@ -59,12 +59,12 @@ from medusa.wire.outbox import Outbox, RunFragment
 __all__ = ["FragmentHost"]
 
 AWAITED_US = 50_000
-"""Where output waits for a checkpoint, it is taken so long after the one before, unless the fragment has a time of
-its own. Too small: the fragment does little else; too large: so long does output wait."""
+"""Where output waits for a checkpoint, it is taken so long after the one before, unless the fragment has a
+time of its own. Too small: the fragment does little else; too large: so long does output wait."""
 
 AWAITED_TIMES = 3
-"""So many times as long as the last one took, from its beginning until all held it: that takes a third of the time
-at most, however large the state is."""
+"""So many times as long as the last one took, from its beginning until all held it: that takes a third of the
+time at most, however large the state is."""
 
 RUNNING_MAX = 64
 """Elements under way to the engine. Too few: it waits for us; too many: a checkpoint waits for it."""
@@ -752,7 +752,7 @@ class FragmentHost:
         came since. None: none is, or one is on its way."""
         if not (self._made and self._dirty and self.counted) or self.spec.method != PASSIVE:
             return None
-        if self._writing is not None or self._uncovered or self.settling or self.frozen:
+        if self._wanted or self._writing is not None or self._uncovered or self.settling or self.frozen:
             return None
         pause_us = self.spec.checkpoint_every_us or AWAITED_US
         return self._began_us + max(pause_us, AWAITED_TIMES * self._took_us)

@@ -1,15 +1,14 @@
-"""The owner's side of a passive standby: a secondary is sent each checkpoint, and of later ones what it lacks.
+"""The owner's side of a passive standby: a secondary is sent checkpoints, and of later ones what it lacks.
 
-    checkpoint on the owner's disk ── read ──> files that it lacks, who reads, what belongs to it ──> secondary
+    checkpoint on the owner's disk ── read ──> files that it lacks, who reads, all names ──> secondary
                    ^── the newest one, once the one before is held there ──┘
 
-Nothing that the fragment is fed goes. What a secondary holds, it holds whole: until the last frame of the next
-checkpoint has come it has the one before.
+Nothing that the fragment is fed goes. What a secondary holds, it holds whole: until the last frame of the
+next checkpoint has come it has the one before.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -24,7 +23,7 @@ from medusa.nodes.fragment.inputs import FragmentInput, Work
 from medusa.nodes.migration.state_sender import AGAIN_US, PIECE_BYTES, STUCK_US, StateSender
 from medusa.ports import Buffer
 from medusa.wire.messages.message_union import Message
-from medusa.wire.messages.move import Got, Piece, Whole
+from medusa.wire.messages.move import Got, Whole
 from medusa.wire.outbox import Copy
 
 __all__ = ["CheckpointFeed", "CheckpointSender", "FileFacts", "Manifest"]
@@ -152,6 +151,8 @@ class CheckpointSender(StateSender):
         self._held_token = 0
         self._going_files: dict[str, FileFacts] = {}
         """Of the one that goes."""
+        self._news = False
+        """It holds another one: who may succeed is looked at now."""
 
     @property
     def near(self) -> bool:
@@ -175,16 +176,15 @@ class CheckpointSender(StateSender):
         made: dict[str, FileFacts] = {}
         for name, data in files.items():
             view = memoryview(data).cast("B")
-            if (known := self._held.get(name)) is not None and known.nbytes == len(view):
-                if crc32c(view) == known.crc:
-                    made[name] = known
-                    continue
+            known = self._held.get(name)
+            if known is not None and known.nbytes == len(view) and known.crc == crc32c(view):
+                made[name] = known
+                continue
             crc = 0
             for offset in range(0, max(len(view), 1), PIECE_BYTES):
                 part = view[offset : offset + PIECE_BYTES]
                 crc = crc32c(part, crc)
-                piece = {"file": name, "offset": offset, "nbytes": len(view), "crc": crc32c(part)}
-                yield Piece(frame=self._frame, **piece, **self._about), part
+                yield self._piece(name, view, offset, part), part
             made[name] = FileFacts(len(view), crc)
         token = self._feed.token
         standing, clients, _ = self._standing(token)
@@ -215,9 +215,14 @@ class CheckpointSender(StateSender):
             self.opened = True
             self.decided = self._feed.arrived()
             self._feed.want()
-        self.tick(now_us)
+            self._news = True
+        self._go_on(now_us)
 
     def tick(self, now_us: int) -> None:
+        self._news = False
+        self._go_on(now_us)
+
+    def _go_on(self, now_us: int) -> None:
         self.broken = self.broken or self._feed.broken
         if self._feed.reading and self._asked_of != self._feed.token:
             self._asked_of = self._feed.token
@@ -234,4 +239,6 @@ class CheckpointSender(StateSender):
         self._pump(now_us)
 
     def wake_at_us(self, now_us: int) -> int:
+        if self._news:
+            return now_us
         return self._again_us + AGAIN_US if self._going else self._moved_us + STUCK_US

@@ -12,7 +12,7 @@ import msgspec
 from medusa.decoders import msgpack_decoder
 from medusa.engine.state.checkpoint import crc32c
 from medusa.errors import StateError
-from medusa.nodes.fragment.checkpoint_record import LOG, RECORD, read_record
+from medusa.nodes.fragment.checkpoint_record import LOG, RECORD, FragmentRecord, read_record
 from medusa.nodes.migration.automaton import MoveEvent, TargetState
 from medusa.nodes.migration.standby import Clients
 from medusa.nodes.migration.state_receiver import Carried, StateReceiver
@@ -32,11 +32,13 @@ class CheckpointReceiver(StateReceiver):
     Attributes:
         shadow: None until the fragment is to be ours.
         held_token: of the owner's checkpoint that is held; 0: none is yet.
+        record: what it says of inputs and outputs.
     """
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self.held_token = 0
+        self.record: FragmentRecord | None = None
         self._held: dict[str, Buffer] = {}
         self._facts: dict[str, FileFacts] = {}
         self._clients = self._next_clients = Clients({})
@@ -90,8 +92,8 @@ class CheckpointReceiver(StateReceiver):
                 files[name], fits = self._held.get(name, b""), self._facts.get(name) == fact
             if not fits:
                 raise self._broken_rule(f"file {name!r} of checkpoint {message.token} isn't what was said")
-        self._check_record(files)
-        self._held, self._facts, self.held_token = files, facts, message.token
+        record = self._record_of(files)
+        self._held, self._facts, self.held_token, self.record = files, facts, message.token, record
         self._clients = self._next_clients
         self._durable, self._opened, self._told = self._frames, True, -1
         if self.state is TargetState.FILLING:
@@ -104,7 +106,7 @@ class CheckpointReceiver(StateReceiver):
                 f"checkpoint {message.token} goes on from {message.base}, and {self.held_token} is held"
             )
 
-    def _check_record(self, files: dict[str, Buffer]) -> None:
+    def _record_of(self, files: dict[str, Buffer]) -> FragmentRecord:
         """It could be opened, as far as that can be told without doing so."""
         try:
             record = read_record(files.get(RECORD, b""), where=f"the checkpoint of node {self.owner!r}")
@@ -113,6 +115,7 @@ class CheckpointReceiver(StateReceiver):
         missing = [token for token in record.tokens() if f"{LOG}-{token}" not in files]
         if record.fragment != self.spec.name or missing:
             raise self._broken_rule(f"the checkpoint is of {record.fragment!r}, or lacks output {missing}")
+        return record
 
     @property
     def could_succeed(self) -> bool:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
@@ -171,16 +172,12 @@ class Replication:
             case Ready():
                 if link.state is _S.ASKING:
                     link.move(now_us, _E.READY)
-                    kind = CheckpointSender if isinstance(link.tap, CheckpointFeed) else StateSender
-                    link.sender = kind(
-                        now_us,
-                        hosted,
-                        message,
-                        node=self._me,
-                        target=peer,
-                        outbox=self._outbox,
-                        tap=link.tap,
-                    )
+                    of = now_us, hosted, message
+                    about: dict[str, Any] = {"node": self._me, "target": peer, "outbox": self._outbox}
+                    if isinstance(link.tap, CheckpointFeed):
+                        link.sender = CheckpointSender(*of, tap=link.tap, **about)
+                    else:
+                        link.sender = StateSender(*of, tap=link.tap, **about)
             case Got():
                 if link.sender is not None:
                     link.sender.got(now_us, message)
