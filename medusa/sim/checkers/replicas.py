@@ -18,7 +18,7 @@ from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.recovery.held_checkpoint import CheckpointReceiver
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
-from medusa.sim.actors.node import NodeMachine
+from medusa.sim.checkers.catalog import newest_catalog
 from medusa.sim.checkers.publisher_names import newest_record
 from medusa.sim.world.virtual_time import SimulationError
 from medusa.wire.codec import TrainCodec, decode_frame
