@@ -96,15 +96,19 @@ for _each in (demo, run, publish, top, draw, dashboard, keygen, declare, sim):
     main.add_command(_each)
 
 
-@main.command(epilog=example("medusa node edge-1.toml"))
+@main.command(epilog=example("medusa node edge-1.toml", "medusa node edge-1.toml --rebuild"))
 @click.argument("config", type=FILE)
 @click.option("--with-parent", is_flag=True, help="end when standard input does: don't outlive the parent")
 @click.option("--json", "as_json", is_flag=True, help="say as JSON where it listens, for scripts")
-def node(config: Path, with_parent: bool, as_json: bool) -> None:
+@click.option("--rebuild", is_flag=True, help="its disk was lost: get what its peers know of it")
+def node(config: Path, with_parent: bool, as_json: bool, rebuild: bool) -> None:
     """Run a node until it is told to stop (Ctrl-C, SIGTERM).
 
     CONFIG is a TOML file: name, listen, data, [peers], [limits]; docs/nodes.md describes it. A node
     that was killed goes on from its last checkpoint when it is started again.
+
+    With --rebuild and an empty data folder it begins in doubt, asks its peers what it had, and follows
+    again whatever others keep; what nobody stood by for is listed as lost (docs/repair.md).
 
     Exit codes: 0 after its last checkpoint; 1 for an error, with a line that says what to do (the
     configuration, the address, the data folder, a last checkpoint that wasn't written); 2 for a wrong
@@ -114,7 +118,7 @@ def node(config: Path, with_parent: bool, as_json: bool) -> None:
 
     if with_parent:
         threading.Thread(target=_end_with_input, daemon=True).start()
-    run_node(config, as_json=as_json)
+    run_node(config, as_json=as_json, rebuild=rebuild)
 
 
 main.add_command(repair)

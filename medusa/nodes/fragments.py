@@ -19,6 +19,7 @@ from medusa.nodes.deploy.stale_requests import StaleRequests
 from medusa.nodes.deploy.wording import CONTENDED, there_already
 from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.load.loads import NodeLoads
+from medusa.nodes.memory_only.sealed_cuts import CutSealer
 from medusa.nodes.messages import Heard
 from medusa.nodes.remote.stopping import StoppedParts
 from medusa.nodes.security.registry import Caller
@@ -27,11 +28,16 @@ from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.wire.messages.commands import Install, Remove, Reply
 from medusa.wire.outbox import CloseFragment, OpenFragment, Outbox
 
-__all__ = ["Fragments"]
+__all__ = ["Fragments", "opening"]
 
 FRAGMENTS_MAX = 1000
 SPECS_BYTES_MAX = 64 << 20
 """Of all fragments together: each takes some 20 times as much memory, and the catalog is written whole."""
+
+
+def opening(spec: FragmentSpec) -> OpenFragment:
+    """Have the engine make it from nothing."""
+    return OpenFragment(fragment=spec.name, graph=spec.graph, counts=spec.keeps_nothing)
 
 
 class Fragments:
@@ -41,6 +47,7 @@ class Fragments:
         running: what runs here, by name; shared with the parts of the node that only look.
         saver: makes the catalog durable.
         host: makes the state machine of a fragment.
+        seal: of this node.
         accepting: whether a fragment is taken here at all.
         parsing: reads the specs that other nodes send.
         reading: asks for what a fragment reads of other queries.
@@ -65,6 +72,7 @@ class Fragments:
         outbox: Outbox,
         saver: CatalogWriter,
         host: Callable[[FragmentSpec], FragmentHost],
+        seal: CutSealer,
         accepting: Admission,
         parsing: BackgroundParsing,
         reading: CrossQueryReads,
@@ -79,7 +87,7 @@ class Fragments:
         self.running = running
         self.counts: dict[str, Mapping[str, Any]] = {}
         self._settings, self._catalog, self._outbox = settings, catalog, outbox
-        self._saver, self._host = saver, host
+        self._saver, self._host, self._seal = saver, host, seal
         self._accepting = accepting
         self._parsing = parsing
         self._reading = reading
@@ -203,9 +211,12 @@ class Fragments:
                 return None
         except LinkError as error:
             return refusal_of(request, error.code, error.message, error.hint)
+        if fragment.keeps_nothing:
+            key = self._seal.key_for(f"{fragment.name} {owner} {request}")
+            fragment = msgspec.structs.replace(fragment, note_key=key)
         self._catalog.add(fragment, owner, request)
         self.running[fragment.name] = self._host(fragment)
-        self._outbox.append(OpenFragment(fragment=fragment.name, graph=fragment.graph))
+        self._outbox.append(opening(fragment))
         self._saver.save()
         return Reply(request=request)
 

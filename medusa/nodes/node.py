@@ -17,6 +17,7 @@ from typing import Any
 
 from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.nodes.catalog.catalog import Catalog
+from medusa.nodes.catalog.directory import Directory
 from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.client_queries import ClientQueries
 from medusa.nodes.clock.wall_clock import WallClock
@@ -32,7 +33,7 @@ from medusa.nodes.deploy.unfinished_deployments import UnfinishedDeployments
 from medusa.nodes.fragment.checkpointing import SavedCheckpoint
 from medusa.nodes.fragment.durability import policy_of
 from medusa.nodes.fragment.host import FragmentHost
-from medusa.nodes.fragments import Fragments
+from medusa.nodes.fragments import Fragments, opening
 from medusa.nodes.lanes import Lanes
 from medusa.nodes.load.load_status import node_load
 from medusa.nodes.load.loads import NodeLoads
@@ -207,6 +208,7 @@ class NodeMind:
             wall=self.wall,
             moving=self._on_its_way,
             accepting=self.accepting,
+            known_before=self._known_before,
             between=self._between(verify, signer),
             **shared,
         )
@@ -252,6 +254,7 @@ class NodeMind:
             catalog,
             fragments,
             host=self._host,
+            seal=self._seal,
             accepting=self.accepting,
             parsing=parsing,
             reading=self._reading,
@@ -289,6 +292,7 @@ class NodeMind:
             is_up=self._is_linked,
             make=partial(self._host, secondary=True),
             check=self.installed.check_room,
+            empty=self._empty,
             owned=self._owned,
             next_token=self._next_token,
             role=CoordinatorRole(
@@ -366,6 +370,7 @@ class NodeMind:
             moves=moves,
             coordinator=self.coordinator,
             diverting=diverting,
+            without_state=self.recovery.without_state,
             **shared,
         )
         self.lanes = Lanes(self._me, settings, fragments)
@@ -407,6 +412,12 @@ class NodeMind:
 
     # --- what parts ask of each other -----------------------------------------------------------------
 
+    def _known_before(self, peer: str, version: int) -> None:
+        """A peer says up to which version it knows what this node wrote."""
+        life = Directory.life_of(version)
+        if not self._forgets and 0 < life < self.catalog.birth.life:
+            self._resolving.has_forgotten(peer, life)
+
     def _on_its_way(self, fragment: str) -> bool:
         return self.orders.on_its_way(fragment)
 
@@ -444,14 +455,21 @@ class NodeMind:
         make: Callable[..., FragmentHost] = FragmentHost,
         *,
         secondary: bool = False,
+        begins: bool = True,
     ) -> Any:
         node = self.catalog.coordinator_of(spec.query) or owner or self.settings.name
         whose = self.diverting.participant_of(node) or self.settings.participant
         self.outbox.append(Owned(query=spec.query, owner=whose))
         make = partial(StandbyFragment, owner=owner, secondary=secondary) if owner else make
-        if self._forgets:
+        forgets = self._forgets or spec.keeps_nothing
+        if forgets:
             make = partial(
-                MemoryOnlyFragmentHost, seal=self._seal, now_us=self._now_us, born_us=self._started_us
+                MemoryOnlyFragmentHost,
+                seal=CutSealer(spec.note_key) if spec.note_key else self._seal,
+                now_us=self._now_us,
+                born_us=self._started_us if begins else self._now_us,
+                leads=partial(self.recovery.leads, spec.query),
+                begins=begins,
             )
         hosted = make(
             spec,
@@ -459,7 +477,7 @@ class NodeMind:
             outbox=self.outbox,
             link=self._link,
             link_of=partial(stream_link, self.settings),
-            durability=policy_of(disk=not self._forgets, guarded=bool(spec.standby)),
+            durability=policy_of(disk=not forgets, guarded=bool(spec.standby) and not forgets),
             checkpoint_every_us=self._checkpoint_every_us(spec, whose),
             next_token=self._next_token,
             wall=self.wall,
@@ -469,9 +487,15 @@ class NodeMind:
             epoch=partial(self.catalog.ownership.surely, spec.name),
             held=partial(self.catalog.held, spec.name, spec.query),
         )
-        for output in hosted.outputs.values() if not self._forgets else ():
+        for output in hosted.outputs.values() if not forgets else ():
             output.begun(self.catalog.installed.get(spec.name, 0))
         self._links_up(self._now_us, hosted)
+        return hosted
+
+    def _empty(self, spec: FragmentSpec) -> FragmentHost:
+        """What succeeds another node's with nothing; it begins once it is ours."""
+        hosted: FragmentHost = self._host(spec, begins=False)
+        self.outbox.append(opening(spec))
         return hosted
 
     def _checkpoint_every_us(self, spec: FragmentSpec, owner: str) -> int:

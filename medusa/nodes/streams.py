@@ -150,9 +150,15 @@ class StreamRouter:
                 self._refuse(peer, message, error)
 
     def _check_publisher(self, peer: str, key: str, message: OpenPublisher, hosted: FragmentHost) -> None:
-        if message.name and self._forgets:
+        if message.name and hosted.forgets:
             text = f"node {self._me!r} has no disk to remember how far publisher {message.name!r} is"
             hint = "publish without a name, or put that part of the query at a node with a disk"
+            if hosted.spec.keeps_nothing:
+                text = (
+                    f"nothing is kept of {message.stream!r} when its node is lost, so nobody could say how "
+                )
+                text += f"far publisher {message.name!r} is"
+                hint = 'publish without a name, or deploy what it feeds with another method than "amnesia"'
             raise LinkError(text, hint=hint, code="E_STORE")
         other = hosted.input_of(message.stream, peer)
         if other is not None and other.peer != key:

@@ -8,6 +8,7 @@ from medusa.errors import QueryError
 
 __all__ = [
     "PASSIVE",
+    "AMNESIA",
     "METHODS",
     "METHODS_BY_STRENGTH",
     "check_recovery",
@@ -16,16 +17,20 @@ __all__ = [
     "strongest",
 ]
 
-METHODS = {"precise": ("active_standby", "passive_standby")}
-"""Kind of recovery -> the methods that promise it, the cheapest first: it is taken where nobody names one."""
+AMNESIA = "amnesia"
+"""Nothing is kept anywhere: whoever takes over begins empty."""
 
 PASSIVE = "passive_standby"
+"""Who stands by holds checkpoints, and begins from the newest."""
 
-METHODS_BY_STRENGTH = ("amnesia", "upstream_backup", "passive_standby", "active_standby")
+METHODS = {"precise": ("active_standby", PASSIVE), "gap": (AMNESIA,)}
+"""Kind of recovery -> the methods that promise it, the cheapest first: it is taken where nobody names one."""
+
+METHODS_BY_STRENGTH = (AMNESIA, "upstream_backup", PASSIVE, "active_standby")
 """Each promises what those before it promise."""
 
-LATER = ("gap", "rollback")
-METHODS_LATER = ("upstream_backup", "amnesia")
+LATER = ("rollback",)
+METHODS_LATER = ("upstream_backup",)
 
 EXAMPLE = 'recovery="precise", method="active_standby"; left out, rows wait until the machine is back'
 
@@ -45,6 +50,8 @@ def check_recovery(recovery: object, method: object, label: str) -> None:
         hint = EXAMPLE
         if given in later:
             hint = f"{given} comes with a later version; today: {EXAMPLE}"
+        elif what == "method" and (promised := [kind for kind, of in METHODS.items() if given in of]):
+            hint = f'{given} is for recovery="{promised[0]}"; for this: {EXAMPLE}'
         shown = repr(given)[:80] if isinstance(given, str) else type(given).__name__
         raise QueryError(
             f"{label}: {what}: expected {' or '.join(map(repr, known))}, got {shown}",

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from medusa.sim.shrink import RUNS_MAX, shrink
+from medusa.sim.trials.amnesia import AMNESIA
 from medusa.sim.trials.chains import CHAINS
 from medusa.sim.trials.colocated import TOGETHER
 from medusa.sim.trials.coverage import Coverage
@@ -35,6 +36,7 @@ SCENARIOS: dict[str, Scenario] = {
     **SEAMS,
     **STANDBY,
     **HANDOVERS,
+    **AMNESIA,
 }
 
 

@@ -98,6 +98,7 @@ class ClientPublication:
         """Another node takes the stream from now on: it goes on after the last row that is durable."""
         view = self.sender.receivers[self._node]
         self.sender.expect(node, view.durable)
+        self.sender.receivers[node].leave(view.note)
         if node != self._node:
             self.sender.forget(now_us, self._node)
         self.way.lead_to(outbox)

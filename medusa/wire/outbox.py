@@ -162,11 +162,12 @@ class Parse:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenFragment:
     """Make a fragment ready to run. ``graph`` was checked. ``files``: its state, from another node; None:
-    from nothing."""
+    from nothing. ``counts``: it counts the rows that it holds, since those die with it."""
 
     fragment: str
     graph: Graph
     files: Mapping[str, Buffer] | None = None
+    counts: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -286,8 +286,10 @@ class FragmentStatus(_Status, frozen=True, kw_only=True):
     lag_us: int = 0
     boundary_us: int | None = None
     finished: bool = False
-    lost_rows: int = 0
-    lost_unknown: bool = False
+    lost_rows: Annotated[int, Metric("lost_rows", "Input rows that are lost.", counts=True)] = 0
+    lost_unknown: Annotated[
+        bool, Metric("lost_unknown", "1 when more rows are lost than anybody can count.")
+    ] = False
     uncounted: tuple[str, ...] = ()
     refused_rows: int = 0
     checkpoints: int = 0
@@ -596,6 +598,7 @@ class DoubtStatus(_Status, frozen=True, kw_only=True):
     lost_catalog: int | UnsetType | None = UNSET
     fragments: dict[str, DoubtfulStatus] | UnsetType = UNSET
     kept_groups: dict[str, str] | UnsetType = UNSET
+    lost_parts: dict[str, tuple[str, ...]] | UnsetType = UNSET
     see: str | UnsetType = UNSET
 
 

@@ -15,6 +15,7 @@ from medusa.nodes.config.settings_dht import DhtRules
 from medusa.nodes.config.settings_links import LinkRules
 from medusa.nodes.config.settings_load import LoadRules
 from medusa.nodes.config.settings_offers import OfferRules
+from medusa.nodes.config.settings_recovery import RecoveryRules
 from medusa.nodes.config.settings_security import ClientRules
 from medusa.nodes.config.settings_spark import SparkRules
 from medusa.nodes.config.settings_streams import StreamRule
@@ -188,12 +189,14 @@ def test_defaults_are_those_that_were_promised() -> None:
     )
     load = LoadRules(half_life_us=5_000_000, high=0.9, low=0.7, high_for_us=1_000_000, low_for_us=5_000_000)
     assert load == LoadRules()
+    assert RecoveryRules() == RecoveryRules(wait_us=2_000_000)
 
 
 TABLES_OF = {
     "limits": Limits,
     "links": LinkRules,
     "load": LoadRules,
+    "recovery": RecoveryRules,
     "streams.PATTERN": StreamRule,
     "offers.PARTICIPANT": OfferRules,
     "clients.NAME": ClientRules,

@@ -49,10 +49,22 @@ def test_a_checkpoint_fits_whatever_is_wished() -> None:
 @pytest.mark.parametrize(
     ("wish", "text", "hint"),
     [
-        ({"recovery": "gap"}, "recovery: expected 'precise', got 'gap'", "gap comes with a later version"),
-        ({"recovery": "rollback"}, "got 'rollback'", "rollback comes with a later version"),
-        ({"recovery": "exact"}, "recovery: expected 'precise', got 'exact'", 'recovery="precise", method='),
-        ({"recovery": True}, "recovery: expected 'precise', got bool", 'recovery="precise", method='),
+        (
+            {"recovery": "rollback"},
+            "recovery: expected 'precise' or 'gap', got 'rollback'",
+            "rollback comes with a later version",
+        ),
+        ({"recovery": "exact"}, "recovery: expected 'precise' or 'gap', got 'exact'", "method="),
+        (
+            {"recovery": True},
+            "recovery: expected 'precise' or 'gap', got bool",
+            'recovery="precise", method=',
+        ),
+        (
+            {"recovery": "precise", "method": "amnesia"},
+            "method: expected 'active_standby', got 'amnesia'",
+            'amnesia is for recovery="gap"',
+        ),
         (
             {"recovery": "precise", "method": "upstream_backup"},
             "method: expected 'active_standby', got 'upstream_backup'",
@@ -74,8 +86,8 @@ def test_what_this_release_can_not_do_is_refused_with_what_it_can(
 
 def test_it_is_refused_in_a_file_too() -> None:
     said = json.loads(graph_to_json(query(recovery="precise").graph))
-    said["boxes"][1]["recovery"] = "gap"
-    with pytest.raises(QueryError, match="got 'gap'"):
+    said["boxes"][1]["recovery"] = "rollback"
+    with pytest.raises(QueryError, match="got 'rollback'"):
         graph_from_json(json.dumps(said))
 
 

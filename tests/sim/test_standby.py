@@ -34,8 +34,10 @@ FOUND = (
 )
 """Seeds that have shown something before, beside those of the first hundred."""
 
+FULL = (pytest.mark.full, pytest.mark.issue(17))
+
 COORDINATED = 30
-"""Seeds of ``coordinators``."""
+"""Seeds of ``coordinators``; the first 12 run in CI."""
 
 FORKED = 40
 """Seeds of ``forks``."""
@@ -80,7 +82,9 @@ def test_more_seeds_of_coordinators(block):
         passed(seed, "coordinators")
 
 
-@pytest.mark.parametrize("seed", range(COORDINATED))
+@pytest.mark.parametrize(
+    "seed", [pytest.param(seed, marks=FULL if seed >= 12 else ()) for seed in range(COORDINATED)]
+)
 def test_seed_of_coordinators(seed):
     """Who deployed is lost for good: another node has its role, and removes all of it."""
     passed(seed, "coordinators")
@@ -88,10 +92,7 @@ def test_seed_of_coordinators(seed):
 
 @pytest.mark.parametrize(
     "seed",
-    [
-        pytest.param(seed, marks=(pytest.mark.full, pytest.mark.issue(17)) if seed >= FORKED // 2 else ())
-        for seed in range(FORKED)
-    ],
+    [pytest.param(seed, marks=FULL if seed >= FORKED // 2 else ()) for seed in range(FORKED)],
 )
 def test_seed_of_forks(seed):
     """Two fragments read one stream: a node that stands by for both takes over both."""

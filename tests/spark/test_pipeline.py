@@ -197,6 +197,8 @@ def live(query: md.Query, table: pa.Table) -> dict[str, pa.Table]:
         return {sink: run.take(sink) for sink in query.sinks}
 
 
+@pytest.mark.full
+@pytest.mark.issue(7)
 def test_batch_without_late_and_shed_rows_is_what_the_stream_answered(spark: Any, tmp_path: Path) -> None:
     """The stream shed every seventh row and had partitions: only what was logged tells what it took."""
     query, table = cars(), rows(21)

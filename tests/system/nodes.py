@@ -105,7 +105,7 @@ class Forked:
         self._out = config.with_suffix(".out")
         self._out.write_text("")
         self.stdout = self._out.open()
-        self.pid = nursery.ask(**(order or {"config": str(config)}), out=str(self._out), log=str(log))
+        self.pid = nursery.ask(**{"config": str(config), **order}, out=str(self._out), log=str(log))
 
     def said(self) -> str:
         """Its first line, once it is whole."""
@@ -149,8 +149,14 @@ class ForkedNodes(Nodes):
         super().__init__(folder, names, limits=limits)
         self.nursery = Nursery()
 
-    def _launch(self, name: str) -> None:
-        self.processes[name] = Forked(self.nursery, self.config(name), self.folder / f"{name}.log")
+    def _launch(self, name: str, *options: str) -> None:
+        log = self.folder / f"{name}.log"
+        self.processes[name] = Forked(self.nursery, self.config(name), log, options=list(options))
+
+    def start_with(self, name: str, *options: str) -> None:
+        """Start one node with options of the command."""
+        self._launch(name, *options)
+        assert self._first_line(name).startswith(f"node {name} listening on"), self.log(name)
 
     def _first_line(self, name: str) -> str:
         return until(lambda: self.processes[name].said(), what=f"{name} listens")
@@ -182,10 +188,14 @@ def run_to_end(*arguments: str, env: dict[str, str] | None = None) -> subprocess
     )
 
 
-def until(condition, *, what: str = "condition", deadline_s: float = DEADLINE_S):
-    """Ask again and again until the answer is true; the answer."""
+def until(condition, *, what="condition", deadline_s: float = DEADLINE_S):
+    """Ask again and again until the answer is true; the answer.
+
+    Args:
+        what: is waited for; a function says what there is by then.
+    """
     end = time.monotonic() + deadline_s
     while not (answer := condition()):
-        assert time.monotonic() < end, f"not in time: {what}"
+        assert time.monotonic() < end, f"not in time: {what() if callable(what) else what}"
         time.sleep(0.02)
     return answer

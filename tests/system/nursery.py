@@ -1,9 +1,9 @@
 """Node processes by fork, of one that has imported everything: started in hundredths of a second.
 
 ``python -m tests.system.nursery`` reads orders from standard input, one JSON object a line, and answers
-each by a number: ``{"config": ..., "out": ..., "log": ...}`` by the pid of a new node, ``{"wait": pid}`` by
-its exit code. When the input ends, so do all that it started. ``{"program": module, "arguments": [...]}``
-instead of ``config`` runs the ``main`` of a module.
+each by a number: ``{"config": ..., "options": [...], "out": ..., "log": ...}`` by the pid of a new node,
+``{"wait": pid}`` by its exit code. When the input ends, so do all that it started.
+``{"program": module, "arguments": [...]}`` instead of ``config`` runs the ``main`` of a module.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def run(order: dict[str, Any]) -> int:
         if "program" in order:
             importlib.import_module(order["program"]).main(*order["arguments"])
             return 0
-        sys.argv = ["medusa", "node", order["config"]]
+        sys.argv = ["medusa", "node", order["config"], *order.get("options", [])]
         main()
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else 1

@@ -19,11 +19,12 @@ class StandbyNodes(ForkedNodes):
 
     Args:
         keyed: every socket has CURVE.
+        limits: of each, and tables behind that one.
     """
 
-    def __init__(self, folder: Path, *, keyed: bool) -> None:
-        super().__init__(folder, NAMES, limits=LIMITS)
-        self.keyed = keyed
+    def __init__(self, folder: Path, *, keyed: bool, limits: str = LIMITS) -> None:
+        super().__init__(folder, NAMES, limits=limits)
+        self.keyed, self._limits = keyed, limits
         if keyed:
             write_key(folder / "client.key", "client", CurveKey.new())
             for name in NAMES:
@@ -36,7 +37,7 @@ class StandbyNodes(ForkedNodes):
 
     def _text(self, name: str) -> str:
         lines = [f'name = "{name}"', f'listen = "{self.addresses[name]}"', f'data = "{name}.data"']
-        lines += ['federation = "test"', "[keys]", f'node = "{name}.key"', "[limits]", LIMITS]
+        lines += ['federation = "test"', "[keys]", f'node = "{name}.key"', "[limits]", self._limits]
         for other in NAMES:
             if other != name:
                 lines += [f"[peers.{other}]", f'address = "{self.addresses[other]}"']
@@ -73,12 +74,32 @@ class StandbyNodes(ForkedNodes):
         """
 
         def guarded() -> bool:
-            with self.connect(self.replicas(fragment)["owner"]) as fed:
-                told = next((each for each in fed.status()["fragments"] if each["fragment"] == fragment), {})
-            found = told.get("replicas", {}).get("secondaries", {})
+            found = self._secondaries(fragment, self.replicas(fragment)["owner"])
             return all(found.get(each, {}).get("state") == "following" for each in secondaries)
 
         until(guarded, what=f"{secondaries} follow")
+
+    def until_followed(self, fragment: str, count: int = 2) -> str:
+        """Until so many follow whoever has a fragment, as that one says itself; who has it.
+
+        On a busy machine a node may have been taken for silent: then another one has it by now, and the
+        first one stands by.
+        """
+        found: dict[str, Any] = {}
+
+        def followed() -> bool:
+            found["owner"] = self.replicas(fragment)["owner"]
+            found["secondaries"] = self._secondaries(fragment, found["owner"])
+            return [each["state"] for each in found["secondaries"].values()].count("following") >= count
+
+        until(followed, what=lambda: f"{count} follow {fragment}: {found}")
+        return found["owner"]
+
+    def _secondaries(self, fragment: str, owner: str) -> dict[str, Any]:
+        """Who stands by, as the owner says; empty if it isn't."""
+        with self.connect(owner) as fed:
+            told = next((each for each in fed.status()["fragments"] if each["fragment"] == fragment), {})
+        return told.get("replicas", {}).get("secondaries", {})
 
     def until_taken_over(self, fragment: str, owner: str) -> str:
         """Until another one than this owner has a fragment; who: on a busy machine any that stands by."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection
+from collections.abc import Mapping
+from typing import Any
 
 import pytest
 
@@ -24,10 +25,15 @@ def timed() -> md.Query:
     return q
 
 
-def listed(nodes: StandbyNodes) -> Collection[str]:
-    """Fragments that others stand by for, as the coordinator knows."""
+def listed(nodes: StandbyNodes) -> Mapping[str, Any]:
+    """Fragments that others stand by for, and those that are no more, as the coordinator knows."""
     with nodes.connect("e") as fed:
         return fed.status()["queries"]["q"]["configuration"]["fragments"]
+
+
+def guarded(nodes: StandbyNodes) -> list[str]:
+    """Of these those that are there."""
+    return [name for name, each in listed(nodes).items() if each["secondaries"]]
 
 
 @BOTH
@@ -41,7 +47,7 @@ def test_it_is_split_over_nodes_and_merged_while_rows_flow(
         with nodes.connect("w") as fed:
             found = fed.split("q/kind", 2, at=["s1", "m"])
         assert found["parts"] == {"q/kind-1": "s1", "q/kind-2": "m"}
-        nodes.until_guarded("q/kind-1", "m", "s2")
+        nodes.until_followed("q/kind-1")
         clients.until(ROWS // 3)
         done = run_to_end("merge", "q/kind", *nodes.words("e"))
         assert done.returncode == 0, done.stderr
@@ -49,7 +55,7 @@ def test_it_is_split_over_nodes_and_merged_while_rows_flow(
         clients.check()
     name = "q/kind" if at is CUT else "q/rows"
     until(lambda: name in listed(nodes), what="who stands by is decided")
-    nodes.until_guarded(name, "s1", "s2")
+    nodes.until_followed(name)
 
 
 @BOTH
@@ -63,9 +69,13 @@ def test_the_node_of_all_parts_is_killed_and_never_comes_back(
         with nodes.connect("w") as fed:
             fed.split("q/kind", 2)
         until(lambda: "q/kind-1" in listed(nodes), what="who stands by is decided")
-        for name in ("q/kind-1", "q/kind-2"):
-            nodes.until_guarded(name, "s1", "s2")
-        nodes.kill("m")
-        for name in ("q/kind-1", "q/kind-2"):
-            assert nodes.until_taken_over(name, "m") in ("s1", "s2")
+        # On a busy machine m may have been taken for silent: then it doesn't have all of them any more.
+        owners = {name: nodes.until_followed(name) for name in guarded(nodes)}
+        assert {"q/kind-1", "q/kind-2"} <= owners.keys()
+        killed = set(owners.values())
+        assert len(killed) <= 2
+        for node in sorted(killed):
+            nodes.kill(node)
+        for name, owner in owners.items():
+            assert nodes.until_taken_over(name, owner) in {"m", "s1", "s2"} - killed
         clients.check()

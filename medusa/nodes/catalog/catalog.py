@@ -11,6 +11,7 @@ import msgspec
 from medusa.decoders import msgpack_decoder
 from medusa.errors import LinkError, RemoteProtocolError, StateError
 from medusa.nodes.automaton import next_state
+from medusa.nodes.catalog.birth import Birth
 from medusa.nodes.catalog.deployment_automaton import DEPLOYMENT, DeploymentEvent, DeploymentState
 from medusa.nodes.catalog.in_doubt import InDoubt
 from medusa.nodes.catalog.kept_configurations import KeptConfiguration
@@ -228,6 +229,7 @@ class _Saved(msgspec.Struct, frozen=True, kw_only=True):
     in_doubt: InDoubt = msgspec.field(default_factory=InDoubt)
     configurations: dict[str, KeptConfiguration] = {}
     buried: dict[str, tuple[int, ...]] = {}
+    birth: Birth = Birth()
 
 
 _SAVED = msgpack_decoder(_Saved)
@@ -256,6 +258,7 @@ class Catalog:
         configurations: of queries with replicas, and what was promised for the next one
         (``nodes.recovery.agreement``).
         buried: query -> the lives of its last configurations, which were removed from here, the newest last.
+        birth: how it began.
         becoming: what is written as if it were so already: if the write fails nothing has been.
     """
 
@@ -278,6 +281,7 @@ class Catalog:
         self.in_doubt = InDoubt()
         self.configurations: dict[str, KeptConfiguration] = {}
         self.buried: dict[str, tuple[int, ...]] = {}
+        self.birth = Birth()
         self.becoming: list[PendingReplacement] = []
 
     def add(self, fragment: FragmentSpec, owner: str, request: int = 0) -> None:
@@ -341,6 +345,26 @@ class Catalog:
             if len(self.buried) > REMOVED_MAX:
                 del self.buried[next(iter(self.buried))]
         return kept is not None
+
+    def begins(self, life: int) -> None:
+        """There was nothing on disk before this life."""
+        self.birth = Birth(life=life)
+
+    def begins_anew(self, life: int) -> None:
+        """The disk was lost, as an operator says: what was here is in doubt until peers have said it."""
+        if not self.birth.rebuilt:
+            self.birth = msgspec.structs.replace(self.birth, life=self.birth.life or life, rebuilt=True)
+            self.in_doubt.begin()
+
+    def has_forgotten(self) -> bool:
+        """Peers know earlier lives of this node, which its disk doesn't: what it knows of configurations may
+        be less than it has said. Whether that is news."""
+        if self.birth.forgot:
+            return False
+        self.birth = msgspec.structs.replace(self.birth, lost=True)
+        for query, kept in self.configurations.items():
+            self.configurations[query] = msgspec.structs.replace(kept, forgot=True)
+        return True
 
     def is_buried(self, query: str, life: int) -> bool:
         """Whether this life of a query had a configuration that was removed from here."""
@@ -435,6 +459,11 @@ class Catalog:
                     return fragment.name, sink
         raise self._unknown("stream", name, self.stream_names())
 
+    def has_name(self, name: str) -> bool:
+        """Whether a stream or source of this name is here."""
+        specs = self.fragments.values()
+        return any(name in (*spec.streams.values(), *spec.entries.values()) for spec in specs)
+
     def entry_names(self) -> list[str]:
         """Sources here that publishers can feed."""
         return [name for fragment in self.fragments.values() for name in fragment.entries.values()]
@@ -510,6 +539,7 @@ class Catalog:
             in_doubt=self.in_doubt,
             configurations=dict(self.configurations),
             buried=dict(self.buried),
+            birth=self.birth,
         )
         return msgspec.msgpack.encode(saved)
 
@@ -550,6 +580,7 @@ class Catalog:
         made.reading = saved.reading
         made.removed, made.in_doubt = saved.removed, saved.in_doubt
         made.configurations, made.buried = saved.configurations, saved.buried
+        made.birth = saved.birth
         return made
 
 

@@ -76,6 +76,11 @@ class Directory:
         """How many things were learned or written so far."""
         return self._written.changes
 
+    @staticmethod
+    def life_of(version: int) -> int:
+        """The life in which a node wrote what has this version."""
+        return version // VERSIONS_PER_LIFE
+
     def seen(self, node: str) -> int:
         """The version up to which all is known that a node wrote."""
         return self._written.seen(node)

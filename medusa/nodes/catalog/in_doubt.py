@@ -72,6 +72,10 @@ class InDoubt(msgspec.Struct, kw_only=True):
         """It is known whether it is here; what was known of it."""
         return self.fragments.pop(fragment)
 
+    def begin(self) -> None:
+        """There is no catalog at all."""
+        self.newest = self.newest or 1
+
     def accept(self) -> None:
         """The older catalog counts: an operator decided so."""
         self.newest, self.old, self.accepted = 0, b"", False

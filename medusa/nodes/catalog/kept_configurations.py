@@ -16,8 +16,11 @@ class KeptConfiguration(msgspec.Struct, frozen=True, kw_only=True):
         current: the newest configuration that is known to be decided.
         promised: of the configuration after that: nothing of an earlier ballot is accepted for it.
         accepted: what was accepted for it.
+        forgot: this node may have promised or accepted something for it in a life whose disk is lost: it
+            votes on nothing until all other voters have told what they know (``nodes.recovery.reentry``).
     """
 
     current: Configuration
     promised: Ballot | None = None
     accepted: Proposal | None = None
+    forgot: bool = False

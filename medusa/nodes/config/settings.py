@@ -27,6 +27,7 @@ from medusa.nodes.config.settings_dht import DhtRules, read_dht
 from medusa.nodes.config.settings_links import LinkRules, read_links
 from medusa.nodes.config.settings_load import LoadRules, read_load
 from medusa.nodes.config.settings_offers import OfferRules, read_offers
+from medusa.nodes.config.settings_recovery import RecoveryRules, read_recovery
 from medusa.nodes.config.settings_security import FIELDS as SECURITY_FIELDS
 from medusa.nodes.config.settings_security import Security, address_of, read_security
 from medusa.nodes.config.settings_spark import SparkRules, read_spark
@@ -119,6 +120,8 @@ class Settings:
     """By how many connections streams go to each peer."""
     load: LoadRules = field(default_factory=LoadRules)
     """When it has too much to do."""
+    recovery: RecoveryRules = field(default_factory=RecoveryRules)
+    """How long a lost owner is waited for."""
     offers: Mapping[str, OfferRules] = field(default_factory=dict)
     """Participant -> what its nodes may have us keep and run (``remote``)."""
     streams: tuple[StreamRule, ...] = ()
@@ -181,6 +184,7 @@ _FIELDS = (
     "limits",
     "links",
     "load",
+    "recovery",
     "offers",
     "dht",
     "streams",
@@ -237,6 +241,7 @@ class _Reader(ConfigFile):
             metrics=self._metrics(),
             links=read_links(self),
             load=read_load(self, peers),
+            recovery=read_recovery(self),
             offers=read_offers(self, own=participant, participants=tuple(self.table("participants"))),
             streams=read_streams(self, store=store),
             dht=read_dht(self, participant=participant, folder=self._folder, peers=peers, security=security),

@@ -95,7 +95,7 @@ class CrossQueryReads:
             return True
         sources = reads_of(fragment.graph)
         for id, feed in feeds.items():
-            self._check(sources[id], feed)
+            self._check(sources[id], feed, fragment)
         pending = PendingInstall(fragment=fragment, owner=owner, request=request)
         for id, feed in feeds.items():
             self._catalog.reading[feed.stream] = CrossQueryRead(node=feed.node, query=fragment.query)
@@ -113,8 +113,15 @@ class CrossQueryReads:
         self._ask(pending, after=self._saver.save())
         return False
 
-    def _check(self, source: Source, feed: Feed) -> None:
+    def _check(self, source: Source, feed: Feed, fragment: FragmentSpec) -> None:
         of = source.of or ""
+        if fragment.keeps_nothing:
+            raise LinkError(
+                f"source {source.id!r} reads stream {of!r}, and of fragment {fragment.name!r} nothing is "
+                "kept when its node is lost",
+                hint='give its outputs another method than "amnesia"',
+                code="E_STORE",
+            )
         if self._settings.forgets:
             raise LinkError(
                 f"source {source.id!r} reads stream {of!r}, and node {self._me!r} has no disk to go on after "

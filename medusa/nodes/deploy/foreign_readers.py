@@ -141,6 +141,12 @@ class ForeignReaders:
                 hint="put that part of its query at a node with a disk",
                 code="E_STORE",
             )
+        if hosted.forgets:
+            raise LinkError(
+                f"nothing is kept of who reads stream {stream!r} when its node is lost",
+                hint='give that output of its query another method than "amnesia"',
+                code="E_STORE",
+            )
         if self._moving(spec.name) or hosted.frozen:
             text = f"what puts out stream {stream!r} is just being moved, split or merged"
             raise LinkError(text, hint="try again in a moment", code="E_BUSY")

@@ -79,7 +79,8 @@ class FragmentHost:
         mixed: its output depends on how its inputs interleave, so it leaves only once that is on disk.
         decided: what it was fed, and how much of that is.
         rows_in: fed since the process started.
-        known_lost: rows that died with earlier lives of a node without a disk.
+        forgets: nothing of it is kept over the end of its node.
+        known_lost: rows that died with earlier lives of one that forgets.
         lost_unknown: of some of those lives nobody can say.
         uncounted: boxes whose rows would die with it, and nobody could say how many.
         tap: takes what it is fed while it is copied, to another node or into other fragments; None: it isn't.
@@ -96,6 +97,7 @@ class FragmentHost:
     """
 
     known_lost = 0
+    forgets = False
     uncounted: tuple[str, ...] = ()
     tap: ChangeFeed | None = None
     standby_taps: tuple[StandbyChangeFeed, ...] = ()
@@ -511,12 +513,16 @@ class FragmentHost:
                 input.falls_silent(now_us)
             else:
                 input.is_heard()
-            if not (self._feeding.is_joining(input) or self.publishers.rests(input)):
+            if not self._waits(input):
                 input.receiver.peer_event(now_us, event)
         for output in self.outputs.values():
             output.sender.peer(now_us, peer, event)
         if event is not LinkEvent.PEER_UP:
             self.subscribers.gone(peer)
+
+    def _waits(self, input: FragmentInput) -> bool:
+        """Whether nothing is asked of its sender yet."""
+        return self._feeding.is_joining(input) or self.publishers.rests(input)
 
     def redirect(self, now_us: int, source: str, node: str, *, up: bool) -> None:
         """A judged source reads from another node from now on, as ``spec`` says; what came stays."""

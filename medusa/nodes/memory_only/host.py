@@ -7,6 +7,10 @@
 Instead of checkpoints there are *cuts* (``sealed_cuts``). One is settled once every receiver has what was
 put out before it; then upstream hears that what it covers is durable, and keeps the cut with that.
 
+So it is with a fragment that is recovered by amnesia at any node: who takes it over begins with nothing, asks
+the same neighbours, and goes on at the newest cut of its predecessor. An owner that hears half of the voters
+or fewer feeds nothing meanwhile: others may have taken over, and what it acknowledged would die unseen.
+
 After a start nothing is fed before every node of the plan that is linked with this fragment has said what
 it has, and the clients that the newest cut names had time to. A node that never says it holds the
 fragment up as it would if it were dead.
@@ -15,6 +19,7 @@ fragment up as it would if it were dead.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable, Collection
 from typing import Any
 
 from medusa.elements import END_US, START_US, Boundary, Element, Train
@@ -29,7 +34,7 @@ from medusa.nodes.memory_only.sealed_cuts import CutSealer, SealedCut
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
 from medusa.wire.link.attach_claims import check_attach
-from medusa.wire.link.automaton import LinkEvent, SenderState
+from medusa.wire.link.automaton import LinkEvent, ReceiverState, SenderState
 from medusa.wire.link.receiver import ReceiverMessage
 from medusa.wire.messages.links import Ack, Attach, Detach, Refuse
 
@@ -49,17 +54,32 @@ class MemoryOnlyFragmentHost(FragmentHost):
     """One installed fragment of a node with ``store = "memory"``.
 
     Args:
-        seal: of this node.
-        born_us: when the node was started.
+        seal: of this node, or of those who may have the fragment.
+        born_us: since when clients of an earlier life could have come back.
+        leads: whether nobody else can have taken it over, as far as is heard now.
+        begins: it is ours; else ``own`` says so.
 
     Attributes:
         known_lost: rows that died with earlier lives of the node; ``lost_unknown``: and more may have.
     """
 
+    forgets = True
+
     def __init__(
-        self, spec: FragmentSpec, *, seal: CutSealer, now_us: int, born_us: int, **rest: Any
+        self,
+        spec: FragmentSpec,
+        *,
+        seal: CutSealer,
+        now_us: int,
+        born_us: int,
+        leads: Callable[[], bool] = lambda: True,
+        begins: bool = True,
+        **rest: Any,
     ) -> None:
         self._seal = seal
+        self._leads = leads
+        self._begins = begins
+        self._successors: tuple[str, ...] = ()
         self.known_lost = 0
         self.lost_unknown = False
         self._base: SealedCut | None = None
@@ -71,6 +91,9 @@ class MemoryOnlyFragmentHost(FragmentHost):
         """Who has said what they hold."""
         self._fed_any = False
         self._ran_seq: dict[tuple[str, str], int] = {}
+        self._ran_note: dict[str, bytes] = {}
+        self._up: set[str] = set()
+        """Nodes and clients that are there."""
         self._number = 0
         self._cuts: deque[SealedCut] = deque()
         self._cut_at_us = self._looked_at_us = now_us
@@ -83,14 +106,69 @@ class MemoryOnlyFragmentHost(FragmentHost):
         self.uncounted = tuple(uncounted(spec.graph))
         self._begun_us = now_us
         # Where nodes read all of our output, they have all that any client knows.
-        clients = bool(spec.entries) or any(not spec.readers.get(sink) for sink in spec.streams)
-        self._clients_until_us = born_us + CLIENTS_US if clients else now_us
+        self._clients = bool(spec.entries) or any(not spec.readers.get(sink) for sink in spec.streams)
+        self._clients_until_us = born_us + CLIENTS_US if self._clients else now_us
+
+    # --- whose it is ------------------------------------------------------------------------------
+
+    def begin(self, now_us: int) -> None:
+        """Its node starts, and has had it before."""
+        super().begin(now_us)
+        self._begun_us = now_us
+        self._clients_until_us = now_us + CLIENTS_US if self._clients else now_us
+
+    def own(self, now_us: int, secondaries: Collection[str] = ()) -> None:
+        """It is ours: go on once all have said what they know."""
+        self._begins = True
+        self.count_on(now_us, secondaries)
+        self._start_if_told(now_us)
+
+    def count_on(self, now_us: int, secondaries: Collection[str]) -> None:
+        """Who could take it over; none of them has to have anything."""
+        self._successors = tuple(secondaries)
+
+    @property
+    def counted(self) -> Collection[str]:
+        return self._successors
+
+    @property
+    def frozen(self) -> bool:
+        return super().frozen or not self._begins
+
+    def freeze(self) -> None:
+        """Another node has it; one that hasn't begun never does."""
+        if self._started:
+            super().freeze()
+        self._begins = False
+
+    def stands_in(self, secondary: str) -> bool:
+        """Whoever takes over needs nothing of it."""
+        return True
+
+    @property
+    def _whose(self) -> tuple[int, int]:
+        return self.epoch(), self._incarnation
+
+    def redirect(self, now_us: int, source: str, node: str, *, up: bool) -> None:
+        old = next(key for key in self.inputs if key[0] == source)
+        input = self.inputs[old]
+        if old in self._ran_seq:
+            self._ran_seq[source, node] = self._ran_seq.pop(old)
+        if not input.receiver.asking:
+            self._told[source, node] = self._told.pop(old, None)
+        else:
+            self._told.pop(old, None)
+            input.receiver.ask_first()
+        if up:
+            self._up.add(node)
+        super().redirect(now_us, source, node, up=up and not input.receiver.asking)
+        self._ask(now_us)
 
     def _add_input(
         self, source: str, stream: str, peer: str, record: InputRecord | None = None
     ) -> FragmentInput:
         made = super()._add_input(source, stream, peer, record)
-        made.receiver.asking = True
+        made.receiver.ask_first()
         return made
 
     # --- what the neighbours say ----------------------------------------------------------------
@@ -115,12 +193,7 @@ class MemoryOnlyFragmentHost(FragmentHost):
         """Raises: LinkError: a named subscription (``E_STORE``). RemoteProtocolError: a false claim."""
         if isinstance(message, Attach):
             if message.name:
-                raise LinkError(
-                    f"the node of stream {message.stream!r} keeps nothing over its end, so no rows for a "
-                    f"subscription {message.name!r} either",
-                    hint='subscribe without durable=, or run that node with store = "disk"',
-                    code="E_STORE",
-                )
+                raise self._no_name(message)
             # It may be answered much later, while somebody else speaks: who is wrong hears it now.
             check_attach(message, peer)
             cut = self._seal.cut(message.note, self.spec.name)
@@ -132,18 +205,67 @@ class MemoryOnlyFragmentHost(FragmentHost):
             super().from_reader(now_us, sink, peer, message, owner=owner, others=others)
             self._settle(now_us)
 
+    def _no_name(self, message: Attach) -> LinkError:
+        if self.spec.keeps_nothing:
+            text = f"nothing is kept of what puts out stream {message.stream!r} when its node is lost"
+            hint = 'subscribe without durable=, or deploy its output with another method than "amnesia"'
+        else:
+            text = f"the node of stream {message.stream!r} keeps nothing over its end"
+            hint = 'subscribe without durable=, or run that node with store = "disk"'
+        return LinkError(
+            f"{text}, so no rows for a subscription {message.name!r} either", hint=hint, code="E_STORE"
+        )
+
     def peer_event(self, now_us: int, peer: str, event: LinkEvent) -> None:
+        if event is LinkEvent.PEER_DOWN:
+            self._up.discard(peer)
+        else:
+            self._up.add(peer)
         super().peer_event(now_us, peer, event)
+        self._ask(now_us)
+        self._pump(now_us)  # We may lead by now.
         if event is not LinkEvent.PEER_UP:
             for key in [key for key in self._asked if key[1] == peer]:
                 del self._asked[key]
             if not self._started:
                 self._heard.discard(peer)
 
+    def _waits(self, input: FragmentInput) -> bool:
+        """While its readers haven't said what they have: if its sender is lost too, they say how far that
+        was."""
+        return super()._waits(input) or self._asks_later(self._ticked_us, input)
+
+    def _asks_later(self, now_us: int, input: FragmentInput) -> bool:
+        later = self.spec.keeps_nothing and input.judged and input.receiver.asking
+        return later and input.receiver.state is ReceiverState.IDLE and not self._readers_told(now_us)
+
+    def _readers_told(self, now_us: int) -> bool:
+        for sink, readers in self.spec.readers.items():
+            if any((sink, reader) not in self._asked for reader in readers):
+                return self._waited
+        if self._waited:
+            return True
+        known = set() if self._base is None else set(self._base.readers)
+        return now_us >= self._clients_until_us and known <= self._heard
+
+    def _ask(self, now_us: int) -> None:
+        """Ask the senders what they have of us, if it is time."""
+        for input in self.inputs.values() if self.spec.keeps_nothing and not self._started else ():
+            receiver = input.receiver
+            there = input.judged and receiver.asking and input.peer in self._up
+            if there and receiver.state is ReceiverState.IDLE and not self._asks_later(now_us, input):
+                note = b"" if self._base is None else self._base.note_of(input.source)
+                if note and (seq := self._position(input)) is not None:
+                    receiver.stand_at(seq, receiver.boundary_us, note)
+                receiver.peer_event(now_us, LinkEvent.PEER_UP)
+
     def _learnt(self, now_us: int, cut: SealedCut | None) -> None:
         if cut is None or (self._base is not None and cut.order <= self._base.order):
             return
-        if cut.life == self._incarnation:
+        if cut.epoch > self.epoch():  # Another node has it by now: we hear so any moment.
+            self._begins = False
+            return
+        if cut.whose == self._whose:
             return
         if not self._started:
             self._base = cut
@@ -162,8 +284,7 @@ class MemoryOnlyFragmentHost(FragmentHost):
                     self._outbox.send(view.peer, refusal)
             output.reset()
         for input in self.inputs.values():
-            input.receiver.asking = True
-            input.receiver.told = None
+            input.receiver.ask_first()
             self._told.pop((input.source, input.peer), None)
             if input.silent_since_us is None:
                 input.receiver.peer_event(now_us, LinkEvent.PEER_RESTARTED)
@@ -173,17 +294,25 @@ class MemoryOnlyFragmentHost(FragmentHost):
         assert input.receiver.told is not None
         durable, _ = input.receiver.told
         cut = self._told[input.source, input.peer]
-        seq = self._base.input_at(input.source, input.peer) if self._base is not None else None
-        if cut is not None and cut.life != self._incarnation and self._base is not None:
+        seq = self._position(input)
+        if cut is not None and cut.whose != self._whose and self._base is not None:
             if cut.order > self._base.order:
                 self._tell_unknown("a publisher that knows of later rows came too late")
         elif cut is None and durable:
             self._tell_unknown("a publisher's rows were taken in a life that nobody knows of")
         self._begin_at(now_us, input, durable if seq is None else seq)
 
+    def _position(self, input: FragmentInput) -> int | None:
+        """The next row of an input by the cut with which we began; None: it doesn't know that one."""
+        if self._base is None:
+            return None
+        return self._base.input_at(input.source, input.peer, any_peer=input.judged)
+
     def _begin_at(self, now_us: int, input: FragmentInput, seq: int) -> None:
         key = input.source, input.peer
         input.fed_seq = self._ran_seq[key] = seq
+        if self._base is not None and (note := self._base.note_of(input.source)):
+            input.fed_note = self._ran_note[input.source] = note
         input.receiver.begin_at(now_us, seq)
         promise_us = (
             dict(self._base.promises).get(input.source, START_US) if self._base is not None else START_US
@@ -198,6 +327,7 @@ class MemoryOnlyFragmentHost(FragmentHost):
     # --- the start --------------------------------------------------------------------------------
 
     def _start_if_told(self, now_us: int) -> None:
+        self._ask(now_us)
         if not self._started and self._all_told(now_us):
             self._start(now_us)
         if self._started:
@@ -205,6 +335,8 @@ class MemoryOnlyFragmentHost(FragmentHost):
         self._pump(now_us)
 
     def _all_told(self, now_us: int) -> bool:
+        if not (self._begins and self._leads()):
+            return False
         if any((feed.source, feed.node) not in self._told for feed in self.spec.feeds):
             return False
         for sink, readers in self.spec.readers.items():
@@ -228,7 +360,8 @@ class MemoryOnlyFragmentHost(FragmentHost):
     def _start(self, now_us: int) -> None:
         self._turns(TurnEvent.ANSWERED)
         base = self._base
-        if self._repeatable and (base is None or len(base.inputs) == 1):
+        repeats = self._repeatable and not self._sender_forgot
+        if repeats and (base is None or len(base.inputs) == 1):
             # It comes to the same rows again, so where upstream stands is right too, and no row is lost
             # of which a receiver had only a part.
             (base,) = self._told.values() or (base,)
@@ -236,9 +369,9 @@ class MemoryOnlyFragmentHost(FragmentHost):
             # Of those in the plan: rows that a client has are in the note that it gives back.
             plan = self.spec.readers.get(sink, ())
             asked = ((who, message) for (at, who), (message, *_) in self._asked.items() if at == sink)
-            seqs = [message.next_seq for who, message in asked if who in plan]
+            seqs = [max(message.next_seq, message.durable) for who, message in asked if who in plan]
             begin = base.output_at(sink) if base is not None else 0
-            if not self._repeatable and (ahead := max(seqs, default=0)) > begin:
+            if not repeats and (ahead := max(seqs, default=0)) > begin:
                 begin = ahead
                 self._tell_unknown(f"the readers of {output.stream} have more than anybody can say")
             output.begin_at(begin)
@@ -257,14 +390,14 @@ class MemoryOnlyFragmentHost(FragmentHost):
                     why="held when the node died",
                 )
         self._base = base
-        for key, input in self.inputs.items():
+        for input in self.inputs.values():
             if input.receiver.told is None:
                 continue
             durable, _ = input.receiver.told
-            seq = base.input_at(*key) if base is not None else None
+            seq = self._position(input)
             if seq is None and durable:
                 self._tell_unknown(f"rows of {input.stream} were taken in a life that nobody knows of")
-            elif seq is not None and seq < durable:
+            elif seq is not None and seq < durable and not self._sender_forgot:
                 self._tell_unknown(f"the newest cut stands before what {input.peer} has forgotten")
             self._begin_at(now_us, input, durable if seq is None else seq)
 
@@ -273,6 +406,14 @@ class MemoryOnlyFragmentHost(FragmentHost):
         """One input, and no box that remembers: the same rows have the same numbers again."""
         return self._repeats and len(self.inputs) == 1 and len(self._told) == 1
 
+    @property
+    def _sender_forgot(self) -> bool:
+        """One that we read from was lost as well, and goes on behind rows that we have to count as lost."""
+        if not self.spec.keeps_nothing:
+            return False
+        told = ((i.receiver.told, i) for i in self.inputs.values() if i.judged)
+        return any(each is not None and each[0] and not each[1] for each, _ in told)
+
     def _tell_unknown(self, why: str) -> None:
         self.lost_unknown = True
         self._outbox.report("error", "rows lost, and nobody knows how many", fragment=self.spec.name, why=why)
@@ -280,18 +421,25 @@ class MemoryOnlyFragmentHost(FragmentHost):
     def _answer_readers(self, now_us: int) -> None:
         asked, self._asked = self._asked, {}
         for (sink, peer), (message, owner, others) in asked.items():
+            planned = peer in self.spec.readers.get(sink, ())
+            if not message.plain and not planned:
+                continue  # Another node has taken its place: nobody would acknowledge what is kept for it.
+            if planned and message.next_seq > self.outputs[sink].rows and not self._repeatable:
+                self._tell_unknown(f"a reader of {self.outputs[sink].stream} has more than anybody said")
             super().from_reader(now_us, sink, peer, message, owner=owner, others=others)
 
     # --- cuts -------------------------------------------------------------------------------------
 
     def _pump(self, now_us: int) -> None:
-        if self._started:
+        if self._started and self._leads():
             super()._pump(now_us)
             self._fed_any = self._fed_any or bool(self._running)
 
     def _noted(self, now_us: int, work: Work, outputs: list[tuple[str, Element]], dying: RowsAtRisk) -> bytes:
         """The cut after this run of the engine, for the frames that it made."""
         self._ran_seq[work.input.source, work.input.peer] = work.next_seq
+        if self.spec.keeps_nothing and work.input.judged:
+            self._ran_note[work.input.source] = bytes(work.note)
         if not outputs and now_us - self._cut_at_us < CUT_US and self._cuts:
             return b""
         self._cut_at_us = now_us
@@ -304,6 +452,7 @@ class MemoryOnlyFragmentHost(FragmentHost):
         cut = SealedCut(
             fragment=self.spec.name,
             life=self._incarnation,
+            epoch=self.epoch(),
             number=self._number,
             inputs=tuple(
                 (*key, self._ran_seq.get(key, 0) if key in running else input.fed_seq)
@@ -320,6 +469,7 @@ class MemoryOnlyFragmentHost(FragmentHost):
                 if view.plain
             ),
             promises=dying.promises,
+            notes=tuple(self._ran_note.items()),
         )
         if len(self._cuts) >= CUTS_MAX:
             self._cuts.pop()
@@ -328,7 +478,7 @@ class MemoryOnlyFragmentHost(FragmentHost):
 
     def _settle(self, now_us: int) -> None:
         """Tell upstream of the last cut that the policy holds for durable."""
-        if not self._cuts or now_us - self._looked_at_us < self._link.ack_us:
+        if self.frozen or not self._cuts or now_us - self._looked_at_us < self._link.ack_us:
             return
         self._looked_at_us = now_us
         settled = self.durability.acknowledged(self._cuts, self)
@@ -356,7 +506,7 @@ class MemoryOnlyFragmentHost(FragmentHost):
     def tick(self, now_us: int) -> None:
         super().tick(now_us)
         self._ticked_us = now_us
-        self._waited = self._waited or now_us - self._begun_us >= self._link.idle_us
+        self._waited = self._waited or (self._begins and now_us - self._begun_us >= self._link.idle_us)
         self._start_if_told(now_us)
         self._settle(now_us)
 

@@ -27,6 +27,9 @@ class SealedCut(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
 
     Attributes:
         life, number: of the node, and of the cut in it: a later one is larger.
+        epoch: of the fragment at that node; one that takes over has a higher one.
+        notes: of sources that other nodes feed, what those had left by then: if they are lost too, that
+            says where they stood.
         inputs: (source, peer, next row) of each.
         outputs: (sink, next row) of each.
         held: rows that die with the node now; -1: nobody can say.
@@ -47,6 +50,8 @@ class SealedCut(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
     readers: tuple[str, ...]
     promises: tuple[tuple[str, int], ...] = ()
     version: int = VERSION
+    epoch: int = 1
+    notes: tuple[tuple[str, bytes], ...] = ()
 
     @property
     def token(self) -> int:
@@ -54,12 +59,26 @@ class SealedCut(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
         return self.number
 
     @property
-    def order(self) -> tuple[int, int]:
-        return self.life, self.number
+    def whose(self) -> tuple[int, int]:
+        """The epoch and the life of the node that made it: of two cuts the later one has a higher pair."""
+        return self.epoch, self.life
 
-    def input_at(self, source: str, peer: str) -> int | None:
-        """The next row of an input; None: there was no such input."""
-        return next((seq for *who, seq in self.inputs if who == [source, peer]), None)
+    @property
+    def order(self) -> tuple[int, int, int]:
+        return (*self.whose, self.number)
+
+    def input_at(self, source: str, peer: str, *, any_peer: bool = False) -> int | None:
+        """The next row of an input; None: there was no such input.
+
+        Args:
+            any_peer: it has one sender only, which may have been another node then.
+        """
+        found = (seq for of, who, seq in self.inputs if of == source and (any_peer or who == peer))
+        return next(found, None)
+
+    def note_of(self, source: str) -> bytes:
+        """What its sender had left with the fragment; empty: nothing."""
+        return next((note for of, note in self.notes if of == source), b"")
 
     def output_at(self, sink: str) -> int:
         """The number of the next row of an output."""
@@ -73,11 +92,18 @@ class CutSealer:
     """Makes notes of cuts, and cuts of one's own notes only.
 
     Args:
-        key: secret of the node; empty: whoever reaches it may do everything anyway.
+        key: secret of the node, or of those who may have the fragment; empty: whoever reaches
+            it may do everything anyway.
     """
 
     def __init__(self, key: bytes = b"") -> None:
         self._key = key
+
+    def key_for(self, about: str) -> bytes:
+        """A secret of this node alone, until it gives it to others; empty where it has none."""
+        if not self._key:
+            return b""
+        return blake2b(about.encode(), key=self._key, digest_size=32, person=b"medusa note key").digest()
 
     def _tag(self, data: bytes) -> bytes:
         return blake2b(data, key=self._key, digest_size=TAG_BYTES, person=b"medusa note").digest()

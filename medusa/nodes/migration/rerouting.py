@@ -178,6 +178,8 @@ class Rerouting:
         sender = hosted.outputs[sink].sender
         view = sender.receivers.get(old)
         sender.expect(new, None if view is None else view.durable)
+        if view is not None and view.note:  # What it left with us is for whoever has its place.
+            sender.receivers[new].leave(view.note)
         readers = hosted.spec.readers.get(sink, ())
         self._read_by(hosted, sink, tuple(dict.fromkeys((*readers, new))))
         self._drop(now_us, hosted, sink, old)

@@ -42,6 +42,8 @@ class NodeNames:
         wall: the time of the node.
         moving: whether a fragment is just being moved, split or merged.
         accepting: says where the node's fragments run.
+        known_before: told by whom and up to which version something is known that this node wrote, as each
+            peer's first word says.
         between: makes its part in the catalog between participants, given the names of its own; None: it
             takes no part.
 
@@ -68,11 +70,13 @@ class NodeNames:
         moving: Callable[[str], bool],
         accepting: Admission,
         decided: Callable[[], Mapping[str, ConfigurationBody]] = dict,
+        known_before: Callable[[str, int], None] = lambda peer, version: None,
         between: Callable[[NameLookup], ParticipantCatalog] | None = None,
     ) -> None:
         self._settings = settings
         self._outbox = outbox
         self._count = count
+        self._known_before = known_before
         self.directory = Directory(
             settings.name, incarnation=incarnation, outbox=outbox, count=count, wall=wall.at
         )
@@ -153,6 +157,7 @@ class NodeNames:
                 self.directory.receive(now_us, peer, message, payload)
                 if self.early.awaits(peer):
                     said = {} if payload is None or isinstance(message, Entries) else seen_from(payload)
+                    self._known_before(peer, said.get(self.directory.node, 0))
                     self.early.told(peer, said.get(peer), self.directory.seen(peer))
             case DhtFind() | DhtFound() | DhtStore() | DhtStored() | DhtLeave():
                 if self.between is None:

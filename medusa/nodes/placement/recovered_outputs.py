@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from medusa.nodes.fragment.clock_decisions import decides
 from medusa.nodes.placement.estimating import BoxTraffic
-from medusa.nodes.placement.fragment_keys import boxes_of
 from medusa.nodes.placement.placement import PlacementPlan
+from medusa.nodes.placement.secondaries import fed_bytes_per_s
 from medusa.nodes.placement.standby_plan import VOTERS_LEAST, way_to
 from medusa.nodes.spec.fragment_spec import FragmentSpec
-from medusa.query.boxes import Graph, Input, Sink
-from medusa.query.recovery import method_of
+from medusa.query.boxes import Graph, Sink
+from medusa.query.recovery import AMNESIA, method_of
 
 __all__ = ["RecoveredOutput", "guarantee_of", "recovered_outputs", "ways_of"]
 
@@ -45,15 +45,21 @@ class RecoveredOutput:
         return "\n".join(lines)
 
 
-def guarantee_of(alone: Sequence[str], voters: int) -> str:
+def guarantee_of(alone: Sequence[str], voters: int, method: str = "") -> str:
     """What is promised of an output.
 
     Args:
         alone: fragments on its way that nobody could take over.
         voters: how many decide on that.
+        method: how it is recovered.
     """
     if alone:
         return f"as without standby: waits while the node of {' or '.join(alone)} is away"
+    if method == AMNESIA:
+        goes_on = "goes on when a node is lost for good"
+        if voters < VOTERS_LEAST:
+            goes_on = "a lost node is waited for, since two voters can't decide without one of them"
+        return f"at most once: what a lost node held is lost and counted; {goes_on}"
     if voters < VOTERS_LEAST:
         return "exactly once; a lost node is waited for, since two voters can't decide without one of them"
     return "exactly once, and goes on when a node is lost for good"
@@ -79,12 +85,12 @@ def recovered_outputs(
             stream=stream,
             method=method,
             standby={each.name: each.standby for each in way},
-            guarantee=guarantee_of([each.name for each in way if not each.standby], voters),
+            guarantee=guarantee_of([each.name for each in way if not each.standby], voters, method),
             overhead=_overhead(way, nbytes),
             bytes_per_s=nbytes,
         )
         for stream, method, way in _outputs(plan)
-        for nbytes in [sum(_came(each, graph, traffic) * len(each.standby) for each in way)]
+        for nbytes in [sum(fed_bytes_per_s(each, graph, traffic) * len(each.standby) for each in _sent(way))]
     )
 
 
@@ -103,18 +109,16 @@ def _outputs(plan: PlacementPlan) -> list[tuple[str, str, tuple[FragmentSpec, ..
     return found
 
 
-def _came(fragment: FragmentSpec, graph: Graph, traffic: BoxTraffic) -> float:
-    """Bytes per second that a fragment is fed; of a window that is split, as many as come to all parts."""
-    own = boxes_of(fragment)
-    arcs = [arc for box in graph.boxes if box.id in own for arc in box.inputs if arc.box not in own]
-    sources = [Input(source) for source in fragment.entries]
-    return sum(traffic.bytes_per_s.get(arc, 0.0) for arc in dict.fromkeys([*arcs, *sources]))
+def _sent(way: Sequence[FragmentSpec]) -> list[FragmentSpec]:
+    """Those of which others are sent something."""
+    return [each for each in way if each.standby and not each.keeps_nothing]
 
 
 def _overhead(way: Sequence[FragmentSpec], nbytes: float) -> str:
-    guarded = [each for each in way if each.standby]
+    guarded = _sent(way)
     if not guarded:
-        return ""
+        empty = any(each.keeps_nothing for each in way)
+        return "nothing is kept or sent, but a few hundred bytes with each train" if empty else ""
     deciding = [each.name for each in guarded if decides(each.graph)]
     what = (
         f"what {' and '.join(each.name for each in guarded)} is fed is sent once more to each who stands by"

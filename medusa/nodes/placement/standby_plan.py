@@ -20,10 +20,12 @@ from medusa.nodes.placement.estimating import BoxTraffic, traffic_of
 from medusa.nodes.placement.fragment_keys import REST, WishWords, boxes_of, by_fragment
 from medusa.nodes.placement.own_streams import with_own_streams
 from medusa.nodes.placement.placement import PlacementPlan
+from medusa.nodes.placement.secondaries import Unguarded, recovery_work, spread
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.boxes import Box, Graph, Sink
 from medusa.query.recovery import method_of, strongest
 from medusa.query.suggest import did_you_mean
+from medusa.wire.messages.configuration import VOTERS_MAX
 
 __all__ = [
     "VOTERS_LEAST",
@@ -338,32 +340,52 @@ class _Planning:
 
     def _chosen(self, found: dict[int, tuple[str, ...]]) -> dict[int, tuple[str, ...]]:
         """Somebody for each fragment for which nobody is named: on another machine where there is one, and of
-        those the one with the least to do."""
-        if all(found.values()):
+        those so that the fragments of one node are spread (``secondaries``)."""
+        open_places = [place for place, named in found.items() if not named]
+        if not open_places:
             return found
-        busy = _Busy(self._plan, self._graph, self._nodes)
-        made = dict(found)
+        traffic = traffic_of(self._graph)
+        busy = {name: node.load for name, node in self._nodes.items()}
+        falls: dict[tuple[str, str], float] = {}
+        for fragment in self._plan.fragments:
+            busy[fragment.node] = busy.get(fragment.node, 0.0) + cost_of(fragment, traffic)
         for place, named in found.items():
             fragment = self._plan.fragments[place]
-            for name in named:
-                busy.add(name, fragment)
-        for place in [place for place, named in found.items() if not named]:
-            fragment = self._plan.fragments[place]
-            host = self._nodes[fragment.node].host if fragment.node in self._nodes else ""
-            why = {name: self._unfit(self._nodes[name], fragment) for name in self._nodes}
-            fit = [name for name in self._nodes if not why[name]]
-            if not fit:
-                others = "; ".join(f"{name}: {of}" for name, of in why.items() if name != fragment.node)
-                raise _refused(
-                    f"no node can stand by for fragment {fragment.name!r} at {fragment.node!r}"
-                    + (f": {others}" if others else ": there is no other"),
-                    hint=f"add a node to [peers] of {self._here}, or deploy without standby",
-                )
-            near = {name: bool(host) and self._nodes[name].host == host for name in fit}
-            best = min(fit, key=lambda name: (near[name], busy.of(name)))
-            busy.add(best, fragment)
-            made[place] = (best,)
-        return made
+            for name in named:  # Who stands by feeds what the owner feeds.
+                busy[name] = busy.get(name, 0.0) + cost_of(fragment, traffic)
+            for name in named[:1]:  # The others come only once that one is lost too.
+                key = fragment.node, name
+                falls[key] = falls.get(key, 0.0) + recovery_work(fragment, self._graph, traffic)
+        of = [self._plan.fragments[place] for place in open_places]
+        unguarded = [
+            Unguarded(
+                owner=fragment.node,
+                work=recovery_work(fragment, self._graph, traffic),
+                cost=cost_of(fragment, traffic),
+                candidates=self._candidates(fragment),
+            )
+            for fragment in of
+        ]
+        vote = [self._here, *self._wish.witnesses, *(each.node for each in of)]
+        for place, named in found.items():
+            vote += (self._plan.fragments[place].node, *named)
+        names = spread(unguarded, falls_on=falls, loads=busy, voters=vote, voters_max=VOTERS_MAX)
+        return {**found, **{place: (name,) for place, name in zip(open_places, names, strict=True)}}
+
+    def _candidates(self, fragment: FragmentSpec) -> tuple[str, ...]:
+        """Who may stand by for it: those on other machines than its owner, where there are such."""
+        host = self._nodes[fragment.node].host if fragment.node in self._nodes else ""
+        why = {name: self._unfit(self._nodes[name], fragment) for name in self._nodes}
+        fit = tuple(name for name in self._nodes if not why[name])
+        if not fit:
+            others = "; ".join(f"{name}: {of}" for name, of in why.items() if name != fragment.node)
+            raise _refused(
+                f"no node can stand by for fragment {fragment.name!r} at {fragment.node!r}"
+                + (f": {others}" if others else ": there is no other"),
+                hint=f"add a node to [peers] of {self._here}, or deploy without standby",
+            )
+        away = tuple(name for name in fit if not host or self._nodes[name].host != host)
+        return away or fit
 
     def _unfit(self, node: StandbyNode, fragment: FragmentSpec) -> str:
         """Why it isn't chosen; empty: it may be."""
@@ -379,23 +401,6 @@ class _Planning:
         if any(each.name == fragment.name for each in here):
             return "it runs a fragment of that name"
         return ""
-
-
-class _Busy:
-    """How much nodes would have to do: with what they do now, with the query, and with standing by for it."""
-
-    def __init__(self, plan: PlacementPlan, graph: Graph, nodes: Mapping[str, StandbyNode]) -> None:
-        self._traffic = traffic_of(graph)
-        self._loads = {name: node.load for name, node in nodes.items()}
-        for fragment in plan.fragments:
-            self.add(fragment.node, fragment)
-
-    def add(self, node: str, fragment: FragmentSpec) -> None:
-        """It runs the fragment too; who stands by feeds what the owner feeds."""
-        self._loads[node] = self._loads.get(node, 0.0) + cost_of(fragment, self._traffic)
-
-    def of(self, node: str) -> float:
-        return self._loads[node]
 
 
 # --- helpers ----------------------------------------------------------------------------------------
@@ -421,9 +426,9 @@ def with_methods(plan: PlacementPlan) -> PlacementPlan:
     and of several wishes by the strongest."""
     wished: dict[tuple[str, str], dict[str, None]] = {}
     for fragment in plan.fragments:
-        found = {_method(box) for box in fragment.graph.boxes if _is_output(box, fragment)}
-        for each in way_to(plan, fragment) if found else ():
-            wished.setdefault((each.node, each.name), {}).update(dict.fromkeys(found))
+        methods_here = {_method(box) for box in fragment.graph.boxes if _is_output(box, fragment)}
+        for each in way_to(plan, fragment) if methods_here else ():
+            wished.setdefault((each.node, each.name), {}).update(dict.fromkeys(methods_here))
     fragments = []
     for each in plan.fragments:
         methods = wished.get((each.node, each.name), {"": None})

@@ -18,6 +18,7 @@ from medusa.nodes.config.settings import Settings
 from medusa.nodes.messages import Heard
 from medusa.nodes.recovery.agreement_automaton import AgreementEvent, ProposerState
 from medusa.nodes.recovery.bid import Bid, Change
+from medusa.nodes.recovery.reentry import Reentry
 from medusa.nodes.recovery.telling import TELL_LATER_US, Telling
 from medusa.nodes.recovery.voter import Voter, first_proposer
 from medusa.wire.link.automaton import LinkEvent
@@ -87,6 +88,8 @@ class Agreement:
         """Query -> the number that couldn't be followed by what was wanted: said once."""
         self._own: list[tuple[int, Vote]] = []
         """Votes of this node for proposals of its own, and the writes that they wait for."""
+        self._reentries: dict[str, Reentry] = {}
+        """Queries on which this node doesn't vote yet, since its disk was lost."""
         self._deferred: dict[str, tuple[str, Prepare | Accept]] = {}
         """Query -> who was refused since a suspect is heard here, and what it asked: that changes at once
         when the suspect isn't heard any more."""
@@ -136,6 +139,16 @@ class Agreement:
     def _status(self, query: str) -> AgreementStatus:
         current, bid = self.current(query), self._bids.get(query)
         assert current is not None
+        if (reentry := self._reentries.get(query)) is not None:
+            return AgreementStatus(
+                number=current.number,
+                coordinator=current.coordinator,
+                voters=current.voters,
+                proposing="asking what it promised",
+                silent=reentry.silent,
+                refused=dict(reentry.noes),
+                untold=tuple(self.untold(query)),
+            )
         waits = bid is not None and bid.question is not None
         return AgreementStatus(
             number=current.number,
@@ -158,7 +171,7 @@ class Agreement:
 
         Who is named by it, and who has a part, is told until all have it on disk (``untold``).
         """
-        self._learn(now_us, configuration, tell_at_us=now_us)
+        self._learn(now_us, configuration, tell_at_us=now_us, installed=True)
 
     def propose(self, now_us: int, query: str, change: Change, *, suspects: tuple[str, ...] = ()) -> None:
         """Have a change decided; what was wanted for this query before is so no more.
@@ -190,6 +203,7 @@ class Agreement:
         self._telling.pop(query, None)
         self._unfit.pop(query, None)
         self._deferred.pop(query, None)
+        self._reentries.pop(query, None)
         self._voter.forget(query)
 
     # --- messages ---------------------------------------------------------------------------------------
@@ -242,7 +256,7 @@ class Agreement:
         code = text = ""
         if self._catalog.is_buried(query, told.life):
             code, text = "E_REMOVED", f"query {query!r} was removed from node {self._me!r}"
-        elif current is None and told.number == 1 and told.parts is not None and peer != told.coordinator:
+        elif current is None and self._is_undone(peer, told):
             # Whoever deploys it tells us, or has undone that: a node that was away meanwhile may not know.
             code, text = "E_QUERY", f"no such query at node {self._me!r}"
         elif current is not None and current.life != told.life:
@@ -263,6 +277,50 @@ class Agreement:
             self._outbox.send(peer, Reply(request=message.request, code=code, text=text))
         else:
             self._saver.send(peer, Reply(request=message.request), after=self._voter.token(query))
+
+    def _is_undone(self, peer: str, told: Configuration) -> bool:
+        """Whether a first configuration may be of a deployment that was undone; what this node deployed
+        itself and has forgotten is known to others alone."""
+        ours = told.coordinator == self._me and self._catalog.birth.rebuilt
+        return told.number == 1 and told.parts is not None and peer != told.coordinator and not ours
+
+    # --- a voter that has lost its disk -----------------------------------------------------------------
+
+    def _reenter(self, now_us: int, query: str, *, round: int = 0) -> None:
+        """Ask all other voters what they have accepted, anew where something has changed meanwhile."""
+        current = self.current(query)
+        forgot = self._voter.has_forgotten(query) and self._catalog.birth.rebuilt
+        if current is None or self._me not in current.voters or not forgot:
+            self._reentries.pop(query, None)
+            return
+        known = self._reentries.get(query)
+        if known is None or round or not known.is_for(current):
+            request = self._number()
+            known = Reentry.of(current, self._me, round=round or request, request=request)
+            self._reentries[query] = known
+        known.asked(now_us)
+        for node in known.open:
+            if self._reaches(node):
+                self._outbox.send(node, known.question)
+
+    def _reentered(self, now_us: int, peer: str, vote: Vote) -> bool:
+        """Take what a voter says to one that has forgotten; whether it was that."""
+        query, reentry = vote.query, self._reentries.get(vote.query)
+        if reentry is None or not reentry.answers(peer, vote):
+            return False
+        reentry.take(peer, vote)
+        if vote.code == "E_REMOVED":
+            self._ended(now_us, query)
+        elif vote.promised is not None and vote.promised >= vote.ballot:
+            self._reenter(now_us, query, round=vote.promised.round + 1)
+        elif vote.code in ("E_CONFIGURATION", "E_QUERY"):
+            self._tell(now_us, query, peer)
+        elif reentry.won:
+            del self._reentries[query]
+            self._voter.remember(query, reentry.question.ballot, reentry.accepted)
+            what = "votes again: all other voters have said what they know"
+            self._outbox.report("info", what, query=query, number=reentry.question.number - 1)
+        return True
 
     # --- a proposal -------------------------------------------------------------------------------------
 
@@ -297,7 +355,7 @@ class Agreement:
     def _wanted(self, query: str, bid: Bid) -> Configuration | None:
         """What is to follow the current configuration; None: nothing, or this node doesn't vote."""
         current = self.current(query)
-        if current is None or self._me not in current.voters:
+        if current is None or self._me not in current.voters or self._voter.has_forgotten(query):
             return None
         try:
             wanted = bid.change(current)
@@ -371,6 +429,8 @@ class Agreement:
         if known is not None and known.life == current.life and known.number > current.number:
             self._learn(now_us, known, tell_at_us=now_us + TELL_LATER_US, told_by=peer)
             return
+        if self._reentered(now_us, peer, vote):
+            return
         bid = self._bids.get(vote.query)
         if bid is None or not bid.answers(vote) or peer not in current.voters:
             return
@@ -421,12 +481,22 @@ class Agreement:
 
     # --- decided ----------------------------------------------------------------------------------------
 
-    def _learn(self, now_us: int, new: Configuration, *, tell_at_us: int, told_by: str = "") -> None:
+    def _learn(
+        self,
+        now_us: int,
+        new: Configuration,
+        *,
+        tell_at_us: int,
+        told_by: str = "",
+        installed: bool = False,
+    ) -> None:
         """A configuration is decided: it is current from now on, if it is newer."""
         query, old = new.query, self.current(new.query)
         if old is not None and (old.life != new.life or old.number >= new.number):
             return
-        self._voter.learn(new)
+        self._voter.learn(new, installed=installed)
+        if self._voter.has_forgotten(query):
+            self._reenter(now_us, query)
         telling = self._telling[query] = Telling(number=new.number, request=self._number())
         telling.knows = {told_by, self._me} - {""}
         named = (*new.nodes(), *(old.nodes() if old is not None else ()), *self._audience(query))
@@ -507,6 +577,12 @@ class Agreement:
                 if peer in message.suspects:
                     self._asked(asked_by, message)
             return
+        if event is LinkEvent.PEER_RESTARTED:  # Its disk may be another one.
+            for told in self._telling.values():
+                told.knows.discard(peer)
+        for query, reentry in list(self._reentries.items()):
+            if peer in reentry.open:
+                self._reenter(now_us, query)
         for query, kept in self._kept.items():
             current, telling = kept.current, self._telling.get(query)
             knows = telling is not None and peer in telling.knows
@@ -521,6 +597,10 @@ class Agreement:
     def tick(self, now_us: int) -> None:
         """Ask and tell again, begin a new ballot after a pause."""
         self._own_votes(now_us)
+        for query in [each for each, kept in self._kept.items() if kept.forgot]:
+            reentry = self._reentries.get(query)
+            if reentry is None or now_us >= reentry.again_us:
+                self._reenter(now_us, query)
         for query, bid in list(self._bids.items()):
             if bid.again_us is None or now_us < bid.again_us:
                 continue
@@ -541,5 +621,6 @@ class Agreement:
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""
         times = [each.again_us for each in self._bids.values() if each.again_us is not None]
+        times += [each.again_us for each in self._reentries.values()]
         times += [each.at_us for each in self._telling.values() if each.at_us is not None]
         return min(times, default=None)

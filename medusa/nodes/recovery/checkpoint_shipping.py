@@ -26,7 +26,7 @@ from medusa.wire.messages.message_union import Message
 from medusa.wire.messages.move import Got, Whole
 from medusa.wire.outbox import Copy
 
-__all__ = ["CheckpointFeed", "CheckpointSender", "FileFacts", "Manifest"]
+__all__ = ["CheckpointFeed", "CheckpointSender", "FileFacts", "CheckpointManifest"]
 
 
 class FileFacts(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -36,7 +36,7 @@ class FileFacts(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
     crc: int
 
 
-class Manifest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class CheckpointManifest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """All files of a checkpoint, by name."""
 
     files: dict[str, FileFacts]
@@ -193,7 +193,7 @@ class CheckpointSender(StateSender):
         base = self._held_token if any(self._held.get(name) is known for name, known in made.items()) else 0
         self._marks.append((self._frame, token))
         whole = Whole(frame=self._frame, files=len(made), token=token, base=base, **self._about)
-        yield whole, msgspec.msgpack.encode(Manifest(made))
+        yield whole, msgspec.msgpack.encode(CheckpointManifest(made))
 
     def _item(self) -> tuple[Message, Buffer | None, int] | None:
         if self._files is None or (frame := next(self._files, None)) is None:

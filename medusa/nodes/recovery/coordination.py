@@ -118,7 +118,7 @@ class Coordination:
     def decided(self, now_us: int, new: Configuration) -> None:
         """A configuration is known here: who has the role by it has it. The first is whoever deploys."""
         query, parts = new.query, new.parts
-        if parts is None or new.number == 1:
+        if parts is None or (new.number == 1 and not self._was_ours(new)):
             return
         deployment = self._catalog.deployment(query)
         if new.coordinator == self._me and deployment is None:
@@ -136,6 +136,11 @@ class Coordination:
             owners[query] = new.coordinator
             if new.coordinator != self._me:
                 self._say_placed(now_us, new)
+
+    def _was_ours(self, new: Configuration) -> bool:
+        """Whether this node deployed the query in a life whose disk is lost."""
+        kept = self._catalog.configuration(new.query)
+        return new.coordinator == self._me and kept is not None and kept.forgot
 
     def _unguarded(self, new: Configuration) -> list[FragmentSpec]:
         """Fragments here that nobody stands by for: nothing else says where they are."""

@@ -23,6 +23,7 @@ from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.migration.automaton import TargetState
 from medusa.nodes.migration.standby import StandbyFragment
 from medusa.nodes.migration.state_receiver import Carried, StateReceiver
+from medusa.nodes.recovery.heirs import Heir
 from medusa.nodes.recovery.held_checkpoint import CheckpointReceiver
 from medusa.nodes.recovery.rewiring import replicas_of
 from medusa.nodes.security.registry import Caller
@@ -87,6 +88,8 @@ class Followings:
         """What could take over, by fragment."""
         self._coming: dict[str, StateReceiver] = {}
         """What isn't whole yet."""
+        self._heirs: dict[str, Heir] = {}
+        """What could be begun anew here, by fragment."""
         self._deferred_seeds: dict[str, Callable[[int], None]] = {}
         """Fragment -> to look again at who wants us to follow it, once the disk says that it has left us."""
 
@@ -100,15 +103,25 @@ class Followings:
         taking = self._followed.get(fragment)
         return taking is not None and taking.on_disk
 
-    def followed(self) -> Iterator[tuple[str, str, StateReceiver]]:
+    def heir(self, fragment: str) -> Heir | None:
+        """What is known here of a fragment that could be begun anew."""
+        return self._heirs.get(fragment)
+
+    def followed(self) -> Iterator[tuple[str, str, StateReceiver | Heir]]:
         """Fragment, its owner and what we have of it, of all that could take over."""
+        for name, heir in self._heirs.items():
+            yield name, heir.owner, heir
         for name, taking in self._followed.items():
             if taking.could_succeed:
                 yield name, taking.owner, taking
 
     def status(self) -> dict[str, ComingStatus]:
         """What is followed, or will be."""
-        return {
+        heirs = {
+            name: ComingStatus(origin=each.owner, state=TargetState.FOLLOWING.value)
+            for name, each in self._heirs.items()
+        }
+        return heirs | {
             name: ComingStatus(origin=each.owner, state=each.state.value)
             for name, each in (self._coming | self._followed).items()
         }
@@ -123,6 +136,10 @@ class Followings:
             (coming.owner, coming.attempt) == (peer, message.attempt)
         ):
             coming.ready()
+            return
+        heir = self._heirs.get(message.fragment)
+        if heir is not None and (heir.owner, heir.attempt) == (peer, message.attempt):
+            heir.ready(self._outbox)
             return
         if self._waits(message.fragment):  # A refusal would cost far more time than this write.
             wish = bytes(payload)
@@ -180,7 +197,8 @@ class Followings:
         if self._leaving(name):  # If we died we would take what we had then for what we were sent since.
             text = f"the disk of node {me!r} doesn't say yet that fragment {name!r} has left it"
             raise LinkError(text, code="E_BUSY")
-        if name not in self._followed and len(self._followed) + len(self._coming) >= FOLLOWED_MAX:
+        known = len(self._followed) + len(self._coming) + len(self._heirs)
+        if name not in self._followed and name not in self._heirs and known >= FOLLOWED_MAX:
             raise LinkError(f"node {me!r} follows {FOLLOWED_MAX} fragments already", code="E_LIMIT")
 
     def _begin(self, now_us: int, peer: str, message: Seed, spec: FragmentSpec) -> None:
@@ -197,6 +215,12 @@ class Followings:
             self._check(spec)
         except LinkError as error:
             self._refuse(peer, message, error)
+            return
+        if spec.keeps_nothing:
+            ticket = self._next_token()
+            heir = Heir(spec=spec, owner=peer, attempt=message.attempt, ticket=ticket)
+            self._heirs[name] = heir
+            heir.ready(self._outbox)
             return
         if (before := self._coming.pop(name, None)) is not None:
             before.drop()
@@ -224,6 +248,9 @@ class Followings:
 
     def has(self, peer: str, fragment: str, attempt: int) -> bool:
         """Whether a frame of this attempt is for us."""
+        heir = self._heirs.get(fragment)
+        if heir is not None and (heir.owner, heir.attempt) == (peer, attempt):
+            return True
         return self._taking(peer, fragment, attempt) is not None
 
     def frame(self, now_us: int, peer: str, message: Carried, payload: Buffer | None) -> None:
@@ -288,8 +315,14 @@ class Followings:
             coming.drop()
         return self._followed.pop(fragment)
 
+    def take_heir(self, fragment: str) -> Heir:
+        """It is begun anew here: it is followed no more."""
+        return self._heirs.pop(fragment)
+
     def drop(self, fragment: str, *, only: StateReceiver | None = None) -> None:
         """Follow a fragment no more; ``only``: if this is what follows it."""
+        if only is None:
+            self._heirs.pop(fragment, None)
         for known in (self._coming, self._followed):
             if fragment in known and only in (None, known[fragment]):
                 known.pop(fragment).drop()
@@ -298,7 +331,7 @@ class Followings:
         """The query is no more."""
         for name in [name for name in self._deferred_seeds if name.partition("/")[0] == query]:
             del self._deferred_seeds[name]
-        for name in [*self._coming, *self._followed]:
+        for name in [*self._coming, *self._followed, *self._heirs]:
             if name.partition("/")[0] == query:
                 self.drop(name)
 

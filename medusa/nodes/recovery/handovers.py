@@ -182,6 +182,9 @@ class Handovers:
             return no("E_BUSY", f"fragment {fragment!r} is being moved to {where!r}", again)
         if to == self._me:
             return None
+        if fragment in self._fragments and self._fragments[fragment].forgets:
+            text = f"fragment {fragment!r} is recovered by amnesia: it would begin empty at node {to!r}"
+            return no("E_STORE", text, "leave it where it is, or deploy its query anew")
         if to not in replicas.followers and (why := self._may_not_come(configuration, replicas, to)):
             return why
         if silent := self.majority_away(fragment, to):

@@ -16,13 +16,13 @@ from medusa.nodes.fragment.checkpoint_record import LOG, RECORD, FragmentRecord,
 from medusa.nodes.migration.automaton import MoveEvent, TargetState
 from medusa.nodes.migration.standby import Clients
 from medusa.nodes.migration.state_receiver import Carried, StateReceiver
-from medusa.nodes.recovery.checkpoint_shipping import FileFacts, Manifest
+from medusa.nodes.recovery.checkpoint_shipping import CheckpointManifest, FileFacts
 from medusa.ports import Buffer
 from medusa.wire.messages.move import Piece, Standing, Whole
 
 __all__ = ["CheckpointReceiver"]
 
-_MANIFESTS = msgpack_decoder(Manifest)
+_MANIFESTS = msgpack_decoder(CheckpointManifest)
 _CLIENTS = msgpack_decoder(Clients)
 
 

@@ -50,6 +50,7 @@ class Recovery:
         number: gives numbers for questions to nodes.
         make: makes the mind of a fragment that follows (spec, checkpoint, owner).
         check: raises LinkError if there is no room for a fragment.
+        empty: makes what succeeds a lost owner with nothing.
         owned: called when a fragment that was taken over, or is ours again, may begin.
         next_token: gives tokens and numbers of attempts: larger than any before.
         role: told who coordinates what, where that changes.
@@ -77,6 +78,7 @@ class Recovery:
         is_up: Callable[[str], bool],
         make: Callable[[FragmentSpec, SavedCheckpoint, str], StandbyFragment],
         check: Callable[[FragmentSpec], None],
+        empty: Callable[[FragmentSpec], FragmentHost],
         owned: Callable[[int, FragmentHost, Collection[str]], None],
         next_token: Callable[[], int],
         role: CoordinatorRole,
@@ -142,6 +144,8 @@ class Recovery:
             replication=self.replication,
             followings=self.followings,
             diverting=diverting,
+            empty=empty,
+            wait_us=settings.recovery.wait_us,
             owned=owned,
             wanted=self.handovers.wanted,
             guest=self.handovers.guest,
@@ -151,6 +155,14 @@ class Recovery:
 
     def _audience(self, query: str) -> Collection[str]:
         return audience(self._catalog, query, [taking.spec for _, _, taking in self.followings.followed()])
+
+    def leads(self, query: str) -> bool:
+        """Whether, as far as is heard here, no majority without us can have given away what is ours."""
+        current = self.agreement.current(query)
+        if current is None or self._me not in current.voters:
+            return True
+        heard = sum(node == self._me or self._is_up(node) for node in current.voters)
+        return heard >= current.majority or len(current.voters) - 1 < current.majority
 
     def _decided(self, now_us: int, old: Configuration | None, new: Configuration) -> None:
         self.coordination.decided(now_us, new)
@@ -317,6 +329,38 @@ class Recovery:
         for name in names:
             left.pop(name, None)
         return names
+
+    def without_state(self, runs: Callable[[str, str], bool]) -> dict[str, tuple[str, ...]]:
+        """Of a node whose disk was lost: fragments that are its own and that nobody else has, with their
+        streams. Those that others stand by for go to the next in order.
+
+        Args:
+            runs: whether a query runs, and isn't being deployed, as its coordinator says.
+        """
+        found: dict[str, tuple[str, ...]] = {}
+        for query, kept in self._catalog.configurations.items():
+            current = kept.current
+            if not runs(query, current.coordinator):
+                continue
+            for each in current.fragments:
+                if each.owner == self._me and not each.gone and not self._has(each.fragment):
+                    if each.secondaries:
+                        self.succession.lost(each)
+                    else:
+                        found[each.fragment] = each.streams
+            streams = (
+                [name for name, node in current.parts.streams if node == self._me] if current.parts else []
+            )
+            if missing := tuple(name for name in streams if not self._catalog.has_name(name)):
+                found[query] = missing
+        return found
+
+    def _has(self, fragment: str) -> bool:
+        return (
+            fragment in self._fragments
+            or self.followings.shadow(fragment) is not None
+            or self.succession.changes(fragment)
+        )
 
     def removed(self, query: str) -> None:
         """The query is no more."""

@@ -170,7 +170,11 @@ class Replication:
             return
         match message:
             case Ready():
-                if link.state is _S.ASKING:
+                if link.state is _S.ASKING and hosted.spec.keeps_nothing:  # There is nothing to send.
+                    link.move(now_us, _E.READY)
+                    link.move(now_us, _E.NEAR)
+                    link.tries, link.why = 0, ""
+                elif link.state is _S.ASKING:
                     link.move(now_us, _E.READY)
                     of = now_us, hosted, message
                     about: dict[str, Any] = {"node": self._me, "target": peer, "outbox": self._outbox}
@@ -235,7 +239,8 @@ class Replication:
     def _tap(self, fragment: str) -> None:
         """The fragment feeds the taps of those that are sent what it is fed."""
         if (hosted := self._fragments.get(fragment)) is not None:
-            of = (each for each in self._links.values() if each.fragment == fragment)
+            empty = hosted.spec.keeps_nothing
+            of = (each for each in self._links.values() if each.fragment == fragment and not empty)
             hosted.tapped_for_standbys(tuple(each.tap for each in of if each.state is not _S.RESTING))
 
     def drop(self, fragment: str) -> None:
@@ -291,8 +296,7 @@ class Replication:
                     self._broken(now_us, link, f"no answer in {ASK_US // 1_000_000} s")
                 elif now_us - link.asked_us >= ASK_AGAIN_US:
                     self._say(now_us, replicas, link)
-            case _:
-                assert link.sender is not None
+            case _ if link.sender is not None:
                 link.sender.tick(now_us)
                 self._heard(now_us, hosted, link)
                 if link.sender.broken:
@@ -333,8 +337,8 @@ class Replication:
             if link.state is _S.RESTING:
                 if self._is_up(link.node):
                     times.append(max(link.again_us, now_us))
-            elif link.sender is None:
+            elif link.state is _S.ASKING:
                 times.append(link.asked_us + ASK_AGAIN_US)
-            else:
+            elif link.sender is not None:
                 times.append(link.sender.wake_at_us(now_us))
         return min(times, default=None)

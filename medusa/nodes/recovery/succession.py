@@ -66,6 +66,8 @@ class Succession:
 
     Args:
         fragments: what runs here, by name; what is taken over is put in, what has another owner is taken out.
+        empty: makes what succeeds a lost owner with nothing.
+        wait_us: so long an owner may be silent before that happens.
         owned: called when a fragment that was taken over, or is ours again, may begin, with the secondaries
             whose word counts.
         wanted: whether the owner of what we follow wants us to have it.
@@ -85,6 +87,8 @@ class Succession:
         replication: Replication,
         followings: Followings,
         diverting: Rerouting,
+        empty: Callable[[FragmentSpec], FragmentHost],
+        wait_us: int,
         owned: Callable[[int, FragmentHost, Collection[str]], None],
         wanted: Callable[[Replicas], bool],
         guest: Callable[[Replicas], str],
@@ -99,6 +103,8 @@ class Succession:
         self._replication = replication
         self._followings = followings
         self._diverting = diverting
+        self._empty = empty
+        self._wait_us = wait_us
         self._owned = owned
         self._wanted = wanted
         self._guest = guest
@@ -240,29 +246,50 @@ class Succession:
         name = replicas.fragment
         if name in self._takeovers:
             return
+        if self._followings.heir(name) is not None:
+            spec = rewired(self._followings.take_heir(name).spec, configuration)
+            self._put_in(configuration, replicas, spec, lambda: self._empty(spec))
+            self._look(now_us)
+            return
         if self._followings.shadow(name) is None:
             if replicas.epoch == FIRST_EPOCH:
                 return  # It is being deployed, and comes in a moment.
             # We were chosen, and restarted before we heard: what we followed died with us.
-            self._outbox.report(
-                "error",
-                "fragment without state",
-                fragment=name,
-                epoch=replicas.epoch,
-                why="this node was chosen as its owner and has lost what it followed",
+            self._say_without_state(
+                replicas, "this node was chosen as its owner and has lost what it followed"
             )
-            self._without_state.add((name, replicas.epoch))
             return
         taking = self._followings.take(name)
         shadow = taking.shadow
         assert shadow is not None
         shadow.rewired(now_us, rewired(shadow.spec, configuration))
-        self._diverting.back(name)
-        self._catalog.add(shadow.spec, configuration.coordinator)
-        self._catalog.ownership.epochs[name] = replicas.epoch
-        self._fragments[name] = shadow
-        self._takeovers[name] = _Takeover(hosted=shadow, token=self._saver.save(), epoch=replicas.epoch)
+        self._put_in(configuration, replicas, shadow.spec, lambda: shadow)
         self._look(now_us)
+
+    def _put_in(
+        self,
+        configuration: Configuration,
+        replicas: Replicas,
+        spec: FragmentSpec,
+        made: Callable[[], FragmentHost],
+    ) -> None:
+        """It is in our catalog, and here, and begins once that is on disk."""
+        name = replicas.fragment
+        self._diverting.back(name)
+        self._catalog.add(spec, configuration.coordinator)
+        self._catalog.ownership.epochs[name] = replicas.epoch
+        hosted = self._fragments[name] = made()
+        self._takeovers[name] = _Takeover(hosted=hosted, token=self._saver.save(), epoch=replicas.epoch)
+
+    def lost(self, replicas: Replicas) -> None:
+        """A fragment of ours was on a disk that is lost: it is that of the next in order."""
+        if (replicas.fragment, replicas.epoch) not in self._without_state:
+            self._say_without_state(replicas, "the disk of this node, its owner, was lost")
+
+    def _say_without_state(self, replicas: Replicas, why: str) -> None:
+        name, epoch = replicas.fragment, replicas.epoch
+        self._outbox.report("error", "fragment without state", fragment=name, epoch=epoch, why=why)
+        self._without_state.add((name, epoch))
 
     def _look(self, now_us: int) -> None:
         """Takeovers that are on disk begin."""
@@ -348,7 +375,8 @@ class Succession:
                 self._outbox.append(CloseFragment(fragment=name))
         for query, suspects in self._successions(now_us).items():
             if not self._agreement.proposing(query) or self._agreement.suspects(query) != suspects:
-                self._agreement.propose(now_us, query, partial(self._succeeding, suspects), suspects=suspects)
+                succeeding = partial(self._succeeding, now_us, suspects)
+                self._agreement.propose(now_us, query, succeeding, suspects=suspects)
         for query in dict.fromkeys(name.partition("/")[0] for name, _ in sorted(self._without_state)):
             current = self._agreement.current(query)
             if current is not None and self._resigning(current) and not self._agreement.proposing(query):
@@ -415,7 +443,11 @@ class Succession:
             return False
         before = replicas.secondaries[: replicas.secondaries.index(self._me)]
         rank = sum(node not in self._silent_since_us for node in before)
-        return now_us - since_us >= rank * RANK_US
+        return now_us - since_us >= self._patience_us(replicas.fragment) + rank * RANK_US
+
+    def _patience_us(self, fragment: str) -> int:
+        """An owner may be silent for so long before somebody goes on without what it had."""
+        return 0 if self._followings.heir(fragment) is None else self._wait_us
 
     def _read_here(self, *, but: str) -> set[str]:
         """Streams that other fragments of ours read, or would if we had them back."""
@@ -431,7 +463,9 @@ class Succession:
                 "warning", "fragment can't be taken over", fragment=replicas.fragment, why=why
             )
 
-    def _succeeding(self, suspects: Collection[str], current: Configuration) -> Configuration | None:
+    def _succeeding(
+        self, now_us: int, suspects: Collection[str], current: Configuration
+    ) -> Configuration | None:
         """What we propose: each fragment that we follow is ours whose owner is silent; without silent ones,
         whose owner wants that: then it is the first that stands by. Of several that read one stream it is the
         first."""
@@ -441,7 +475,8 @@ class Succession:
         def after(each: Replicas) -> Replicas:
             ours = each.fragment in followed and self._me in each.secondaries
             wanted = not suspects and self._wanted(each)
-            due = wanted or (each.owner in suspects and each.owner in self._silent_since_us)
+            since_us = self._silent_since_us.get(each.owner) if each.owner in suspects else None
+            due = wanted or (since_us is not None and now_us - since_us >= self._patience_us(each.fragment))
             if not (ours and due) or (taken | self._read_here(but=each.fragment)).intersection(each.reads):
                 return each
             taken.update(each.reads)
@@ -612,7 +647,10 @@ class Succession:
                 continue
             sought = self._sought.get((query, replicas.owner)) == since_us or self._agreement.proposing(query)
             if self._me in replicas.secondaries:
-                times.append(max(since_us + len(replicas.secondaries) * RANK_US, now_us + RANK_US))
+                if now_us < (waited_us := since_us + self._patience_us(name)):
+                    times.append(waited_us)
+                else:
+                    times.append(max(waited_us + len(replicas.secondaries) * RANK_US, now_us + RANK_US))
             elif not sought:
                 times.append(max(since_us + LOST_US, now_us))
         if any(not self._agreement.proposing(query) for query in self._unlisted()):

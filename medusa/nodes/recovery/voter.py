@@ -60,13 +60,28 @@ class Voter:
         """Of the write that holds all that this node knows and has said of a query."""
         return self._tokens.get(query, 0)
 
-    def learn(self, configuration: Configuration) -> None:
-        """It is decided: what was promised for its number counts no more."""
+    def learn(self, configuration: Configuration, *, installed: bool = False) -> None:
+        """It is decided: what was promised for its number counts no more.
+
+        Args:
+            installed: this node deploys the query, so nobody has voted on it.
+        """
         query = configuration.query
         kept = self._kept.get(query)
         if kept is not None:
             next_state(VOTER, voter_state(kept), AgreementEvent.NEWER, of=f"the voter on query {query!r}")
-        self._keep(KeptConfiguration(current=configuration))
+        forgot = self._catalog.birth.forgot and not installed if kept is None else kept.forgot
+        self._keep(KeptConfiguration(current=configuration, forgot=forgot))
+
+    def has_forgotten(self, query: str) -> bool:
+        """Whether this node may have voted for the next number and doesn't know how."""
+        kept = self._kept.get(query)
+        return kept is not None and kept.forgot
+
+    def remember(self, query: str, ballot: Ballot, accepted: Proposal | None) -> None:
+        """All other voters have promised this ballot and said what they accepted: this one votes again."""
+        kept = self._kept[query]
+        self._take(msgspec.structs.replace(kept, forgot=False), ballot, accepted)
 
     def forget(self, query: str) -> bool:
         """The query is removed; whether it was known."""
@@ -107,6 +122,8 @@ class Voter:
         if self._catalog.node not in current.voters or peer not in current.voters:
             who = peer if peer not in current.voters else self._catalog.node
             return no("E_VOTER", f"node {who!r} doesn't vote on query {query!r}")
+        if kept.forgot:
+            return no("E_FORGOT", f"node {self._catalog.node!r} has lost its disk, and doesn't vote yet")
         if (earlier := self._ballot_refused(kept, peer, message)) is not None:
             return no("E_BALLOT", f"a ballot of node {earlier.node!r} goes before", promised=earlier)
         same = Proposal(ballot=message.ballot, configuration=offered) if offered is not None else None

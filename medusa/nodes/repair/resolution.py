@@ -35,11 +35,13 @@ from medusa.nodes.config.settings import Settings
 from medusa.nodes.deploy.coordinator import REQUESTS_PER_LIFE, DeploymentCoordinator
 from medusa.nodes.fragment.checkpointing import SavedCheckpoint
 from medusa.nodes.fragment.host import FragmentHost
+from medusa.nodes.fragments import opening
 from medusa.nodes.messages import Heard
 from medusa.nodes.migration.moved_readers import followers
 from medusa.nodes.migration.outgoing import OutgoingMoves
 from medusa.nodes.migration.rerouting import Rerouting
 from medusa.nodes.names.names import NodeNames
+from medusa.nodes.repair.lost_parts import lost_parts
 from medusa.nodes.security.guard import Guard
 from medusa.nodes.security.registry import Refusal
 from medusa.nodes.security.sessions import say_no
@@ -54,7 +56,7 @@ from medusa.wire.messages.remote import Instantiate
 from medusa.wire.messages.rerouting import Expect, Follow, Moved, Placed, Read, Release, Unexpect
 from medusa.wire.messages.split import Merge, Split
 from medusa.wire.messages.standby import DeployGuarded
-from medusa.wire.outbox import CloseFragment, OpenFragment, Outbox
+from medusa.wire.outbox import CloseFragment, Outbox
 from medusa.wire.status import DoubtfulStatus, DoubtStatus
 
 __all__ = ["DoubtResolution"]
@@ -62,6 +64,9 @@ __all__ = ["DoubtResolution"]
 LOOK_US = 1_000_000
 """So often it is looked whether peers know more. It is also the least time between the word of the last peer
 and a judgement: what that peer says of keys comes just behind it."""
+
+
+START_ANEW = "stop it, and start it again with medusa node CONFIG.toml --rebuild"
 
 
 class DoubtResolution:
@@ -74,6 +79,8 @@ class DoubtResolution:
         moves: takes up moves that an older catalog names.
         coordinator: takes up removals that an older catalog names.
         diverting: keeps rows for readers that moved meanwhile.
+        without_state: of a node that is rebuilt, given what says whether a query runs: its fragments that
+            nobody else has, with their streams.
     """
 
     def __init__(
@@ -90,11 +97,13 @@ class DoubtResolution:
         moves: OutgoingMoves,
         coordinator: DeploymentCoordinator,
         diverting: Rerouting,
+        without_state: Callable[[Callable[[str, str], bool]], dict[str, tuple[str, ...]]] = lambda runs: {},
     ) -> None:
         self._me = settings.name
         self._new_life = incarnation * REQUESTS_PER_LIFE
         """Of streams whose fragment begins anew: the number of no request, which name the other lives."""
-        self._has_peers = any(naming.is_ours(peer) for peer in settings.peers)
+        self._peers_of_ours = tuple(filter(naming.is_ours, settings.peers))
+        self._has_peers = bool(self._peers_of_ours)
         wait = "wait for the peers that are away, " if self._has_peers else ""
         self._remedy = (
             f"{wait}put back a copy of the data folder {settings.data!r}, or stop the node and decide with "
@@ -109,6 +118,11 @@ class DoubtResolution:
         self._moves = moves
         self._coordinator = coordinator
         self._diverting = diverting
+        self._without_state = without_state
+        self._forgot: tuple[int, str, int] | None = None
+        """Token of the catalog that says so, the peer that knows an earlier life, and that."""
+        self._lost: dict[str, tuple[str, ...]] = {}
+        """Of a node that is rebuilt: what nobody stood by for."""
         self._guard: Guard | None = None
         self._holds_back = False
         """Clients and other participants aren't let in yet."""
@@ -140,6 +154,12 @@ class DoubtResolution:
     def start(self, now_us: int) -> None:
         """Say what is in doubt, and do what an operator has decided."""
         doubt = self._doubt
+        if self._catalog.birth.rebuilt:
+            self._look_at_us = now_us + LOOK_US
+            if doubt.newest:
+                what = "the disk was lost: peers are asked what this node had, and it votes on nothing"
+                self._outbox.report("warning", what, peers=", ".join(self._peers_of_ours))
+            return
         if not doubt:
             return
         self._look_at_us = now_us + LOOK_US
@@ -179,19 +199,42 @@ class DoubtResolution:
 
     def tick(self, now_us: int) -> None:
         """Look whether peers know more."""
+        self._say_forgot()
         for token, name in [each for each in self._closing if each[0] <= self._saver.durable]:
             self._closing.remove((token, name))
             if name not in self._fragments:
                 self._outbox.append(CloseFragment(fragment=name))
         if self._look_at_us is None or now_us < self._look_at_us:
             return
-        if not self._doubt:
+        rebuilt = self._catalog.birth.rebuilt
+        if not self._doubt and not rebuilt:
             self._look_at_us = None
             return
         self._look_at_us = now_us + LOOK_US
+        if rebuilt:
+            self._rebuild()
+            return
         heard, self._heard = self._heard, self._naming.heard_all
         if heard and self._doubt.newest:
             self._judge_all(now_us)
+
+    def _rebuild(self) -> None:
+        """Once all own peers have said what they have, this node is what they know of it."""
+        heard, self._heard = self._heard, self._naming.heard_all
+        if not heard:
+            return
+        if self._doubt.newest:
+            self._doubt.accept()
+            self._let_in()
+            self._saver.save()
+            self._outbox.report("info", "all peers were heard: what they know of this node is here again")
+        before, self._lost = self._lost, lost_parts(self._catalog, self._directory, self._without_state)
+        for name, streams in self._lost.items():
+            if name not in before:
+                about = {"part": name, "streams": ", ".join(streams)}
+                why = "nobody stood by for it, so no peer has its state"
+                see = f"undeploy query {name.partition('/')[0]}, and deploy it again"
+                self._outbox.report("error", "lost with the disk", why=why, see=see, **about)
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""
@@ -200,8 +243,11 @@ class DoubtResolution:
     def status(self) -> DoubtStatus:
         """What is in doubt."""
         doubt = self._doubt
+        if not doubt and self._lost:
+            return DoubtStatus(lost_parts=dict(self._lost))
         if not doubt:
-            return DoubtStatus()
+            birth = self._catalog.birth
+            return DoubtStatus(see=START_ANEW) if birth.lost and not birth.rebuilt else DoubtStatus()
         fragments = {
             name: DoubtfulStatus(
                 query=each.spec.query,
@@ -217,6 +263,27 @@ class DoubtResolution:
             fragments=fragments,
             kept_groups=dict(doubt.unreadable),
             see=self._remedy,
+        )
+
+    def has_forgotten(self, peer: str, life: int) -> None:
+        """A peer knows this node of an earlier life than the first one that its disk knows."""
+        if self._catalog.has_forgotten():
+            self._forgot = self._saver.save(), peer, life
+
+    def _say_forgot(self) -> None:
+        """Once it is on disk: an operator may act on it at once."""
+        if self._forgot is None or self._forgot[0] > self._saver.durable:
+            return
+        _, peer, life = self._forgot
+        self._forgot = None
+        self._outbox.report(
+            "error",
+            "peers know this node of a life that its disk doesn't: the data folder was lost",
+            peer=peer,
+            life=life,
+            first=self._catalog.birth.life,
+            so="it votes on no takeover, and nothing comes back by itself",
+            see=START_ANEW,
         )
 
     # --- messages -------------------------------------------------------------------------------------
@@ -389,7 +456,7 @@ class DoubtResolution:
         self._catalog.add(spec, each.coordinator, life)
         hosted = self._fragments[name] = self._host(spec, saved)
         if saved is None:
-            self._outbox.append(OpenFragment(fragment=name, graph=spec.graph))
+            self._outbox.append(opening(spec))
         if each.epoch > FIRST_EPOCH:
             self._catalog.ownership.epochs[name] = each.epoch
         for sink, stream in spec.streams.items():

@@ -160,6 +160,9 @@ class RepartitionCoordinator:
             hosted = self._fragments[name]
             if hosted.failed:
                 raise LinkError(f"fragment {name!r} has failed: {hosted.failed}", code="E_FAILED")
+            if hosted.forgets:
+                text = f"fragment {name!r} is recovered by amnesia, so its boxes stay as they are"
+                raise LinkError(text, hint="deploy the query split", code="E_STORE")
             why = self._diverting.busy(hosted.spec)
             if self.busy(name):
                 why = f"fragment {name!r} is being split or merged"

@@ -17,7 +17,7 @@ from medusa.ports import Buffer
 from medusa.query.boxes import Aggregate, Graph, Sink, Source
 from medusa.query.graph import CheckedGraph, check_graph, label_of
 from medusa.query.published_stream import reads_of
-from medusa.query.recovery import METHODS_BY_STRENGTH
+from medusa.query.recovery import AMNESIA, METHODS_BY_STRENGTH
 from medusa.query.user_registry import check_functions
 from medusa.wire import limits
 
@@ -35,6 +35,7 @@ __all__ = [
 
 _STREAM = re.compile(r"[A-Za-z0-9_.-]+")
 SPEC_BYTES_MAX = 4 << 20
+NOTE_KEY_BYTES = 32
 GUEST_CHARS_MAX = 190
 """With the name of the query before it, a stream has at most 255."""
 Name = Annotated[str, Meta(min_length=1, max_length=255)]
@@ -90,6 +91,8 @@ class FragmentSpec(
         standby: nodes that were to stand by for it when it was deployed, in the order in which they succeed.
         checkpoint_every_us: between two of its checkpoints; 0: as its node has it.
         method: how who stands by for it can go on (``METHODS_BY_STRENGTH``); empty: by active standby.
+        note_key: secret of those who may have it: seals what one that keeps nothing leaves with its
+            neighbours. Its first owner makes it; empty: without keys nothing is sealed.
     """
 
     node: Name
@@ -105,10 +108,16 @@ class FragmentSpec(
     standby: tuple[Name, ...] = ()
     checkpoint_every_us: Annotated[int, Meta(ge=0, le=limits.CHECKPOINT_EVERY_US_MAX)] = 0
     method: str = ""
+    note_key: Annotated[bytes, Meta(max_length=NOTE_KEY_BYTES)] = b""
 
     @property
     def query(self) -> str:
         return self.graph.name
+
+    @property
+    def keeps_nothing(self) -> bool:
+        """Whoever succeeds its owner begins empty: recovered by amnesia."""
+        return self.method == AMNESIA
 
     def reader_query(self, sink: str) -> str:
         """The query that reads this one's stream to another node."""
@@ -117,8 +126,8 @@ class FragmentSpec(
 
     @property
     def as_deployed(self) -> FragmentSpec:
-        """Without what it has learned of versions since."""
-        return msgspec.structs.replace(self, stream_version=1, read_versions={})
+        """Without what it has learned since: of versions, and the key of its notes."""
+        return msgspec.structs.replace(self, stream_version=1, read_versions={}, note_key=b"")
 
     @lazily
     def _checked(self) -> CheckedGraph:

@@ -361,7 +361,9 @@ def _recovered(deployment: Deployment, decided: ConfigurationStatus) -> dict[str
         stream: RecoveredStatus(
             method=method,
             fragments=fragments,
-            guarantee=guarantee_of([name for name in fragments if name not in ready], len(decided.voters)),
+            guarantee=guarantee_of(
+                [name for name in fragments if name not in ready], len(decided.voters), method
+            ),
         )
         for stream, method, fragments in deployment.recovered
     }

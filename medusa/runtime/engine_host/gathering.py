@@ -105,10 +105,12 @@ class GatheringHost(EngineHost):
         fragment: Fragment | None,
         needed: Mapping[int, tuple[int, ...]],
         logs: Iterable[int] = (),
+        *,
+        counts: bool = False,
     ) -> None:
         if fragment is not None:
             fragment = self._taken(name, fragment)
-        super().resume(name, fragment, needed, logs)
+        super().resume(name, fragment, needed, logs)  # What runs elsewhere isn't counted here.
 
     def _taken(self, name: str, fragment: Fragment) -> Any:
         self._away[name] = away = self._elsewhere.take(name, fragment)

@@ -94,6 +94,8 @@ class EngineHost:
         self._clock = clock
         self._wake = wake
         self._lives: dict[str, int] = {}
+        self._counting: set[tuple[str, int]] = set()
+        """Fragments that are being made, and their lives, that count what they hold."""
         self._done: deque[tuple[str, int, Done]] = deque()
         self._woken = False
         self._broken: BaseException | None = None
@@ -130,19 +132,30 @@ class EngineHost:
         fragment: Fragment | None,
         needed: Mapping[int, tuple[int, ...]],
         logs: Iterable[int] = (),
+        *,
+        counts: bool = False,
     ) -> None:
         """Take over a restored fragment, or what the node itself keeps (no name), before all else."""
         life = self._new_life(name)
-        self._running[name] = HostedFragment(fragment, life, self._give, needed=dict(needed))
+        holding = HeldRowsCount(fragment) if counts and fragment is not None else None
+        self._running[name] = HostedFragment(fragment, life, self._give, needed=dict(needed), holding=holding)
         self._kept.resume(name, life, logs)
         if fragment is not None:
             self._done.append((name, life, Stats.of(name, fragment)))
             # What it holds counts before it is fed: others come beside it. The engine has nothing to do yet.
             self._budgets.found(name, fragment.graph.name, self._used_bytes(self._running[name]))
 
-    def open(self, name: str, graph: Graph, files: Mapping[str, Buffer] | None = None) -> None:
-        """Make it from nothing, or from the state that it had at another node."""
+    def open(
+        self, name: str, graph: Graph, files: Mapping[str, Buffer] | None = None, *, counts: bool = False
+    ) -> None:
+        """Make it from nothing, or from the state that it had at another node.
+
+        Args:
+            counts: it counts the rows that it holds, whatever others do.
+        """
         life = self._new_life(name)
+        if counts:
+            self._counting.add((name, life))
         self._give(lambda: self._open(name, life, graph, files))
 
     def regroup(self, effect: Regroup) -> None:
@@ -324,9 +337,10 @@ class EngineHost:
         try:
             if isinstance(made, str):
                 raise StateError(made, code="state.failed")
-            hosted = HostedFragment(
-                made, life, self._give, holding=HeldRowsCount(made) if self._counts else None
-            )
+            counts = self._counts or (name, life) in self._counting
+            self._counting.discard((name, life))
+            holding = HeldRowsCount(made) if counts else None
+            hosted = HostedFragment(made, life, self._give, holding=holding)
             if why := self._budgets.admit(name, query, self._used_bytes(hosted)):
                 self._not_opened(name, life, query, why, "E_MEMORY")
                 return

@@ -78,16 +78,23 @@ class Assembled:
 
 @contextlib.contextmanager
 def assembled(
-    settings: Settings, *, config: NodeConfig, reports: Reports, elsewhere: Elsewhere | None = None
+    settings: Settings,
+    *,
+    config: NodeConfig,
+    reports: Reports,
+    elsewhere: Elsewhere | None = None,
+    rebuild: bool = False,
 ) -> Iterator[Assembled]:
     """Everything of a node, closed again in the end, however that comes.
 
     Args:
         config: what ``settings`` were read from, to read keys and rules again.
         elsewhere: runs its fragments; None: the node does.
+        rebuild: its disk was lost: it gets what its peers know of it.
 
     Raises:
-        ConfigError: a key can't be used, figures can't be served, or there is ``[spark]`` and no elsewhere.
+        ConfigError: a key can't be used, figures can't be served, there is ``[spark]`` and no elsewhere, or
+            what keeps nothing is to be rebuilt.
         StateError: the data folder can't be used.
         LinkError: it can't listen at its address.
     """
@@ -96,6 +103,13 @@ def assembled(
             f"node {settings.name!r} has a table [spark], so its fragments run on Spark",
             hint="medusa spark-participant CONFIG.toml, or md.spark.participant(config); or remove [spark]",
             code="config.spark",
+        )
+    if rebuild and (settings.forgets or not settings.peers):
+        why = "keeps nothing over its end" if settings.forgets else "has no peers that could know of it"
+        raise ConfigError(
+            f"node {settings.name!r} can't be rebuilt: it {why}",
+            hint="start it without --rebuild",
+            code="config.rebuild",
         )
     keys = load_keys(settings)
     clock = SystemClock()
@@ -106,7 +120,7 @@ def assembled(
         journal = FolderJournal(settings.data) if settings.store == "disk" else None
         if journal is not None:
             unused.callback(journal.close)
-        found = recover(store, clock, node=settings.name, warn=reports.warn, journal=journal)
+        found = recover(store, clock, node=settings.name, warn=reports.warn, journal=journal, rebuild=rebuild)
         brain = NodeMind(
             settings,
             incarnation=found.incarnation,

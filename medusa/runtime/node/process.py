@@ -26,6 +26,7 @@ def run_node(
     config: str | os.PathLike[str],
     *,
     as_json: bool = False,
+    rebuild: bool = False,
     elsewhere: Callable[[Settings], Elsewhere] | None = None,
 ) -> None:
     """Run a node until SIGTERM or SIGINT; then its last checkpoint is on disk.
@@ -37,6 +38,7 @@ def run_node(
     ``{"node": ..., "listening": ...}``. Reports go to standard error.
 
     Args:
+        rebuild: its disk was lost: it gets what its peers know of it.
         elsewhere: makes what runs its fragments; None: the node does.
 
     Raises:
@@ -49,7 +51,7 @@ def run_node(
     reports = Reports(partial(_tell, settings.name))
     with (
         running_elsewhere(settings, elsewhere) as there,
-        assembled(settings, config=config, reports=reports, elsewhere=there) as node,
+        assembled(settings, config=config, reports=reports, elsewhere=there, rebuild=rebuild) as node,
         _signals(node.loop, reload=settings.security is not None),
     ):
         _announce(node.name, node.address, as_json)

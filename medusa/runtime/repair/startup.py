@@ -22,7 +22,7 @@ from medusa.nodes.fragment.checkpointing import SavedCheckpoint
 from medusa.nodes.repair.doubtful_parts import begin_doubt, lost_state
 from medusa.nodes.spec.fragment_spec import FragmentSpec as Spec
 from medusa.nodes.spec.fragment_spec import fragment_from
-from medusa.ports import Clock, NodeJournal, Store
+from medusa.ports import Buffer, Clock, NodeJournal, Store
 from medusa.runtime.engine_host.group_names import GroupName, catalog_names, life_names, owner_of
 from medusa.runtime.engine_host.host import EngineHost
 from medusa.runtime.engine_host.node_groups import write_catalog
@@ -71,7 +71,9 @@ class StartupState:
         host.stands(self.token, self.marked)
         host.resume("", None, self.needed.get("", {}))
         for name, fragment in self.fragments.items():
-            host.resume(name, fragment, self.needed.get(name, {}), self.logs.get(name, ()))
+            spec = self.catalog.fragments.get(name)
+            counts = spec is not None and spec.keeps_nothing
+            host.resume(name, fragment, self.needed.get(name, {}), self.logs.get(name, ()), counts=counts)
 
 
 def recover(
@@ -81,19 +83,29 @@ def recover(
     node: str,
     warn: Callable[[str], None],
     journal: NodeJournal | None = None,
+    rebuild: bool = False,
 ) -> StartupState:
     """Read and check everything, decide what stands and what is in doubt, then delete what nothing needs.
 
     Args:
         warn: told what is damaged or missing, and what is used instead.
+        rebuild: the disk of this node was lost: it begins in doubt, until its peers have said what they know.
 
     Raises:
-        StateError: the folder belongs to another node, all its catalogs are damaged, or it can't be
-            read or written.
+        StateError: the folder belongs to another node, all its catalogs are damaged, it isn't empty and is to
+            be rebuilt, or it can't be read or written.
     """
     folder = NodeFolder(store, clock, node=node, warn=warn, journal=journal)
     found = folder.examine()
-    found.incarnation = _next_life(store, folder.groups, clock, warn)
+    if rebuild:
+        folder.check_nothing_is_here(found)
+    old = [each.number for each in folder.groups if each.kind == "life"]
+    found.incarnation = _next_life(store, folder.groups, clock, warn, lost=rebuild and not old)
+    if rebuild:
+        folder.begin_rebuilding(found)
+    elif not found.token and not folder.fell_back:
+        # What no catalog was kept of, no earlier life with this folder has promised.
+        found.catalog.begins(min([*old, found.incarnation]))
     folder.tidy(found)
     return found
 
@@ -286,6 +298,32 @@ class NodeFolder:
                 saved = found.saved.get(name, SavedCheckpoint(record=None, logs={}))
                 found.saved[name] = replace(saved, decisions=decisions)
 
+    # --- begin with what peers know ---------------------------------------------------------------
+
+    def check_nothing_is_here(self, found: StartupState) -> None:
+        """Whether a node can be rebuilt here.
+
+        Raises:
+            StateError: the folder has something that would be lost.
+        """
+        if found.catalog.birth.forgot or not (found.token or self.fell_back or self._owners()):
+            return
+        has = ", ".join(found.catalog.fragments) or "its catalog"
+        raise StateError(
+            f"{self._store.where('')} isn't empty, so nothing is rebuilt: it has {has}",
+            hint="start the node without --rebuild; medusa repair says what is damaged. If the disk was lost "
+            "and this is none of it, move the folder away first",
+            code="state.rebuild",
+        )
+
+    def begin_rebuilding(self, found: StartupState) -> None:
+        """The catalog of a node that asks its peers; on disk before anybody hears of the node."""
+        catalog = found.catalog
+        catalog.begins_anew(found.incarnation)
+        # Attempts are numbered by tokens too: those of the lost disk aren't known.
+        found.first_token = max(found.first_token, found.incarnation)
+        self._write_anew(found, catalog.to_bytes())
+
     # --- delete -----------------------------------------------------------------------------------
 
     def tidy(self, found: StartupState) -> None:
@@ -324,10 +362,14 @@ class NodeFolder:
             self._store.delete(missing[0])
             self._store.write(missing[0], seal(files, {"fragment": "", "token": found.token}))
         else:  # Neither copy is whole by itself, so both stay until another number is there.
-            write_catalog(self._store, found.first_token, files)
-            found.token = found.first_token
-            found.needed[""] = {found.token: ()}
-            found.first_token += 1
+            self._write_anew(found, self.catalogs.data)
+
+    def _write_anew(self, found: StartupState, data: Buffer) -> None:
+        """A catalog of another number, in both copies."""
+        write_catalog(self._store, found.first_token, {CATALOG: data})
+        found.token = found.first_token
+        found.needed[""] = {found.token: ()}
+        found.first_token += 1
 
 
 def _instead(catalogs: FoundCatalog) -> str:
@@ -336,18 +378,30 @@ def _instead(catalogs: FoundCatalog) -> str:
     return f"number {catalogs.token} is used"
 
 
-def _next_life(store: Store, groups: Sequence[GroupName], clock: Clock, warn: Callable[[str], None]) -> int:
+def _next_life(
+    store: Store,
+    groups: Sequence[GroupName],
+    clock: Clock,
+    warn: Callable[[str], None],
+    *,
+    lost: bool = False,
+) -> int:
     """A number larger than that of any life before, also where the folder was lost in between.
 
     Peers ignore a node that comes back with a smaller number, and take one with the same number for one that
     hasn't been away, so it is kept in two groups.
+
+    Args:
+        lost: the number of the last life was lost with the folder.
 
     Raises:
         StateError: it couldn't be written.
     """
     old = [each for each in groups if each.kind == "life"]
     life = max([each.number + 1 for each in old] + [clock.now_us() // 1_000_000])
-    if groups and not old:
+    if lost:
+        life += UNKNOWN_LIVES
+    elif groups and not old:
         life += UNKNOWN_LIVES
         warn(f"the number of this node's last life is lost, so it goes on with {life}")
     for name in life_names(life):

@@ -35,6 +35,13 @@ def newest_catalog(node: NodeMachine) -> Buffer | None:
     return None
 
 
+def _none_yet(node: NodeMachine) -> bytes:
+    """What a folder without a catalog says: when it was begun the number of the life tells."""
+    catalog = Catalog(node.name)
+    catalog.begins(node.brain.catalog.birth.life)
+    return catalog.to_bytes()
+
+
 def check_catalogs(nodes: Iterable[NodeMachine]) -> None:
     """Of nodes with a disk, none of which is writing: it is there twice, and says what the node goes by.
 
@@ -46,7 +53,7 @@ def check_catalogs(nodes: Iterable[NodeMachine]) -> None:
             continue  # What it can't know is as it was on disk, until it decides.
         _check_copies(node)
         check_marks(node.name, node.disk)
-        data = newest_catalog(node) or Catalog(node.name).to_bytes()
+        data = newest_catalog(node) or _none_yet(node)
         here, there = _facts(node.brain.catalog.to_bytes()), _facts(data)
         for name in sorted({*here, *there} - {LEARNED}):
             if here.get(name) != there.get(name) and (here.get(name) or there.get(name)):

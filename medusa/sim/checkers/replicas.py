@@ -198,6 +198,12 @@ class ReplicaChecks:
             if part is not None and not part.failed:
                 yield node, part
 
+    def _follows(self, name: str, replicas: Replicas) -> bool:
+        """Whether it is there and could take over."""
+        if held_record(self._nodes[name], replicas) is not None:
+            return True
+        return name in {node.name for node, _ in self._secondaries(replicas)}
+
     def _check_secondaries(self, node: NodeMachine) -> None:
         """Each has made what was shown of decisions, and has released nothing that the owner hasn't."""
         if self.newest is None:
@@ -374,8 +380,7 @@ class ReplicaChecks:
             wanted = {node for node in replicas.members if node != replicas.owner} - gone
             if set(replicas.secondaries) != wanted:
                 return f"secondaries of {replicas.fragment} are {replicas.secondaries}, not {sorted(wanted)}"
-            following = {node.name for node, _ in self._secondaries(replicas)}
-            if wanted - following - {name for name in wanted if held_record(self._nodes[name], replicas)}:
+            if not all(self._follows(node, replicas) for node in wanted):
                 return f"not all secondaries of {replicas.fragment} follow"
         return ""
 

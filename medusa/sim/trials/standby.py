@@ -88,6 +88,8 @@ class StandbyTrial(QueryTrial):
 
     Args:
         orders: given meanwhile; None: there are none.
+        checks: of who has what.
+        gap: looks at the end whether no row came twice and the missing are counted; None: none may miss.
     """
 
     def __init__(
@@ -100,8 +102,11 @@ class StandbyTrial(QueryTrial):
         want: Mapping[str, pa.Table],
         nodes: Sequence[str],
         orders: Orders | None = None,
+        checks: Callable[..., ReplicaChecks] = ReplicaChecks,
+        gap: Callable[[StandbyTrial], None] | None = None,
     ) -> None:
         self._orders = orders
+        self._gap = gap
         self._ordered = False
         self._owners: dict[str, list[str]] = {}
         """Fragment -> who has owned it, by the newest configuration, one after the other."""
@@ -112,7 +117,7 @@ class StandbyTrial(QueryTrial):
         self._stays = [node for node in nodes if node not in {name for name, _ in options.lost}]
         self._standby = options
         super().__init__(world, q, tables, options, want=want, nodes=nodes)
-        self._checks = ReplicaChecks(self.nodes, self.clients)
+        self._checks = checks(self.nodes, self.clients)
         self._aims = TakeoverAims(self)
         self._roles = CoordinatorChecks(q.graph.name)
         self._removal: QueryRemoval | None = None
@@ -236,6 +241,8 @@ class StandbyTrial(QueryTrial):
 
     def _check_restarted(self, node: NodeMachine) -> None:
         """Of what others have had since it died, upstream keeps rows for those."""
+        if self._gap is not None:
+            return
         owners = {} if self.newest is None else {each.fragment: each.owner for each in self.newest.fragments}
         check_restarted(node, self.nodes, self.clients, owners=owners)
 
@@ -296,8 +303,14 @@ class StandbyTrial(QueryTrial):
     def may_lose(self) -> bool:
         return bool(self._beyond)
 
+    def _check_complaints(self, node: NodeMachine) -> None:
+        if self._gap is None:  # Else nodes say so where rows are lost.
+            super()._check_complaints(node)
+
     def check_end(self) -> None:
-        if not self._beyond:
+        if self._gap is not None and not self._beyond:
+            self._gap(self)
+        elif not self._beyond:
             super().check_end()
 
     @property

@@ -190,8 +190,7 @@ class Receiver:
                 stream=self.stream,
                 epoch=self._epoch,
                 next_seq=RESUME if self.asking else self.next_seq,
-                # What is durable by a note of ours goes with the note: the first ``Ack`` says it.
-                durable=0 if self.own_note else self.durable_seq,
+                durable=self._claimed(),
                 granted=0 if self.asking else self._granted(),
                 plain=self.plain,
                 resumed=self._was_attached,
@@ -203,6 +202,13 @@ class Receiver:
                 configuration=self._fence.number,
             ),
         )
+
+    def _claimed(self) -> int:
+        """What we say is durable."""
+        if self.asking and self.note:  # We are told where one stood whom we succeed; who we ask may not know.
+            return self.next_seq
+        # What is durable by a note of ours goes with the note: the first ``Ack`` says it.
+        return 0 if self.own_note else self.durable_seq
 
     def _granted(self) -> int:
         return max(self._received_bytes + self.settings.window_bytes - self.held_bytes, 0)
@@ -265,7 +271,7 @@ class Receiver:
             self.stale += 1
             self._outbox.send(self.peer, refusal)
             return []  # The retry asks again; by then both know the newer one.
-        if message.next_seq < max(self.next_seq, message.lost):
+        if message.next_seq < (message.lost if self.asking else max(self.next_seq, message.lost)):
             raise self._broken("E_SEQ", f"starts at row {message.next_seq}, asked for {self.next_seq}")
         wanted = self.next_seq if self.next_seq >= 0 else message.next_seq - message.lost
         if self.may_lose is not None and not self.asking and message.next_seq - wanted > self.may_lose:
@@ -487,6 +493,10 @@ class Receiver:
         """The rows below this one came by another way; nothing is attached."""
         assert self.state not in _LISTENING, "rows of it may come"
         self.next_seq, self.boundary_us, self.note = seq, boundary_us, note
+
+    def ask_first(self) -> None:
+        """Before rows come we want to know what the sender keeps for us: it hasn't told us yet."""
+        self.asking, self.told = True, None
 
     def begin_at(self, now_us: int, seq: int) -> None:
         """We were asking: now we want the rows from here on."""

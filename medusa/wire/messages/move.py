@@ -138,7 +138,7 @@ class Whole(MessageBase, frozen=True, tag="whole"):
     """That was the checkpoint: open the fragment from it, in silence.
 
     To a passive secondary: hold it, in place of the one before. Payload then: msgpack,
-    ``nodes.recovery.checkpoint_shipping.Manifest``.
+    ``nodes.recovery.checkpoint_shipping.CheckpointManifest``.
 
     Attributes:
         files: how many it has.

@@ -1,0 +1,170 @@
+"""Machines are lost for good, and others begin empty: no row counts twice, what is missing is counted."""
+
+from __future__ import annotations
+
+from collections import Counter
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+
+from medusa.ports import Buffer
+from medusa.query.builder import Query
+from medusa.query.expressions.aggregates import count, sum
+from medusa.runtime.embedded.embedded_run import collect
+from medusa.sim.actors.node import NodeMachine
+from medusa.sim.checkers.catalog import check_catalogs
+from medusa.sim.checkers.replicas import ReplicaChecks
+from medusa.sim.trials.federations import OFTEN, ROWS, options
+from medusa.sim.trials.standby import LOST_AFTER_US, StandbyOptions, StandbyTrial
+from medusa.sim.trials.trial import Scenario
+from medusa.sim.world.faults import LINKS, MACHINES, TAKEOVERS, WEATHER
+from medusa.sim.world.virtual_time import SimulationError, World
+from medusa.wire.messages.configuration import Replicas
+
+__all__ = ["AMNESIA"]
+
+SCHEMA = {"ts": "timestamp", "k": "utf8", "v": "int64"}
+
+
+def windows() -> tuple[Query, dict[str, list[str]]]:
+    """Rows are counted per window."""
+    q = Query("a")
+    rows = q.source("rows", SCHEMA, time="ts").filter("v >= 0", name="first")
+    per_k = rows.window("1s").group_by("k").aggregate(n=count(), t=sum("v"), name="per_k")
+    q.sink("out", per_k.filter("true", name="last"), recovery="gap", method="amnesia")
+    return q, {"a": ["rows", "first"], "b": ["per_k"], "z": ["last", "out"]}
+
+
+def unites() -> tuple[Query, dict[str, list[str]]]:
+    """Rows of two sources are put into one order and counted per window."""
+    q = Query("a")
+    left = q.source("left", SCHEMA, time="ts").filter("v >= 0", name="l")
+    right = q.source("right", SCHEMA, time="ts").filter("v >= 0", name="r")
+    both = left.union(right, name="both")
+    q.sink(
+        "out",
+        both.window("1s").aggregate(n=count(), t=sum("v"), name="all"),
+        recovery="gap",
+        method="amnesia",
+    )
+    return q, {"a": ["left", "l"], "b": ["right", "r"], "z": ["both", "all", "out"]}
+
+
+class EmptyReplicaChecks(ReplicaChecks):
+    """Of fragments of which nobody keeps anything: who has them and who reads them, and nothing of disks."""
+
+    def delivered(self, source: str, frames: list[Buffer]) -> None:
+        """What was shown to who is lost may come otherwise."""
+
+    def _check_secondaries(self, node: NodeMachine) -> None:
+        pass
+
+    def _check_forgotten(self, node: NodeMachine) -> None:
+        pass
+
+    def _follows(self, name: str, replicas: Replicas) -> bool:
+        node = self._nodes[name]
+        return node.alive and node.brain.recovery.followings.heir(replicas.fragment) is not None
+
+
+def check_gap(trial: StandbyTrial) -> None:
+    """At the end.
+
+    Raises:
+        SimulationError: a row came twice, or others are missing than are counted.
+    """
+    check_catalogs(trial.nodes.values())
+    batches = [batch for client in trial.clients.values() for batch in client.rows.get("a.out", [])]
+    got = counted(pa.Table.from_batches(batches, trial.want["out"].schema))
+    want = counted(trial.want["out"])
+    for key, (rows, total) in got.items():
+        most, most_total = want.get(key, (0, 0))
+        if rows > most or total > most_total:
+            raise SimulationError(f"twice: {rows} rows of {key} were counted, there are {most}")
+    parts = [each for node in trial.living for each in node.brain.status(0)["fragments"]]
+    told = {each["fragment"]: each["lost_rows"] for each in parts}
+    if any(each["lost_unknown"] for each in parts) or told.get("a/last"):
+        return  # It is said; or results were lost, of which nobody says how many rows they had counted.
+    missing = rows_of(want) - rows_of(got)
+    if missing != Counter(told).total():
+        raise SimulationError(f"counted: {missing} rows are missing, {told} are told lost")
+
+
+def counted(table: pa.Table) -> dict[tuple[Any, ...], tuple[int, int]]:
+    """Of each window and key the rows, and their sum."""
+    rows: Counter[tuple[Any, ...]] = Counter()
+    totals: Counter[tuple[Any, ...]] = Counter()
+    for row in table.to_pylist():
+        n, total = row.pop("n"), row.pop("t")
+        key = tuple(row.values())
+        rows[key] += n
+        totals[key] += total
+    return {key: (rows[key], totals[key]) for key in rows}
+
+
+def rows_of(counts: dict[tuple[Any, ...], tuple[int, int]]) -> int:
+    """In all windows."""
+    return Counter({key: rows for key, (rows, _) in counts.items()}).total()
+
+
+def table(dice: Random, rows: int, place: int, sources: int) -> pa.Table:
+    """In order of time; values are unique over all sources."""
+    times = sorted(dice.randrange(10_000_000) for _ in range(rows))
+    return pa.table(
+        {
+            "ts": pa.array(times, pa.timestamp("us", "UTC")),
+            "k": [dice.choice("abc") for _ in times],
+            "v": pa.array([n * sources + place for n in range(rows)], pa.int64()),
+        }
+    )
+
+
+def forgetting(world: World, rows: int | None, parts: Any) -> StandbyTrial:
+    """What the seed decides."""
+    dice = world.dice("options")
+    q, at = dice.choice([windows, windows, unites])()
+    number = ROWS // 2 if rows is None else rows
+    tables = {source: table(dice, number, place, len(q.sources)) for place, source in enumerate(q.sources)}
+    want = dict(collect(q, **tables))
+    spares = ["s1", "s2"]
+    standby = {node: spares if dice.random() < 0.6 else [dice.choice(spares)] for node in at}
+    witnesses = ["w1", "w2"]
+    candidates = dice.sample([*at, "s1"], 2)
+    lost = candidates[: dice.choice([1, 1, 2])]
+    if any({of, *nodes} <= set(lost) for of, nodes in standby.items()):
+        lost = lost[:1]
+    decided = options(dice, at)
+    made = StandbyOptions(
+        **{
+            **{name: getattr(decided, name) for name in ("publish_us", "piece_rows", "job_us", "delay_us")},
+            "at": at,
+            "sync_us": min(decided.sync_us, 20_000),
+            "limits": decided.limits,
+            "standby": standby,
+            "witnesses": witnesses,
+            "lost": tuple((node, dice.randrange(*LOST_AFTER_US)) for node in lost),
+        }
+    )
+    return StandbyTrial(
+        world,
+        q,
+        tables,
+        made,
+        want=want,
+        nodes=[*at, *spares, *witnesses],
+        checks=EmptyReplicaChecks,
+        gap=check_gap,
+    )
+
+
+AMNESIA: dict[str, Scenario] = {
+    "amnesia": Scenario(
+        about="machines are lost for good and others begin empty: no row twice, the missing are counted",
+        build=forgetting,
+        kinds=[*WEATHER, *LINKS, *OFTEN, *MACHINES, *TAKEOVERS],
+        count=6,
+        liveness_us=90_000_000,
+        events_max=1_800_000,
+    ),
+}
