@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from medusa.errors import QueryError
 
 __all__ = [
+    "PASSIVE",
     "AMNESIA",
     "METHODS",
     "METHODS_BY_STRENGTH",
@@ -19,14 +20,17 @@ __all__ = [
 AMNESIA = "amnesia"
 """Nothing is kept anywhere: whoever takes over begins empty."""
 
-METHODS = {"precise": ("active_standby",), "gap": (AMNESIA,)}
+PASSIVE = "passive_standby"
+"""Who stands by holds checkpoints, and begins from the newest."""
+
+METHODS = {"precise": ("active_standby", PASSIVE), "gap": (AMNESIA,)}
 """Kind of recovery -> the methods that promise it, the cheapest first: it is taken where nobody names one."""
 
-METHODS_BY_STRENGTH = (AMNESIA, "upstream_backup", "passive_standby", "active_standby")
+METHODS_BY_STRENGTH = (AMNESIA, "upstream_backup", PASSIVE, "active_standby")
 """Each promises what those before it promise."""
 
 LATER = ("rollback",)
-METHODS_LATER = ("passive_standby", "upstream_backup")
+METHODS_LATER = ("upstream_backup",)
 
 EXAMPLE = 'recovery="precise", method="active_standby"; left out, rows wait until the machine is back'
 

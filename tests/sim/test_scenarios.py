@@ -137,6 +137,7 @@ def test_there_are_200_seeds_of_all_scenarios_and_faults_do_happen():
         "seams",
         "standby",
         "forks",
+        "passive",
         "coordinators",
         "handover",
         "amnesia",

@@ -193,6 +193,11 @@ class StandbyChangeFeed(ChangeFeed):
         return False
 
     @property
+    def due(self) -> bool:
+        """There is something to send."""
+        return bool(self.queue)
+
+    @property
     def hurries(self) -> bool:
         """There is more in the queue than rows and boundaries: a publisher, or a checkpoint."""
         return any(isinstance(each, CheckpointMark) or each.kind == JOINED for each in self.queue)

@@ -49,6 +49,7 @@ from medusa.nodes.fragment.upstreams import at_feeds, known_inputs
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
 from medusa.query.boxes import Schema, Source
+from medusa.query.recovery import PASSIVE
 from medusa.wire.link.automaton import LinkEvent, LinkSettings, ReceiverState
 from medusa.wire.link.fence import Fence
 from medusa.wire.link.receiver import ReceiverMessage
@@ -56,6 +57,14 @@ from medusa.wire.messages.links import Ack, Attach, Detach, OpenPublisher, Refus
 from medusa.wire.outbox import Outbox, RunFragment
 
 __all__ = ["FragmentHost"]
+
+AWAITED_US = 50_000
+"""Where output waits for a checkpoint, it is taken so long after the one before, unless the fragment has a
+time of its own. Too small: the fragment does little else; too large: so long does output wait."""
+
+AWAITED_TIMES = 3
+"""So many times as long as the last one took, from its beginning until all held it: that takes a third of the
+time at most, however large the state is."""
 
 RUNNING_MAX = 64
 """Elements under way to the engine. Too few: it waits for us; too many: a checkpoint waits for it."""
@@ -202,6 +211,8 @@ class FragmentHost:
         this life."""
         self._dirty = record is None
         self._checkpoint_at_us: int | None = None
+        self._began_us = self._took_us = 0
+        """When the newest checkpoint was taken; how long the policy took to hold one for durable."""
         self._wanted = False
         self._retry: dict[tuple[str, str], int] = {}
         self.rows_in = 0
@@ -688,7 +699,7 @@ class FragmentHost:
         self.publishers.covered(token)
         self.decided.turn(token)
         self._wanted = self._dirty = False
-        self._checkpoint_at_us = now_us + self._every_us
+        self._began_us, self._checkpoint_at_us = now_us, now_us + self._every_us
         self._outbox.append(persist)
 
     def persisted(self, now_us: int, token: int, ok: bool, why: str = "") -> bool:
@@ -732,6 +743,7 @@ class FragmentHost:
         """Acknowledge what checkpoints hold that the policy holds for durable."""
         for writing in self.durability.acknowledged(self._uncovered, self):
             self._acknowledged = writing.token
+            self._took_us = max(now_us - self._began_us, 0)
             for input, seq, boundary_us in writing.positions:
                 input.receiver.durable(now_us, seq)
                 input.durable_us = boundary_us
@@ -739,6 +751,17 @@ class FragmentHost:
             self.publishers.persisted(now_us, writing.token, True)
 
     # --- time -------------------------------------------------------------------------------
+
+    @property
+    def _awaited_at_us(self) -> int | None:
+        """When a checkpoint is due since output waits for it: secondaries hold checkpoints, and nothing that
+        came since. None: none is, or one is on its way."""
+        if not (self._made and self._dirty and self.counted) or self.spec.method != PASSIVE:
+            return None
+        if self._wanted or self._writing is not None or self._uncovered or self.settling or self.frozen:
+            return None
+        pause_us = self.spec.checkpoint_every_us or AWAITED_US
+        return self._began_us + max(pause_us, AWAITED_TIMES * self._took_us)
 
     def tick(self, now_us: int) -> None:
         """Do what is due: checkpoints, acks, retries."""
@@ -758,11 +781,14 @@ class FragmentHost:
             self._checkpoint_at_us = now_us + self._every_us
             outdated = any(output.spilling.outdated for output in self.outputs.values())
             self._wanted = self._wanted or ((self._dirty or outdated) and not self.settling)
+        awaited_us = self._awaited_at_us
+        self._wanted = self._wanted or (awaited_us is not None and now_us >= awaited_us)
         self._pump(now_us)
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""
-        times = [self._checkpoint_at_us if self._dirty else None, self.decided.wake_at_us()]
+        times = [self._checkpoint_at_us if self._dirty else None, self._awaited_at_us]
+        times.append(self.decided.wake_at_us())
         times += [self._feeding.wake_at_us(), *self._retry.values()]
         times += [input.receiver.wake_at_us() for input in self.inputs.values()]
         times += [output.wake_at_us() for output in self.outputs.values()]

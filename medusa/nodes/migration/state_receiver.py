@@ -151,7 +151,7 @@ class StateReceiver:
             case Piece():
                 self._piece(message, payload)
             case Whole():
-                self._whole(now_us, message)
+                self._whole(now_us, message, payload)
             case Fed():
                 self._fed(now_us, message, payload)
             case Standing():
@@ -169,8 +169,13 @@ class StateReceiver:
             raise self._broken_rule("that comes at the wrong time")
         return self.shadow
 
+    @property
+    def _takes_files(self) -> bool:
+        """Whether a file of a checkpoint may come now."""
+        return self.state is TargetState.FILLING
+
     def _piece(self, message: Piece, payload: Buffer | None) -> None:
-        if self.state is not TargetState.FILLING:
+        if not self._takes_files:
             raise self._broken_rule("a piece of a file after the last one")
         file = self._files.setdefault(message.file, bytearray())
         if message.file not in self._sizes:
@@ -185,18 +190,26 @@ class StateReceiver:
             raise self._broken_rule(f"file {message.file!r} is damaged at {message.offset:,}")
         file += data
 
-    def _whole(self, now_us: int, message: Whole) -> None:
+    def _whole(self, now_us: int, message: Whole, payload: Buffer | None) -> None:
         short = [name for name, size in self._sizes.items() if len(self._files[name]) != size]
         if self.state is not TargetState.FILLING or short or message.files != len(self._files):
             raise self._broken_rule("the checkpoint isn't whole")
-        files = {name: memoryview(data) for name, data in self._files.items()}
+        files: dict[str, Buffer] = {name: memoryview(data) for name, data in self._files.items()}
         self._files = {}
+        self._open(now_us, files)
+        self.move(MoveEvent.WHOLE)
+
+    def _open(self, now_us: int, files: dict[str, Buffer]) -> None:
+        """Have the fragment run here from these files, and what it begins with written to disk."""
         try:
             record = read_record(files.pop(RECORD, b""), where=f"the checkpoint of node {self.owner!r}")
             logs: dict[int, Buffer] = {}
             for token in record.tokens():
-                logs[token] = files.pop(LOG if token == record.token else f"{LOG}-{token}", b"")
-            files.pop(LOG, None)
+                logs[token] = files.pop(
+                    LOG if token == record.token and LOG in files else f"{LOG}-{token}", b""
+                )
+            for name in (LOG, f"{LOG}-{record.token}"):
+                files.pop(name, None)
             if record.fragment != self.spec.name:
                 raise StateError(f"it is of fragment {record.fragment!r}", code="state.owner")
             self.shadow = self._make(self.spec, saved_from(record, logs), self.owner)
@@ -204,7 +217,6 @@ class StateReceiver:
             raise self._broken_rule(f"the checkpoint can't be used: {error}") from None
         self._outbox.append(OpenFragment(fragment=self.spec.name, graph=self.spec.graph, files=files))
         self._base = self.shadow.base(now_us)
-        self.move(MoveEvent.WHOLE)
 
     def _fed(self, now_us: int, message: Fed, payload: Buffer | None) -> None:
         shadow = self._following()
@@ -278,6 +290,25 @@ class StateReceiver:
         if shadow.decided.at != self._decided:
             raise self._broken_rule(f"{shadow.decided.at:,} decisions, not {self._decided:,}")
         return shadow.logged_all
+
+    @property
+    def could_succeed(self) -> bool:
+        """It is whole, and nothing has failed."""
+        following = self.state is TargetState.FOLLOWING
+        return following and self.shadow is not None and not self.shadow.failed
+
+    def open(self, now_us: int) -> None:
+        """It is to be ours: what follows runs already.
+
+        Raises:
+            RemoteProtocolError: it can't be opened.
+        """
+
+    def rewired(self, now_us: int, spec: FragmentSpec) -> None:
+        """What it reads comes from other nodes now, or other nodes read it."""
+        self.spec = spec
+        if self.shadow is not None:
+            self.shadow.rewired(now_us, spec)
 
     @property
     def on_disk(self) -> bool:

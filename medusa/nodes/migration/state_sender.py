@@ -260,18 +260,18 @@ class StateSender:
             view = memoryview(data).cast("B")
             for offset in range(0, max(len(view), 1), PIECE_BYTES):
                 part = view[offset : offset + PIECE_BYTES]
-                yield (
-                    Piece(
-                        frame=self._frame,
-                        file=name,
-                        offset=offset,
-                        nbytes=len(view),
-                        crc=crc32c(part),
-                        **self._about,
-                    ),
-                    part,
-                )
+                yield self._piece(name, view, offset, part), part
         yield Whole(frame=self._frame, files=len(files), **self._about), None
+
+    def _piece(self, name: str, of: memoryview, offset: int, part: memoryview) -> Piece:
+        return Piece(
+            frame=self._frame,
+            file=name,
+            offset=offset,
+            nbytes=len(of),
+            crc=crc32c(part),
+            **self._about,
+        )
 
     def _fed(self, tapped: FedElement) -> Iterator[tuple[Message, Buffer | None, int]]:
         """The messages of one element; the last one bears its cost."""

@@ -24,10 +24,12 @@ from medusa.nodes.migration.automaton import TargetState
 from medusa.nodes.migration.standby import StandbyFragment
 from medusa.nodes.migration.state_receiver import Carried, StateReceiver
 from medusa.nodes.recovery.heirs import Heir
+from medusa.nodes.recovery.held_checkpoint import CheckpointReceiver
 from medusa.nodes.recovery.rewiring import replicas_of
 from medusa.nodes.security.registry import Caller
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
+from medusa.query.recovery import PASSIVE
 from medusa.units import size_text
 from medusa.wire import limits
 from medusa.wire.messages.configuration import Configuration
@@ -105,17 +107,13 @@ class Followings:
         """What is known here of a fragment that could be begun anew."""
         return self._heirs.get(fragment)
 
-    def followed(self) -> Iterator[tuple[str, str, StandbyFragment | Heir]]:
-        """Fragment, its owner and what follows it, of all that could take over."""
+    def followed(self) -> Iterator[tuple[str, str, StateReceiver | Heir]]:
+        """Fragment, its owner and what we have of it, of all that could take over."""
         for name, heir in self._heirs.items():
             yield name, heir.owner, heir
         for name, taking in self._followed.items():
-            if (
-                taking.state is TargetState.FOLLOWING
-                and taking.shadow is not None
-                and not taking.shadow.failed
-            ):
-                yield name, taking.owner, taking.shadow
+            if taking.could_succeed:
+                yield name, taking.owner, taking
 
     def status(self) -> dict[str, ComingStatus]:
         """What is followed, or will be."""
@@ -226,7 +224,8 @@ class Followings:
             return
         if (before := self._coming.pop(name, None)) is not None:
             before.drop()
-        made = self._coming[name] = StateReceiver(
+        kind = CheckpointReceiver if spec.method == PASSIVE else StateReceiver
+        made = self._coming[name] = kind(
             spec,
             owner=peer,
             attempt=message.attempt,
@@ -275,7 +274,8 @@ class Followings:
     def _check_room(self, taking: StateReceiver) -> None:
         """Checkpoints that come at once are in memory. Raises RemoteProtocolError if they don't fit."""
         node, most = self._settings.name, self._settings.limits.memory_bytes
-        if sum(each.held_bytes for each in self._coming.values()) <= most:
+        held = (*self._coming.values(), *self._followed.values())
+        if sum(each.held_bytes for each in held) <= most:
             return
         text = f"fragment {taking.spec.name!r} has {size_text(taking.held_bytes)} of state; "
         text += f"node {node!r} takes {size_text(most)} at once: raise limits.memory of {node!r}"
@@ -294,6 +294,20 @@ class Followings:
         self._outbox.send(taking.owner, over)
 
     # --- ends ---------------------------------------------------------------------------------------
+
+    def open(self, now_us: int, fragment: str) -> None:
+        """It is ours once it is on our disk: have it run, from what is held of it. ``shadow`` says whether it
+        does."""
+        taking = self._followed.get(fragment)
+        if taking is None:
+            return
+        try:
+            taking.open(now_us)
+        except RemoteProtocolError as error:
+            self._outbox.report(
+                "error", "fragment can't be opened", fragment=fragment, owner=taking.owner, why=error.message
+            )
+            self.drop(fragment, only=taking)
 
     def take(self, fragment: str) -> StateReceiver:
         """It is taken over: it is followed no more, and nothing of it is dropped."""

@@ -154,7 +154,7 @@ class Recovery:
         self.guards = Guards(me, catalog, agreement, self.handovers, self.succession)
 
     def _audience(self, query: str) -> Collection[str]:
-        return audience(self._catalog, query, [shadow.spec for _, _, shadow in self.followings.followed()])
+        return audience(self._catalog, query, [taking.spec for _, _, taking in self.followings.followed()])
 
     def leads(self, query: str) -> bool:
         """Whether, as far as is heard here, no majority without us can have given away what is ours."""

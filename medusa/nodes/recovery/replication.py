@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
@@ -19,10 +20,12 @@ from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.fragment.change_feed import StandbyChangeFeed
 from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.migration.state_sender import StateSender
+from medusa.nodes.recovery.checkpoint_shipping import CheckpointFeed, CheckpointSender
 from medusa.nodes.recovery.replication_automaton import REPLICATION, ReplicationEvent, ReplicationState
 from medusa.nodes.recovery.rewiring import replicas_of, rewired
 from medusa.nodes.spec.fragment_spec import FragmentSpec, fragment_to
 from medusa.ports import Buffer
+from medusa.query.recovery import PASSIVE
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.configuration import Configuration, Replicas
 from medusa.wire.messages.move import GiveUp, Got, Ready, Seed
@@ -173,15 +176,12 @@ class Replication:
                     link.tries, link.why = 0, ""
                 elif link.state is _S.ASKING:
                     link.move(now_us, _E.READY)
-                    link.sender = StateSender(
-                        now_us,
-                        hosted,
-                        message,
-                        node=self._me,
-                        target=peer,
-                        outbox=self._outbox,
-                        tap=link.tap,
-                    )
+                    of = now_us, hosted, message
+                    about: dict[str, Any] = {"node": self._me, "target": peer, "outbox": self._outbox}
+                    if isinstance(link.tap, CheckpointFeed):
+                        link.sender = CheckpointSender(*of, tap=link.tap, **about)
+                    else:
+                        link.sender = StateSender(*of, tap=link.tap, **about)
             case Got():
                 if link.sender is not None:
                     link.sender.got(now_us, message)
@@ -264,7 +264,7 @@ class Replication:
     def flush(self, now_us: int) -> None:
         """Send what was fed since the last call."""
         for link in self._links.values():
-            if link.sender is not None and link.tap.queue:
+            if link.sender is not None and link.tap.due:
                 link.sender.tick(now_us)
 
     def tick(self, now_us: int) -> None:
@@ -314,7 +314,7 @@ class Replication:
         link.attempt = self._next_token()
         others = tuple(node for node in replicas.members if node != link.node)
         link.spec = msgspec.structs.replace(hosted.spec, node=link.node, standby=others)
-        link.tap = StandbyChangeFeed()
+        link.tap = CheckpointFeed() if hosted.spec.method == PASSIVE else StandbyChangeFeed()
         self._tap(link.fragment)
         self._say(now_us, replicas, link)
 

@@ -185,9 +185,9 @@ class Succession:
         for hosted in list(self._fragments.values()):
             if hosted.spec.query == new.query:
                 self._rewire(now_us, hosted, new)
-        for _, _, shadow in self._followings.followed():
-            if shadow.spec.query == new.query:
-                shadow.rewired(now_us, rewired(shadow.spec, new))
+        for _, _, taking in self._followings.followed():
+            if taking.spec.query == new.query:
+                taking.rewired(now_us, rewired(taking.spec, new))
         self._place(new)
         self._saver.save()
 
@@ -235,7 +235,9 @@ class Succession:
             replicas = None if configuration is None else configuration.replicas(name)
             if configuration is None or replicas is None or replicas.owner != self._me:
                 del self._logging[name]
-            elif self._followings.shadow(name) is None or self._followings.on_disk(name):
+                continue
+            self._followings.open(now_us, name)
+            if self._followings.shadow(name) is None or self._followings.on_disk(name):
                 del self._logging[name]
                 self._take_over(now_us, configuration, replicas)
 
@@ -404,8 +406,8 @@ class Succession:
 
     def _successors(self) -> Iterator[tuple[str, str]]:
         """Fragments of others that we could have, and their queries."""
-        for name, _, shadow in self._followings.followed():
-            yield name, shadow.spec.query
+        for name, _, taking in self._followings.followed():
+            yield name, taking.spec.query
         for name in self._kept:
             hosted = self._fragments.get(name)
             if hosted is not None and not hosted.failed:
@@ -418,8 +420,8 @@ class Succession:
         nothing changed, brings that to its end. Once for each silence.
         """
         found: dict[str, None] = {}
-        for name, _, shadow in self._followings.followed():
-            query = shadow.spec.query
+        for name, _, taking in self._followings.followed():
+            query = taking.spec.query
             configuration = self._agreement.current(query)
             replicas = None if configuration is None else configuration.replicas(name)
             since_us = None if replicas is None else self._silent_since_us.get(replicas.owner)

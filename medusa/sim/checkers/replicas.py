@@ -13,7 +13,10 @@ from medusa.decoders import converter
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.catalog.kept_configurations import KeptConfiguration
 from medusa.nodes.catalog.kept_moves import FIRST_EPOCH
+from medusa.nodes.fragment.checkpoint_record import FragmentRecord
 from medusa.nodes.fragment.host import FragmentHost
+from medusa.nodes.recovery.held_checkpoint import CheckpointReceiver
+from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
 from medusa.sim.checkers.catalog import newest_catalog
 from medusa.sim.checkers.publisher_names import newest_record
@@ -197,6 +200,8 @@ class ReplicaChecks:
 
     def _follows(self, name: str, replicas: Replicas) -> bool:
         """Whether it is there and could take over."""
+        if held_record(self._nodes[name], replicas) is not None:
+            return True
         return name in {node.name for node, _ in self._secondaries(replicas)}
 
     def _check_secondaries(self, node: NodeMachine) -> None:
@@ -207,6 +212,10 @@ class ReplicaChecks:
             for at, shadow in self._secondaries(replicas):
                 if at is node and shadow.mixed:
                     self._check_secondary(node.name, shadow)
+            for name in replicas.secondaries:
+                record = held_record(self._nodes[name], replicas)
+                if record is not None and record.mixed:
+                    self._check_held(name, record, replicas)
 
     def _check_secondary(self, name: str, shadow: FragmentHost) -> None:
         for output in shadow.outputs.values():
@@ -221,6 +230,17 @@ class ReplicaChecks:
                     f"decided: secondary {name} has let {output.sender.log.next_seq} rows of {output.stream} "
                     f"go, no owner more than {released}"
                 )
+
+    def _check_held(self, name: str, record: FragmentRecord, replicas: Replicas) -> None:
+        """A passive secondary holds what was shown of decisions."""
+        for output in record.outputs:
+            held = max((entry.end for entry in output.entries), default=output.first_seq)
+            for stream in replicas.streams:
+                if stream.endswith(f".{output.sink}") and self._shown.get(stream, 0) > held:
+                    raise SimulationError(
+                        f"decided: {self._shown[stream]} rows of {stream} were sent, secondary {name} holds "
+                        f"{held}"
+                    )
 
     # --- what senders have forgotten ------------------------------------------------------------------
 
@@ -260,6 +280,9 @@ class ReplicaChecks:
             # One that begins anew has nothing there for a moment; it says that it may own it after it has.
             if newest_record(node, replicas.fragment) is not None:
                 yield node
+        for name in replicas.secondaries:
+            if held_record(self._nodes[name], replicas) is not None:
+                yield self._nodes[name]
 
     def _check_covered(
         self, who: str, at: NodeMachine, replicas: Replicas, sender: Sender, peer: str
@@ -280,18 +303,15 @@ class ReplicaChecks:
 
     def _positions(self, node: NodeMachine, fragment: str) -> dict[tuple[str, str], int]:
         """(Stream, publisher or nothing) -> the next row by the newest whole checkpoint on its disk."""
+        taking = held_by(node, fragment)
+        if taking is not None and taking.record is not None:
+            return positions_of(taking.record, taking.spec)
         changes, found = self._disks.get((node.name, fragment), (-1, {}))
         if changes == node.disk.changes:
             return found
         record = newest_record(node, fragment)
         hosted = node.brain.fragments.get(fragment) or node.brain.recovery.followings.shadow(fragment)
-        found = {}
-        if record is not None and hosted is not None:
-            of = {feed.source: feed.stream for feed in hosted.spec.feeds}
-            for input in record.inputs:
-                published = input.source in hosted.spec.entries
-                key = (hosted.spec.entries[input.source], input.peer) if published else (of[input.source], "")
-                found[key] = max(found.get(key, 0), input.next_seq)
+        found = positions_of(record, hosted.spec) if record is not None and hosted is not None else {}
         self._disks[node.name, fragment] = node.disk.changes, found
         return found
 
@@ -372,6 +392,31 @@ class ReplicaChecks:
             if not all(self._follows(node, replicas) for node in wanted):
                 return f"not all secondaries of {replicas.fragment} follow"
         return ""
+
+
+def positions_of(record: FragmentRecord, spec: FragmentSpec) -> dict[tuple[str, str], int]:
+    """(Stream, publisher or nothing) -> the next row."""
+    found: dict[tuple[str, str], int] = {}
+    of = {feed.source: feed.stream for feed in spec.feeds}
+    for input in record.inputs:
+        published = input.source in spec.entries
+        key = (spec.entries[input.source], input.peer) if published else (of[input.source], "")
+        found[key] = max(found.get(key, 0), input.next_seq)
+    return found
+
+
+def held_by(node: NodeMachine, fragment: str) -> CheckpointReceiver | None:
+    """What a passive secondary could begin with; None: nothing, or it runs already."""
+    for name, _, taking in node.brain.recovery.followings.followed() if node.alive else ():
+        if name == fragment and isinstance(taking, CheckpointReceiver) and taking.shadow is None:
+            return taking
+    return None
+
+
+def held_record(node: NodeMachine, replicas: Replicas) -> FragmentRecord | None:
+    """Of the checkpoint that it holds; None: see ``held_by``."""
+    taking = held_by(node, replicas.fragment)
+    return None if taking is None else taking.record
 
 
 def _has_accepted(node: NodeMachine, configuration: Configuration) -> bool:

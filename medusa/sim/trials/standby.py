@@ -7,9 +7,13 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Protocol
 
+import msgspec
 import pyarrow as pa
 
 from medusa.ports import Buffer
+from medusa.query.boxes import Sink
+from medusa.query.builder import Query
+from medusa.query.recovery import PASSIVE
 from medusa.sim.actors.client import Client
 from medusa.sim.actors.follower import Follower
 from medusa.sim.actors.node import NodeMachine
@@ -399,6 +403,11 @@ def forked(world: World, rows: int | None, parts: Any) -> StandbyTrial:
     return _trial(world, rows, lambda standby, witnesses: "", kinds=["forks"])
 
 
+def passive(world: World, rows: int | None, parts: Any) -> StandbyTrial:
+    """Secondaries hold checkpoints of their owner, and run nothing until they take over."""
+    return _trial(world, rows, lambda standby, witnesses: "", wish=PASSIVE_WISH)
+
+
 def coordinated(world: World, rows: int | None, parts: Any) -> StandbyTrial:
     """Who deploys has a part that others stand by for, or only votes, or neither."""
     dice = world.dice("coordinator")
@@ -412,6 +421,8 @@ def coordinated(world: World, rows: int | None, parts: Any) -> StandbyTrial:
 
 KINDS_DRAWN = ("slides", "unites", "unites")
 
+PASSIVE_WISH = {"recovery": "precise", "method": PASSIVE}
+
 
 def _trial(
     world: World,
@@ -419,8 +430,9 @@ def _trial(
     deployer_of: Callable[[Sequence[str], Sequence[str]], str],
     *,
     kinds: Sequence[str] = KINDS_DRAWN,
+    wish: Mapping[str, str] | None = None,
 ) -> StandbyTrial:
-    plan = planned(world, rows, deployer_of, kinds=kinds)
+    plan = planned(world, rows, deployer_of, kinds=kinds, wish=wish)
     return StandbyTrial(world, plan.q, plan.tables, plan.options, want=plan.want, nodes=plan.nodes)
 
 
@@ -431,18 +443,25 @@ def planned(
     *,
     kinds: Sequence[str] = KINDS_DRAWN,
     keys: Keys = few_keys,
+    wish: Mapping[str, str] | None = None,
 ) -> StandbyPlan:
-    """What the seed decides about the query, and who stands by."""
+    """What the seed decides about the query, and who stands by.
+
+    Args:
+        wish: what each output wants; then others stand by for all fragments.
+    """
     dice = world.dice("options")
     kind = dice.choice(kinds)
     make, _, _ = KINDS[kind]
     q, at = make()
     few = kind == "unites" and dice.random() < 0.3
     at = SMALL if few else at
+    q = q if wish is None else wishing(q, wish)
     tables, want = answered(kind, world.seed % 16, ROWS // 2 if rows is None else rows, keys)
     busy = list(at)
     spares = ["s1"] if few else ["s1", "s2"]
     guarded_nodes = ["a"] if few else [node for node in busy if dice.random() < 0.7] or busy[:1]
+    guarded_nodes = guarded_nodes if wish is None else busy
     standby = {node: spares if dice.random() < 0.6 else [spares[0]] for node in guarded_nodes}
     first: Sequence[str] = ()
     if kind == "forks":
@@ -471,6 +490,12 @@ def planned(
     )
     nodes = [*busy, *spares, *witnesses, *([deployer] if deployer == "d" else [])]
     return StandbyPlan(q, tables, made, want, nodes)
+
+
+def wishing(q: Any, wish: Mapping[str, str]) -> Query:
+    """The same query, of which each output says how it wants to be recovered."""
+    boxes = (msgspec.structs.replace(box, **wish) if isinstance(box, Sink) else box for box in q.graph.boxes)
+    return Query.from_graph(msgspec.structs.replace(q.graph, boxes=tuple(boxes)))
 
 
 def _lost(
@@ -506,6 +531,14 @@ STANDBY: dict[str, Scenario] = {
     "forks": Scenario(
         about="machines are lost for good, and one node takes over what reads one stream: the same answer",
         build=forked,
+        kinds=[*WEATHER, *LINKS, *OFTEN, *MACHINES, *TAKEOVERS, *TAKEOVERS],
+        more=[*LATE, *BELIEVED, *LATE_VOTES],
+        count=6,
+        events_max=900_000,
+    ),
+    "passive": Scenario(
+        about="machines are lost for good, and others hold checkpoints of what they had: the same answer",
+        build=passive,
         kinds=[*WEATHER, *LINKS, *OFTEN, *MACHINES, *TAKEOVERS, *TAKEOVERS],
         more=[*LATE, *BELIEVED, *LATE_VOTES],
         count=6,

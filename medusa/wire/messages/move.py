@@ -135,13 +135,27 @@ class Piece(MessageBase, frozen=True, tag="piece"):
 
 
 class Whole(MessageBase, frozen=True, tag="whole"):
-    """That was the checkpoint: open the fragment from it, in silence. ``files``: how many."""
+    """That was the checkpoint: open the fragment from it, in silence.
+
+    To a passive secondary: hold it, in place of the one before. Payload then: msgpack,
+    ``nodes.recovery.checkpoint_shipping.CheckpointManifest``.
+
+    Attributes:
+        files: how many it has.
+        token: to a passive secondary: of the checkpoint.
+        base: to a passive secondary: of the checkpoint from which it keeps the files that didn't come; 0: all
+            came.
+    """
+
+    PAYLOAD: ClassVar[Payload] = Payload.OPTIONAL
 
     fragment: Name
     attempt: Count
     ticket: Count
     frame: Count
     files: Count
+    token: Count = 0
+    base: Count = 0
 
 
 class Fed(MessageBase, frozen=True, tag="fed"):
