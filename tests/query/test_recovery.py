@@ -62,12 +62,12 @@ def test_a_checkpoint_fits_whatever_is_wished() -> None:
         ),
         (
             {"recovery": "precise", "method": "amnesia"},
-            "method: expected 'active_standby', got 'amnesia'",
+            "method: expected 'active_standby' or 'passive_standby', got 'amnesia'",
             'amnesia is for recovery="gap"',
         ),
         (
             {"recovery": "precise", "method": "upstream_backup"},
-            "method: expected 'active_standby', got 'upstream_backup'",
+            "method: expected 'active_standby' or 'passive_standby', got 'upstream_backup'",
             "upstream_backup comes with a later version",
         ),
         ({"recovery": "precise", "method": "passive"}, "got 'passive'", 'recovery="precise", method='),
