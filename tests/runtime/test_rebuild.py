@@ -48,6 +48,9 @@ def test_a_folder_that_only_lived_counts_as_empty_and_its_first_life_is_known(st
     second = started(store)
     assert second.incarnation > first.incarnation
     assert second.catalog.birth == Birth(life=first.incarnation)
+    third = started(store)  # Killed twice before it had a catalog, and heard by peers in each life.
+    assert third.incarnation > second.incarnation
+    assert third.catalog.birth == Birth(life=first.incarnation)
     assert started(store, rebuild=True).catalog.birth.rebuilt
 
 

@@ -100,10 +100,12 @@ def recover(
     if rebuild:
         folder.check_nothing_is_here(found)
     old = [each.number for each in folder.groups if each.kind == "life"]
-    found.incarnation = _next_life(store, folder.groups, clock, warn, lost=rebuild and not old)
+    no_catalog = not found.token and not folder.fell_back
+    first = min(old, default=0) if no_catalog else 0
+    found.incarnation = _next_life(store, folder.groups, clock, warn, lost=rebuild and not old, first=first)
     if rebuild:
         folder.begin_rebuilding(found)
-    elif not found.token and not folder.fell_back:
+    elif no_catalog:
         # What no catalog was kept of, no earlier life with this folder has promised.
         found.catalog.begins(min([*old, found.incarnation]))
     folder.tidy(found)
@@ -385,6 +387,7 @@ def _next_life(
     warn: Callable[[str], None],
     *,
     lost: bool = False,
+    first: int = 0,
 ) -> int:
     """A number larger than that of any life before, also where the folder was lost in between.
 
@@ -393,6 +396,7 @@ def _next_life(
 
     Args:
         lost: the number of the last life was lost with the folder.
+        first: the first life with this folder, where no catalog says it yet: it is kept; 0: none is.
 
     Raises:
         StateError: it couldn't be written.
@@ -407,5 +411,6 @@ def _next_life(
     for name in life_names(life):
         store.write(name, {})
     for each in old:
-        store.delete(each.name)
+        if each.number != first:
+            store.delete(each.name)
     return life
