@@ -24,7 +24,7 @@ PASSIVE = "passive_standby"
 """Who stands by holds checkpoints, and begins from the newest."""
 
 METHODS = {"precise": ("active_standby", PASSIVE), "gap": (AMNESIA,)}
-"""Kind of recovery -> the methods that promise it, the cheapest first: it is taken where nobody names one."""
+"""Kind of recovery -> the methods that promise it; the first is taken where nobody names one."""
 
 METHODS_BY_STRENGTH = (AMNESIA, "upstream_backup", PASSIVE, "active_standby")
 """Each promises what those before it promise."""
