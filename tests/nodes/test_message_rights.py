@@ -186,7 +186,7 @@ OWNERS = {
 REQUIRED = (
     "Data Define DefineRemote Deploy DeployGuarded Entries Install KeepRemote Piece Receive Seed Standing"
 )
-OPTIONAL = "Digest Fed Reply"
+OPTIONAL = "Digest Fed Reply Whole"
 
 
 def test_each_message_comes_to_the_part_that_is_to_have_it():
