@@ -188,14 +188,15 @@ def run_to_end(*arguments: str, env: dict[str, str] | None = None) -> subprocess
     )
 
 
-def until(condition, *, what="condition", deadline_s: float = DEADLINE_S):
+def until(condition, *, what="condition", deadline_s: float = DEADLINE_S, every_s: float = 0.02):
     """Ask again and again until the answer is true; the answer.
 
     Args:
         what: is waited for; a function says what there is by then.
+        every_s: between two times that it is asked: what asks nodes for their status costs them work.
     """
     end = time.monotonic() + deadline_s
     while not (answer := condition()):
         assert time.monotonic() < end, f"not in time: {what() if callable(what) else what}"
-        time.sleep(0.02)
+        time.sleep(every_s)
     return answer

@@ -14,6 +14,10 @@ NAMES = ["e", "m", "c", "s1", "s2", "w"]
 LIMITS = 'checkpoint_every = "100ms"'
 
 
+STATUS_S = 0.2
+"""So often a node is asked for its status, by a new connection each time: a busy one has other work."""
+
+
 class StandbyNodes(ForkedNodes):
     """e (publishers, coordinator), m (what is guarded), c (readers), s1 and s2 (stand by), w (votes).
 
@@ -77,7 +81,7 @@ class StandbyNodes(ForkedNodes):
             found = self._secondaries(fragment, self.replicas(fragment)["owner"])
             return all(found.get(each, {}).get("state") == "following" for each in secondaries)
 
-        until(guarded, what=f"{secondaries} follow")
+        until(guarded, what=f"{secondaries} follow", every_s=STATUS_S)
 
     def until_followed(self, fragment: str, count: int = 2) -> str:
         """Until so many follow whoever has a fragment, as that one says itself; who has it.
@@ -92,7 +96,7 @@ class StandbyNodes(ForkedNodes):
             found["secondaries"] = self._secondaries(fragment, found["owner"])
             return [each["state"] for each in found["secondaries"].values()].count("following") >= count
 
-        until(followed, what=lambda: f"{count} follow {fragment}: {found}")
+        until(followed, what=lambda: f"{count} follow {fragment}: {found}", every_s=STATUS_S)
         return found["owner"]
 
     def _secondaries(self, fragment: str, owner: str) -> dict[str, Any]:
@@ -103,5 +107,6 @@ class StandbyNodes(ForkedNodes):
 
     def until_taken_over(self, fragment: str, owner: str) -> str:
         """Until another one than this owner has a fragment; who: on a busy machine any that stands by."""
-        until(lambda: self.replicas(fragment)["owner"] != owner, what=f"{fragment} is taken over")
+        what = f"{fragment} is taken over"
+        until(lambda: self.replicas(fragment)["owner"] != owner, what=what, every_s=STATUS_S)
         return self.replicas(fragment)["owner"]

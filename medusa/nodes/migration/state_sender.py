@@ -33,7 +33,9 @@ PIECE_BYTES = 256 << 10
 """A file goes in pieces of this. Too small: the cost per frame; too large: other streams wait behind one."""
 
 AGAIN_US = 300_000
-"""What wasn't acknowledged is sent again after this."""
+AGAIN_US_MAX = 1_200_000
+"""What wasn't acknowledged is sent again after the first, and then after twice as long each time, up to the
+second, until something is acknowledged: a target that is only slow would be kept busy with what it has."""
 
 STANDING_US = 50_000
 """So often the target hears how far readers are."""
@@ -102,6 +104,7 @@ class StateSender:
         self._next: deque[tuple[Message, Buffer | None, int]] = deque()
         """Pieces of a train that was taken from the tap."""
         self._again_us = self._moved_us = now_us
+        self._again_after_us = AGAIN_US
         self._stood_us = 0
         self._stood = 0, b""
         self._gather_until_us: int | None = None
@@ -164,6 +167,7 @@ class StateSender:
             if cost:
                 self._tap.done(cost)
             self._again_us = self._moved_us = now_us
+            self._again_after_us = AGAIN_US
         while self._marks and self._marks[0][0] < message.durable:
             self.covered = self._marks.popleft()[1]
         self._pump(now_us)
@@ -183,8 +187,9 @@ class StateSender:
             self._asked = True
             self._moved_us = now_us
             self._outbox.append(Copy(fragment=self._hosted.spec.name, token=self._tap.token))
-        if self._going and now_us - self._again_us >= AGAIN_US:
+        if self._going and now_us - self._again_us >= self._again_after_us:
             self._again_us = now_us
+            self._again_after_us = min(2 * self._again_after_us, AGAIN_US_MAX)
             for message, payload, _, _ in self._going:
                 self._outbox.send(self._target, message, payload)
         if not self._going:
@@ -198,7 +203,7 @@ class StateSender:
     def wake_at_us(self, now_us: int) -> int:
         """When ``tick`` has work."""
         times = [now_us + STANDING_US] if self.opened and not self.handed else []
-        times += [self._again_us + AGAIN_US] if self._going else []
+        times += [self._again_us + self._again_after_us] if self._going else []
         times += [] if self._gather_until_us is None else [self._gather_until_us]
         return min(times, default=self._moved_us + STUCK_US)
 
