@@ -6,7 +6,7 @@ import pytest
 
 from medusa.sim.scenarios import run_scenario
 
-CI = 40
+CI = 20
 """Seeds of ``make test-ci``."""
 
 

@@ -31,7 +31,7 @@ def test_seed(seed: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "seed", [*range(SEEDS // 2), *(pytest.param(seed, marks=FULL) for seed in range(SEEDS // 2, 2 * SEEDS))]
+    "seed", [*range(SEEDS // 4), *(pytest.param(seed, marks=FULL) for seed in range(SEEDS // 4, 2 * SEEDS))]
 )
 def test_seed_of_splits_and_merges(seed: int) -> None:
     """As ``medusa.sim.trials.regroupings`` says."""
