@@ -225,11 +225,14 @@ class StateReceiver:
         if shadow.follow(now_us, message, payload):
             self._running.append(message.frame)
 
-    def _stand(self, now_us: int, message: Standing, payload: Buffer | None) -> None:
+    def _clients_of(self, payload: Buffer | None) -> Clients:
         try:
-            clients = _CLIENTS.decode(payload or b"")
+            return _CLIENTS.decode(payload or b"")
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise self._broken_rule(f"no readers: {error}"[:300]) from None
+
+    def _stand(self, now_us: int, message: Standing, payload: Buffer | None) -> None:
+        clients = self._clients_of(payload)
         shadow = self._following()
         shadow.standing(now_us, clients.readers)
         shadow.held_by(clients.holders)

@@ -166,13 +166,29 @@ class StateSender:
             self._bytes -= nbytes
             if cost:
                 self._tap.done(cost)
-            self._again_us = self._moved_us = now_us
-            self._again_after_us = AGAIN_US
+            self._acknowledged(now_us)
         while self._marks and self._marks[0][0] < message.durable:
             self.covered = self._marks.popleft()[1]
         self._pump(now_us)
         if full and not (self._tap.full or self.near):  # Near: it stops.
             self._hosted.tick(now_us)
+
+    def _acknowledged(self, now_us: int) -> None:
+        """The target has more than before."""
+        self._again_us = self._moved_us = now_us
+        self._again_after_us = AGAIN_US
+
+    def _send_again(self, now_us: int) -> None:
+        """All that isn't acknowledged, if it is overdue."""
+        if self._going and now_us >= self._again_at_us:
+            self._again_us = now_us
+            self._again_after_us = min(2 * self._again_after_us, AGAIN_US_MAX)
+            for message, payload, _, _ in self._going:
+                self._outbox.send(self._target, message, payload)
+
+    @property
+    def _again_at_us(self) -> int:
+        return self._again_us + self._again_after_us
 
     def hand_over(self, now_us: int) -> None:
         """Nothing more is fed, and that is on disk."""
@@ -187,11 +203,7 @@ class StateSender:
             self._asked = True
             self._moved_us = now_us
             self._outbox.append(Copy(fragment=self._hosted.spec.name, token=self._tap.token))
-        if self._going and now_us - self._again_us >= self._again_after_us:
-            self._again_us = now_us
-            self._again_after_us = min(2 * self._again_after_us, AGAIN_US_MAX)
-            for message, payload, _, _ in self._going:
-                self._outbox.send(self._target, message, payload)
+        self._send_again(now_us)
         if not self._going:
             self._moved_us = max(self._moved_us, now_us if self.opened else 0)
         if now_us - self._moved_us >= STUCK_US and not self.handed:
@@ -203,7 +215,7 @@ class StateSender:
     def wake_at_us(self, now_us: int) -> int:
         """When ``tick`` has work."""
         times = [now_us + STANDING_US] if self.opened and not self.handed else []
-        times += [self._again_us + self._again_after_us] if self._going else []
+        times += [self._again_at_us] if self._going else []
         times += [] if self._gather_until_us is None else [self._gather_until_us]
         return min(times, default=self._moved_us + STUCK_US)
 

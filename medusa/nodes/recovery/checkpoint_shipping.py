@@ -20,7 +20,7 @@ from medusa.engine.state.checkpoint import crc32c
 from medusa.nodes.fragment.change_feed import ITEM_BYTES, StandbyChangeFeed
 from medusa.nodes.fragment.checkpoint_record import LOG
 from medusa.nodes.fragment.inputs import FragmentInput, Work
-from medusa.nodes.migration.state_sender import AGAIN_US, PIECE_BYTES, STUCK_US, StateSender
+from medusa.nodes.migration.state_sender import PIECE_BYTES, STUCK_US, StateSender
 from medusa.ports import Buffer
 from medusa.wire.messages.message_union import Message
 from medusa.wire.messages.move import Got, Whole
@@ -206,7 +206,7 @@ class CheckpointSender(StateSender):
         while self._first < message.frames:
             self._bytes -= self._going.popleft()[2]
             self._first += 1
-            self._again_us = self._moved_us = now_us
+            self._acknowledged(now_us)
         self._pump(now_us)
         while self._marks and self._marks[0][0] < message.durable:
             self._held_token = self.covered = self._marks.popleft()[1]
@@ -228,10 +228,7 @@ class CheckpointSender(StateSender):
             self._asked_of = self._feed.token
             self._moved_us = now_us
             self._outbox.append(Copy(fragment=self._hosted.spec.name, token=self._feed.token))
-        if self._going and now_us - self._again_us >= AGAIN_US:
-            self._again_us = now_us
-            for message, payload, _, _ in self._going:
-                self._outbox.send(self._target, message, payload)
+        self._send_again(now_us)
         if not (self._going or self._feed.reading):
             self._moved_us = now_us  # Nothing is to be sent until the owner's next checkpoint.
         if now_us - self._moved_us >= STUCK_US:
@@ -241,4 +238,4 @@ class CheckpointSender(StateSender):
     def wake_at_us(self, now_us: int) -> int:
         if self._news:
             return now_us
-        return self._again_us + AGAIN_US if self._going else self._moved_us + STUCK_US
+        return self._again_at_us if self._going else self._moved_us + STUCK_US

@@ -23,7 +23,6 @@ from medusa.wire.messages.move import Piece, Standing, Whole
 __all__ = ["CheckpointReceiver"]
 
 _MANIFESTS = msgpack_decoder(CheckpointManifest)
-_CLIENTS = msgpack_decoder(Clients)
 
 
 class CheckpointReceiver(StateReceiver):
@@ -65,12 +64,6 @@ class CheckpointReceiver(StateReceiver):
             case _:
                 raise self._broken_rule("a passive secondary is fed nothing")
         self._ack_soon(now_us)
-
-    def _clients_of(self, payload: Buffer | None) -> Clients:
-        try:
-            return _CLIENTS.decode(payload or b"")
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            raise self._broken_rule(f"no readers: {error}"[:300]) from None
 
     def _whole(self, now_us: int, message: Whole, payload: Buffer | None) -> None:
         """Hold it in place of the one before, all at once."""
