@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from medusa.errors import QueryError
 
 __all__ = [
-    "PASSIVE",
+    "ACTIVE",
     "AMNESIA",
     "METHODS",
     "METHODS_BY_STRENGTH",
+    "PASSIVE",
     "check_recovery",
     "method_of",
     "recovery_line",
@@ -23,10 +24,13 @@ AMNESIA = "amnesia"
 PASSIVE = "passive_standby"
 """Who stands by holds checkpoints, and begins from the newest."""
 
-METHODS = {"precise": ("active_standby", PASSIVE), "gap": (AMNESIA,)}
+ACTIVE = "active_standby"
+"""Who stands by computes the same, and goes on at once."""
+
+METHODS = {"precise": (ACTIVE, PASSIVE), "gap": (AMNESIA,)}
 """Kind of recovery -> the methods that promise it; the first is taken where nobody names one."""
 
-METHODS_BY_STRENGTH = (AMNESIA, "upstream_backup", PASSIVE, "active_standby")
+METHODS_BY_STRENGTH = (AMNESIA, "upstream_backup", PASSIVE, ACTIVE)
 """Each promises what those before it promise."""
 
 LATER = ("rollback",)
@@ -67,7 +71,7 @@ def check_recovery(recovery: object, method: object, label: str) -> None:
 
 
 def method_of(recovery: str, method: str | None) -> str:
-    """How that is brought about: as was wished, or by the cheapest that promises it."""
+    """How that is brought about: as was wished, or by the first that promises it."""
     return method or METHODS[recovery][0]
 
 

@@ -9,10 +9,10 @@ from medusa.nodes.fragment.clock_decisions import decides
 from medusa.nodes.placement.estimating import BoxTraffic
 from medusa.nodes.placement.placement import PlacementPlan
 from medusa.nodes.placement.secondaries import fed_bytes_per_s
-from medusa.nodes.placement.standby_plan import VOTERS_LEAST, way_to
+from medusa.nodes.placement.standby_plan import VOTERS_LEAST, is_output, way_to
 from medusa.nodes.spec.fragment_spec import FragmentSpec
-from medusa.query.boxes import Graph, Sink
-from medusa.query.recovery import AMNESIA, method_of
+from medusa.query.boxes import Graph
+from medusa.query.recovery import ACTIVE, AMNESIA, method_of
 
 __all__ = ["RecoveredOutput", "guarantee_of", "recovered_outputs", "ways_of"]
 
@@ -99,12 +99,12 @@ def _outputs(plan: PlacementPlan) -> list[tuple[str, str, tuple[FragmentSpec, ..
     found = []
     for fragment in plan.fragments:
         for box in fragment.graph.boxes:
-            if isinstance(box, Sink) and box.id not in fragment.readers and box.id in fragment.streams:
+            if is_output(box, fragment):
                 way = way_to(plan, fragment)
                 guarded = any(each.standby for each in way)
                 method = ""
                 if guarded:
-                    method = "active_standby" if box.recovery is None else method_of(box.recovery, box.method)
+                    method = ACTIVE if box.recovery is None else method_of(box.recovery, box.method)
                 found.append((fragment.streams[box.id], method, way))
     return found
 

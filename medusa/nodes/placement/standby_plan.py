@@ -23,7 +23,7 @@ from medusa.nodes.placement.placement import PlacementPlan
 from medusa.nodes.placement.secondaries import Unguarded, recovery_work, spread
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.boxes import Box, Graph, Sink
-from medusa.query.recovery import method_of, strongest
+from medusa.query.recovery import ACTIVE, PASSIVE, method_of, strongest
 from medusa.query.suggest import did_you_mean
 from medusa.wire.messages.configuration import VOTERS_MAX
 
@@ -34,6 +34,7 @@ __all__ = [
     "against",
     "cost_of",
     "guarded_as",
+    "is_output",
     "standby_warnings",
     "voters",
     "way_to",
@@ -42,8 +43,6 @@ __all__ = [
 ]
 
 _WORDS = WishWords("standby", "who stands by for it", "E_STANDBY")
-
-ACTIVE, KEEPS_DISK = "active_standby", "passive_standby"
 
 VOTERS_LEAST = 3
 """Of fewer the loss of one leaves no majority."""
@@ -426,7 +425,7 @@ def with_methods(plan: PlacementPlan) -> PlacementPlan:
     and of several wishes by the strongest."""
     wished: dict[tuple[str, str], dict[str, None]] = {}
     for fragment in plan.fragments:
-        methods_here = {_method(box) for box in fragment.graph.boxes if _is_output(box, fragment)}
+        methods_here = {_method(box) for box in fragment.graph.boxes if is_output(box, fragment)}
         for each in way_to(plan, fragment) if methods_here else ():
             wished.setdefault((each.node, each.name), {}).update(dict.fromkeys(methods_here))
     fragments = []
@@ -434,13 +433,13 @@ def with_methods(plan: PlacementPlan) -> PlacementPlan:
         methods = wished.get((each.node, each.name), {"": None})
         method = strongest(filter(None, methods))
         if method and "" in methods:  # An output without a wish loses nothing while the disks are there.
-            method = strongest((method, KEEPS_DISK))
+            method = strongest((method, PASSIVE))
         changes = method and method != ACTIVE and each.standby
         fragments.append(msgspec.structs.replace(each, method=method) if changes else each)
     return replace(plan, fragments=tuple(fragments))
 
 
-def _is_output(box: Box, fragment: FragmentSpec) -> TypeGuard[Sink]:
+def is_output(box: Box, fragment: FragmentSpec) -> TypeGuard[Sink]:
     """Whether it is an output of the query, and no stream between two of its fragments."""
     return isinstance(box, Sink) and box.id in fragment.streams and box.id not in fragment.readers
 
