@@ -176,6 +176,36 @@ def test_who_takes_over_waits_for_no_word_of_a_secondary_that_was_lost_with_the_
     check_union(run)
 
 
+def test_an_owner_that_comes_back_acknowledges_what_its_secondary_has_and_no_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its own checkpoint holds all of it. It hears nobody but its sender, so nothing can be decided: the
+    secondaries that it had before count."""
+    run, fragment = run_of(counting(), CUT, {"m": ["s1"]})
+    run.until_guarded(fragment)
+    run.publish()
+    monkeypatch.setattr(run.fed.nodes["s1"].disk, "_fails", lambda kind: kind == "checkpoint")
+    run.check()
+    hosted = run.hosted(fragment)
+    assert hosted is not None
+    run.until(lambda: hosted.at_rest, "the owner has taken its last one")
+    [output] = [out for at in run.fed.nodes["e"].brain.fragments.values() for out in at.outputs.values()]
+    sender = output.sender
+    kept = sender.log.start_seq
+    assert kept < ROWS
+    away = [pair for name in NODES if name not in "em" for pair in (("m", name), (name, "m"))]
+    run.fed.nodes["m"].crash()
+    for pair in away:
+        run.fed.network.cut(*pair)
+    run.fed.restart("m")
+    run.fed.run(for_us=LOST_US // 2)
+    assert sender.log.start_seq == kept
+    monkeypatch.undo()
+    for pair in away:
+        run.fed.network.heal(*pair)
+    run.until(lambda: sender.log.start_seq == ROWS, "who owns it then has all, and so has who guards it")
+
+
 def test_a_checkpoint_that_a_secondary_could_not_write_is_taken_again_though_nothing_more_comes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

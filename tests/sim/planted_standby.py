@@ -226,7 +226,9 @@ STANDBY: dict[str, Mistake] = {
             "replicas.secondaries if self._replication._links else ()",
         ),
         scenarios=_SCENARIOS,
-        seed=12,
+        seed=138,
+        tests="tests/nodes/test_taken_over.py"
+        "::test_an_owner_that_comes_back_acknowledges_what_its_secondary_has_and_no_more",
     ),
     "who takes over begins before its disk says so": Mistake(
         area="succession",
@@ -290,8 +292,9 @@ STANDBY: dict[str, Mistake] = {
             "if True:",
         ),
         scenarios=_SCENARIOS,
-        seed=18,
+        seed=85,
         shows="SimulationError: fenced",
+        tests="tests/nodes/recovery/test_query_fence.py",
     ),
 }
 """By name."""

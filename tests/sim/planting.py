@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import ast
 import inspect
+import subprocess
+import sys
 import textwrap
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
 
-__all__ = ["NEAR", "Edit", "Mistake", "edit", "noticed", "planted"]
+import pytest
+
+__all__ = ["NEAR", "Edit", "Mistake", "edit", "fails_its_tests", "noticed", "planted"]
 
 NEAR = 60
 """Seeds that are tried where the recorded one doesn't notice a mistake any more: whatever a node says more
@@ -45,7 +50,8 @@ class Mistake:
         beside: edits that take away the second check that covers it: the seed notices both together, and
             neither alone.
         shows: how the violation begins.
-        tests: for a part that isn't simulated, the test file that notices it.
+        tests: what notices it by itself, as pytest is given it: for a part that isn't simulated, and for a
+            mistake that few seeds notice, so that any change of a schedule would make the recorded one stale.
     """
 
     area: str
@@ -73,15 +79,47 @@ def noticed(violation: Callable[[int], str], recorded: int, shows: str = "") -> 
     return ""
 
 
+def fails_its_tests(table: str, name: str) -> str:
+    """Run the tests of a mistake with it planted, and with the second check that covers it planted away.
+
+    Args:
+        table: ``module:NAME`` of the table that it is in.
+
+    Returns:
+        What was printed where they pass, or couldn't run; empty: a test failed, as it should.
+    """
+    module, _, variable = table.partition(":")
+    mistake: Mistake = getattr(import_module(module), variable)[name]
+    assert mistake.tests
+    program = (
+        f"import sys, pytest; from {module} import {variable}; from tests.sim.planting import planted\n"
+        f"mistake = {variable}[sys.argv[1]]\n"
+        "with planted(mistake, also=mistake.beside):\n"
+        "    sys.exit(pytest.main([*sys.argv[2:], '-q', '-x', '--unsampled', '-p', 'no:cacheprovider', "
+        "'-p', 'no:xdist']))"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", program, name, mistake.tests],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[2],
+        check=False,
+    )
+    return "" if ran.returncode == pytest.ExitCode.TESTS_FAILED else ran.stdout + ran.stderr
+
+
 @contextmanager
-def planted(mistake: Mistake) -> Iterator[None]:
+def planted(mistake: Mistake, *, also: tuple[Edit, ...] = ()) -> Iterator[None]:
     """Run the body with the mistake in the code.
+
+    Args:
+        also: planted beside.
 
     Raises:
         AssertionError: the text to replace isn't in the function exactly once.
     """
     changed: dict[FunctionType, list[Edit]] = {}
-    for edit in mistake.edits:
+    for edit in (*mistake.edits, *also):
         changed.setdefault(_function(edit.where), []).append(edit)
     codes = {function: _code(function, edits) for function, edits in changed.items()}
     before = {function: function.__code__ for function in codes}

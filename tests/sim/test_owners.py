@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
 
 from medusa.sim.scenarios import run_scenario
 from tests.sim.conftest import SPENT
 from tests.sim.planted_owners import OWNERS
-from tests.sim.planting import noticed, planted
+from tests.sim.planting import fails_its_tests, noticed, planted
 
 SEEDS = 16
 SEARCHED = 200
@@ -77,20 +74,7 @@ def test_a_search_notices_it(name):
 @pytest.mark.parametrize("name", BY_TESTS)
 def test_a_unit_test_notices_it_too(name):
     """The test file passes without it, which ``make test`` shows, and fails with it."""
-    program = (
-        "import sys, pytest; from tests.sim.planted_owners import OWNERS\n"
-        "from tests.sim.planting import noticed, planted\n"
-        "name, file = sys.argv[1:]\n"
-        "with planted(OWNERS[name]):\n"
-        "    sys.exit(pytest.main([file, '-q', '-x', '-p', 'no:cacheprovider', '-p', 'no:xdist']))"
-    )
-    ran = subprocess.run(
-        [sys.executable, "-c", program, name, OWNERS[name].tests],
-        capture_output=True,
-        text=True,
-        cwd=Path(__file__).parents[2],
-    )
-    assert ran.returncode == pytest.ExitCode.TESTS_FAILED, ran.stdout + ran.stderr
+    assert fails_its_tests("tests.sim.planted_owners:OWNERS", name) == ""
 
 
 def test_the_table_is_whole():

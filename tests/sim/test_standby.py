@@ -14,7 +14,7 @@ from medusa.sim.world.faults import LATE_VOTES, TAKEOVERS, Fault, draw
 from medusa.sim.world.virtual_time import World
 from tests.sim.conftest import SPENT
 from tests.sim.planted_standby import COORDINATORS, STANDBY
-from tests.sim.planting import noticed, planted
+from tests.sim.planting import fails_its_tests, noticed, planted
 
 SEEDS = 100
 
@@ -118,12 +118,19 @@ def test_the_recorded_seed_of_coordinators_notices_it(name):
         assert noticed(lambda seed: run_scenario("coordinators", seed).violation, mistake.seed, mistake.shows)
 
 
-@pytest.mark.parametrize("name", CAUGHT)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=FULL if STANDBY[name].tests else ()) for name in CAUGHT]
+)
 def test_the_recorded_seed_notices_it(name):
     mistake = STANDBY[name]
     assert mistake.seed is not None
     with planted(both(mistake)):
         assert noticed(lambda seed: run_scenario("standby", seed).violation, mistake.seed, mistake.shows)
+
+
+@pytest.mark.parametrize("name", [name for name, each in STANDBY.items() if each.tests])
+def test_a_unit_test_notices_what_few_seeds_do(name):
+    assert fails_its_tests("tests.sim.planted_standby:STANDBY", name) == ""
 
 
 @pytest.mark.parametrize("name", COVERED)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -18,7 +15,7 @@ from medusa.sim.scenarios import run_scenario
 from medusa.sim.world.disk import Disk
 from medusa.sim.world.virtual_time import SimulationError
 from tests.sim.planted_storage import STORAGE
-from tests.sim.planting import Mistake, noticed, planted
+from tests.sim.planting import Mistake, fails_its_tests, noticed, planted
 
 SEARCHED = 200
 CAUGHT = {name: mistake for name, mistake in STORAGE.items() if mistake.seed is not None}
@@ -63,20 +60,7 @@ def test_a_search_notices_it(name):
 @pytest.mark.parametrize("name", [name for name, each in STORAGE.items() if each.tests])
 def test_a_unit_test_notices_it(name):
     """Together with the loss of the second check, where one covers it."""
-    program = (
-        "import sys, pytest; from tests.sim.planted_storage import STORAGE\n"
-        "from tests.sim.planting import planted; from tests.sim.test_storage import both\n"
-        "name, file = sys.argv[1:]\n"
-        "with planted(both(STORAGE[name])):\n"
-        "    sys.exit(pytest.main([file, '-q', '-x', '-p', 'no:cacheprovider', '-p', 'no:xdist']))"
-    )
-    ran = subprocess.run(
-        [sys.executable, "-c", program, name, STORAGE[name].tests],
-        capture_output=True,
-        text=True,
-        cwd=Path(__file__).parents[2],
-    )
-    assert ran.returncode == pytest.ExitCode.TESTS_FAILED, ran.stdout + ran.stderr
+    assert fails_its_tests("tests.sim.planted_storage:STORAGE", name) == ""
 
 
 @pytest.mark.full
