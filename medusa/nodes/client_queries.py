@@ -13,7 +13,7 @@ from medusa.nodes.deploy.coordinator import DeploymentCoordinator
 from medusa.nodes.deploy.passed_on import PassedOnRemovals
 from medusa.nodes.deploy.query_plan import DeployRequest, check_name, plan_of, planned_standby
 from medusa.nodes.fragments import Fragments
-from medusa.nodes.messages import Heard
+from medusa.nodes.message_table import Heard
 from medusa.nodes.names.definitions import Definitions
 from medusa.nodes.names.unreachable_peers import UnreachablePeers
 from medusa.nodes.placement.checkpoint_intervals import IntervalWish

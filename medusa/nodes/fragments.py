@@ -20,7 +20,7 @@ from medusa.nodes.deploy.wording import CONTENDED, there_already
 from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.load.loads import NodeLoads
 from medusa.nodes.memory_only.sealed_cuts import CutSealer
-from medusa.nodes.messages import Heard
+from medusa.nodes.message_table import Heard
 from medusa.nodes.remote.stopping import StoppedParts
 from medusa.nodes.security.registry import Caller
 from medusa.nodes.security.sessions import check_memory, refusal_of

@@ -12,7 +12,7 @@ import msgspec
 
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.fragment.host import FragmentHost
-from medusa.nodes.messages import Heard
+from medusa.nodes.message_table import Heard
 from medusa.nodes.migration.incoming import IncomingMoves
 from medusa.nodes.migration.outgoing import OutgoingMoves
 from medusa.nodes.names.lookup import NameLookup

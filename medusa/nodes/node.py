@@ -5,7 +5,7 @@ a driver sees, and perform the ``outbox`` in order. It asks three things: whethe
 (``admit``, ``earlier``), and for the ``status``.
 
 The node decides nothing about a protocol. It makes its parts in the order in which they need each other, asks
-the table of messages (``nodes.messages``) whether a sender may say what it says, and brings that to its
+the table of messages (``nodes.message_table``) whether a sender may say what it says, and brings that to its
 owner.
 """
 
@@ -39,7 +39,7 @@ from medusa.nodes.load.load_status import node_load
 from medusa.nodes.load.loads import NodeLoads
 from medusa.nodes.memory_only.host import MemoryOnlyFragmentHost
 from medusa.nodes.memory_only.sealed_cuts import CutSealer
-from medusa.nodes.messages import MESSAGES, Heard, MessageOwner, check_payload
+from medusa.nodes.message_table import MESSAGES, Heard, MessageOwner, check_payload
 from medusa.nodes.migration.incoming import IncomingMoves
 from medusa.nodes.migration.outgoing import OutgoingMoves
 from medusa.nodes.migration.rerouting import Rerouting

@@ -10,7 +10,7 @@ from medusa.nodes.config.settings import Settings
 from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.fragments import Fragments
 from medusa.nodes.lanes import Lanes
-from medusa.nodes.messages import Heard
+from medusa.nodes.message_table import Heard
 from medusa.nodes.migration.rerouting import Rerouting
 from medusa.nodes.security.registry import Caller, Refusal, no_deploy
 from medusa.nodes.security.sessions import check_reader, refusal_of, say_no

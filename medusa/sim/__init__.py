@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from medusa.sim.scenarios import smallest as smallest
     from medusa.sim.script import Script as Script
     from medusa.sim.trials.trial import Outcome as Outcome
-    from medusa.sim.world.faults import KINDS as KINDS
-    from medusa.sim.world.faults import Fault as Fault
+    from medusa.sim.world.fault_kinds import KINDS as KINDS
+    from medusa.sim.world.fault_kinds import Fault as Fault
     from medusa.sim.world.network import Faults as Faults
     from medusa.sim.world.virtual_time import SimulationError as SimulationError
     from medusa.sim.world.virtual_time import World as World

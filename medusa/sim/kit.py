@@ -19,7 +19,7 @@ from medusa.sim.shrink import shrink
 from medusa.sim.trials.federations import options
 from medusa.sim.trials.queries import QueryTrial
 from medusa.sim.trials.trial import Outcome, Scenario, run_trial
-from medusa.sim.world.faults import KINDS, LINKS, MACHINES, WEATHER
+from medusa.sim.world.fault_kinds import KINDS, LINKS, MACHINES, WEATHER
 from medusa.sim.world.virtual_time import SimulationError, World
 
 __all__ = ["check"]

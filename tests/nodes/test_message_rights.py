@@ -9,8 +9,8 @@ import pytest
 from msgspec import inspect
 
 from medusa.errors import RemoteProtocolError
-from medusa.nodes import messages
-from medusa.nodes.messages import MESSAGES, Heard
+from medusa.nodes import message_table
+from medusa.nodes.message_table import MESSAGES, Heard
 from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.messages.base import Payload
 from medusa.wire.messages.commands import Forget, Reply
@@ -151,7 +151,7 @@ def test_what_a_message_names_decides_which_role_is_asked_for(watched):
 def test_a_message_without_a_row_is_nobodys_to_say(watched, monkeypatch):
     # A table of its own: one that gets a row back has it at its end, and docs/protocol.md shows the order.
     fewer = {kind: row for kind, row in MESSAGES.items() if kind is not Heartbeat}
-    monkeypatch.setattr(messages, "MESSAGES", fewer)
+    monkeypatch.setattr(message_table, "MESSAGES", fewer)
     assert "".join(watched.say(name, message_of(Heartbeat)) for name in CALLERS) == "eeeeee"
 
 
@@ -161,9 +161,9 @@ def test_without_keys_nodes_are_ours_and_clients_have_all_roles():
         for right, client in ((row.own, False), (row.client, True)):
             if right.ends:
                 with pytest.raises(RemoteProtocolError, match=f"{name} is not for it to say"):
-                    messages.refusal("x", None, message_of(kind), "", client=client)
+                    message_table.refusal("x", None, message_of(kind), "", client=client)
             else:
-                assert messages.refusal("x", None, message_of(kind), "", client=client) is None
+                assert message_table.refusal("x", None, message_of(kind), "", client=client) is None
 
 
 OWNERS = {

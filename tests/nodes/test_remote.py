@@ -11,7 +11,7 @@ import medusa as md
 from medusa.nodes.config.settings import parse
 from medusa.nodes.config.settings_offers import OfferRules
 from medusa.nodes.config.settings_security import ClientRules, PeerKey
-from medusa.nodes.messages import Heard
+from medusa.nodes.message_table import Heard
 from medusa.nodes.placement.placement import cut
 from medusa.nodes.remote import definitions
 from medusa.nodes.spec.fragment_spec import SPEC_BYTES_MAX, fragment_to

@@ -8,7 +8,7 @@ import pytest
 
 from medusa.errors import LinkError
 from medusa.nodes.catalog.catalog import Catalog
-from medusa.nodes.messages import Heard
+from medusa.nodes.message_table import Heard
 from medusa.nodes.reports import FragmentFailed
 from medusa.nodes.spec.fragment_spec import fragment_to
 from medusa.wire.messages.commands import Remove, Reply

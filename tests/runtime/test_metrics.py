@@ -21,7 +21,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 
 import medusa as md
 from medusa.engine.stats import STATS_SCHEMA
-from medusa.runtime.metrics.prometheus import families
+from medusa.runtime.exposition.prometheus import families
 from medusa.wire.status import BoxFigures, metrics_of
 
 SCHEMA = {"ts": "int64", "k": "utf8", "v": "int64"}

@@ -23,9 +23,9 @@ from medusa.nodes.config.settings_load import LoadRules
 from medusa.nodes.load.load_status import node_load
 from medusa.nodes.load.loads import NodeLoads
 from medusa.runtime.client.status_tables import SCHEMAS, _schema
-from medusa.runtime.metrics.prometheus import families
-from medusa.runtime.metrics.prometheus_node import node_families
-from medusa.runtime.metrics.server import status_rows
+from medusa.runtime.exposition.prometheus import families
+from medusa.runtime.exposition.prometheus_node import node_families
+from medusa.runtime.exposition.server import status_rows
 from medusa.sim.actors.node import NodeMachine
 from medusa.wire.outbox import Outbox
 from medusa.wire.status import (

@@ -9,13 +9,13 @@ import pyarrow as pa
 import pytest
 
 from medusa.engine.repartition.tables import hashes_of
-from medusa.nodes.messages import MESSAGES as TABLE
+from medusa.nodes.message_table import MESSAGES as TABLE
 from medusa.query.rewrite.key_ranges import even_cuts
 from medusa.runtime.engine_host.group_names import catalog_names, group_name
 from medusa.sim.scenarios import SCENARIOS, run_scenario
 from medusa.sim.world.disk import Disk
 from medusa.sim.world.fault_dice import FILES, MESSAGES, ORDERS, VOTES, WORDS
-from medusa.sim.world.faults import BELIEVED, LATE, LATE_ORDERS, STORAGE, draw
+from medusa.sim.world.fault_kinds import BELIEVED, LATE, LATE_ORDERS, STORAGE, draw
 from medusa.sim.world.file_damage import HOW, damaged
 from medusa.sim.world.keys_at_cuts import keys_at_cuts
 from medusa.sim.world.network import Faults, Network

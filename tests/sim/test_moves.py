@@ -9,7 +9,7 @@ import pytest
 from medusa.engine.state import background_copy
 from medusa.nodes.repartition.automaton import SplitState
 from medusa.sim.scenarios import SCENARIOS, run_scenario
-from medusa.sim.world.faults import (
+from medusa.sim.world.fault_kinds import (
     AIMED,
     AIMED_SPLITS,
     LINKS,

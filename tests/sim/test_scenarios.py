@@ -15,7 +15,15 @@ from medusa.cli.main import main
 from medusa.nodes.fragment import host
 from medusa.sim.scenarios import SCENARIOS, run_scenario, smallest
 from medusa.sim.trials.trial import faults_of
-from medusa.sim.world.faults import AIMED, AIMED_SPLITS, KINDS, LATE_ORDERS, LATE_VOTES, STORAGE, TAKEOVERS
+from medusa.sim.world.fault_kinds import (
+    AIMED,
+    AIMED_SPLITS,
+    KINDS,
+    LATE_ORDERS,
+    LATE_VOTES,
+    STORAGE,
+    TAKEOVERS,
+)
 from medusa.sim.world.virtual_time import World
 from tests.sim.conftest import SPENT
 from tests.sim.planted import PLANTED, AckBeforePersist, ChainClasses

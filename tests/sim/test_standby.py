@@ -10,7 +10,7 @@ import pytest
 from medusa.sim.scenarios import SCENARIOS, run_scenario
 from medusa.sim.trials.standby import StandbyTrial
 from medusa.sim.world.fault_dice import MOMENTS
-from medusa.sim.world.faults import LATE_VOTES, TAKEOVERS, Fault, draw
+from medusa.sim.world.fault_kinds import LATE_VOTES, TAKEOVERS, Fault, draw
 from medusa.sim.world.virtual_time import World
 from tests.sim.conftest import SPENT
 from tests.sim.planted_standby import COORDINATORS, STANDBY

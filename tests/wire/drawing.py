@@ -7,7 +7,7 @@ from typing import get_args
 
 from medusa.nodes.catalog.deployment_automaton import DEPLOYMENT
 from medusa.nodes.fragment.automaton import LIFE, TURN
-from medusa.nodes.messages import MESSAGES
+from medusa.nodes.message_table import MESSAGES
 from medusa.nodes.migration.automaton import OWNER, TARGET
 from medusa.nodes.recovery.agreement_automaton import PROPOSER, VOTER
 from medusa.nodes.recovery.replication_automaton import REPLICATION

@@ -14,7 +14,7 @@ from medusa.nodes.clock.wall_clock import WallClock
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.deploy.admission import Admission
 from medusa.nodes.fragment.host import FragmentHost
-from medusa.nodes.messages import Heard
+from medusa.nodes.message_table import Heard
 from medusa.nodes.names.addresses import PeerAddresses
 from medusa.nodes.names.advertise import AdvertisedEntries
 from medusa.nodes.names.lookup import NameLookup

@@ -15,7 +15,7 @@ from medusa.errors import LocalProtocolError
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.config.settings import Settings
-from medusa.nodes.messages import Heard
+from medusa.nodes.message_table import Heard
 from medusa.nodes.recovery.agreement_automaton import AgreementEvent, ProposerState
 from medusa.nodes.recovery.bid import Bid, Change
 from medusa.nodes.recovery.reentry import Reentry

@@ -14,7 +14,7 @@ from medusa.nodes.config.settings import Settings
 from medusa.nodes.deploy.background_parsing import BackgroundParsing
 from medusa.nodes.fragment.checkpointing import SavedCheckpoint
 from medusa.nodes.fragment.host import FragmentHost
-from medusa.nodes.messages import Heard
+from medusa.nodes.message_table import Heard
 from medusa.nodes.migration.rerouting import Rerouting
 from medusa.nodes.migration.standby import StandbyFragment
 from medusa.nodes.migration.state_receiver import Carried

@@ -32,7 +32,7 @@ from medusa.nodes.config.settings_offers import OfferRules
 from medusa.nodes.deploy.admission import OWN_MAX
 from medusa.nodes.deploy.background_parsing import BackgroundParsing
 from medusa.nodes.deploy.query_plan import DeployRequest, check_name, plan_of
-from medusa.nodes.messages import Heard
+from medusa.nodes.message_table import Heard
 from medusa.nodes.placement.placement import PlacementPlan
 from medusa.nodes.remote.keeper import RemoteKeeper
 from medusa.nodes.remote.revocation import RemoteRevocations

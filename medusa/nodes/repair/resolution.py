@@ -36,7 +36,7 @@ from medusa.nodes.deploy.coordinator import REQUESTS_PER_LIFE, DeploymentCoordin
 from medusa.nodes.fragment.checkpointing import SavedCheckpoint
 from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.fragments import opening
-from medusa.nodes.messages import Heard
+from medusa.nodes.message_table import Heard
 from medusa.nodes.migration.moved_readers import followers
 from medusa.nodes.migration.outgoing import OutgoingMoves
 from medusa.nodes.migration.rerouting import Rerouting

@@ -1,9 +1,9 @@
 """Who a caller is (``registry``), who may connect (``sessions``), and cutting off who no longer may
-(``guard``). Who may say which message is a column of ``nodes.messages``. Keys are authenticated by the
+(``guard``). Who may say which message is a column of ``nodes.message_table``. Keys are authenticated by the
 transport.
 
 ``nodes/config/settings_security`` reads who is who, ``registry`` (``Registry``) answers it by key, for
-each message; ``nodes.messages.refusal`` says what stands against a message of that caller; ``guard`` is
+each message; ``nodes.message_table.refusal`` says what stands against a message of that caller; ``guard`` is
 the part of a brain that asks, passes statements on and cuts off who counts no more. ``wire/statement`` is
 what participants sign; signing and verifying come through ``ports.Signer`` and ``ports.Verify``. What was
 declared lies in the catalog, and counts once that is on disk. ``runtime/keys/key_files`` holds keys and

@@ -12,7 +12,7 @@ from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.clock.wall_clock import WallClock
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.config.settings_security import Security
-from medusa.nodes.messages import refusal
+from medusa.nodes.message_table import refusal
 from medusa.nodes.security.registry import Caller, Refusal, Registry
 from medusa.nodes.security.sessions import CLIENTS_PER_KEY, say_no
 from medusa.ports import Verify

@@ -2,7 +2,7 @@
 
 The key that the transport authenticated is the caller; a name in a message or a routing id is only a
 claim. So each message is asked two things before anything else happens: does this name belong to this
-key (``Registry.caller``), and may this caller say that (``nodes.messages.refusal``). Both are look-ups.
+key (``Registry.caller``), and may this caller say that (``nodes.message_table.refusal``). Both are look-ups.
 
 What was declared (certificates of nodes' keys, revocations) lies in the catalog of the node: on disk
 before a new key counts. A revoked key counts no more at once, whatever the disk does.

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from medusa.engine.run.gate import RunGate
 from medusa.errors import QueryError
-from medusa.runtime.metrics.server import MetricsServer, open_for_run, run_figures
+from medusa.runtime.exposition.server import MetricsServer, open_for_run, run_figures
 
 if TYPE_CHECKING:
     from medusa.runtime.embedded.run import Run

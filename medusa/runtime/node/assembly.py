@@ -15,9 +15,9 @@ from medusa.nodes.reports import Listening
 from medusa.runtime.engine_host.budgets import bounds_of
 from medusa.runtime.engine_host.gathering import Elsewhere, GatheringHost
 from medusa.runtime.engine_host.host import EngineHost
+from medusa.runtime.exposition.server import MetricsServer, node_figures
 from medusa.runtime.machine.clock import SystemClock
 from medusa.runtime.machine.usage import process_usage
-from medusa.runtime.metrics.server import MetricsServer, node_figures
 from medusa.runtime.node.configuration import NodeConfig
 from medusa.runtime.node.graph_parser import GraphParser
 from medusa.runtime.node.loop import NodeLoop

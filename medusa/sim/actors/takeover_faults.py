@@ -10,7 +10,7 @@ from medusa.nodes.catalog.kept_moves import FIRST_EPOCH
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.sim.actors.node import NodeMachine
 from medusa.sim.world.fault_dice import UNSYNCED
-from medusa.sim.world.faults import Fault, FaultStage, begin
+from medusa.sim.world.fault_kinds import Fault, FaultStage, begin
 from medusa.wire.messages.configuration import Configuration, Replicas
 
 __all__ = ["TakeoverAims"]

@@ -8,7 +8,7 @@ from typing import Any
 
 from medusa.sim.actors.node import NodeMachine
 from medusa.sim.world.fault_dice import UNSYNCED
-from medusa.sim.world.faults import AIMED_SPLITS, Fault, FaultStage, begin
+from medusa.sim.world.fault_kinds import AIMED_SPLITS, Fault, FaultStage, begin
 from medusa.sim.world.virtual_time import World
 
 __all__ = ["TargetedFaults"]

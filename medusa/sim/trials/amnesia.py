@@ -18,7 +18,7 @@ from medusa.sim.checkers.replicas import ReplicaChecks
 from medusa.sim.trials.federations import OFTEN, ROWS, options
 from medusa.sim.trials.standby import LOST_AFTER_US, StandbyOptions, StandbyTrial
 from medusa.sim.trials.trial import Scenario
-from medusa.sim.world.faults import LINKS, MACHINES, TAKEOVERS, WEATHER
+from medusa.sim.world.fault_kinds import LINKS, MACHINES, TAKEOVERS, WEATHER
 from medusa.sim.world.virtual_time import SimulationError, World
 from medusa.wire.messages.configuration import Replicas
 

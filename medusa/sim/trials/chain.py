@@ -25,7 +25,7 @@ from medusa.sim.actors.relay import (
 )
 from medusa.sim.checkers.delivery import Delivered, check_receiver, check_retention, check_sender
 from medusa.sim.world.disk import Disk
-from medusa.sim.world.faults import Scene
+from medusa.sim.world.fault_kinds import Scene
 from medusa.sim.world.machine import Machine
 from medusa.sim.world.network import Faults, Network
 from medusa.sim.world.virtual_time import SimulationError, World

@@ -6,7 +6,7 @@ from random import Random
 
 from medusa.sim.trials.chain import Chain, ChainClasses, ChainOptions
 from medusa.sim.trials.trial import Scenario
-from medusa.sim.world.faults import DAMAGE, LINKS, MACHINES, WEATHER
+from medusa.sim.world.fault_kinds import DAMAGE, LINKS, MACHINES, WEATHER
 from medusa.sim.world.network import Faults
 from medusa.sim.world.virtual_time import World
 from medusa.wire.link.automaton import LinkSettings

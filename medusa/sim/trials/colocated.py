@@ -14,7 +14,7 @@ from medusa.query.builder import Query
 from medusa.sim.trials.federations import OFTEN, ROWS, answered, counts, options, unions, windows
 from medusa.sim.trials.queries import AGAIN_US, QueryOptions, QueryTrial
 from medusa.sim.trials.trial import Scenario
-from medusa.sim.world.faults import BELIEVED, LATE, LINKS, MACHINES, WEATHER
+from medusa.sim.world.fault_kinds import BELIEVED, LATE, LINKS, MACHINES, WEATHER
 from medusa.sim.world.virtual_time import World
 
 __all__ = ["ColocatedTrial", "TOGETHER", "merged"]

@@ -23,7 +23,7 @@ from medusa.nodes.migration.automaton import OWNER, TARGET
 from medusa.nodes.repartition.automaton import SPLIT, SplitState
 from medusa.ports import Buffer
 from medusa.sim.actors.node import NodeMachine
-from medusa.sim.world.faults import KINDS, OF_MACHINES, Fault, FaultStage
+from medusa.sim.world.fault_kinds import KINDS, OF_MACHINES, Fault, FaultStage
 from medusa.sim.world.machine import Machine
 from medusa.wire.codec import decode_frame
 from medusa.wire.link.automaton import RECEIVER, SENDER

@@ -13,7 +13,7 @@ from medusa.sim.actors.federation import Federation
 from medusa.sim.checkers.catalog import check_catalogs
 from medusa.sim.checkers.rest import unsaved
 from medusa.sim.trials.trial import Scenario
-from medusa.sim.world.faults import BELIEVED, LATE, LATE_ORDERS, LINKS, MACHINES, WEATHER, Scene
+from medusa.sim.world.fault_kinds import BELIEVED, LATE, LATE_ORDERS, LINKS, MACHINES, WEATHER, Scene
 from medusa.sim.world.virtual_time import SimulationError, World
 
 __all__ = ["DEPLOYS", "DeployTrial"]

@@ -17,7 +17,7 @@ from medusa.runtime.embedded.embedded_run import collect
 from medusa.sim.trials.queries import QueryOptions, QueryTrial
 from medusa.sim.trials.row_order import PLACES, OrderTrial, numbered, rows_of
 from medusa.sim.trials.trial import Scenario
-from medusa.sim.world.faults import BELIEVED, DAMAGE, LATE, LINKS, MACHINES, STORAGE, WEATHER
+from medusa.sim.world.fault_kinds import BELIEVED, DAMAGE, LATE, LINKS, MACHINES, STORAGE, WEATHER
 from medusa.sim.world.virtual_time import World
 
 __all__ = ["FEDERATIONS", "OFTEN", "Keys", "counts", "few_keys", "in_order", "over_nodes"]

@@ -12,7 +12,7 @@ from medusa.sim.trials.federations import OFTEN
 from medusa.sim.trials.moves import numbered
 from medusa.sim.trials.standby import StandbyTrial, planned
 from medusa.sim.trials.trial import Scenario
-from medusa.sim.world.faults import BELIEVED, LATE, LATE_VOTES, LINKS, MACHINES, TAKEOVERS, WEATHER
+from medusa.sim.world.fault_kinds import BELIEVED, LATE, LATE_VOTES, LINKS, MACHINES, TAKEOVERS, WEATHER
 from medusa.sim.world.virtual_time import SimulationError, World
 from medusa.wire.messages.configuration import Configuration
 from medusa.wire.messages.move import Move

@@ -24,7 +24,7 @@ from medusa.sim.trials.federations import OFTEN, ROWS, answered, counts, options
 from medusa.sim.trials.queries import QueryOptions, QueryTrial
 from medusa.sim.trials.trial import Scenario
 from medusa.sim.world.fault_dice import AWAY_US
-from medusa.sim.world.faults import BELIEVED, LATE, LINKS, MACHINES, WEATHER
+from medusa.sim.world.fault_kinds import BELIEVED, LATE, LINKS, MACHINES, WEATHER
 from medusa.sim.world.keyring import Keyring
 from medusa.sim.world.virtual_time import SimulationError, World
 from medusa.wire.messages.commands import Declare, Deploy, Remove, Reply

@@ -9,7 +9,7 @@ from medusa.sim.trials.moves import moves
 from medusa.sim.trials.queries import QueryTrial
 from medusa.sim.trials.splits import splits
 from medusa.sim.trials.trial import Scenario
-from medusa.sim.world.faults import BELIEVED, LATE, LINKS, MACHINES, WEATHER
+from medusa.sim.world.fault_kinds import BELIEVED, LATE, LINKS, MACHINES, WEATHER
 from medusa.sim.world.virtual_time import World
 
 __all__ = ["COMEBACKS"]

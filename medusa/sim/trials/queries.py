@@ -26,7 +26,7 @@ from medusa.sim.checkers.losses import FEWER, Losses, more_than
 from medusa.sim.checkers.names import names_agree, wrong_names
 from medusa.sim.checkers.publisher_names import Holders, check_told
 from medusa.sim.checkers.rest import unsaved
-from medusa.sim.world.faults import Scene
+from medusa.sim.world.fault_kinds import Scene
 from medusa.sim.world.keyring import Keyring
 from medusa.sim.world.network import Faults
 from medusa.sim.world.virtual_time import SimulationError, World

@@ -16,7 +16,7 @@ from medusa.sim.trials.moves import numbered
 from medusa.sim.trials.splits import BOXES
 from medusa.sim.trials.standby import StandbyTrial, planned
 from medusa.sim.trials.trial import Scenario
-from medusa.sim.world.faults import (
+from medusa.sim.world.fault_kinds import (
     AIMED_SPLITS,
     BELIEVED,
     LATE,

@@ -18,8 +18,8 @@ from medusa.sim.trials.seam_moments import HandOn, comes_again, ends_within, is_
 from medusa.sim.trials.splits import BOXES, SplitTrial
 from medusa.sim.trials.trial import Scenario
 from medusa.sim.world.fault_dice import AWAY_US
-from medusa.sim.world.faults import KINDS as KINDS_OF_FAULTS
-from medusa.sim.world.faults import LINKS, WEATHER, Fault, Scene, begin
+from medusa.sim.world.fault_kinds import KINDS as KINDS_OF_FAULTS
+from medusa.sim.world.fault_kinds import LINKS, WEATHER, Fault, Scene, begin
 from medusa.sim.world.keys_at_cuts import keys_of_rows
 from medusa.sim.world.virtual_time import World
 from medusa.wire.messages.move import Move

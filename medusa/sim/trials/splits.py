@@ -13,7 +13,7 @@ from medusa.sim.trials.federations import OFTEN, ROWS, options
 from medusa.sim.trials.moves import KINDS, MoveTrial, answered, emits
 from medusa.sim.trials.queries import QueryTrial
 from medusa.sim.trials.trial import Scenario
-from medusa.sim.world.faults import AIMED_SPLITS, BELIEVED, LATE, LINKS, MACHINES, WEATHER
+from medusa.sim.world.fault_kinds import AIMED_SPLITS, BELIEVED, LATE, LINKS, MACHINES, WEATHER
 from medusa.sim.world.keys_at_cuts import keys_of_rows
 from medusa.sim.world.virtual_time import SimulationError, World
 from medusa.wire.messages.message_union import Message

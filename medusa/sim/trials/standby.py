@@ -26,7 +26,7 @@ from medusa.sim.trials.federations import OFTEN, ROWS, Keys, few_keys, options
 from medusa.sim.trials.moves import KINDS, answered
 from medusa.sim.trials.queries import QueryOptions, QueryTrial
 from medusa.sim.trials.trial import Scenario
-from medusa.sim.world.faults import (
+from medusa.sim.world.fault_kinds import (
     AIMED_SPLITS,
     BELIEVED,
     LATE,

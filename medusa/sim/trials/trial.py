@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from medusa.sim.trials.coverage import Coverage
-from medusa.sim.world.faults import Fault, FaultStage, Scene, draw, inject
+from medusa.sim.world.fault_kinds import Fault, FaultStage, Scene, draw, inject
 from medusa.sim.world.virtual_time import SimulationError, World
 
 __all__ = ["Outcome", "Scenario", "Trial", "faults_of", "run_trial"]
@@ -131,7 +131,7 @@ class Scenario:
     Attributes:
         about: one line for people.
         build: (world, rows or None for as many as the seed says, classes under test) -> a trial.
-        kinds: faults that can be drawn (``medusa.sim.world.faults.KINDS``).
+        kinds: faults that can be drawn (``medusa.sim.world.fault_kinds.KINDS``).
         count: the most of them, the weather not counted.
         more: kinds of which most seeds have one to three, drawn apart from the others.
         swarm: each seed lacks some kinds.

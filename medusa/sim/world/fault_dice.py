@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from medusa.sim.world.file_damage import HOW
 
 if TYPE_CHECKING:
-    from medusa.sim.world.faults import Scene
+    from medusa.sim.world.fault_kinds import Scene
 
 __all__ = [
     "AWAY_US",

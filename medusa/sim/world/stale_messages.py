@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from medusa.sim.world.fault_dice import AWAY_US, UNSYNCED
 
 if TYPE_CHECKING:
-    from medusa.sim.world.faults import Fault, FaultStage
+    from medusa.sim.world.fault_kinds import Fault, FaultStage
 
 __all__ = ["crash_at_a_message", "crash_flushed", "late", "stuck_attachment", "stuck_connection"]
 

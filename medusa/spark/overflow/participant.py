@@ -1,7 +1,7 @@
 """What makes a node a participant that runs on Spark: it says what it can and how fast, and takes fragments.
 
-It takes those whose boxes run there, in the time that is asked for. ``reason`` is where contracts and prices
-will be weighed too; today it looks at the boxes and the latency.
+It takes those whose boxes run there, in the time that is asked for: ``reason`` looks at the boxes and the
+latency, and at nothing else. What a node takes of others at all is decided in ``nodes.deploy.admission``.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ import msgspec
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.config.settings import Settings
-from medusa.nodes.messages import Heard
+from medusa.nodes.message_table import Heard
 from medusa.nodes.recovery.agreement import Agreement
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.commands import Reply

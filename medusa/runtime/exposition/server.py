@@ -18,8 +18,8 @@ import msgspec
 
 from medusa.errors import ConfigError, LinkError, MedusaError, QueryError
 from medusa.nodes.config.endpoint import check_endpoint
-from medusa.runtime.metrics.prometheus import families
-from medusa.runtime.metrics.prometheus_node import node_families
+from medusa.runtime.exposition.prometheus import families
+from medusa.runtime.exposition.prometheus_node import node_families
 from medusa.wire.status import NodeStatus, status_of
 
 if TYPE_CHECKING:

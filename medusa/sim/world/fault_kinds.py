@@ -12,8 +12,8 @@ from functools import partial
 from random import Random
 from typing import Protocol, runtime_checkable
 
+from medusa.sim.world import failing_writes, stale_messages
 from medusa.sim.world import fault_dice as draws
-from medusa.sim.world import stale_messages, storage_faults
 from medusa.sim.world.fault_dice import MESSAGES, SPLIT_STEPS, STEPS, UNSYNCED
 from medusa.sim.world.machine import Machine
 from medusa.sim.world.network import Network
@@ -468,18 +468,18 @@ KINDS: dict[str, FaultKind] = {
         partial(stale_messages.late, again=True),
     ),
     "one write fails": FaultKind(
-        "the next write of {who} fails", draws.failing_kind, storage_faults.fail_once
+        "the next write of {who} fails", draws.failing_kind, failing_writes.fail_once
     ),
     "fails and crashes": FaultKind(
         "the write of {who} number {amount} from now fails, and then it crashes",
         draws.failing,
-        storage_faults.fail_and_crash,
+        failing_writes.fail_and_crash,
     ),
     # One of two copies: costs nothing.
     "damaged copy": FaultKind(
         "{who} of one file while it is down (at {amount})",
         partial(draws.damaged_file, what=("catalog copy",)),
-        storage_faults.crash_and_damage,
+        failing_writes.crash_and_damage,
     ),
     # Damage: more than the protocols promise to survive without loss. They must say what is lost.
     "bit flip": FaultKind(
@@ -500,7 +500,7 @@ KINDS: dict[str, FaultKind] = {
     "damaged file": FaultKind(
         "{who} of one file while it is down (at {amount})",
         partial(draws.damaged_file, what=draws.FILES),
-        storage_faults.crash_and_damage,
+        failing_writes.crash_and_damage,
     ),
     "disk lost": FaultKind(
         "{who} crashes and loses its disk", draws.damaged, _crash_and(lambda m, f: m.disk.lose())

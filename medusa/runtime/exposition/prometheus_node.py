@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import UNSET
 
-from medusa.runtime.metrics.prometheus import family, number
+from medusa.runtime.exposition.prometheus import family, number
 from medusa.wire.status import (
     FragmentStatus,
     LinkStatus,

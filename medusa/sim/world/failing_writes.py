@@ -1,4 +1,7 @@
-"""Writes that fail, and what is done to the files of a machine while it is down."""
+"""Writes that fail, and what is done to the files of a machine while it is down.
+
+What there is to go wrong, and how often, is the table in ``fault_kinds``; this carries out part of it.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ from typing import TYPE_CHECKING
 from medusa.sim.world.fault_dice import AWAY_US
 
 if TYPE_CHECKING:
-    from medusa.sim.world.faults import Fault, FaultStage
+    from medusa.sim.world.fault_kinds import Fault, FaultStage
 
 __all__ = ["crash_and_damage", "fail_and_crash", "fail_once"]
 
