@@ -421,6 +421,6 @@ PLANTED = {
     "undone in silence": Plant("nodes", 27, patch=undone_in_silence),
     "gone before it is durable": Plant("spill", 503, patch=gone_before_durable),
     "segments that are needed are deleted": Plant("spill", 1, patch=segments_not_kept),
-    "a segment being written is deleted": Plant("spill", 16, patch=half_written_not_kept),
+    "a segment being written is deleted": Plant("spill", 1, patch=half_written_not_kept),
 }
 """Name: the mistake, with the scenario and the seed that must notice it."""

@@ -135,8 +135,8 @@ class BlindSpot:
 BLIND_SPOTS = {
     "epochs begin at 0 in each life": BlindSpot("nodes", 50, epochs_begin_at_0),
     "a Hello of an earlier life counts": BlindSpot("nodes", 6, hello_of_an_earlier_life),
-    "told before it is durable": BlindSpot("comeback", 13, told_before_it_is_durable),
-    "a name is not taken away": BlindSpot("comeback", 15, not_taken_away),
+    "told before it is durable": BlindSpot("comeback", 6, told_before_it_is_durable),
+    "a name is not taken away": BlindSpot("comeback", 25, not_taken_away),
     "an older epoch followed": BlindSpot("returns", 7, older_epoch_followed),
     "an older owner taken for the target": BlindSpot("returns", 5, older_owner_taken_for_the_target),
     "the wrong part just above a cut": BlindSpot("splits", 23, wrong_part_just_above_a_cut),

@@ -133,9 +133,9 @@ def denies_after_its_restart(monkeypatch):
 
 MOVED = {
     "the target starts before it persisted": (0, starts_before_it_persisted),
-    "handed over before it persisted": (8, handed_over_before_it_persisted),
+    "handed over before it persisted": (4, handed_over_before_it_persisted),
     "the owner goes on after it handed over": (0, goes_on_after_it_handed_over),
-    "never, while it takes": (4, never_while_it_takes),
+    "never, while it takes": (16, never_while_it_takes),
     "what follows emits": (0, what_follows_emits),
     "one row too far": (3, one_row_too_far),
     "readers are told once": (76, readers_are_told_once),
