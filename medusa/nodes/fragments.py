@@ -178,14 +178,13 @@ class Fragments:
         if self._late.install(owner, fragment.query, request):
             text = f"query {fragment.query!r} was removed after node {owner!r} asked for it"
             return refusal_of(request, "E_STALE", text, "")
+        ours = known is not None and self._catalog.owners[fragment.query] == owner
+        if ours and self._catalog.installed_by(fragment.name) == request:
+            return Reply(request=request)  # Others may have been taken over since: it is wired anew.
         same = known is not None and known.as_deployed == fragment
-        if same and self._catalog.owners[fragment.query] == owner:
+        if same and ours:
             kept = self._catalog.configuration(fragment.query)
-            if (
-                kept is None
-                or kept.current.parts is None
-                or self._catalog.installed_by(fragment.name) == request
-            ):
+            if kept is None or kept.current.parts is None:
                 return Reply(request=request)
             # Of a query of this name that was removed while this node was away: it hears so any moment.
             return there_already(request, fragment.query, owner, self._abroad(owner), CONTENDED)

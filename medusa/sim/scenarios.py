@@ -16,6 +16,7 @@ from medusa.sim.trials.handovers import HANDOVERS
 from medusa.sim.trials.moves import MOVES
 from medusa.sim.trials.owners import OWNERS
 from medusa.sim.trials.publisher_restarts import COMEBACKS
+from medusa.sim.trials.rebuilds import REBUILDS
 from medusa.sim.trials.regroupings import REGROUPINGS
 from medusa.sim.trials.seams import SEAMS
 from medusa.sim.trials.splits import SPLITS
@@ -39,6 +40,7 @@ SCENARIOS: dict[str, Scenario] = {
     **HANDOVERS,
     **AMNESIA,
     **REGROUPINGS,
+    **REBUILDS,
 }
 
 

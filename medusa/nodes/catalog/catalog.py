@@ -487,6 +487,14 @@ class Catalog:
         places = [left for left in self.left.values() if name in left.names]
         return max(places, key=lambda left: left.epoch, default=None)
 
+    def _lost_part_of(self, query: str) -> bool:
+        """Whether this node may have had some of a query on a disk that is lost: others have it, or will."""
+        kept = self.configurations.get(query) if self.birth.forgot else None
+        return kept is not None and any(
+            not each.gone and self.node in each.members and each.fragment not in self.fragments
+            for each in kept.current.fragments
+        )
+
     def _unknown(self, what: str, name: str, here: Iterable[str]) -> LinkError:
         if (left := self.place(name)) is not None:
             text = f"{what} {name[:100]!r} was moved from node {self.node!r} to {left.node!r}"
@@ -498,6 +506,9 @@ class Catalog:
             hint = f"undeploy {part.query}, and deploy it again so that it takes less" if part.code else ""
             text = f"{what} {name[:100]!r} is no more: {why}"
             return LinkError(text, hint=hint, code=part.code or "E_REMOVED")
+        if self._lost_part_of(name.partition(".")[0]):
+            text = f"{what} {name[:100]!r} may have been on the lost disk of node {self.node!r}"
+            return LinkError(text, hint="another node has what was there, or takes it over", code="E_MOVED")
         elsewhere = self.elsewhere().get(name)
         if elsewhere:
             nodes = " and ".join(repr(node) for node in elsewhere)

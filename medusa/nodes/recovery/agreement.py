@@ -44,6 +44,10 @@ def _nobody(query: str) -> Collection[str]:
     return ()
 
 
+def _not_heard(now_us: int, current: Configuration, owner: str, fragments: Collection[str]) -> None:
+    pass
+
+
 class Agreement:
     """For all queries of a node.
 
@@ -55,6 +59,8 @@ class Agreement:
             node's disk yet.
         audience: nodes that have a part of a query, beside those that its configuration names.
         ended: told of a query with a configuration here that another node says was removed.
+        lost: of a voter whose disk was lost: fragments that it owns by a configuration and has no more.
+        owner_lost: told of an owner that is such a voter, and of what it has lost.
     """
 
     def __init__(
@@ -69,6 +75,8 @@ class Agreement:
         decided: Callable[[int, Configuration | None, Configuration], None],
         audience: Callable[[str], Collection[str]] = _nobody,
         ended: Callable[[int, str], None] = lambda now_us, query: None,
+        lost: Callable[[Configuration], tuple[str, ...]] = lambda current: (),
+        owner_lost: Callable[[int, Configuration, str, Collection[str]], None] = _not_heard,
     ) -> None:
         self._me = settings.name
         self._peers = settings.own_peers
@@ -81,6 +89,8 @@ class Agreement:
         self._decided = decided
         self._audience = audience
         self._ended = ended
+        self._lost = lost
+        self._owner_lost = owner_lost
         self._voter = Voter(catalog, saver=saver, is_up=is_up)
         self._bids: dict[str, Bid] = {}
         self._telling: dict[str, Telling] = {}
@@ -217,6 +227,8 @@ class Agreement:
                 self._configured(now_us, peer, message)
             case Prepare() | Accept():
                 self._asked(peer, message)
+                if isinstance(message, Prepare) and message.lost:
+                    self._owner_said(now_us, peer, message)
             case Vote():
                 self._voted(now_us, peer, message)
 
@@ -231,6 +243,12 @@ class Agreement:
             self._deferred[vote.query] = peer, message
         if vote.code not in ("E_REMOVED", "E_QUERY"):  # It speaks of an earlier query of that name.
             self._shown(peer, vote.query, vote.number - 1)
+
+    def _owner_said(self, now_us: int, peer: str, message: Prepare) -> None:
+        """A node says that what it owns by the configuration before was on a disk that is lost."""
+        current = self.current(message.query)
+        if current is not None and (current.life, current.number + 1) == (message.life, message.number):
+            self._owner_lost(now_us, current, peer, message.lost)
 
     def answered(self, now_us: int, peer: str, reply: Reply) -> bool:
         """Take an answer to a ``Configure``; whether it was one."""
@@ -296,7 +314,8 @@ class Agreement:
         known = self._reentries.get(query)
         if known is None or round or not known.is_for(current):
             request = self._number()
-            known = Reentry.of(current, self._me, round=round or request, request=request)
+            lost = self._lost(current)
+            known = Reentry.of(current, self._me, round=round or request, request=request, lost=lost)
             self._reentries[query] = known
         known.asked(now_us)
         for node in known.open:

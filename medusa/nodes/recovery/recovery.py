@@ -101,6 +101,8 @@ class Recovery:
             decided=self._decided,
             audience=self._audience,
             ended=lambda now_us, query: self.coordination.ended(now_us, query),
+            lost=self._lost,
+            owner_lost=lambda *about: self.succession.owner_lost(*about),
         )
         self.coordination = Coordination(
             settings, catalog, outbox=outbox, agreement=agreement, is_up=is_up, role=role
@@ -354,6 +356,14 @@ class Recovery:
             if missing := tuple(name for name in streams if not self._catalog.has_name(name)):
                 found[query] = missing
         return found
+
+    def _lost(self, current: Configuration) -> tuple[str, ...]:
+        """Of a node whose disk was lost: what it owns and doesn't have, and others could take over."""
+        return tuple(
+            each.fragment
+            for each in current.fragments
+            if each.owner == self._me and each.secondaries and not each.gone and not self._has(each.fragment)
+        )
 
     def _has(self, fragment: str) -> bool:
         return (

@@ -45,14 +45,21 @@ class Reentry:
     noes: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, current: Configuration, me: str, *, round: int, request: int) -> Reentry:
-        """In this round."""
+    def of(
+        cls, current: Configuration, me: str, *, round: int, request: int, lost: tuple[str, ...] = ()
+    ) -> Reentry:
+        """In this round.
+
+        Args:
+            lost: fragments that this node owns and has no more.
+        """
         question = Prepare(
             request=request,
             query=current.query,
             life=current.life,
             number=current.number + 1,
             ballot=Ballot(round, me),
+            lost=lost,
         )
         others = tuple(node for node in current.voters if node != me)
         return cls(question=question, others=others)

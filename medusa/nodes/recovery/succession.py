@@ -125,6 +125,8 @@ class Succession:
         """Query and silent owner -> since when that was silent when we looked for what it had decided."""
         self._without_state: set[tuple[str, int]] = set()
         """Fragment and epoch that are ours and that we can't run."""
+        self._emptied: set[tuple[str, int]] = set()
+        """Fragment and epoch of which the owner says that its disk is lost."""
         self._said_hindered: set[tuple[str, int]] = set()
         """Fragment and epoch of which we said why we can't take it over."""
         self._alone_since_us: dict[str, int] = {}
@@ -286,6 +288,24 @@ class Succession:
         if (replicas.fragment, replicas.epoch) not in self._without_state:
             self._say_without_state(replicas, "the disk of this node, its owner, was lost")
 
+    def owner_lost(self, now_us: int, current: Configuration, owner: str, fragments: Collection[str]) -> None:
+        """An owner that is back says that its disk is lost, and with it these fragments: it is heard, and
+        still the first that stands by goes on with them, at once."""
+        names = set(fragments)
+        self._emptied |= {
+            (each.fragment, each.epoch)
+            for each in current.fragments
+            if each.fragment in names and each.owner == owner
+        }
+        self.tick(now_us)
+
+    def _is_emptied(self, replicas: Replicas) -> bool:
+        """Whether its owner can't go on with it, and we are the first of those that could."""
+        if (replicas.fragment, replicas.epoch) not in self._emptied or self._me not in replicas.secondaries:
+            return False
+        before = replicas.secondaries[: replicas.secondaries.index(self._me)]
+        return all(node in self._silent_since_us for node in before)
+
     def _say_without_state(self, replicas: Replicas, why: str) -> None:
         name, epoch = replicas.fragment, replicas.epoch
         self._outbox.report("error", "fragment without state", fragment=name, epoch=epoch, why=why)
@@ -398,7 +418,8 @@ class Succession:
             replicas = None if configuration is None else configuration.replicas(name)
             if replicas is None:
                 continue
-            if self._wanted(replicas) and not self._read_here(but=name).intersection(replicas.reads):
+            given = self._wanted(replicas) or self._is_emptied(replicas)
+            if given and not self._read_here(but=name).intersection(replicas.reads):
                 wanted[query] = ()
             elif self._should_succeed(now_us, replicas):
                 due.setdefault(query, {})[replicas.owner] = None
@@ -467,16 +488,18 @@ class Succession:
         self, now_us: int, suspects: Collection[str], current: Configuration
     ) -> Configuration | None:
         """What we propose: each fragment that we follow is ours whose owner is silent; without silent ones,
-        whose owner wants that: then it is the first that stands by. Of several that read one stream it is the
-        first."""
+        whose owner wants that: then it is the first that stands by; or whose owner has lost its disk. Of
+        several that read one stream it is the first."""
         followed = {name for name, _ in self._successors()}
         taken: set[str] = set()
 
         def after(each: Replicas) -> Replicas:
             ours = each.fragment in followed and self._me in each.secondaries
             wanted = not suspects and self._wanted(each)
+            emptied = not suspects and self._is_emptied(each)
             since_us = self._silent_since_us.get(each.owner) if each.owner in suspects else None
-            due = wanted or (since_us is not None and now_us - since_us >= self._patience_us(each.fragment))
+            silent = since_us is not None and now_us - since_us >= self._patience_us(each.fragment)
+            due = wanted or emptied or silent
             if not (ours and due) or (taken | self._read_here(but=each.fragment)).intersection(each.reads):
                 return each
             taken.update(each.reads)

@@ -3,7 +3,7 @@ time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import msgspec
@@ -58,15 +58,26 @@ class Follower(Client):
 
     Args:
         nodes: all that it may come to.
+        may_give_up: whether more was lost than stood by: a stream may be nowhere.
 
     Attributes:
         read_as: stream -> the name under which it reads it.
     """
 
-    def __init__(self, world: World, network: Network, name: str, node: str, nodes: Iterable[str]) -> None:
+    def __init__(
+        self,
+        world: World,
+        network: Network,
+        name: str,
+        node: str,
+        nodes: Iterable[str],
+        *,
+        may_give_up: Callable[[], bool] = lambda: False,
+    ) -> None:
         super().__init__(world, network, name, node)
         self.read_as: dict[str, str] = {}
         self._nodes = tuple(nodes)
+        self._may_give_up = may_give_up
         self._there: dict[str, ClientMind] = {node: self.mind}
         self._away_since_us: dict[str, int] = {}
         self._trails: dict[str, _Trail] = {}
@@ -198,7 +209,7 @@ class Follower(Client):
             place=place,
             missing_us=0 if trail.missing_since_us is None else now_us - trail.missing_since_us,
         )
-        if step is RedirectStep.GIVE_UP:
+        if step is RedirectStep.GIVE_UP and not self._may_give_up():
             raise SimulationError(f"follow: {self.name} gives up {name}: {refusal}, {place}")
         if step is RedirectStep.MOVE and place is not None:
             self._move(name, trail, *place)

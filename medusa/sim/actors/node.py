@@ -101,6 +101,8 @@ class NodeMachine(Machine):
         """Why it couldn't start, the last time that it couldn't."""
         self.goes_back = False
         """It goes by an older catalog than it had, and can't know it."""
+        self.rebuilds = False
+        """Whoever looks after it starts it with ``--rebuild`` next: its disk was lost."""
         self._told: dict[tuple[str, str], ReportLine] = {}
         self.complaint = ""
         """What it said last that no node says where nobody lies and no disk is damaged."""
@@ -144,7 +146,15 @@ class NodeMachine(Machine):
         if self.forgets:
             self.disk.lose()
         check = StartCheck(self.name, self.disk) if isinstance(self.disk, Disk) else None
-        found = recover(self.disk, self.clock, node=self.name, warn=self._warn, journal=self.disk.journal)
+        found = recover(
+            self.disk,
+            self.clock,
+            node=self.name,
+            warn=self._warn,
+            journal=self.disk.journal,
+            rebuild=self.rebuilds,
+        )
+        self.rebuilds = False
         if check is not None:
             self.goes_back = check.end(found)
         host = self.make_host(

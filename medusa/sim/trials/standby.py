@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from random import Random
 from typing import Any, Protocol
 
@@ -59,6 +59,7 @@ class StandbyOptions(QueryOptions):
         deployer: is asked to deploy, and is one of them; in the end somebody removes the query, and they come
             back. Empty: one that stays is asked.
         wakes: it is back as soon as another one coordinates.
+        rebuilt: of those that are lost: so long after that one is back with an empty disk, and rebuilt.
     """
 
     standby: Mapping[str, Sequence[str]]
@@ -66,6 +67,7 @@ class StandbyOptions(QueryOptions):
     lost: Sequence[tuple[str, int]] = ()
     deployer: str = ""
     wakes: bool = False
+    rebuilt: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +126,8 @@ class StandbyTrial(QueryTrial):
         self._ran: set[tuple[str, str, int]] = set()
         """Node, fragment and epoch in which it showed rows there."""
         self._burnt: set[str] = set()
+        self._emptied: dict[tuple[str, str], int] = {}
+        """Node and fragment of which its disk had the state in this epoch, and was lost."""
         self._burns = 0
         self._stays = [node for node in nodes if node not in {name for name, _ in options.lost}]
         self._standby = options
@@ -145,7 +149,9 @@ class StandbyTrial(QueryTrial):
         home = self.world.dice(f"home of {name}").choice(self._stays)
         if name == "reader" and self._standby.deployer:
             home = self._standby.deployer
-        made = self.clients[name] = Follower(self.world, self.network, name, home, self.nodes)
+        made = self.clients[name] = Follower(
+            self.world, self.network, name, home, self.nodes, may_give_up=lambda: bool(self._beyond)
+        )
         return made
 
     def _ask_for_it(self) -> int:
@@ -174,7 +180,7 @@ class StandbyTrial(QueryTrial):
 
     def _lose(self, name: str) -> None:
         """Once others can take over what it has; before that its loss is that of the query."""
-        if not self._guarded(name):
+        if not self._guarded(name) or self._rebuilding():
             self.world.after(LOOK_AGAIN_US, lambda: self._lose(name))
             return
         self.world.trace(name, "burns")
@@ -185,6 +191,42 @@ class StandbyTrial(QueryTrial):
         self._count_lost(name)
         if name == self._standby.deployer and self._standby.wakes:
             self._wake(name)
+        if name in self._standby.rebuilt:
+            self._empty(name)
+            self.world.after(self._standby.rebuilt[name], lambda: self._return(name))
+
+    def _empty(self, name: str) -> None:
+        """Its disk is lost; whoever looks after it gets another one."""
+        node = self.nodes[name]
+        node.disk.lose()
+        node.rebuilds = True
+        for each in () if self.newest is None else self.newest.fragments:
+            if each.owner == name:
+                self._emptied[name, each.fragment] = each.epoch
+
+    def _without_state(self, name: str, fragment: str) -> bool:
+        """Whether a node can't go on with what it owned, whatever its catalog says."""
+        if name in self._burnt:
+            return True
+        epoch = self._emptied.get((name, fragment))
+        if epoch is None:
+            return False
+        return not any((name, fragment) == (by, of) and later > epoch for by, of, later in self._ran)
+
+    def _rebuilding(self) -> bool:
+        """Whether a node whose disk was lost isn't back, or not as what its peers know of it."""
+        query, newest = self.q.graph.name, self.newest
+        for name in dict.fromkeys(name for name, _ in self._standby.lost if name in self._standby.rebuilt):
+            node = self.nodes[name]
+            if not node.rebuilds and not node.disk.history.lost:
+                continue
+            if not node.alive or node.rebuilds or node.brain.catalog.in_doubt:
+                return True
+            kept = node.brain.catalog.configurations.get(query)
+            votes = newest is not None and name in newest.voters
+            if (kept is None and votes) or (kept is not None and kept.forgot):
+                return True
+        return False
 
     def _wake(self, name: str) -> None:
         newest = self._checks.newest
@@ -280,7 +322,9 @@ class StandbyTrial(QueryTrial):
                 owner = self._owners[replicas.fragment][-2:][0]
             if not replicas.members:
                 continue  # It is no more.
-            if owner not in self._burnt or name not in (replicas.owner, *replicas.secondaries):
+            if name not in (replicas.owner, *replicas.secondaries):
+                continue
+            if not self._without_state(owner, replicas.fragment):
                 continue
             if not any(
                 each.name != name and each.alive and follows(each, replicas.fragment) for each in others

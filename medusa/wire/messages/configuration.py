@@ -232,6 +232,7 @@ class Prepare(MessageBase, frozen=True, tag="prepare"):
     Attributes:
         number: of the configuration that is to come.
         suspects: nodes that the proposer hears no more, and counts out.
+        lost: fragments that the proposer owns by the configuration before, and that its lost disk had.
     """
 
     request: Count
@@ -240,6 +241,7 @@ class Prepare(MessageBase, frozen=True, tag="prepare"):
     number: Number
     ballot: Ballot
     suspects: Suspects = ()
+    lost: Names = ()
 
 
 class Accept(MessageBase, frozen=True, tag="accept"):

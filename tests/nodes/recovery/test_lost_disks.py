@@ -1,0 +1,83 @@
+"""Nodes whose disks are lost are rebuilt while rows flow: who stands by goes on at once."""
+
+from __future__ import annotations
+
+import pytest
+
+from medusa.errors import LinkError
+from tests.nodes.taken_over import ROWS, Run
+from tests.nodes.test_taken_over import CUT, HALF, WHOLE, counting, run_of
+
+
+def lose_disk(run: Run, name: str) -> None:
+    """It is back at once, before anybody takes over."""
+    node = run.fed.nodes[name]
+    node.crash()
+    node.disk.lose()
+    node.rebuilds = True
+    run.fed.restart(name)
+
+
+@pytest.mark.parametrize("at", [WHOLE, CUT], ids=["clients", "nodes"])
+def test_an_owner_that_is_back_without_its_disk_is_taken_over_from_though_a_peer_is_away(at) -> None:
+    """It is heard, so nobody suspects it, and it can't know all that it had until that peer is back."""
+    run, fragment = run_of(counting(), at, {"m": ["s1", "s2"]})
+    run.until_guarded(fragment, 2)
+    run.publish(0, HALF)
+    run.fed.run(for_us=20_000)
+    run.fed.nodes["x"].crash()
+    lose_disk(run, "m")
+    run.until_owned(fragment, "s1")
+    assert run.fed.nodes["m"].brain.catalog.in_doubt, "not all peers were heard"
+    run.publish(HALF, ROWS)
+    run.check()
+    run.fed.restart("x")
+    run.until(lambda: not run.fed.nodes["m"].brain.catalog.in_doubt, "it is rebuilt")
+    run.until_guarded(fragment, 2)
+
+
+def test_clients_wait_for_what_was_on_a_lost_disk() -> None:
+    """Until another node has it nobody knows of it: that isn't the same as that there is no such stream."""
+    run, fragment = run_of(counting(), WHOLE, {"m": ["s1"]})
+    run.until_guarded(fragment)
+    run.publish(0, HALF)
+    run.fed.run(for_us=20_000)
+    for name in ("s1", "s2", "s3", "w", "x"):  # They hear nobody, so nothing is decided.
+        for other in run.fed.nodes:
+            if other != name:
+                run.fed.network.cut(name, other)
+                run.fed.network.cut(other, name)
+    lose_disk(run, "m")
+    catalog = run.fed.nodes["m"].brain.catalog
+    run.until(lambda: "q" in catalog.configurations, "its peers have told it what it had")
+    for look in (lambda: catalog.sink("q.out"), lambda: catalog.entry("q.rows")):
+        with pytest.raises(LinkError) as refused:
+            look()
+        assert refused.value.code == "E_MOVED"
+    with pytest.raises(LinkError) as unknown:
+        catalog.sink("another.out")
+    assert unknown.value.code == "E_STREAM"
+    run.fed.network.heal_all()
+    run.until_owned(fragment, "s1")
+    run.publish(HALF, ROWS)
+    run.check()
+
+
+def test_a_fragment_is_installed_again_that_reads_another_node_by_now() -> None:
+    """The answer was lost, and what it reads was taken over before its coordinator asked again."""
+    run, fragment = run_of(counting(), CUT, {"m": ["s1"]})
+    run.until_guarded(fragment)
+    brain = run.fed.nodes["c"].brain
+    [spec] = brain.catalog.fragments.values()
+    request = brain.catalog.installed_by(spec.name)
+    assert request
+    run.lose("m")
+    run.until(lambda: brain.catalog.fragments[spec.name].feeds != spec.feeds, "it reads the successor")
+    again = brain.installed.install(request, spec, "e")
+    assert again is not None
+    assert again.code == ""
+    other = brain.installed.install(request + 1, spec, "e")
+    assert other is not None
+    assert other.code == "E_DEPLOYED"
+    run.publish()
+    run.check()
