@@ -242,6 +242,11 @@ class NodeMachine(Machine):
         self.disk.crash()
         self.network.forget(self.name, flushed=flushed)
 
+    def lose_disk(self) -> None:
+        """It gets another one, and is started with ``--rebuild`` next."""
+        self.disk.lose()
+        self.rebuilds = True
+
     def order(self, what: Callable[[int], None]) -> None:
         """Make the brain do something that no message asks for; ``what`` is given its time."""
         assert self.loop is not None

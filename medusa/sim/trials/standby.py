@@ -197,9 +197,7 @@ class StandbyTrial(QueryTrial):
 
     def _empty(self, name: str) -> None:
         """Its disk is lost; whoever looks after it gets another one."""
-        node = self.nodes[name]
-        node.disk.lose()
-        node.rebuilds = True
+        self.nodes[name].lose_disk()
         for each in () if self.newest is None else self.newest.fragments:
             if each.owner == name:
                 self._emptied[name, each.fragment] = each.epoch

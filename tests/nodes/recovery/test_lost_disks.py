@@ -13,8 +13,7 @@ def lose_disk(run: Run, name: str) -> None:
     """It is back at once, before anybody takes over."""
     node = run.fed.nodes[name]
     node.crash()
-    node.disk.lose()
-    node.rebuilds = True
+    node.lose_disk()
     run.fed.restart(name)
 
 
