@@ -18,6 +18,7 @@ from medusa.nodes.config.settings import Settings
 from medusa.nodes.message_table import Heard
 from medusa.nodes.recovery.agreement_automaton import AgreementEvent, ProposerState
 from medusa.nodes.recovery.bid import Bid, Change
+from medusa.nodes.recovery.changes import next_number
 from medusa.nodes.recovery.reentry import Reentry
 from medusa.nodes.recovery.telling import TELL_LATER_US, Telling
 from medusa.nodes.recovery.voter import Voter, first_proposer
@@ -339,6 +340,9 @@ class Agreement:
             self._voter.remember(query, reentry.question.ballot, reentry.accepted)
             what = "votes again: all other voters have said what they know"
             self._outbox.report("info", what, query=query, number=reentry.question.number - 1)
+            if reentry.accepted is not None and not self.proposing(query):
+                # It may be decided, and only this node had heard so: bring it to its end.
+                self.propose(now_us, query, next_number)
         return True
 
     # --- a proposal -------------------------------------------------------------------------------------

@@ -169,6 +169,11 @@ class Recovery:
     def _decided(self, now_us: int, old: Configuration | None, new: Configuration) -> None:
         self.coordination.decided(now_us, new)
         self.succession.decided(now_us, old, new)
+        if self._catalog.birth.rebuilt:
+            lost = self._lost(new)
+            for each in new.fragments:
+                if each.fragment in lost:
+                    self.succession.lost(each)
         self.handovers.decided(now_us, new)
 
     # --- messages -----------------------------------------------------------------------------------

@@ -654,7 +654,7 @@ class Succession:
         for by_fragment in (*known, self._taken_over_at_us):
             for name in [name for name in by_fragment if name.partition("/")[0] == query]:
                 del by_fragment[name]
-        for of_epochs in (self._without_state, self._said_hindered):
+        for of_epochs in (self._without_state, self._said_hindered, self._emptied):
             of_epochs.difference_update([each for each in of_epochs if each[0].partition("/")[0] == query])
         for about in [about for about in self._sought if about[0] == query]:
             del self._sought[about]

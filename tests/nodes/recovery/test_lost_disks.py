@@ -35,6 +35,21 @@ def test_an_owner_that_is_back_without_its_disk_is_taken_over_from_though_a_peer
     run.until_guarded(fragment, 2)
 
 
+def test_a_later_query_of_that_name_stays_where_it_is_deployed() -> None:
+    """Its fragment is of the same name, and in the same epoch as that which was lost."""
+    run, fragment = run_of(counting(), CUT, {"m": ["s1"]})
+    run.until_guarded(fragment)
+    lose_disk(run, "m")
+    run.until_owned(fragment, "s1")
+    run.until(lambda: not run.fed.nodes["m"].brain.catalog.in_doubt, "it is rebuilt")
+    run.undeploy()
+    run.until(lambda: not run.remains(), "nothing is left")
+    run.deploy()
+    run.until_guarded(fragment)
+    run.fed.run(for_us=500_000)
+    assert (run.owner(fragment), run.replicas(fragment).epoch) == ("m", 1)
+
+
 def test_clients_wait_for_what_was_on_a_lost_disk() -> None:
     """Until another node has it nobody knows of it: that isn't the same as that there is no such stream."""
     run, fragment = run_of(counting(), WHOLE, {"m": ["s1"]})
