@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 # Name -> the module that has it.
 _HOMES = {
     "Client": "actors.client",
-    "Fault": "world.faults",
+    "Fault": "world.fault_kinds",
     "Faults": "world.network",
     "Federation": "actors.federation",
-    "KINDS": "world.faults",
+    "KINDS": "world.fault_kinds",
     "Outcome": "trials.trial",
     "SCENARIOS": "scenarios",
     "Script": "script",

@@ -4,7 +4,8 @@
     ───────────   ───────────────────────────────   ──────────────────────────────────────────────────────
     own disk      it has the decision               it has the checkpoint of that moment
     receivers     it is there                       they have all that had come out by then
-    secondaries   each has fed the decision         each has on its disk what that checkpoint holds
+    secondaries   each has fed the decision         each has what that checkpoint holds: on its disk, or, of a
+                                                    passive standby, in memory
 
 A fragment's policy is made of such parts, and all of them have to agree: ``OwnDisk`` where its node has
 one, ``Receivers`` where the node keeps nothing (``store = "memory"``), and ``Secondaries`` beside where

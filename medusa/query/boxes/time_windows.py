@@ -1,4 +1,7 @@
-"""Windows aligned to the epoch: what is computed in them, and their largest rows."""
+"""Windows aligned to the epoch: what is computed in them, and their largest rows.
+
+Every other kind of window is in ``group_windows``, which says what a new one takes.
+"""
 
 from __future__ import annotations
 

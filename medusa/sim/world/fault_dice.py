@@ -154,7 +154,7 @@ def _split_step(dice: Random, steps: Sequence[str]) -> str:
 
 
 def at_a_split(dice: Random, scene: Scene) -> Drawn:
-    """As ``_at_a_step``. Most often who splits dies, where its disk may say either."""
+    """As ``at_a_step``. Most often who splits dies, where its disk may say either."""
     part = dice.choice(("owner", "owner", "owner", "coordinator", "upstream", "reader"))
     step = _split_step(dice, (*SPLIT_STEPS, "following", "switching", "switching", "over"))
     who = part, step, dice.choice(UNSYNCED)

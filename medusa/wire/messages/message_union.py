@@ -1,4 +1,8 @@
-"""The union of all messages, made of the structs with a tag in the modules beside this one."""
+"""The union of all messages, made of the structs with a tag in the modules beside this one.
+
+A new message: its struct in the module of its subject, and its row in ``nodes/message_table.py``, which says
+who may say it and which part of the node takes it. Here only a new module is named.
+"""
 
 from __future__ import annotations
 
