@@ -138,13 +138,16 @@ def _doubts(fed: Federation) -> list[str]:
     status = _status(fed)
     if status is None:
         return []
+    from medusa.cli.screens.status_screen import lost_part_text
+
     doubt, lines = status.in_doubt, []
     if doubt.lost_catalog:
         what = "has lost its newest catalog: queries that it coordinated may be missing here"
         lines.append(f"node {status.node} {what}. {doubt.see}")
     for name, each in (doubt.fragments or {}).items():
         lines.append(f"{name} of query {each.query} is in doubt at node {status.node}: {each.why}")
-    return lines
+    lost = f"node {status.node} has lost with its disk"
+    return lines + [f"{lost} {lost_part_text(doubt, part)}" for part in doubt.lost_parts or {}]
 
 
 def _status(fed: Federation) -> NodeStatus | None:

@@ -102,6 +102,19 @@ def test_what_is_wrong_stands_with_its_node() -> None:
     assert "?[2J" in text
 
 
+def test_what_was_lost_with_a_disk_stands_with_its_node_and_says_what_to_do() -> None:
+    three = Three()
+    three.passes(1_000_000)
+    core = three.federation.nodes["core"]
+    status = core.brain.status(core.clock.monotonic_us())
+    status["in_doubt"] = {"lost_parts": {"q/kind": ["q.out", "q.all"], "r": []}}
+    text = printed([status])
+    end = "nobody stood by for it. Undeploy query {}, and deploy it again"
+    assert f"LOST WITH THE DISK: q/kind (q.out, q.all): {end.format('q')}" in text
+    assert f"LOST WITH THE DISK: r: {end.format('r')}" in text
+    assert "what to do" not in text
+
+
 def test_publishers_that_are_gone_are_told_apart() -> None:
     federation = Federation(1, ["n"])
     federation.start()

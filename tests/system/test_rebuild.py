@@ -8,7 +8,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from medusa.cli.main import main
 from tests.system.nodes import until
 from tests.system.standby_nodes import StandbyNodes
 from tests.system.test_standby import CUT, Clients, query
@@ -87,6 +89,8 @@ def test_what_nobody_stood_by_for_is_named_and_a_start_without_the_option_says_s
     until(lambda: "lost with the disk" in plain.log("c"), what="it names what is lost")
     with plain.connect("c") as fed:
         assert fed.status()["in_doubt"]["lost_parts"] == {"q": ["q.out"]}
+    said = CliRunner().invoke(main, ["queries", *plain.words("c")]).output
+    assert "node c has lost with its disk q (q.out): nobody stood by for it" in said
     with plain.connect("e") as fed:
         fed.undeploy("q")
         fed.deploy(query(), at=CUT, standby={"m": ["s1"]}, witness=["w"])

@@ -178,6 +178,8 @@ def _with_away(status: NodeStatus, peer: str) -> str:
 
 
 def _doubts(doubt: DoubtStatus) -> Iterator[str]:
+    for part in doubt.lost_parts or {}:
+        yield f"LOST WITH THE DISK: {lost_part_text(doubt, part)}"
     if doubt.see is UNSET:
         return
     if doubt.lost_catalog:
@@ -187,6 +189,14 @@ def _doubts(doubt: DoubtStatus) -> Iterator[str]:
     for groups, why in (doubt.kept_groups or {}).items():
         yield f"KEPT: {groups}-*: {why}"
     yield f"what to do: {doubt.see}"
+
+
+def lost_part_text(doubt: DoubtStatus, part: str) -> str:
+    """What a rebuilt node says of a part of a query that nobody stood by for, and what to do."""
+    streams = (doubt.lost_parts or {}).get(part, ())
+    had = f" ({', '.join(streams)})" if streams else ""
+    query = part.partition("/")[0]
+    return f"{part}{had}: nobody stood by for it. Undeploy query {query}, and deploy it again"
 
 
 def _causes(causes: Iterable[CauseStatus]) -> str:
