@@ -126,13 +126,14 @@ class ReplicaChecks:
             self.newest = current
 
     def _check_decided(self, current: Configuration) -> None:
-        """More than half of those that vote on it have it on disk."""
+        """More than half of those that vote on it have it on disk, or had it on a disk that was lost."""
         before = self._known.get((current.query, current.life, current.number - 1))
         if current.number == 1:
             return
         if before is None:
             raise SimulationError(f"configuration: {current.number} is there, and none before it")
-        have = [name for name in before.voters if _has_accepted(self._nodes[name], current)]
+        voters = [self._nodes[name] for name in before.voters]
+        have = [node.name for node in voters if node.disk.history.lost or _has_accepted(node, current)]
         if 2 * len(have) <= len(before.voters):
             raise SimulationError(
                 f"configuration: {current.number} is decided, and on the disks of {have} of {before.voters}"
