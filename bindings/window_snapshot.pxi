@@ -4,7 +4,8 @@ cdef extern from "state/snapshot.h" nogil:
     ctypedef struct md_snapshot:
         pass
 
-    md_rc md_snapshot_begin(md_window *w, md_snapshot **out, md_error *err)
+    md_rc md_snapshot_begin(md_window *w, int64_t number, int64_t base, md_snapshot **out, md_error *err)
+    const int64_t *md_snapshot_runs(const md_snapshot *snapshot, int64_t *n)
     md_rc md_snapshot_copy(md_snapshot *snapshot, int64_t groups, md_error *err)
     int64_t md_snapshot_left(const md_snapshot *snapshot)
     md_rc md_snapshot_finish(md_snapshot *snapshot, ArrowSchema *schema, ArrowArray *array, md_error *err)
@@ -38,6 +39,21 @@ cdef class Snapshot:
         finally:
             self._window._busy = False
 
+    def runs(self):
+        cdef int64_t n = 0
+        cdef const int64_t *found = md_snapshot_runs(self._s, &n)
+        cdef ArrowArray array
+        if found is NULL:
+            return None
+        cdef int64_t *made = <int64_t *>md_malloc(2 * n * sizeof(int64_t))
+        if made is NULL:
+            raise MemoryError("out of memory")
+        memcpy(made, found, 2 * n * sizeof(int64_t))
+        if md_array_of(&array, 2 * n, 0, NULL, made) != MD_OK:
+            md_free(made)
+            raise MemoryError("out of memory")
+        return own_flat("l", &array)
+
     def finish(self):
         cdef ArrowSchema schema
         cdef ArrowArray array
@@ -47,13 +63,13 @@ cdef class Snapshot:
         return own(&schema, &array)
 
 
-def snapshot_of(Window window not None):
+def snapshot_of(Window window not None, int64_t number=0, int64_t base=0):
     cdef Snapshot made
     cdef md_error err
     cdef md_rc rc
     refuse_busy(window._busy)
     made = Snapshot.__new__(Snapshot)
-    rc = md_snapshot_begin(window._w, &made._s, &err)
+    rc = md_snapshot_begin(window._w, number, base, &made._s, &err)
     if rc == MD_EMPTY:
         return None
     check(rc, &err)

@@ -320,11 +320,24 @@ class Snapshot:
     def copy(self, groups: int) -> None:
         """Copy so many more, or a few above; gives up the GIL. MemoryError: nothing is lost, call again."""
 
-    def finish(self) -> Batch:
-        """What ``state`` would have given; once, when nothing is left."""
+    def runs(self) -> Any:
+        """How ``state`` is made of the rows of the copy ``base`` and of those of this one: int64 pairs
+        (start, length), one run after the other, of rows of [ base | this ].
 
-def snapshot_of(window: Window) -> Snapshot | None:
+        Returns:
+            None: this copy is all of it.
+        """
+
+    def finish(self) -> Batch:
+        """What ``state`` would have given, or what of it changed since ``base``; once, when nothing is left."""
+
+def snapshot_of(window: Window, number: int = 0, base: int = 0) -> Snapshot | None:
     """Begin a copy of ``state`` as it is now, to be made in pieces while rows come and windows close.
+
+    Args:
+        number: by which later copies may have this one as their ``base``: larger than all before. 0: none will.
+        base: only groups that changed since that copy, where the window remembers it (the last few, and every
+            ``base`` that was asked for last) and at most half of its groups changed. 0: all groups.
 
     Returns:
         None: this window's state isn't copied in pieces (no keys, stage combine, distinct values, text or

@@ -1,6 +1,7 @@
 #include "state/snapshot.h"
 
 #include "base/md_alloc.h"
+#include "state/changes.h"
 #include "state/state_rows.h"
 #include "window/window_private.h"
 
@@ -9,9 +10,13 @@ enum { KEPT_SHIFT = 6, KEPT = 1 << KEPT_SHIFT };
 struct md_frozen {
     md_snapshot *snapshot;
     md_pane *pane;
-    int64_t n;      /* groups when it began */
+    int64_t groups; /* when it began */
+    int64_t n;      /* those to be copied */
     int64_t at;     /* row of the first one */
-    int64_t next;   /* group from which on keys and first positions are still to be copied */
+    int64_t next;   /* how many have been copied with their keys and first positions, in order */
+    int64_t block;  /* the next 64 groups in order */
+    const int32_t *ids; /* n of them, ascending; NULL: all groups */
+    int32_t *starts;    /* where the ids of each 64 groups begin, and their end; NULL: all groups */
     uint64_t *kept; /* a bit per 64 groups: their accumulators are copied */
 };
 
@@ -21,7 +26,10 @@ struct md_snapshot {
     md_frozen *panes;
     int64_t n_panes, first; /* the first that isn't copied whole */
     int64_t left, total;
+    bool partial; /* only what changed */
+    md_changed changed;
     uint64_t *kept;
+    int32_t *starts;
     int32_t order[MD_CHUNK]; /* scratch */
     md_word words[MD_CHUNK];
     uint8_t valid[MD_CHUNK];
@@ -31,48 +39,62 @@ static int64_t blocks_of(int64_t groups) { return (groups + KEPT - 1) >> KEPT_SH
 
 static bool is_kept(const md_frozen *f, int64_t block) { return f->kept[block / 64] >> (block % 64) & 1; }
 
+/* Where the rows of a block begin. */
+static int64_t row_of(const md_frozen *f, int64_t block) {
+    if (f->starts != NULL) return f->starts[block];
+    return block << KEPT_SHIFT < f->n ? block << KEPT_SHIFT : f->n;
+}
+
+/* The groups of rows [start, start + n) of a pane. */
+static const int32_t *order_of(md_frozen *f, int64_t start, int64_t n) {
+    if (f->ids != NULL) return f->ids + start;
+    for (int64_t k = 0; k < n; k++) f->snapshot->order[k] = (int32_t)(start + k);
+    return f->snapshot->order;
+}
+
 /* Accumulators of the blocks [from, to), at most MD_CHUNK groups. There is room, and a bitmap where there may be
  * nulls: this can't fail. */
 static void keep_blocks(md_frozen *f, int64_t from, int64_t to) {
     md_snapshot *s = f->snapshot;
-    int64_t start = from << KEPT_SHIFT, end = to << KEPT_SHIFT < f->n ? to << KEPT_SHIFT : f->n, n = end - start;
+    int64_t start = row_of(f, from), n = row_of(f, to) - start;
     s->rows->length = f->at + start;
-    for (int64_t k = 0; k < n; k++) s->order[k] = (int32_t)(start + k);
-    (void)md_state_words(s->w, f->pane, s->rows, s->order, n, s->words, s->valid);
+    (void)md_state_words(s->w, f->pane, s->rows, order_of(f, start, n), n, s->words, s->valid);
     for (int64_t block = from; block < to; block++) f->kept[block / 64] |= UINT64_C(1) << (block % 64);
 }
 
 void md_frozen_keep(md_frozen *f, const int32_t *ids, int64_t n) {
     for (int64_t i = 0; i < n; i++) {
         int64_t block = ids[i] >> KEPT_SHIFT;
-        if (ids[i] < f->n && !is_kept(f, block)) keep_blocks(f, block, block + 1);
+        if (ids[i] < f->groups && !is_kept(f, block)) keep_blocks(f, block, block + 1);
     }
 }
 
-/* The next n <= MD_CHUNK groups: a multiple of 64, or all that are left. */
-static md_rc copy_groups(md_frozen *f, int64_t n) {
+/* The blocks up to `end`, at most MD_CHUNK groups. */
+static md_rc copy_blocks(md_frozen *f, int64_t end) {
     md_snapshot *s = f->snapshot;
+    int64_t n = row_of(f, end) - f->next;
     s->rows->length = f->at + f->next;
-    md_rc rc = md_state_keys(s->w, f->pane, s->rows, f->next, n, s->order, s->words, s->valid);
+    md_rc rc = md_state_keys(f->pane, s->rows, order_of(f, f->next, n), n, s->words, s->valid);
     if (rc != MD_OK) return rc;
-    int64_t end = blocks_of(f->next + n);
-    for (int64_t from = f->next >> KEPT_SHIFT, to; from < end; from = to) {
+    for (int64_t from = f->block, to; from < end; from = to) {
         for (to = from; to < end && !is_kept(f, to); to++) {}
         if (to > from) keep_blocks(f, from, to);
         else to++;
     }
+    f->block = end;
     f->next += n;
     s->left -= n;
     return MD_OK;
 }
 
 static md_rc copy_pane(md_frozen *f, int64_t *groups) {
+    int64_t blocks = blocks_of(f->groups);
     while (f->next < f->n && *groups > 0) {
-        int64_t left = f->n - f->next, n = *groups < MD_CHUNK ? (*groups + KEPT - 1) / KEPT * KEPT : MD_CHUNK;
-        if (n > left) n = left;
-        md_rc rc = copy_groups(f, n);
+        int64_t end = f->block, most = *groups < MD_CHUNK ? *groups : MD_CHUNK, before = f->next;
+        while (end < blocks && row_of(f, end) - before < most && row_of(f, end + 1) - before <= MD_CHUNK) end++;
+        md_rc rc = copy_blocks(f, end);
         if (rc != MD_OK) return rc;
-        *groups -= n;
+        *groups -= f->next - before;
     }
     return MD_OK;
 }
@@ -114,15 +136,16 @@ static bool fits(const md_window *w) {
 
 static md_rc make_room(md_snapshot *s) {
     md_window *w = s->w;
-    int64_t words = 0;
+    int64_t words = 0, blocks = 0, groups = md_window_groups_open(w);
     for (int64_t i = 0; i < w->n_panes; i++) {
-        s->total += w->panes[i]->keys->count;
+        blocks += blocks_of(w->panes[i]->keys->count) + 1;
         words += (blocks_of(w->panes[i]->keys->count) + 63) / 64;
     }
-    s->left = s->total;
+    s->total = s->left = s->partial ? s->changed.count : groups;
     s->kept = md_calloc((size_t)words, sizeof *s->kept);
     s->panes = md_calloc((size_t)w->n_panes, sizeof *s->panes);
-    if (s->kept == NULL || s->panes == NULL) return MD_NOMEM;
+    if (s->partial) s->starts = md_malloc((size_t)blocks * sizeof *s->starts);
+    if (s->kept == NULL || s->panes == NULL || (s->partial && s->starts == NULL)) return MD_NOMEM;
     md_rc rc = md_state_rows(w, &s->rows);
     if (rc == MD_OK) rc = md_rows_reserve(s->rows, s->total);
     for (int32_t i = 0; rc == MD_OK && i < w->plan->n_state; i++)
@@ -130,29 +153,60 @@ static md_rc make_room(md_snapshot *s) {
     return rc;
 }
 
-md_rc md_snapshot_begin(md_window *w, md_snapshot **out, md_error *err) {
+static void fill_starts(md_frozen *f) {
+    int64_t row = 0, blocks = blocks_of(f->groups);
+    for (int64_t block = 0; block <= blocks; block++) {
+        while (row < f->n && f->ids[row] >> KEPT_SHIFT < block) row++;
+        f->starts[block] = (int32_t)row;
+    }
+}
+
+static void freeze_panes(md_snapshot *s) {
+    md_window *w = s->w;
+    uint64_t *kept = s->kept;
+    int32_t *starts = s->starts;
+    int64_t at = 0;
+    for (int64_t i = 0; i < w->n_panes; i++) {
+        md_pane *pane = w->panes[i];
+        md_frozen *f = &s->panes[i];
+        int64_t groups = pane->keys->count, n = s->partial ? s->changed.counts[i] : groups;
+        *f = (md_frozen){.snapshot = s, .pane = pane, .groups = groups, .n = n, .at = at, .kept = kept};
+        if (s->partial) {
+            f->ids = s->changed.ids + at;
+            f->starts = starts;
+            fill_starts(f);
+            starts += blocks_of(groups) + 1;
+        }
+        pane->frozen = f;
+        at += n;
+        kept += (blocks_of(groups) + 63) / 64;
+    }
+    s->n_panes = w->n_panes;
+    w->snapshot = s;
+}
+
+md_rc md_snapshot_begin(md_window *w, int64_t number, int64_t base, md_snapshot **out, md_error *err) {
     if (!fits(w)) return MD_EMPTY;
     if (w->snapshot != NULL) return md_fail(err, MD_BADARG, "a snapshot is under way");
     md_snapshot *s = md_calloc(1, sizeof *s);
     if (s == NULL) return md_nomem(err);
     s->w = w;
-    if (make_room(s) != MD_OK) {
+    md_rc rc = base > 0 ? md_changes_find(w, base, &s->changed) : MD_EMPTY;
+    s->partial = rc == MD_OK;
+    if (rc != MD_NOMEM) rc = make_room(s);
+    if (rc == MD_OK && number > 0) rc = md_changes_note(w, number, base);
+    if (rc != MD_OK) {
         md_snapshot_free(s);
         return md_nomem(err);
     }
-    uint64_t *kept = s->kept;
-    int64_t at = 0;
-    for (int64_t i = 0; i < w->n_panes; i++) {
-        md_pane *pane = w->panes[i];
-        s->panes[i] = (md_frozen){.snapshot = s, .pane = pane, .n = pane->keys->count, .at = at, .kept = kept};
-        pane->frozen = &s->panes[i];
-        at += pane->keys->count;
-        kept += (blocks_of(pane->keys->count) + 63) / 64;
-    }
-    s->n_panes = w->n_panes;
-    w->snapshot = s;
+    freeze_panes(s);
     *out = s;
     return MD_OK;
+}
+
+const int64_t *md_snapshot_runs(const md_snapshot *s, int64_t *n) {
+    *n = s->changed.n_runs;
+    return s->partial ? s->changed.runs : NULL;
 }
 
 int64_t md_snapshot_left(const md_snapshot *s) { return s->left; }
@@ -178,7 +232,9 @@ void md_snapshot_free(md_snapshot *s) {
     if (s == NULL) return;
     md_snapshot_abandon(s);
     md_rows_free(s->rows);
+    md_changed_free(&s->changed);
     md_free(s->panes);
+    md_free(s->starts);
     md_free(s->kept);
     md_free(s);
 }

@@ -8,6 +8,8 @@
  *   pane   [ copied, in order | 64 | .. |xx| .. | .. |xx| .. | groups that came later ]
  *                             next      kept ahead           n
  *
+ * Of a window that was captured before, only the groups that changed since (changes.h).
+ *
  * Keys and first positions of a group never change, so only the accumulators are kept ahead. What comes out
  * has the bytes of md_window_state at the time of begin. Not for the combine stage, windows without keys, and
  * accumulators that are objects or sets, whose memory isn't in the table. */
@@ -19,8 +21,15 @@
 typedef struct md_snapshot md_snapshot;
 
 /* Begin one; it is the caller's, ended by md_snapshot_free. MD_EMPTY: this window's state
- * isn't copied in pieces; MD_BADARG: another snapshot of it is under way. */
-md_rc md_snapshot_begin(md_window *w, md_snapshot **out, md_error *err);
+ * isn't copied in pieces; MD_BADARG: another snapshot of it is under way.
+ *
+ * number: under which later ones ask for what changed since, larger than all before; 0: none will. base: only the
+ * groups that changed since that one are copied, where it is known and at most half of them did; 0: all. */
+md_rc md_snapshot_begin(md_window *w, int64_t number, int64_t base, md_snapshot **out, md_error *err);
+
+/* *n pairs (start, length): how the whole table is made of the rows of `base` and, behind them, of those that are
+ * copied. NULL: all groups are copied. Lives as long as the snapshot. */
+const int64_t *md_snapshot_runs(const md_snapshot *snapshot, int64_t *n);
 
 /* Copy so many groups more, or a few above. MD_NOMEM: nothing is lost, call again; MD_BADARG: the window was freed. */
 md_rc md_snapshot_copy(md_snapshot *snapshot, int64_t groups, md_error *err);

@@ -16,16 +16,15 @@ md_rc md_state_rows(const md_window *w, md_rows **out) {
     return MD_OK;
 }
 
-md_rc md_state_keys(md_window *w, const md_pane *pane, md_rows *rows, int64_t start, int64_t n, int32_t *order,
-                    md_word *words, uint8_t *valid) {
-    (void)w;
+md_rc md_state_keys(const md_pane *pane, md_rows *rows, const int32_t *order, int64_t n, md_word *words,
+                    uint8_t *valid) {
     md_word *starts = md_rows_words(rows, PANE_START), *ends = md_rows_words(rows, PANE_END);
+    md_word *first = md_rows_words(rows, FIRST);
     for (int64_t k = 0; k < n; k++) {
-        order[k] = (int32_t)(start + k);
         starts[k].i = pane->start;
         ends[k].i = pane->end;
+        first[k].i = pane->keys->first[order[k]];
     }
-    if (n > 0) memcpy(md_rows_words(rows, FIRST), pane->keys->first + start, (size_t)n * sizeof(md_word));
     return md_rows_put_keys(rows, KEYS, pane->keys, order, n, valid, words);
 }
 
@@ -44,7 +43,8 @@ static md_rc put_pane(md_window *w, md_pane *pane, md_rows *rows) {
     if (rc == MD_OK) rc = md_rows_reserve(rows, n);
     for (int64_t at = 0; rc == MD_OK && at < n; at += MD_CHUNK) {
         int64_t m = n - at < MD_CHUNK ? n - at : MD_CHUNK;
-        rc = md_state_keys(w, pane, rows, at, m, w->order, w->words, w->valid);
+        for (int64_t k = 0; k < m; k++) w->order[k] = (int32_t)(at + k);
+        rc = md_state_keys(pane, rows, w->order, m, w->words, w->valid);
         if (rc == MD_OK) rc = md_state_words(w, pane, rows, w->order, m, w->words, w->valid);
         rows->length += m;
     }

@@ -27,6 +27,7 @@ static void pane_free(const md_window *w, md_pane *pane) {
     md_free(pane->sets);
     md_free(pane->set_marks);
     md_undo_free(w->plan, &pane->undo);
+    md_free(pane->marks.epochs);
     md_free(pane);
 }
 
@@ -54,6 +55,7 @@ static md_rc pane_new(md_window *w, md_pane **out) {
 
 static size_t pane_nbytes(const md_window *w, const md_pane *pane) {
     size_t n = sizeof *pane + md_keys_nbytes(pane->keys) + md_table_nbytes(w->plan, &pane->table);
+    n += (size_t)pane->marks.capacity;
     for (int32_t d = 0; d < w->plan->n_distinct; d++) n += md_keys_nbytes(pane->sets[d]->keys);
     return n;
 }
@@ -76,6 +78,7 @@ void md_pane_retire(md_window *w, md_pane *pane) {
     md_undo_free(w->plan, &pane->undo);
     pane->rows = 0;
     pane->touched = false;
+    pane->marks.n = 0;
     w->spare[w->n_spare++] = pane;
 }
 
@@ -118,6 +121,7 @@ md_rc md_pane_open(md_window *w, int64_t start, int64_t end, md_pane **out) {
     }
     pane->start = start;
     pane->end = end;
+    pane->number = ++w->panes_opened;
     memmove(w->panes + at + 1, w->panes + at, (size_t)(w->n_panes - at) * sizeof *w->panes);
     w->panes[at] = pane;
     w->n_panes++;
@@ -221,6 +225,7 @@ void md_window_free(md_window *w) {
         md_schema_release(&w->ready[i].schema);
         md_array_release(&w->ready[i].array);
     }
+    md_changes_free(w->changes);
     md_rows_free(w->shared);
     md_rows_free(w->failed);
     void *blocks[] = {w->panes, w->views, w->key_types, w->ids, w->rows, w->segments, w->touched, w->scratch,
@@ -273,5 +278,5 @@ size_t md_window_nbytes(const md_window *w) {
     for (int32_t i = 0; i < w->n_spare; i++) n += pane_nbytes(w, w->spare[i]);
     n += (size_t)w->rows_capacity * 8 + (size_t)w->segments_capacity * sizeof *w->segments;
     n += (size_t)w->valid_capacity * 13 + md_rows_nbytes(w->shared) + md_rows_nbytes(w->failed);
-    return n + md_table_nbytes(w->plan, &w->incoming) + md_slide_nbytes(w) + md_early_nbytes(w);
+    return n + md_table_nbytes(w->plan, &w->incoming) + md_slide_nbytes(w) + md_early_nbytes(w) + md_changes_nbytes(w->changes);
 }

@@ -42,9 +42,16 @@ typedef struct md_pane {
     int64_t share;       /* of an add by panes */
     md_undo undo;
     struct md_frozen *frozen; /* while it is copied (snapshot.h); NULL: it isn't */
+    int64_t number;           /* of all panes that this window ever opened */
+    struct md_marks {         /* when each group changed last (changes.h) */
+        uint8_t *epochs;      /* n + 1 of them, the last for all groups that came later; NULL: nobody asks */
+        int64_t n, capacity;
+        uint8_t now;
+    } marks;
 } md_pane;
 
 typedef struct md_frozen md_frozen; /* snapshot.c */
+typedef struct md_changes md_changes; /* changes.c */
 
 /* n <= MD_CHUNK rows that belong to one pane: ids[at .. at + n); the rows themselves are start .. start + n or,
  * when it is not NULL, rows[0 .. n), ascending. */
@@ -130,6 +137,8 @@ struct md_window {
     md_early *early; /* NULL before the first early results */
     md_spread *spread; /* NULL before the first add by panes */
     struct md_snapshot *snapshot; /* under way; NULL: none */
+    md_changes *changes;          /* since earlier captures; NULL: none was taken */
+    int64_t panes_opened;
 
     /* output */
     md_rows *shared, *failed;
@@ -212,14 +221,24 @@ static inline void md_define_state(md_rows *rows, int32_t column, const md_windo
 md_rc md_emission_scratch(md_window *w, int64_t n);
 
 /* copies in pieces (snapshot.c) */
-/* Accumulators of n groups of a pane are about to change: those that are still to be copied are copied first. */
+/* Accumulators of n groups of a pane are about to change: those that are still to be copied are copied first, and
+ * it is noted that they changed. */
 void md_frozen_keep(md_frozen *frozen, const int32_t *ids, int64_t n);
 static inline void md_pane_keep(const md_pane *pane, const int32_t *ids, int64_t n) {
     if (pane->frozen != NULL) md_frozen_keep(pane->frozen, ids, n);
+    uint8_t *epochs = pane->marks.epochs;
+    if (epochs == NULL) return;
+    int64_t known = pane->marks.n;
+    uint8_t now = pane->marks.now;
+    for (int64_t i = 0; i < n; i++) epochs[ids[i] < known ? ids[i] : known] = now;
 }
 /* Panes that end at or before `end` are about to go: they are copied first. MD_NOMEM: call again. */
 md_rc md_snapshot_close(struct md_snapshot *snapshot, int64_t end);
 void md_snapshot_abandon(struct md_snapshot *snapshot); /* the window goes */
+
+/* what changed (changes.c) */
+void md_changes_free(md_changes *changes);
+size_t md_changes_nbytes(const md_changes *changes);
 
 /* sliding (window_slide.c) */
 md_rc md_slide_close(md_window *w, int64_t boundary);

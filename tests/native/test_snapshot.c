@@ -28,7 +28,7 @@ static int test_what_comes_meanwhile_is_not_in_it(void) {
         CHECK(md_window_new(&c, &plain, NULL) == MD_OK && md_window_add(plain, &a.schema, &a.array, NULL) == MD_OK);
         batch_free(&a);
         CHECK(md_window_state(plain, &state.schema, &state.array, NULL) == MD_OK);
-        CHECK(md_snapshot_begin(w, &s, NULL) == MD_OK && md_snapshot_left(s) == state.array.length);
+        CHECK(md_snapshot_begin(w, 0, 0, &s, NULL) == MD_OK && md_snapshot_left(s) == state.array.length);
         int64_t now = 0;
         for (int step = 0; step < 12 && md_snapshot_left(s) > 0; step++) {
             batch b = batch_random("lulglb", (int64_t)check_below(200), now, 40, round % 2 == 0);
@@ -70,7 +70,7 @@ static int test_every_allocation_may_fail(void) {
         batch made;
         md_rc rc;
         md_alloc_fail_at = k;
-        for (failures = 0; (rc = md_snapshot_begin(w, &s, NULL)) == MD_NOMEM; failures++) {}
+        for (failures = 0; (rc = md_snapshot_begin(w, 0, 0, &s, NULL)) == MD_NOMEM; failures++) {}
         while (rc == MD_OK && md_snapshot_left(s) > 0)
             if (md_snapshot_copy(s, 100, NULL) == MD_NOMEM) failures++;
         while (rc == MD_OK && (rc = md_snapshot_finish(s, &made.schema, &made.array, NULL)) == MD_NOMEM) {
@@ -97,7 +97,7 @@ static int test_a_window_that_goes_before_its_copy(void) {
         md_snapshot *s = NULL, *other = NULL;
         md_error err;
         CHECK(md_window_new(&c, &w, NULL) == MD_OK && md_window_add(w, &a.schema, &a.array, NULL) == MD_OK);
-        CHECK(md_snapshot_begin(w, &s, NULL) == MD_OK && md_snapshot_begin(w, &other, &err) == MD_BADARG);
+        CHECK(md_snapshot_begin(w, 0, 0, &s, NULL) == MD_OK && md_snapshot_begin(w, 0, 0, &other, &err) == MD_BADARG);
         CHECK(md_snapshot_copy(s, 70, NULL) == MD_OK);
         if (which == 0) {
             md_window_free(w);
@@ -107,7 +107,7 @@ static int test_a_window_that_goes_before_its_copy(void) {
         } else {
             md_snapshot_free(s);
             CHECK(md_window_add(w, &a.schema, &a.array, NULL) == MD_OK);
-            CHECK(md_snapshot_begin(w, &other, NULL) == MD_OK);
+            CHECK(md_snapshot_begin(w, 0, 0, &other, NULL) == MD_OK);
             md_snapshot_free(other);
             md_window_free(w);
         }

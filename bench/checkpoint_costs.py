@@ -1,0 +1,129 @@
+"""Question: what does a checkpoint of a million keys cost, whole and as a delta, for each box with keys?
+
+    python -m bench.checkpoint_costs [--keys 1000000] [--rounds 5] [--boxes window,running]
+
+Data: int64 keys with a count and a sum; between two checkpoints the rows of 1 % of the keys, at random. A
+checkpoint goes into a folder on disk, synced. The peer of a delta is the whole checkpoint of the same state: both are
+made in turn, and the ratio of their medians is what is asked. CPU is of the whole process, in milliseconds; pauses
+are CPU of the one thread that also feeds rows: *in a program* all of it, *begin* and *piece* as on a node, where
+the state is copied in pieces (the longest of all).
+
+What it does not show: a disk that is slower than its cache; memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import medusa as md
+
+SHARE = 100
+"""One key of so many changes between two checkpoints."""
+
+COLUMNS = {"ts": "int64", "k": "int64", "v": "float64"}
+
+Shape = Callable[[Any], Any]
+
+BOXES: dict[str, Shape] = {
+    "window": lambda s: s.window("1 h").group_by("k").aggregate(n=md.count(), total="sum(v)"),
+    "the same, sliding": lambda s: s.window("1 h", "10 min").group_by("k").aggregate(n=md.count(), total="sum(v)"),
+    "running": lambda s: s.group_by("k").running(n=md.count(), total="sum(v)"),
+    "running with lag": lambda s: s.group_by("k").running(n=md.count(), before=md.lag("v")),
+    "sessions": lambda s: s.session("1 h").group_by("k").aggregate(n=md.count(), total="sum(v)"),
+    "windows of rows": lambda s: s.group_by("k").window_rows(1000).aggregate(n=md.count(), total="sum(v)"),
+    "join": lambda s: s.join(s.select("k", w="v"), on="k", within="1 h"),
+}
+
+
+def query(shape: Shape) -> md.Query:
+    q = md.Query("q")
+    q.sink("o", shape(q.source("s", COLUMNS, time="ts", unit="us", slack=0)))
+    return q
+
+
+def push(run: Any, at: int, keys: Any) -> None:
+    run.push("s", {"ts": np.full(len(keys), at), "k": keys, "v": keys * 0.5 + at})
+    run.take("o")
+
+
+def written(folder: Path, name: str) -> int:
+    return sum(file.stat().st_size for file in (folder / name).iterdir())
+
+
+def cost(work: Callable[[], str], folder: Path) -> dict[str, float]:
+    """Of one checkpoint: bytes, CPU and time by the clock in ms."""
+    cpu, clock = time.process_time(), time.perf_counter()
+    name = work()
+    made = {"ms": (time.perf_counter() - clock) * 1e3, "cpu_ms": (time.process_time() - cpu) * 1e3}
+    return {**made, "bytes": written(folder, name)}
+
+
+def pieces(run: Any) -> dict[str, float]:
+    """CPU of the engine's thread for a copy in pieces: to begin, and the longest piece."""
+    begun = time.thread_time()
+    copying = run._fragment.copying()
+    found = {"begin_ms": (time.thread_time() - begun) * 1e3, "piece_ms": 0.0}
+    done = False
+    while not done:
+        before = time.thread_time()
+        done = copying.step()
+        found["piece_ms"] = max(found["piece_ms"], (time.thread_time() - before) * 1e3)
+    return found
+
+
+def measured(shape: Shape, keys: int, rounds: int) -> Iterator[tuple[str, dict[str, float]]]:
+    """Whole ones and deltas, in turn."""
+    draw = np.random.default_rng(3)
+    with tempfile.TemporaryDirectory(prefix="medusa-bench-") as name:
+        folder = Path(name)
+        with md.start(query(shape), checkpoint=folder, checkpoint_every=None, memory="4 GiB") as run:
+            store = run._checkpoints._store
+            push(run, 0, np.arange(keys))
+            run.checkpoint()
+            for turn in range(1, rounds + 1):
+                store._chain = type(store._chain)()
+                yield "whole", {**cost(run.checkpoint, folder), **pieces(run)}
+                push(run, turn, draw.choice(keys, keys // SHARE, replace=False))
+                yield "delta", cost(run.checkpoint, folder)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--keys", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--boxes", help="some of: " + ", ".join(BOXES))
+    asked = parser.parse_args()
+    names = [name.strip() for name in asked.boxes.split(",")] if asked.boxes else list(BOXES)
+    head = ("whole MB", "delta MB", "share", "whole CPU ms", "delta CPU ms", "share", "begin ms", "piece ms")
+    print("| state | " + " | ".join(head) + " |\n|---|" + "---|" * len(head))
+    for name in names:
+        found: dict[str, list[dict[str, float]]] = {"whole": [], "delta": []}
+        for kind, each in measured(BOXES[name], asked.keys, asked.rounds):
+            found[kind].append(each)
+        whole, delta = (
+            {key: statistics.median(each[key] for each in found[kind]) for key in found[kind][0]}
+            for kind in ("whole", "delta")
+        )
+        figures = (
+            f"{whole['bytes'] / 1e6:.1f}",
+            f"{delta['bytes'] / 1e6:.2f}",
+            f"{delta['bytes'] / whole['bytes']:.1%}",
+            f"{whole['cpu_ms']:.0f}",
+            f"{delta['cpu_ms']:.1f}",
+            f"{delta['cpu_ms'] / whole['cpu_ms']:.0%}",
+            f"{whole['begin_ms']:.1f}",
+            f"{whole['piece_ms']:.2f}",
+        )
+        print(f"| {name} | " + " | ".join(figures) + " |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
