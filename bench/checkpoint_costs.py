@@ -28,13 +28,16 @@ import medusa as md
 SHARE = 100
 """One key of so many changes between two checkpoints."""
 
+DELTAS = 4
+"""After each whole checkpoint. The first also deletes the whole one before."""
+
 COLUMNS = {"ts": "int64", "k": "int64", "v": "float64"}
 
 Shape = Callable[[Any], Any]
 
 BOXES: dict[str, Shape] = {
     "window": lambda s: s.window("1 h").group_by("k").aggregate(n=md.count(), total="sum(v)"),
-    "the same, sliding": lambda s: s.window("1 h", "10 min").group_by("k").aggregate(n=md.count(), total="sum(v)"),
+    "sliding window": lambda s: s.window("1 h", "10 min").group_by("k").aggregate(n=md.count(), total="sum(v)"),
     "running": lambda s: s.group_by("k").running(n=md.count(), total="sum(v)"),
     "running with lag": lambda s: s.group_by("k").running(n=md.count(), before=md.lag("v")),
     "sessions": lambda s: s.session("1 h").group_by("k").aggregate(n=md.count(), total="sum(v)"),
@@ -91,8 +94,9 @@ def measured(shape: Shape, keys: int, rounds: int) -> Iterator[tuple[str, dict[s
             for turn in range(1, rounds + 1):
                 store._chain = type(store._chain)()
                 yield "whole", {**cost(run.checkpoint, folder), **pieces(run)}
-                push(run, turn, draw.choice(keys, keys // SHARE, replace=False))
-                yield "delta", cost(run.checkpoint, folder)
+                for step in range(DELTAS):
+                    push(run, turn * DELTAS + step, draw.choice(keys, keys // SHARE, replace=False))
+                    yield "delta", {**cost(run.checkpoint, folder), **pieces(run)}
 
 
 def main() -> None:

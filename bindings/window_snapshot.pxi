@@ -5,7 +5,7 @@ cdef extern from "state/snapshot.h" nogil:
         pass
 
     md_rc md_snapshot_begin(md_window *w, int64_t number, int64_t base, md_snapshot **out, md_error *err)
-    const int64_t *md_snapshot_runs(const md_snapshot *snapshot, int64_t *n)
+    const int64_t *md_snapshot_runs(const md_snapshot *snapshot, int64_t *n, int64_t *n_base)
     md_rc md_snapshot_copy(md_snapshot *snapshot, int64_t groups, md_error *err)
     int64_t md_snapshot_left(const md_snapshot *snapshot)
     md_rc md_snapshot_finish(md_snapshot *snapshot, ArrowSchema *schema, ArrowArray *array, md_error *err)
@@ -39,9 +39,15 @@ cdef class Snapshot:
         finally:
             self._window._busy = False
 
+    @property
+    def base_rows(self):
+        cdef int64_t n = 0, n_base = 0
+        md_snapshot_runs(self._s, &n, &n_base)
+        return n_base
+
     def runs(self):
-        cdef int64_t n = 0
-        cdef const int64_t *found = md_snapshot_runs(self._s, &n)
+        cdef int64_t n = 0, n_base = 0
+        cdef const int64_t *found = md_snapshot_runs(self._s, &n, &n_base)
         cdef ArrowArray array
         if found is NULL:
             return None

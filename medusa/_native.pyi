@@ -317,6 +317,10 @@ class Snapshot:
     def left(self) -> int:
         """Groups that are still to be copied."""
 
+    @property
+    def base_rows(self) -> int:
+        """Rows of the copy that this one is made of; 0: of none."""
+
     def copy(self, groups: int) -> None:
         """Copy so many more, or a few above; gives up the GIL. MemoryError: nothing is lost, call again."""
 

@@ -30,6 +30,7 @@ from medusa.engine.scheduler import Scheduler
 from medusa.engine.sliced_fragment import SlicedFragment
 from medusa.engine.state import fragment_state
 from medusa.engine.state.background_copy import BackgroundCopy
+from medusa.engine.state.capture import Capture
 from medusa.engine.state.evolve import EvolutionPlan, catch_up
 from medusa.engine.stats import counts_of
 from medusa.engine.wiring import Scheduling, combines_of, connect_all
@@ -437,14 +438,23 @@ class Fragment(SlicedFragment, Inspection):
         """What ``snapshot`` gives, copied piece by piece between elements. Raises as that."""
         return self._copying(patient=True)
 
-    def _copying(self, *, patient: bool) -> BackgroundCopy:
+    def captured(self, capture: Capture | None, *, patient: bool = False) -> BackgroundCopy:
+        """What ``snapshot`` gives, for a checkpoint that may be a delta. Raises as that.
+
+        Args:
+            capture: of boxes that know, only what changed since its base. None: all.
+            patient: copied piece by piece between elements.
+        """
+        return self._copying(patient=patient, capture=capture)
+
+    def _copying(self, *, patient: bool, capture: Capture | None = None) -> BackgroundCopy:
         self._refuse_after_failure()
         if self.unfinished and self._ordered_by is None:
             raise StateError("the element under way is not done", code="state.slice")
         if any(box.calls for box in self._async):
             raise StateError("calls of async functions have not ended", code="state.calls")
         self._go_on(self.connections.sync)  # first: a history may be ahead of a checkpoint, never behind
-        return fragment_state.save(self.checked, self.boxes, patient=patient)
+        return fragment_state.save(self.checked, self.boxes, patient=patient, capture=capture)
 
     @classmethod
     def restore(

@@ -33,6 +33,7 @@ from medusa.engine.recovery.decisions import (
 )
 from medusa.engine.recovery.replay import DecisionReplay, HeldInput
 from medusa.engine.state.background_copy import BackgroundCopy
+from medusa.engine.state.capture import Capture
 from medusa.errors import DataError, FullError, StateError
 from medusa.query.boxes import Graph
 from medusa.query.graph import CheckedGraph, order_dependent, reads_dead_of_several
@@ -251,14 +252,14 @@ class LoggedFragment(Fragment):
         with suppress(StateError):  # what can't be removed now is removed later
             self.log.turned(number, min(self._logs.get(each, 0) for each in checkpoints))
 
-    def _copying(self, *, patient: bool) -> BackgroundCopy:
+    def _copying(self, *, patient: bool, capture: Capture | None = None) -> BackgroundCopy:
         if self.stuck:
             raise StateError(
                 "calls of async functions wait for rows that were pushed before: no checkpoint can be made",
                 hint=self._missing(),
                 code="state.replay",
             )
-        return super()._copying(patient=patient)
+        return super()._copying(patient=patient, capture=capture)
 
     # What was decided is done again
 

@@ -65,13 +65,15 @@ static void put_run(md_changed *out, int64_t start, int64_t length) {
     out->runs[2 * out->n_runs++ + 1] = length;
 }
 
-/* Groups of the pane at or after `from` that have not changed: where they end. Eight at a time. */
+enum { LOOK = 32 };
+
+/* Groups of the pane at or after `from` that have not changed: where they end. */
 static int64_t unchanged_to(const uint8_t *epochs, int64_t from, int64_t n, uint8_t epoch) {
     int64_t id = from;
-    for (; id + 8 <= n; id += 8) {
-        bool any = false;
-        for (int64_t k = 0; k < 8; k++) any |= epochs[id + k] > epoch;
-        if (any) break;
+    for (; id + LOOK <= n; id += LOOK) { /* many at a time: few have changed */
+        uint8_t latest = 0;
+        for (int64_t k = 0; k < LOOK; k++) latest = epochs[id + k] > latest ? epochs[id + k] : latest;
+        if (latest > epoch) break;
     }
     while (id < n && epochs[id] <= epoch) id++;
     return id;

@@ -204,8 +204,9 @@ md_rc md_snapshot_begin(md_window *w, int64_t number, int64_t base, md_snapshot 
     return MD_OK;
 }
 
-const int64_t *md_snapshot_runs(const md_snapshot *s, int64_t *n) {
+const int64_t *md_snapshot_runs(const md_snapshot *s, int64_t *n, int64_t *n_base) {
     *n = s->changed.n_runs;
+    *n_base = s->changed.n_old;
     return s->partial ? s->changed.runs : NULL;
 }
 

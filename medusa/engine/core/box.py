@@ -18,6 +18,7 @@ from medusa.elements import END_US, START_US, Boundary, Element, Kind, Train
 from medusa.engine.core.rows import on_time_rows
 from medusa.engine.core.spool import Streamed
 from medusa.engine.state.background_copy import Later
+from medusa.engine.state.capture import Capture
 
 __all__ = ["BoxState", "Now", "Operator", "Stateless", "expect_table", "show_time"]
 
@@ -37,6 +38,7 @@ class BoxState:
         copied: tables whose memory the box never changes: they may become files in another thread.
         patient: tables may be given as ``later``.
         later: tables that are copied while the box goes on.
+        capture: what the state is taken for: tables of which the box knows what changed may be given in part.
     """
 
     meta: dict[str, Any] = field(default_factory=dict)
@@ -45,6 +47,7 @@ class BoxState:
     copied: set[str] = field(default_factory=set)
     patient: bool = False
     later: dict[str, Later] = field(default_factory=dict)
+    capture: Capture | None = None
 
     def put(self, name: str, table: pa.Table | Later) -> None:
         """Add a table whose memory the box never changes, or one that is still being copied."""
@@ -344,11 +347,12 @@ class Operator(ABC):
 
     # State
 
-    def save(self, *, patient: bool = False) -> BoxState:
+    def save(self, *, patient: bool = False, capture: Capture | None = None) -> BoxState:
         """A copy of everything held; the box is unchanged.
 
         Args:
             patient: who asks copies ``later`` by and by.
+            capture: of tables of which the box knows what changed, only that; None: all.
         """
         state = BoxState(
             meta={
@@ -357,6 +361,7 @@ class Operator(ABC):
                 "counts": [self.rows_in, self.rows_out, self.late, self.dead],
             },
             patient=patient,
+            capture=capture,
         )
         state.note(**{name: count for name in ("dropped", "shed") if (count := getattr(self, name))})
         self.save_more(state)

@@ -60,9 +60,9 @@ class RunCheckpoints:
         fragment = self._fragment
         if fragment.has_calls:
             fragment.wait()
-        state, number = fragment.snapshot(), fragment.turn()
+        state, number = fragment.captured(self._store.capture()), fragment.turn()
         name = self._store.save(
-            state,
+            state.files(),
             {
                 "query": fragment.graph_json(),
                 "settings": self._settings,
@@ -71,6 +71,7 @@ class RunCheckpoints:
                 "decisions": number,
                 "shedding": None if fragment.drops is None else fragment.drops.save(),
             },
+            state.known(),
         )
         fragment.turned(number, name, self._store.logged())
         self._based = True

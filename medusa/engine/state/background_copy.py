@@ -10,10 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from medusa._native import Snapshot, Window, snapshot_of
-from medusa.engine.state.delta import Part, write_table
+from medusa.engine.state import delta
+from medusa.engine.state.capture import Capture, Known
+from medusa.engine.state.delta import Part, write_parts, write_table
 from medusa.ports import Buffer
 
 __all__ = [
@@ -35,22 +38,55 @@ SLICE_ROWS = 1 << 14
 fed as often in between, and the checkpoint is late."""
 
 
+PICKED_AT_ONCE = 1 << 12
+"""The same of rows that stand here and there in a table."""
+
+
 class OfWindow:
-    """The groups of a native window as they are when this is made.
+    """The groups of a native window as they are when this is made, or those that changed.
 
     Args:
         made: the table of the rows that ``state`` of the window gives.
+        captured: later captures say what changed since.
     """
 
-    def __init__(self, snapshot: Snapshot, made: Callable[[pa.RecordBatch], pa.Table]) -> None:
+    def __init__(
+        self, snapshot: Snapshot, made: Callable[[pa.RecordBatch], pa.Table], *, captured: bool = False
+    ) -> None:
         self._snapshot: Snapshot | None = snapshot
         self._made = made
         self._rows: pa.RecordBatch | None = None
+        self._base_rows = snapshot.base_rows
+        runs = snapshot.runs()
+        self._runs = None if runs is None else np.asarray(pa.array(runs).to_numpy()).reshape(-1, 2)
+        self.captured = captured
 
     @property
     def left(self) -> int:
         """Rows to be copied in the thread of the box."""
         return self._snapshot.left if self._snapshot is not None else 0
+
+    @property
+    def done(self) -> bool:
+        return self._snapshot is None
+
+    @property
+    def partial(self) -> bool:
+        """Only what changed since the base of the capture."""
+        return self._runs is not None
+
+    @property
+    def same(self) -> bool:
+        """Nothing has."""
+        runs = self._runs
+        if runs is None or len(runs) > 1:
+            return False
+        return runs[0].tolist() == [0, self._base_rows] if len(runs) else not self._base_rows
+
+    @property
+    def rows(self) -> int:
+        """Of the whole table, where this is a part of it."""
+        return int(self._runs[:, 1].sum()) if self._runs is not None else 0
 
     def copy(self, rows: int) -> None:
         """Copy about so many of them. MemoryError: nothing is lost."""
@@ -62,28 +98,47 @@ class OfWindow:
             self._snapshot = None
 
     def table(self) -> pa.Table:
-        """The table, once nothing is left; in any thread."""
+        """The table of what was copied, once nothing is left; in any thread."""
         assert self._rows is not None, "not copied yet"
         return self._made(self._rows)
 
+    def parts(self, name: str) -> dict[str, Buffer]:
+        """The files of what changed in the one of that name."""
+        return write_parts(name, self.table(), self._runs, self._base_rows)
+
 
 def groups_later(
-    window: Window, made: Callable[[pa.RecordBatch], pa.Table], groups: int | None = None
+    window: Window,
+    made: Callable[[pa.RecordBatch], pa.Table],
+    groups: int | None = None,
+    *,
+    patient: bool = True,
+    capture: Capture | None = None,
 ) -> OfWindow | None:
     """The groups of a window as they are now, copied piece by piece.
 
     Args:
         groups: how many there should be; None: all that there are.
+        patient: not all at once.
+        capture: only those that changed since its base, where the window knows them.
 
     Returns:
         None: they are few, others than expected, or of kinds that aren't copied in pieces.
     """
-    snapshot = snapshot_of(window)
-    if snapshot is None or snapshot.left <= AT_ONCE:
+    held = window.groups_open()
+    if groups is not None and held != groups:  # 0 too: groups that have left may be there still
         return None
-    if groups is not None and snapshot.left != groups:  # 0 too: groups that have left may be there still
+    if held < delta.ROWS_MIN:
+        capture = None
+    if capture is None and (not patient or held <= AT_ONCE):
         return None
-    return OfWindow(snapshot, made)
+    snapshot = snapshot_of(window, *((capture.number, capture.base) if capture else ()))
+    if snapshot is None:
+        return None
+    later = OfWindow(snapshot, made, captured=capture is not None)
+    if not patient or snapshot.left <= (PICKED_AT_ONCE if later.partial else AT_ONCE):
+        later.copy(held + 1)
+    return later
 
 
 class ByNumber:
@@ -110,6 +165,10 @@ class ByNumber:
     def left(self) -> int:
         return self._rows - self._next
 
+    @property
+    def done(self) -> bool:
+        return self._next >= self._rows
+
     def copy(self, rows: int) -> None:
         end = min(self._next + rows, self._rows)
         self._parts.append(self._take(self._next, end))
@@ -135,11 +194,14 @@ class BackgroundCopy:
 
     Args:
         found: by file, in order.
+        capture: what it was taken for.
     """
 
-    def __init__(self, found: Mapping[str, Part | Later]) -> None:
+    def __init__(self, found: Mapping[str, Part | Later], capture: Capture | None = None) -> None:
         self._found = dict(found)
-        self._later = [part for part in found.values() if isinstance(part, OfWindow | ByNumber)]
+        self._capture = capture
+        later = (part for part in found.values() if isinstance(part, OfWindow | ByNumber))
+        self._later = [part for part in later if not part.done]
 
     @property
     def done(self) -> bool:
@@ -154,7 +216,7 @@ class BackgroundCopy:
             before = part.left
             part.copy(rows)
             rows -= before - part.left
-            if not part.left:
+            if part.done:
                 del self._later[0]
         return self.done
 
@@ -163,10 +225,28 @@ class BackgroundCopy:
         while not self.step():
             pass
 
+    def known(self) -> Known:
+        """What boxes said themselves of what changed."""
+        if self._capture is None:
+            return Known()
+        ours = {name: part for name, part in self._found.items() if isinstance(part, OfWindow) and part.captured}
+        return Known(
+            number=self._capture.number,
+            whole={name for name, part in ours.items() if not part.partial},
+            changed={name: part.rows for name, part in ours.items() if part.partial and not part.same},
+            same={name for name, part in ours.items() if part.same},
+        )
+
     def files(self) -> dict[str, Buffer]:
-        """All as files, once it is copied; in any thread."""
+        """All as files, once it is copied; in any thread. Of those that changed in part, the parts."""
         assert self.done, "not copied yet"
-        return {name: _written(part) for name, part in self._found.items()}
+        made: dict[str, Buffer] = {}
+        for name, part in self._found.items():
+            if not isinstance(part, OfWindow) or not part.partial:
+                made[name] = _written(part)
+            elif not part.same:
+                made |= part.parts(name)
+        return made
 
 
 def _written(part: Part | Later) -> Buffer:

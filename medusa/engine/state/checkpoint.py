@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from medusa._native import crc32c
+from medusa.engine.state.capture import Capture, Known, next_number
 from medusa.engine.state.delta import DeltaCut, Part, Tables, as_files, cut, is_plan, patch
 from medusa.engine.state.newer_checkpoints import (
     NewerCheckpoint,
@@ -200,12 +201,24 @@ class _Chain:
         sum: of the last one's manifest.
         rows: of its tables.
         delta_bytes: of all its deltas.
+        last_bytes: of the last of them.
+        whole_bytes: of the whole one.
+        capture: number of the one that the last was written of; 0: none.
     """
 
     names: tuple[str, ...] = ()
     sum: str = ""
     rows: Tables = field(default_factory=dict)
     delta_bytes: int = 0
+    last_bytes: int = 0
+    whole_bytes: int = 0
+    capture: int = 0
+
+    @property
+    def full(self) -> bool:
+        """The next checkpoint is whole, or should be."""
+        after = self.delta_bytes + self.last_bytes
+        return not self.names or len(self.names) > DELTAS_MAX or after > self.whole_bytes // 2
 
 
 class Checkpoints:
@@ -231,12 +244,22 @@ class Checkpoints:
         """Of all checkpoints, the oldest first."""
         return [name for name in self._store.names() if _NAME.fullmatch(name)]
 
-    def save(self, files: Mapping[str, Buffer], facts: Mapping[str, Any]) -> str:
+    def capture(self) -> Capture | None:
+        """What the state of the next checkpoint is to be taken for; None: all of it is wanted."""
+        if self._secret is None:
+            return None
+        chain = self._chain
+        return Capture(next_number(), 0 if chain.full else chain.capture)
+
+    def save(self, files: Mapping[str, Buffer], facts: Mapping[str, Any], known: Known | None = None) -> str:
         """Store a checkpoint durably, then forget all but the last two good ones and what they need.
 
         Those that were newer than the one that was loaded stay for longer: see
         ``medusa.engine.state.newer_checkpoints``. It is a delta where that is much smaller; every
         ``DELTAS_MAX``, or when the deltas have grown to half of the state, it is whole.
+
+        Args:
+            known: what boxes said of their changes when the state was taken for the last ``capture``.
 
         Returns:
             Its name.
@@ -249,16 +272,23 @@ class Checkpoints:
         name = f"checkpoint-{int(last[1]) + 1 if last else 1:09d}"
         ahead = {"ahead": ahead_to_json(self._ahead)} if self._ahead else {}
         facts = {**facts, "name": name, **ahead}
-        made = self._cut(files)
+        known = known or Known()
+        made = self._cut(files, known)
         chain = self._chain
+        if known.partial:
+            assert made is not None and chain.names, "only what changed was captured, for a chain that ended"
+            made.whole_bytes = max(made.whole_bytes, chain.whole_bytes)
         after = chain.delta_bytes + (made.nbytes if made else 0)
-        if made is None or not chain.names or len(chain.names) > DELTAS_MAX or after > made.whole_bytes // 2:
+        too_much = made is None or len(chain.names) > DELTAS_MAX or after > made.whole_bytes // 2
+        if made is None or not chain.names or (too_much and not known.partial):
             group = seal(files, facts)
-            chain = _Chain((name,))
+            chain = _Chain((name,), whole_bytes=made.whole_bytes if made else 0)
         else:
             base = {"base": chain.names[-1], "base_crc32c": chain.sum}
             group = seal(made.files, {**facts, "delta": {**base, **made.plan()}})
-            chain = _Chain((*chain.names, name), delta_bytes=after)
+            names, whole = (*chain.names, name), made.whole_bytes
+            chain = _Chain(names, delta_bytes=after, last_bytes=made.nbytes, whole_bytes=whole)
+        chain.capture = known.number
         self._store.write(name, group)
         chain.sum = bytes(group[MANIFEST_SUM]).decode().strip()
         # What the next is compared with is what lies there now, never one that couldn't be written.
@@ -280,11 +310,11 @@ class Checkpoints:
         """Of the checkpoints newer than the one that was loaded: the log that begins after each."""
         return {name: each.decisions for name, each in self._ahead.items() if each.decisions is not None}
 
-    def _cut(self, files: Mapping[str, Buffer]) -> DeltaCut | None:
+    def _cut(self, files: Mapping[str, Buffer], known: Known) -> DeltaCut | None:
         total = sum(len(memoryview(data).cast("B")) for data in files.values())
-        if self._secret is None or total < FULL_BYTES_MIN:
+        if self._secret is None or (total < FULL_BYTES_MIN and not known.partial):
             return None
-        return cut(files, self._chain.rows, self._secret)
+        return cut(files, self._chain.rows, self._secret, known)
 
     def _forget(self, names: list[str]) -> None:
         good = list(self._good)

@@ -17,10 +17,23 @@ import pyarrow as pa
 
 from medusa._native import Digests
 from medusa.engine.core.spool import WHOLE
+from medusa.engine.state.capture import Known
 from medusa.errors import StateError
 from medusa.ports import Buffer
 
-__all__ = ["DeltaCut", "Part", "Tables", "as_files", "cut", "is_plan", "patch", "read_table", "write_table"]
+__all__ = [
+    "DeltaCut",
+    "Part",
+    "Tables",
+    "as_files",
+    "cut",
+    "is_plan",
+    "part_names",
+    "patch",
+    "read_table",
+    "write_parts",
+    "write_table",
+]
 
 ROWS_MIN = 256
 """Tables of fewer rows are written whole."""
@@ -62,17 +75,22 @@ class DeltaCut:
         return {"same": self.same, "changed": self.changed}
 
 
-def cut(files: Mapping[str, Buffer], before: Tables, secret: tuple[int, int]) -> DeltaCut:
+def cut(
+    files: Mapping[str, Buffer], before: Tables, secret: tuple[int, int], known: Known | None = None
+) -> DeltaCut:
     """What of the files differs from the ones before.
 
     Args:
         before: ``rows`` of the cut that was written last; empty: everything is written whole.
         secret: seed of the digests: it makes sure that nobody can prepare rows that look alike.
+        known: what is known without comparing.
     """
-    made = DeltaCut()
+    known = known or Known()
+    made = DeltaCut(same=sorted(known.same), changed=dict(known.changed))
+    as_given = {*known.whole, *(part for name in known.changed for part in part_names(name))}
     for name, data in files.items():
         made.whole_bytes += _size(data)
-        table = read_table(data) if name.endswith(".arrow") else None
+        table = read_table(data) if name.endswith(".arrow") and name not in as_given else None
         rows = None if table is None or table.num_rows < ROWS_MIN else _digests(table, secret)
         if table is None or rows is None:
             made.files[name] = data
@@ -92,18 +110,30 @@ def _cut_table(made: DeltaCut, name: str, data: Buffer, table: pa.Table, before:
         return
     ends = np.cumsum(runs[:, 1])
     fresh = _joined(table, runs[:, 0] >= len(before), ends - runs[:, 1], runs[:, 1])
-    # int32 where it is enough: with many runs they are as large as the rows.
-    kind = np.int64 if len(before) + table.num_rows >= 1 << 31 else np.int32
-    steps = pa.table({"start": runs[:, 0].astype(kind), "length": runs[:, 1].astype(kind)})
-    parts = {
-        f"{_stem(name)}.fresh.arrow": write_table(fresh),
-        f"{_stem(name)}.runs.arrow": write_table(steps),
-    }
+    parts = write_parts(name, fresh, runs, len(before))
     if sum(map(_size, parts.values())) > _size(data) // 2:
         made.files[name] = data
         return
     made.files.update(parts)
     made.changed[name] = table.num_rows
+
+
+def part_names(name: str) -> tuple[str, str]:
+    """The files that stand in the place of one that is made of the one before: fresh rows, and runs."""
+    return f"{_stem(name)}.fresh.arrow", f"{_stem(name)}.runs.arrow"
+
+
+def write_parts(name: str, fresh: pa.Table, runs: Any, before: int) -> dict[str, Buffer]:
+    """Those files.
+
+    Args:
+        runs: an array of (start, length), as a delta has them.
+        before: rows of the table before.
+    """
+    # int32 where it is enough: with many runs they are as large as the rows.
+    kind = np.int64 if before + int(runs[:, 1].sum()) >= 1 << 31 else np.int32
+    steps = pa.table({"start": runs[:, 0].astype(kind), "length": runs[:, 1].astype(kind)})
+    return dict(zip(part_names(name), (write_table(fresh), write_table(steps)), strict=True))
 
 
 def _joined(table: pa.Table, wanted: Any, starts: Any, lengths: Any) -> pa.Table:
@@ -147,7 +177,7 @@ def patch(
             raise _wrong(where, name, "is not in the checkpoint before")
         made[name] = base[name]
     for name, rows in plan["changed"].items():
-        fresh, runs = f"{_stem(name)}.fresh.arrow", f"{_stem(name)}.runs.arrow"
+        fresh, runs = part_names(name)
         if name not in base or name in made or fresh not in made or runs not in made:
             raise _wrong(where, name, "or what it is made of is missing")
         try:

@@ -21,6 +21,7 @@ import pyarrow as pa
 from medusa._native import crc32c
 from medusa.engine.core.box import BoxState, Operator
 from medusa.engine.state.background_copy import BackgroundCopy, Later
+from medusa.engine.state.capture import Capture
 from medusa.engine.state.delta import Part, read_table, write_table
 from medusa.errors import StateError
 from medusa.ports import Buffer
@@ -84,17 +85,24 @@ def _order(signature: Mapping[str, Any]) -> bytes:
     return msgspec.json.encode([list(input["columns"]) for input in signature["inputs"]])
 
 
-def save(checked: CheckedGraph, boxes: Mapping[str, Operator], *, patient: bool = False) -> BackgroundCopy:
+def save(
+    checked: CheckedGraph,
+    boxes: Mapping[str, Operator],
+    *,
+    patient: bool = False,
+    capture: Capture | None = None,
+) -> BackgroundCopy:
     """The files of all boxes, as they are now.
 
     Args:
         patient: who asks copies large tables by and by, while the boxes go on.
+        capture: only what changed since its base, of boxes that know; None: all.
     """
     files: dict[str, Part | Later] = {}
     index: dict[str, Any] = {}
     sums = box_sums(checked)
     for id, box in boxes.items():
-        state = box.save(patient=patient)
+        state = box.save(patient=patient, capture=capture)
         names = {}
         for part, table in state.tables.items():
             name = f"{id}.{part}.arrow"
@@ -115,7 +123,7 @@ def save(checked: CheckedGraph, boxes: Mapping[str, Operator], *, patient: bool 
         }
     document = {"version": VERSION, "query": checked.graph.name, "boxes": index}
     files[INDEX] = json.dumps(document, indent=1).encode()
-    return BackgroundCopy(files)
+    return BackgroundCopy(files, capture)
 
 
 def load(

@@ -242,8 +242,9 @@ class AggregateBox(Operator):
         else:
             window = self._window
             later = None
-            if state.patient and isinstance(window, Window) and not isinstance(window, WindowPanes):
-                later = groups_later(window, self._groups)
+            if isinstance(window, Window):
+                patient = state.patient and not isinstance(window, WindowPanes)
+                later = groups_later(window, self._groups, patient=patient, capture=state.capture)
             state.put("groups", later or self._groups(pa.record_batch(window.state())))
         state.meta["position"] = list(self._window.position())
         if self._users is not None:

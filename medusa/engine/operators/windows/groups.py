@@ -369,7 +369,8 @@ class Groups:
 
     def save(self, state: BoxState, slots: Numbers) -> None:
         """The accumulators of the slots in use, as table ``groups``."""
-        later = groups_later(self._store, self._table, len(slots)) if state.patient else None
+        patient, capture = state.patient, state.capture
+        later = groups_later(self._store, self._table, len(slots), patient=patient, capture=capture)
         state.put("groups", later or self._table(self._living(slots)))
         state.meta["rows"] = self._store.position()[1]
         if self._users is not None:
