@@ -3,10 +3,10 @@
     python -m bench.checkpoint_costs [--keys 1000000] [--rounds 5] [--boxes window,running]
 
 Data: int64 keys with a count and a sum; between two checkpoints the rows of 1 % of the keys, at random. A
-checkpoint goes into a folder on disk, synced. The peer of a delta is the whole checkpoint of the same state: both are
-made in turn, and the ratio of their medians is what is asked. CPU is of the whole process, in milliseconds; pauses
-are CPU of the one thread that also feeds rows: *in a program* all of it, *begin* and *piece* as on a node, where
-the state is copied in pieces (the longest of all).
+checkpoint goes into a folder on disk, synced. The peer of a delta is the whole checkpoint of the same state:
+both are made in turn, and the ratio of their medians is what is asked. CPU of a checkpoint is that of the
+whole process. *begin* and *piece* are of the engine's thread on a node, where state is copied in pieces: CPU
+to begin, and of the longest piece.
 
 What it does not show: a disk that is slower than its cache; memory.
 """
@@ -34,14 +34,15 @@ DELTAS = 4
 COLUMNS = {"ts": "int64", "k": "int64", "v": "float64"}
 
 Shape = Callable[[Any], Any]
+CALLS: dict[str, Any] = {"n": md.count(), "total": "sum(v)"}
 
 BOXES: dict[str, Shape] = {
-    "window": lambda s: s.window("1 h").group_by("k").aggregate(n=md.count(), total="sum(v)"),
-    "sliding window": lambda s: s.window("1 h", "10 min").group_by("k").aggregate(n=md.count(), total="sum(v)"),
-    "running": lambda s: s.group_by("k").running(n=md.count(), total="sum(v)"),
+    "window": lambda s: s.window("1 h").group_by("k").aggregate(**CALLS),
+    "sliding window": lambda s: s.window("1 h", "10 min").group_by("k").aggregate(**CALLS),
+    "running": lambda s: s.group_by("k").running(**CALLS),
     "running with lag": lambda s: s.group_by("k").running(n=md.count(), before=md.lag("v")),
-    "sessions": lambda s: s.session("1 h").group_by("k").aggregate(n=md.count(), total="sum(v)"),
-    "windows of rows": lambda s: s.group_by("k").window_rows(1000).aggregate(n=md.count(), total="sum(v)"),
+    "sessions": lambda s: s.session("1 h").group_by("k").aggregate(**CALLS),
+    "windows of rows": lambda s: s.group_by("k").window_rows(1000).aggregate(**CALLS),
     "join": lambda s: s.join(s.select("k", w="v"), on="k", within="1 h"),
 }
 

@@ -333,13 +333,13 @@ class Snapshot:
         """
 
     def finish(self) -> Batch:
-        """What ``state`` would have given, or what of it changed since ``base``; once, when nothing is left."""
+        """What ``state`` would have given, or what changed since ``base``; once, when nothing is left."""
 
 def snapshot_of(window: Window, number: int = 0, base: int = 0) -> Snapshot | None:
     """Begin a copy of ``state`` as it is now, to be made in pieces while rows come and windows close.
 
     Args:
-        number: by which later copies may have this one as their ``base``: larger than all before. 0: none will.
+        number: by which later copies may have this one as their ``base``: larger than all before; 0: none.
         base: only groups that changed since that copy, where the window remembers it (the last few, and every
             ``base`` that was asked for last) and at most half of its groups changed. 0: all groups.
 

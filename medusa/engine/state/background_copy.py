@@ -229,7 +229,9 @@ class BackgroundCopy:
         """What boxes said themselves of what changed."""
         if self._capture is None:
             return Known()
-        ours = {name: part for name, part in self._found.items() if isinstance(part, OfWindow) and part.captured}
+        ours = {
+            name: part for name, part in self._found.items() if isinstance(part, OfWindow) and part.captured
+        }
         return Known(
             number=self._capture.number,
             whole={name for name, part in ours.items() if not part.partial},

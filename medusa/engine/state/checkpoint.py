@@ -276,7 +276,8 @@ class Checkpoints:
         made = self._cut(files, known)
         chain = self._chain
         if known.partial:
-            assert made is not None and chain.names, "only what changed was captured, for a chain that ended"
+            assert made is not None
+            assert chain.names, "only what changed was captured, for a chain that has ended"
             made.whole_bytes = max(made.whole_bytes, chain.whole_bytes)
         after = chain.delta_bytes + (made.nbytes if made else 0)
         too_much = made is None or len(chain.names) > DELTAS_MAX or after > made.whole_bytes // 2
@@ -286,8 +287,12 @@ class Checkpoints:
         else:
             base = {"base": chain.names[-1], "base_crc32c": chain.sum}
             group = seal(made.files, {**facts, "delta": {**base, **made.plan()}})
-            names, whole = (*chain.names, name), made.whole_bytes
-            chain = _Chain(names, delta_bytes=after, last_bytes=made.nbytes, whole_bytes=whole)
+            chain = _Chain(
+                (*chain.names, name),
+                delta_bytes=after,
+                last_bytes=made.nbytes,
+                whole_bytes=made.whole_bytes,
+            )
         chain.capture = known.number
         self._store.write(name, group)
         chain.sum = bytes(group[MANIFEST_SUM]).decode().strip()
