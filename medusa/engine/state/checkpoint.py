@@ -12,7 +12,7 @@ import json
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 from medusa._native import crc32c
 from medusa.engine.state.capture import Capture, Known, next_number
@@ -31,6 +31,9 @@ __all__ = [
     "FULL_BYTES_MIN",
     "KEPT",
     "MANIFEST",
+    "MANIFEST_SUM",
+    "VERSION",
+    "DeltaChain",
     "Checkpoints",
     "crc32c",
     "read_chain",
@@ -52,10 +55,14 @@ FULL_BYTES_MIN = 1 << 16
 MANIFEST = "manifest.json"
 MANIFEST_SUM = "manifest.crc32c"
 FORMAT = "medusa-checkpoint"
-VERSION = 2
-"""A reader takes this one and those before: 1 had no deltas."""
+VERSION = 3
+"""A reader takes this one and those before: 1 had no deltas, and 2 none of nodes."""
+WRITTEN = 2
+"""What is written where nothing is newer, so that versions before this one read it."""
 
 _NAME = re.compile(r"checkpoint-(\d{9,18})")
+_BASE = re.compile(rf"{_NAME.pattern}|[0-9a-f]{{24}}-\d{{12}}")
+"""A checkpoint that another may be a delta on: of a program, or of a node."""
 
 
 def seal(files: Mapping[str, T], facts: Mapping[str, Any]) -> dict[str, T | bytes]:
@@ -65,7 +72,7 @@ def seal(files: Mapping[str, T], facts: Mapping[str, Any]) -> dict[str, T | byte
         facts: JSON values that go into the manifest besides.
     """
     listed = {name: _listed(data) for name, data in files.items()}
-    manifest = {"format": FORMAT, "version": VERSION, **facts, "files": listed}
+    manifest = {"format": FORMAT, "version": WRITTEN, **facts, "files": listed}
     text = json.dumps(manifest, indent=1).encode()
     return {**files, MANIFEST: text, MANIFEST_SUM: f"{crc32c(text):08x}\n".encode()}
 
@@ -131,7 +138,7 @@ def _parse(text: bytes, where: str) -> dict[str, Any]:
         )
         delta = manifest.get("delta")
         if delta is not None and not (
-            _NAME.fullmatch(delta["base"]) and isinstance(delta["base_crc32c"], str) and is_plan(delta)
+            _BASE.fullmatch(delta["base"]) and isinstance(delta["base_crc32c"], str) and is_plan(delta)
         ):
             raise ValueError
         if type(version) is not int or version < 1 or (not listed and version <= VERSION):
@@ -193,8 +200,8 @@ def read_chain(
 
 
 @dataclass(slots=True)
-class _Chain:
-    """The checkpoint that the next may be a delta on.
+class DeltaChain:
+    """The checkpoint that the next may be a delta on, and all that it stands on.
 
     Attributes:
         names: of its groups, the first whole.
@@ -220,6 +227,15 @@ class _Chain:
         after = self.delta_bytes + self.last_bytes
         return not self.names or len(self.names) > DELTAS_MAX or after > self.whole_bytes // 2
 
+    def next_capture(self) -> Capture:
+        """What the state of the next checkpoint is to be taken for."""
+        return Capture(next_number(), 0 if self.full else self.capture)
+
+    def sealed(self, manifest_sum: Buffer, known: Known) -> Self:
+        """It is written."""
+        self.sum, self.capture = bytes(manifest_sum).decode().strip(), known.number
+        return self
+
 
 class Checkpoints:
     """The checkpoints of one fragment in one store, numbered ascending.
@@ -233,7 +249,7 @@ class Checkpoints:
         self._secret = secret
         self._good: dict[str, tuple[str, ...]] = {}
         """Of each checkpoint that we wrote or read: the groups it is made of."""
-        self._chain = _Chain()
+        self._chain = DeltaChain()
         self._positions: dict[str, Mapping[str, int]] = {}
         """Of each good one: the rows of each source that it holds."""
         self._loaded = ""
@@ -246,10 +262,7 @@ class Checkpoints:
 
     def capture(self) -> Capture | None:
         """What the state of the next checkpoint is to be taken for; None: all of it is wanted."""
-        if self._secret is None:
-            return None
-        chain = self._chain
-        return Capture(next_number(), 0 if chain.full else chain.capture)
+        return None if self._secret is None else self._chain.next_capture()
 
     def save(self, files: Mapping[str, Buffer], facts: Mapping[str, Any], known: Known | None = None) -> str:
         """Store a checkpoint durably, then forget all but the last two good ones and what they need.
@@ -283,22 +296,21 @@ class Checkpoints:
         too_much = made is None or len(chain.names) > DELTAS_MAX or after > made.whole_bytes // 2
         if made is None or not chain.names or (too_much and not known.partial):
             group = seal(files, facts)
-            chain = _Chain((name,), whole_bytes=made.whole_bytes if made else 0)
+            chain = DeltaChain((name,), whole_bytes=made.whole_bytes if made else 0)
         else:
             base = {"base": chain.names[-1], "base_crc32c": chain.sum}
             group = seal(made.files, {**facts, "delta": {**base, **made.plan()}})
-            chain = _Chain(
+            chain = DeltaChain(
                 (*chain.names, name),
                 delta_bytes=after,
                 last_bytes=made.nbytes,
                 whole_bytes=made.whole_bytes,
             )
-        chain.capture = known.number
         self._store.write(name, group)
-        chain.sum = bytes(group[MANIFEST_SUM]).decode().strip()
+        chain.sealed(group[MANIFEST_SUM], known)
         # What the next is compared with is what lies there now, never one that couldn't be written.
         chain.rows = made.rows if made else {}
-        self._chain = chain if made else _Chain()
+        self._chain = chain if made else DeltaChain()
         self._good[name] = chain.names
         self._positions[name] = positions_of(facts) or {}
         self._forget(names)
@@ -372,7 +384,7 @@ class Checkpoints:
         self._loaded = wanted
         self._good = {wanted: parts}
         self._positions = {wanted: positions_of(manifest) or {}}
-        self._chain = _Chain()
+        self._chain = DeltaChain()
         return manifest, files
 
     def _look_ahead(self, name: str) -> NewerCheckpoint:

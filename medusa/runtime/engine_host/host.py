@@ -499,14 +499,15 @@ class EngineHost:
         try:
             if running.failed:
                 raise StateError("the fragment has failed", code="state.failed")
-            copying = running.begin_copy()
+            before = running.chain
+            copying = running.begin_copy(before)
         except Exception as error:
             self._tell(effect.fragment, running.life, Persisted(effect.token, False, str(error)))
             return
 
         def copied(why: str) -> None:
             if not why:
-                self._disk.give(lambda: self._kept.write(running, effect, copying))
+                self._disk.give(lambda: self._kept.write(running, effect, copying, before))
                 return
             self._tell(effect.fragment, running.life, Persisted(effect.token, False, why))
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 
 from medusa.engine.state.background_copy import BackgroundCopy
+from medusa.engine.state.checkpoint import DeltaChain
 from medusa.errors import StateError
 from medusa.nodes.reports import Completion, Copied, Fetched, Logged, Persisted
-from medusa.ports import Content, Journal, Store
+from medusa.ports import Content, Journal, Store, pieces_of
 from medusa.runtime.engine_host.group_names import group_name, segment_name
 from medusa.runtime.engine_host.hosted import HostedFragment
-from medusa.runtime.engine_host.node_groups import NodeGroups
+from medusa.runtime.engine_host.node_groups import NodeGroups, WrittenState
 from medusa.runtime.store.checkpoint_copy import read_copy
 from medusa.runtime.store.segments import read_segment, write_segment
 from medusa.wire.outbox import Copy, Fetch, Log, Persist, WriteSegment
@@ -48,17 +49,31 @@ class HostDisk:
         """Delete all groups of that name."""
         self._groups.sweep(name, ())
 
-    def write(self, running: HostedFragment, effect: Persist, state: BackgroundCopy) -> None:
+    def write(
+        self,
+        running: HostedFragment,
+        effect: Persist,
+        state: BackgroundCopy,
+        before: DeltaChain | None = None,
+    ) -> None:
+        """Write a checkpoint.
+
+        Args:
+            before: what it stands on, where only what changed was copied.
+        """
         try:
             files: dict[str, Content] = {**state.files(), **effect.files}
-            self._groups.write(effect.fragment, effect.token, files)
+            nbytes = sum(_size(data) for name, data in files.items() if name not in effect.files)
+            before = before or DeltaChain()
+            if state.known().partial and not running.keeps(before):
+                raise StateError("what it is a delta on is not there any more", code="state.missing")
+            made = WrittenState(state.known(), before, nbytes)
+            chain = self._groups.write(effect.fragment, effect.token, files, made)
         except (StateError, MemoryError) as error:
             self._tell(effect.fragment, running.life, Persisted(effect.token, False, str(error)))
             return
         self._tell(effect.fragment, running.life, Persisted(effect.token, True))
-        running.needed[effect.token] = effect.keep
-        for old in sorted(running.needed)[:-2]:
-            del running.needed[old]
+        running.wrote(effect.token, effect.keep, chain)
         kept = {*running.needed, *(token for tokens in running.needed.values() for token in tokens)}
         self._groups.sweep(effect.fragment, kept, effect.token)
         self._let_go(effect.fragment, running.life, min(running.needed))
@@ -119,3 +134,7 @@ class HostDisk:
             except StateError:
                 return
             logs.discard(number)
+
+
+def _size(data: Content) -> int:
+    return sum(len(memoryview(piece).cast("B")) for piece in pieces_of(data))

@@ -9,13 +9,51 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
-from medusa.engine.state.checkpoint import seal
+from medusa.engine.state.capture import Known
+from medusa.engine.state.checkpoint import MANIFEST_SUM, VERSION, DeltaChain, seal
 from medusa.errors import StateError
-from medusa.ports import Content, Store
+from medusa.ports import Content, Store, pieces_of
 from medusa.runtime.engine_host.group_names import GroupName, begun_name, catalog_names, group_name, owner_of
 
-__all__ = ["NodeGroups", "write_catalog"]
+__all__ = ["NodeGroups", "WrittenState", "write_catalog"]
+
+
+@dataclass(frozen=True, slots=True)
+class WrittenState:
+    """The state in a checkpoint: all of it, or what changed.
+
+    Attributes:
+        known: what boxes said of their changes.
+        before: what it may be a delta on.
+        nbytes: of its files.
+    """
+
+    known: Known = field(default_factory=Known)
+    before: DeltaChain = field(default_factory=DeltaChain)
+    nbytes: int = 0
+
+    def facts(self) -> dict[str, Any]:
+        """For the manifest."""
+        known, before = self.known, self.before
+        if not known.partial:
+            return {}
+        plan = {"same": sorted(known.same), "changed": dict(known.changed)}
+        return {"version": VERSION, "delta": {"base": before.names[-1], "base_crc32c": before.sum, **plan}}
+
+    def chain(self, name: str) -> DeltaChain:
+        """What the next one may stand on, once it is written under this name."""
+        before = self.before
+        if not self.known.partial:
+            return DeltaChain((name,), whole_bytes=self.nbytes)
+        return DeltaChain(
+            (*before.names, name),
+            delta_bytes=before.delta_bytes + self.nbytes,
+            last_bytes=self.nbytes,
+            whole_bytes=before.whole_bytes,
+        )
 
 
 class NodeGroups:
@@ -31,19 +69,30 @@ class NodeGroups:
         self._catalog = catalog
         self._marked = set(marked)
 
-    def write(self, fragment: str, token: int, files: Mapping[str, Content]) -> None:
+    def write(
+        self, fragment: str, token: int, files: Mapping[str, Content], state: WrittenState | None = None
+    ) -> DeltaChain:
         """Store a checkpoint durably, or the catalog (empty ``fragment``) in both its copies.
+
+        Args:
+            state: what is known of the state among the files; None: that it is whole.
+
+        Returns:
+            What the next checkpoint may be a delta on.
 
         Raises:
             StateError: it couldn't be written; a catalog of which only one copy could is removed again.
         """
-        if fragment:
-            facts = {"fragment": fragment, "token": token, "catalog": self._catalog}
-            self._store.write(group_name(fragment, token), seal(files, facts))
-            self._mark(fragment, token)
-        else:
+        if not fragment:
             write_catalog(self._store, token, files)
             self._catalog = token
+            return DeltaChain()
+        name = group_name(fragment, token)
+        state = state or WrittenState()
+        group = seal(files, {"fragment": fragment, "token": token, "catalog": self._catalog, **state.facts()})
+        self._store.write(name, group)
+        self._mark(fragment, token)
+        return state.chain(name).sealed(b"".join(pieces_of(group[MANIFEST_SUM])), state.known)
 
     def _mark(self, fragment: str, token: int) -> None:
         """After the first checkpoint, and before anybody is told of it: without the mark its loss would look

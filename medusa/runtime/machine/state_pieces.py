@@ -7,6 +7,7 @@ from functools import partial
 
 from medusa.engine.fragment import Fragment
 from medusa.engine.state.background_copy import BackgroundCopy
+from medusa.engine.state.capture import Capture
 
 __all__ = ["StatePieces"]
 
@@ -22,10 +23,14 @@ class StatePieces:
         self._give = give
         self._under_way: tuple[BackgroundCopy, Callable[[str], None]] | None = None
 
-    def of(self, fragment: Fragment | None) -> BackgroundCopy:
-        """The state as it is now; the copy before is ended at once, so that they end in order."""
+    def of(self, fragment: Fragment | None, capture: Capture | None = None) -> BackgroundCopy:
+        """The state as it is now; the copy before is ended at once, so that they end in order.
+
+        Args:
+            capture: for a checkpoint that may be a delta; None: all of it.
+        """
         self.finish()
-        return fragment.copying() if fragment is not None else BackgroundCopy({})
+        return fragment.captured(capture, patient=True) if fragment is not None else BackgroundCopy({})
 
     def begin(self, copying: BackgroundCopy, ended: Callable[[str], None]) -> None:
         """Copy it.

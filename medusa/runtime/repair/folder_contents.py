@@ -14,6 +14,7 @@ from medusa.nodes.spec.fragment_spec import FragmentSpec as Spec
 from medusa.nodes.spec.fragment_spec import fragment_from
 from medusa.ports import Buffer, Clock, Store
 from medusa.runtime.engine_host.group_names import GroupName, catalog_names, group_name, group_token, owner_of
+from medusa.runtime.store.checkpoint_copy import read_state
 
 __all__ = [
     "FoundCatalog",
@@ -33,6 +34,11 @@ def read_group(store: Store, name: str, fragment: str) -> tuple[dict[str, object
         StateError: it is missing or damaged, or was written as another one.
     """
     facts, files = unseal(store.read(name), store.where(name))
+    _check_owner(store, name, fragment, facts)
+    return facts, files
+
+
+def _check_owner(store: Store, name: str, fragment: str, facts: Mapping[str, object]) -> None:
     if (facts.get("fragment"), facts.get("token")) != (fragment, GroupName.of(name).number):
         raise StateError(
             f"{store.where(name)} was written as another one: {facts.get('fragment')!r:.80}, number "
@@ -40,7 +46,6 @@ def read_group(store: Store, name: str, fragment: str) -> tuple[dict[str, object
             hint="move it away, or put back the one that belongs here",
             code="state.owner",
         )
-    return facts, files
 
 
 # --- the catalog ----------------------------------------------------------------------------------
@@ -152,6 +157,7 @@ class FoundCheckpoint:
         catalog: the number of the catalog that stood when it was written; 0: an earlier version wrote it.
         fragment: restored from it.
         logs: the output that it needs, by token.
+        stands_on: tokens of the groups that its state is made of, its own last.
     """
 
     name: str
@@ -159,6 +165,7 @@ class FoundCheckpoint:
     record: FragmentRecord
     fragment: Fragment
     logs: Mapping[int, Buffer]
+    stands_on: tuple[int, ...]
 
 
 def fragment_of(store: Store, groups: Iterable[GroupName]) -> tuple[Spec, FragmentRecord, int]:
@@ -199,7 +206,8 @@ def whole_checkpoint(store: Store, spec: Spec, name: str, clock: Clock) -> Found
         StateError: something of it is missing or damaged.
         QueryError: it doesn't fit the fragment.
     """
-    facts, files = read_group(store, name, spec.name)
+    facts, files, groups = read_state(store, name)
+    _check_owner(store, name, spec.name, facts)
     record = read_record(files.pop(RECORD, b""), where=store.where(name, RECORD))
     own = files.pop(LOG, b"")
     logs: dict[int, Buffer] = {
@@ -213,6 +221,7 @@ def whole_checkpoint(store: Store, spec: Spec, name: str, clock: Clock) -> Found
         record=record,
         fragment=Fragment.restore(spec.graph, files, clock=clock),
         logs=logs,
+        stands_on=tuple(GroupName.of(group).number for group in groups),
     )
 
 

@@ -199,7 +199,7 @@ class NodeFolder:
         record = newest.record
         found.fragments[spec.name] = newest.fragment
         found.saved[spec.name] = SavedCheckpoint(record=record, logs=newest.logs)
-        found.needed[spec.name] = {record.token: record.tokens()}
+        found.needed[spec.name] = {record.token: (*record.tokens(), *newest.stands_on)}
 
     def _describe(self, groups: Collection[GroupName]) -> tuple[Spec, str, int] | str:
         """Of groups that no catalog names: the fragment, its coordinator and epoch; or why not."""

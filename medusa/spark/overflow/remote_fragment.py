@@ -17,6 +17,7 @@ from medusa.engine.fragment import Fragment
 from medusa.engine.operators.ordered_merge import OrderedMergeBox
 from medusa.engine.regrouping import merge_fragments, split_fragment
 from medusa.engine.state.background_copy import BackgroundCopy
+from medusa.engine.state.capture import Capture
 from medusa.errors import DataError, StateError
 from medusa.ports import Buffer, Clock
 from medusa.query.boxes import Box, Source
@@ -127,6 +128,10 @@ class RemoteFragment:
         files = self._try(self._collected)
         self._base, self._since = files, []
         return BackgroundCopy(dict(files))
+
+    def captured(self, capture: Capture | None, *, patient: bool = False) -> BackgroundCopy:
+        """All of it, also where only what changed is asked for."""
+        return self.copying()
 
     def held_up(self, silent: object) -> list[tuple[str, Element]]:
         """Sources with ``idle`` don't come here."""
