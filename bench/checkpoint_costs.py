@@ -1,12 +1,13 @@
 """Question: what does a checkpoint of a million keys cost, whole and as a delta, for each box with keys?
 
-    python -m bench.checkpoint_costs [--keys 1000000] [--rounds 5] [--boxes window,running]
+    python -m bench.checkpoint_costs [--keys 1000000] [--rounds 5] [--boxes window,running] [--node]
 
 Data: int64 keys with a count and a sum; between two checkpoints the rows of 1 % of the keys, at random. A
 checkpoint goes into a folder on disk, synced. The peer of a delta is the whole checkpoint of the same state:
 both are made in turn, and the ratio of their medians is what is asked. CPU of a checkpoint is that of the
 whole process. *begin* and *piece* are of the engine's thread on a node, where state is copied in pieces: CPU
-to begin, and of the longest piece.
+to begin, and of the longest piece. With ``--node`` the checkpoints are those of a node's host instead of a
+program's run.
 
 What it does not show: a disk that is slower than its cache; memory.
 """
@@ -18,12 +19,22 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 import medusa as md
+from medusa.elements import Train
+from medusa.engine.state.checkpoint import DeltaChain
+from medusa.nodes.reports import Persisted
+from medusa.runtime.engine_host.group_names import group_name
+from medusa.runtime.engine_host.host import EngineHost
+from medusa.runtime.machine.clock import SystemClock
+from medusa.runtime.store.folder_store import FolderStore
+from medusa.wire.outbox import Persist
 
 SHARE = 100
 """One key of so many changes between two checkpoints."""
@@ -83,6 +94,56 @@ def pieces(run: Any) -> dict[str, float]:
     return found
 
 
+class AtOnce:
+    """A worker of a host that does each job when it is given."""
+
+    idle = False
+
+    def __init__(self, name: str) -> None:
+        """Whatever its name."""
+
+    def give(self, job: Callable[[], None]) -> None:
+        job()
+
+    def cpu_us(self) -> None:
+        """Nobody asks."""
+
+    def stop(self, timeout_s: float | None = None, *, last: Callable[[], None] | None = None) -> bool:
+        return True
+
+
+def on_a_node(shape: Shape, keys: int, rounds: int) -> Iterator[tuple[str, dict[str, float]]]:
+    """As ``measured``, of the host of a node, in one thread."""
+    draw = np.random.default_rng(3)
+    with tempfile.TemporaryDirectory(prefix="medusa-bench-") as name:
+        store = FolderStore(Path(name) / "data")
+        host: Any = EngineHost(store, SystemClock(), wake=lambda: None, worker=AtOnce)
+        host.open("f", query(shape).graph)
+        fragment, tokens = host._running["f"].fragment, count(1)
+
+        def feed(at: int, k: Any) -> None:
+            times = pa.array(np.full(len(k), at), pa.timestamp("us", "UTC"))
+            batch = pa.record_batch({"ts": times.cast(pa.int64()), "k": k, "v": k * 0.5 + at})
+            fragment.feed("s", Train(batch=batch, times=times))
+            fragment.drain("o")
+
+        def persist() -> str:
+            token = next(tokens)
+            host.persist(Persist(token=token, fragment="f"))
+            assert all(each.ok for each in host.finished() if isinstance(each, Persisted))
+            return group_name("f", token)
+
+        feed(0, np.arange(keys))
+        persist()
+        for turn in range(1, rounds + 1):
+            host._running["f"].chain = DeltaChain(whole_bytes=1 << 30)
+            yield "whole", {**cost(persist, Path(name) / "data"), "begin_ms": 0.0, "piece_ms": 0.0}
+            for step in range(DELTAS):
+                feed(turn * DELTAS + step, draw.choice(keys, keys // SHARE, replace=False))
+                yield "delta", {**cost(persist, Path(name) / "data"), "begin_ms": 0.0, "piece_ms": 0.0}
+        store.close()
+
+
 def measured(shape: Shape, keys: int, rounds: int) -> Iterator[tuple[str, dict[str, float]]]:
     """Whole ones and deltas, in turn."""
     draw = np.random.default_rng(3)
@@ -104,6 +165,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--node", action="store_true", help="of a node in place of a program")
     parser.add_argument("--boxes", help="some of: " + ", ".join(BOXES))
     asked = parser.parse_args()
     names = [name.strip() for name in asked.boxes.split(",")] if asked.boxes else list(BOXES)
@@ -111,7 +173,7 @@ def main() -> None:
     print("| state | " + " | ".join(head) + " |\n|---|" + "---|" * len(head))
     for name in names:
         found: dict[str, list[dict[str, float]]] = {"whole": [], "delta": []}
-        for kind, each in measured(BOXES[name], asked.keys, asked.rounds):
+        for kind, each in (on_a_node if asked.node else measured)(BOXES[name], asked.keys, asked.rounds):
             found[kind].append(each)
         whole, delta = (
             {key: statistics.median(each[key] for each in found[kind]) for key in found[kind][0]}
