@@ -12,6 +12,7 @@ import pyarrow as pa
 from medusa._native import Chunks
 from medusa.engine.core import output_pieces
 from medusa.engine.state.background_copy import ByNumber, rows_later
+from medusa.engine.state.row_changes import Change
 
 __all__ = ["KeptRows"]
 
@@ -99,11 +100,20 @@ class KeptRows:
         found = self._sizes[np.maximum(before[part] + wanted - firsts[part], 0)]
         return np.where(wanted < 0, 0, found)
 
-    def later(self, numbers: pa.Array, made: Callable[[list[pa.Array]], pa.Table]) -> ByNumber | None:
-        """A table of rows by number, copied piece by piece; None: they are few.
+    def later(
+        self,
+        numbers: pa.Array,
+        made: Callable[[list[pa.Array]], pa.Table],
+        *,
+        patient: bool = True,
+        captured: bool = False,
+        change: Change | None = None,
+    ) -> ByNumber | None:
+        """A table of rows by number, copied piece by piece; None as ``rows_later``, or where no row is held.
 
         Args:
             made: the table, of all their columns.
+            patient, captured, change: as ``rows_later``.
         """
         if not self._parts:
             return None
@@ -115,7 +125,7 @@ class KeptRows:
         def take(start: int, end: int) -> list[pa.Array]:
             return pa.record_batch(chunks.take(numbers.slice(start, end - start), columns)).columns  # type: ignore[no-any-return]
 
-        return rows_later(len(numbers), take, made)
+        return rows_later(len(numbers), take, made, patient=patient, captured=captured, change=change)
 
     def forget(self, before_us: int) -> None:
         """Drop the batches whose rows are all older."""

@@ -17,6 +17,7 @@ from medusa._native import Snapshot, Window, snapshot_of
 from medusa.engine.state import delta
 from medusa.engine.state.capture import Capture, Known
 from medusa.engine.state.delta import Part, write_parts, write_table
+from medusa.engine.state.row_changes import Change
 from medusa.ports import Buffer
 
 __all__ = [
@@ -48,6 +49,9 @@ class OfWindow:
     Args:
         made: the table of the rows that ``state`` of the window gives.
         captured: later captures say what changed since.
+
+    Attributes:
+        change: how the table is made of an earlier one and of what is copied; None: it is copied whole.
     """
 
     def __init__(
@@ -56,9 +60,10 @@ class OfWindow:
         self._snapshot: Snapshot | None = snapshot
         self._made = made
         self._rows: pa.RecordBatch | None = None
-        self._base_rows = snapshot.base_rows
         runs = snapshot.runs()
-        self._runs = None if runs is None else np.asarray(pa.array(runs).to_numpy()).reshape(-1, 2)
+        self.change: Change | None = None
+        if runs is not None:
+            self.change = Change(snapshot.base_rows, np.asarray(pa.array(runs).to_numpy()).reshape(-1, 2))
         self.captured = captured
 
     @property
@@ -69,24 +74,6 @@ class OfWindow:
     @property
     def done(self) -> bool:
         return self._snapshot is None
-
-    @property
-    def partial(self) -> bool:
-        """Only what changed since the base of the capture."""
-        return self._runs is not None
-
-    @property
-    def same(self) -> bool:
-        """Nothing has."""
-        runs = self._runs
-        if runs is None or len(runs) > 1:
-            return False
-        return runs[0].tolist() == [0, self._base_rows] if len(runs) else not self._base_rows
-
-    @property
-    def rows(self) -> int:
-        """Of the whole table, where this is a part of it."""
-        return int(self._runs[:, 1].sum()) if self._runs is not None else 0
 
     def copy(self, rows: int) -> None:
         """Copy about so many of them. MemoryError: nothing is lost."""
@@ -101,10 +88,6 @@ class OfWindow:
         """The table of what was copied, once nothing is left; in any thread."""
         assert self._rows is not None, "not copied yet"
         return self._made(self._rows)
-
-    def parts(self, name: str) -> dict[str, Buffer]:
-        """The files of what changed in the one of that name."""
-        return write_parts(name, self.table(), self._runs, self._base_rows)
 
 
 def groups_later(
@@ -136,15 +119,16 @@ def groups_later(
     if snapshot is None:
         return None
     later = OfWindow(snapshot, made, captured=capture is not None)
-    if not patient or snapshot.left <= (PICKED_AT_ONCE if later.partial else AT_ONCE):
+    if not patient or snapshot.left <= (PICKED_AT_ONCE if later.change else AT_ONCE):
         later.copy(held + 1)
     return later
 
 
 class ByNumber:
-    """Rows that never change, in the order of this table. Methods as those of ``OfWindow``.
+    """Rows that never change, in the order of this table. Methods and attributes as those of ``OfWindow``.
 
     Args:
+        rows: of this table, or where only what changed is copied, the fresh ones.
         take: columns of the rows [start, end) of this table.
         made: the table of all its columns.
     """
@@ -154,7 +138,12 @@ class ByNumber:
         rows: int,
         take: Callable[[int, int], list[pa.Array]],
         made: Callable[[list[pa.Array]], pa.Table],
+        *,
+        captured: bool = False,
+        change: Change | None = None,
     ) -> None:
+        self.captured = captured
+        self.change = change
         self._rows = rows
         self._take = take
         self._made = made
@@ -167,7 +156,7 @@ class ByNumber:
 
     @property
     def done(self) -> bool:
-        return self._next >= self._rows
+        return self._next >= self._rows and bool(self._parts)
 
     def copy(self, rows: int) -> None:
         end = min(self._next + rows, self._rows)
@@ -179,10 +168,25 @@ class ByNumber:
 
 
 def rows_later(
-    rows: int, take: Callable[[int, int], list[pa.Array]], made: Callable[[list[pa.Array]], pa.Table]
+    rows: int,
+    take: Callable[[int, int], list[pa.Array]],
+    made: Callable[[list[pa.Array]], pa.Table],
+    *,
+    patient: bool = True,
+    captured: bool = False,
+    change: Change | None = None,
 ) -> ByNumber | None:
-    """As ``ByNumber``; None: they are few."""
-    return ByNumber(rows, take, made) if rows > AT_ONCE else None
+    """As ``ByNumber``; None: they are few, or all are wanted at once, and nothing is captured.
+
+    Args:
+        patient: not all at once.
+    """
+    if not captured and (not patient or rows <= AT_ONCE):
+        return None
+    later = ByNumber(rows, take, made, captured=captured, change=change)
+    if not patient or rows <= (PICKED_AT_ONCE if change else AT_ONCE):
+        later.copy(rows)
+    return later
 
 
 Later: TypeAlias = OfWindow | ByNumber
@@ -229,14 +233,13 @@ class BackgroundCopy:
         """What boxes said themselves of what changed."""
         if self._capture is None:
             return Known()
-        ours = {
-            name: part for name, part in self._found.items() if isinstance(part, OfWindow) and part.captured
-        }
+        later = {name: part for name, part in self._found.items() if isinstance(part, OfWindow | ByNumber)}
+        ours = {name: part.change for name, part in later.items() if part.captured}
         return Known(
             number=self._capture.number,
-            whole={name for name, part in ours.items() if not part.partial},
-            changed={name: part.rows for name, part in ours.items() if part.partial and not part.same},
-            same={name for name, part in ours.items() if part.same},
+            whole={name for name, change in ours.items() if change is None},
+            changed={name: change.rows for name, change in ours.items() if change and not change.same},
+            same={name for name, change in ours.items() if change and change.same},
         )
 
     def files(self) -> dict[str, Buffer]:
@@ -244,10 +247,12 @@ class BackgroundCopy:
         assert self.done, "not copied yet"
         made: dict[str, Buffer] = {}
         for name, part in self._found.items():
-            if not isinstance(part, OfWindow) or not part.partial:
+            change = part.change if isinstance(part, OfWindow | ByNumber) else None
+            if isinstance(part, OfWindow | ByNumber) and change is not None:
+                if not change.same:
+                    made |= write_parts(name, part.table(), change.runs, change.base_rows)
+            else:
                 made[name] = _written(part)
-            elif not part.same:
-                made |= part.parts(name)
         return made
 
 

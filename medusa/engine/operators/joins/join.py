@@ -21,11 +21,13 @@ from medusa.engine.core.box import BoxState, Operator, expect_table
 from medusa.engine.core.dead_letters import DeadLetters
 from medusa.engine.core.kept_rows import KeptRows
 from medusa.engine.core.native_types import native_arrow, native_type, widen
-from medusa.engine.core.rows import TIME, as_int64
+from medusa.engine.core.rows import TIME, as_bools, as_int64
 from medusa.engine.core.site import Site
 from medusa.engine.expressions.box_expressions import Columns
 from medusa.engine.operators.joins.join_parts import JoinParts
 from medusa.engine.operators.joins.join_where import PairCondition, SideCondition
+from medusa.engine.state import delta
+from medusa.engine.state.row_changes import Change, NumberedRows
 from medusa.ports import Workers
 from medusa.query import boxes as query
 from medusa.query.boxes import Schema
@@ -51,7 +53,11 @@ _COALESCE = pc.get_function("coalesce")
 
 
 class _Side:
-    """One input: its keys, and the rows that results may name."""
+    """One input: its keys, and the rows that results may name.
+
+    Attributes:
+        known: which rows were held at earlier captures.
+    """
 
     def __init__(
         self,
@@ -83,6 +89,7 @@ class _Side:
             self.match_columns[0] = len(fields)
             fields.append(pa.field("@match0", to_arrow(types[0])))
         self.kept = KeptRows(pa.schema(fields))
+        self.known = NumberedRows()
         self._keyed = pa.schema(
             [
                 pa.field("time", TIME),
@@ -113,6 +120,10 @@ class _Side:
         if matched is None:
             return pa.RecordBatch.from_arrays([times, *wide], schema=self._keyed)
         return pa.RecordBatch.from_arrays([times, *wide, matched], schema=self._loaded)
+
+    def forget_captures(self) -> None:
+        """The rows have other numbers now."""
+        self.known = NumberedRows()
 
     def state_schema(self) -> pa.Schema:
         return pa.schema([*self.kept.schema, ("@time", TIME), ("@matched", pa.bool_())])
@@ -321,6 +332,7 @@ class JoinBox(Operator):
         batch = pa.RecordBatch.from_arrays(columns, schema=kept.schema)
         self._join.renumber(_RIGHT)
         kept.replace(batch, last_us)
+        self._sides[_RIGHT].forget_captures()
 
     # What is asked about it
 
@@ -354,8 +366,15 @@ class JoinBox(Operator):
     def save_more(self, state: BoxState) -> None:
         for number, (name, side) in enumerate(zip(("left", "right"), self._sides, strict=True)):
             rows = pa.record_batch(self._join.rows(number))
+            capture = state.capture if rows.num_rows >= max(delta.ROWS_MIN, 1) else None
+            change: Change | None = None
+            if capture is not None:
+                found = side.known.since(capture, as_int64(rows.column(0)), as_bools(rows.column(2)))
+                if found is not None:
+                    change, rows = found[0], rows.take(pa.array(found[1]))
             made = partial(_table, rows.columns[1:], side.state_schema())
-            later = side.kept.later(rows.column(0), made) if state.patient else None
+            patient, captured = state.patient, capture is not None
+            later = side.kept.later(rows.column(0), made, patient=patient, captured=captured, change=change)
             state.put(name, later or made(side.kept.take(rows.column(0), range(len(side.kept.schema)))))
 
     def upgrade(self, state: BoxState, format: int) -> None:

@@ -24,7 +24,9 @@ from medusa.engine.expressions.box_expressions import Columns
 from medusa.engine.operators.windows.aggregate_calls import NativeCall, calls_of
 from medusa.engine.operators.windows.groups_user import SlotAggregates
 from medusa.engine.operators.windows.slot_results import Finished, Numbers
+from medusa.engine.state import delta
 from medusa.engine.state.background_copy import ByNumber, groups_later, rows_later
+from medusa.engine.state.row_changes import GrowingRows
 from medusa.query.boxes import AggregateCall, Schema
 from medusa.query.expressions.aggregates import AGGREGATES
 from medusa.query.expressions.expression import Named
@@ -81,13 +83,46 @@ class KeyIndex:
         Args:
             made: the table, of their columns.
         """
+        take = self._taking(lambda start, end: ids[start:end])
+        return rows_later(len(ids), take, made) if self._types else None
+
+    def grown(
+        self,
+        rows: int,
+        more: Callable[[int, int], list[pa.Array]],
+        made: Callable[[list[pa.Array]], pa.Table],
+        state: BoxState,
+        known: GrowingRows,
+    ) -> ByNumber | None:
+        """A table of the keys 0 .. rows and other columns, none of which changes; None: they are few.
+
+        Args:
+            more: those columns of the keys [start, end).
+            made: the table, of all columns.
+            known: how many there were at earlier captures.
+        """
+        if not self._types:
+            return None
+        capture = state.capture if rows >= delta.ROWS_MIN else None
+        change = known.since(capture, rows) if capture is not None else None
+        first = change.base_rows if change is not None else 0
+        keys = self._taking(lambda start, end: np.arange(first + start, first + end))
+
+        def take(start: int, end: int) -> list[pa.Array]:
+            return [*keys(start, end), *more(first + start, first + end)]
+
+        captured = capture is not None
+        return rows_later(rows - first, take, made, patient=state.patient, captured=captured, change=change)
+
+    def _taking(self, ids: Callable[[int, int], Numbers]) -> Callable[[int, int], list[pa.Array]]:
+        """Their columns, of the numbers [start, end) of some."""
         keys = self.keys  # ``keep`` leaves it as it is
 
         def take(start: int, end: int) -> list[pa.Array]:
-            batch = pa.record_batch(pick_keys(keys, pa.array(ids[start:end])))
+            batch = pa.record_batch(pick_keys(keys, pa.array(ids(start, end))))
             return [narrow(column, type) for column, type in zip(batch.columns, self._types, strict=True)]
 
-        return rows_later(len(ids), take, made) if self._types else None
+        return take
 
     def nbytes(self) -> int:
         return keys_nbytes(self.keys)
@@ -206,6 +241,28 @@ class Groups:
 
         later = self.index.later(ids, table) if state.patient else None
         state.put(name, later or table(self.keys_of(ids)))
+
+    def save_grown_keys(
+        self,
+        state: BoxState,
+        name: str,
+        rows: int,
+        more: Callable[[int, int], dict[str, pa.Array]],
+        known: GrowingRows,
+    ) -> None:
+        """As ``save_keys`` of all numbers below ``rows``, where no row ever changes or goes.
+
+        Args:
+            more: the other columns of the rows [start, end).
+            known: how many rows there were at earlier captures.
+        """
+        names = [*self._key_names, *more(0, 0)]
+
+        def table(columns: list[pa.Array]) -> pa.Table:
+            return pa.Table.from_arrays(columns, names=names)
+
+        later = self.index.grown(rows, lambda a, b: list(more(a, b).values()), table, state, known)
+        state.put(name, later or table([*self.keys_of(np.arange(rows)), *more(0, rows).values()]))
 
     def load_keys(self, columns: Sequence[pa.Array], rows: int) -> Numbers:
         """Know the keys of a saved table; the number of each row's."""
@@ -355,11 +412,11 @@ class Groups:
         if self._users is not None:
             self._users.keep(slots)
 
-    def _living(self, slots: Numbers) -> pa.RecordBatch:
+    def _living(self, slots: Numbers | range) -> pa.RecordBatch:
         state = pa.record_batch(self._store.state())
         if state.num_rows == len(slots):  # none of them is waiting to be freed
             return state
-        return state.filter(pc.is_in(state.column(4), value_set=pa.array(slots)))
+        return state.filter(pc.is_in(state.column(4), value_set=pa.array(np.asarray(slots))))
 
     def nbytes(self) -> int:
         users = self._users.nbytes() if self._users is not None else 0
@@ -367,14 +424,14 @@ class Groups:
 
     # State
 
-    def save(self, state: BoxState, slots: Numbers) -> None:
+    def save(self, state: BoxState, slots: Numbers | range) -> None:
         """The accumulators of the slots in use, as table ``groups``."""
         patient, capture = state.patient, state.capture
         later = groups_later(self._store, self._table, len(slots), patient=patient, capture=capture)
         state.put("groups", later or self._table(self._living(slots)))
         state.meta["rows"] = self._store.position()[1]
         if self._users is not None:
-            state.tables["users"] = self._users.save(slots)
+            state.tables["users"] = self._users.save(np.asarray(slots))
 
     def _table(self, rows: pa.RecordBatch) -> pa.Table:
         groups = pa.Table.from_batches([rows])

@@ -16,6 +16,7 @@ from medusa.engine.core.rows import as_int64, take, take_array
 from medusa.engine.operators.windows.groups import Groups, expect_integers
 from medusa.engine.operators.windows.lag import Lags
 from medusa.engine.operators.windows.slot_results import Numbers
+from medusa.engine.state.row_changes import GrowingRows
 from medusa.query.boxes import AggregateCall, Running, Schema
 from medusa.query.boxes.calls import LAG
 from medusa.query.expressions.expression import Named
@@ -72,6 +73,7 @@ class RunningBox(Operator):
         self._look_types = [to_arrow(type) for type in self._groups.columns.types[self._looked]]
         self._lags = Lags(self._look_types, offsets) if lags else None
         self._expiry = Expiry(spec.expire_us) if spec.expire_us is not None else None
+        self._known = GrowingRows()
 
     def on_train(self, input: int, train: Train) -> None:
         whole, arrays = self.readable(train)
@@ -162,23 +164,20 @@ class RunningBox(Operator):
 
     # State
 
-    def _slots(self) -> tuple[Numbers, Numbers]:
-        """Of each key: its latest time (0 where nothing expires) and its slot."""
-        if self._expiry is None:
-            slots = np.arange(len(self._groups.index) if self._started else 0)
-            return np.zeros(len(slots), dtype=np.int64), slots
-        latest, slots = map(as_int64, map(pa.array, self._expiry.keys()))
-        return latest, slots
-
     def save_more(self, state: BoxState) -> None:
-        latest, slots = self._slots()
-        more = {"latest": pa.array(latest), "slot": pa.array(slots)}
-        self._groups.save_keys(state, "keys", np.arange(len(slots)), more)
+        slots: Numbers | range
+        if self._expiry is None:
+            slots = range(len(self._groups.index) if self._started else 0)
+            self._groups.save_grown_keys(state, "keys", len(slots), _numbered, self._known)
+        else:
+            latest, slots = map(as_int64, map(pa.array, self._expiry.keys()))
+            more = {"latest": pa.array(latest), "slot": pa.array(slots)}
+            self._groups.save_keys(state, "keys", np.arange(len(slots)), more)
         state.meta["next_slot"] = self._expiry_slots()
         if self._plain:
             self._groups.save(state, slots)
         if self._lags is not None:
-            held, looked = self._lags.rows(slots)
+            held, looked = self._lags.rows(np.asarray(slots))
             state.tables["lags"] = pa.Table.from_arrays([pa.array(held), *looked], schema=self._lag_schema())
 
     def _lag_schema(self) -> pa.Schema:
@@ -213,3 +212,11 @@ class RunningBox(Operator):
             if parts[0].null_count or not np.isin(as_int64(parts[0]), slots).all():
                 raise ValueError("lags: a slot that no key has")
             self._lags.load(as_int64(parts[0]), parts[1:])
+
+
+def _numbered(start: int, end: int) -> dict[str, pa.Array]:
+    """Of keys that don't expire: no latest time, and their numbers as slots."""
+    return {
+        "latest": pa.array(np.zeros(end - start, dtype=np.int64)),
+        "slot": pa.array(np.arange(start, end)),
+    }

@@ -1,0 +1,137 @@
+"""What changed in a table of rows with numbers since a capture of it, for boxes that keep rows as they came.
+
+A row never changes but for a mark; rows are added behind the others, and may go. So the numbers at a capture
+and the marks say all: 9 bytes per row, or none at all where no row goes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from medusa.engine.state.capture import Capture
+
+__all__ = ["Change", "GrowingRows", "NumberedRows"]
+
+Ints = npt.NDArray[np.int64]
+Bools = npt.NDArray[np.bool_]
+T = TypeVar("T")
+
+CAPTURES = 3
+"""Remembered at most: the one that is on disk, and those that may get there."""
+
+SPREAD = 4
+"""So many numbers per row, up to which places are looked up in a table of all numbers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """How a table is made of the one at an earlier capture and of fresh rows.
+
+    Attributes:
+        base_rows: of the earlier one.
+        runs: (start, length) into the rows of the earlier one and then the fresh ones.
+    """
+
+    base_rows: int
+    runs: Ints
+
+    @property
+    def rows(self) -> int:
+        """Of the table now."""
+        return int(self.runs[:, 1].sum())
+
+    @property
+    def same(self) -> bool:
+        """Nothing changed."""
+        if len(self.runs) > 1:
+            return False
+        return self.runs[0].tolist() == [0, self.base_rows] if len(self.runs) else not self.base_rows
+
+
+class _Captures(Generic[T]):
+    """What was noted at the last captures."""
+
+    def __init__(self) -> None:
+        self._noted: dict[int, T] = {}
+
+    def turn(self, capture: Capture, now: T) -> T | None:
+        """Note it, forget what is asked for no more; what was noted at the base."""
+        found = self._noted.get(capture.base)
+        others = [number for number in sorted(self._noted) if number > capture.base]
+        kept = [*([capture.base] if found is not None else []), *others[1 - CAPTURES :]]
+        self._noted = {number: self._noted[number] for number in kept}
+        self._noted[capture.number] = now
+        return found
+
+
+class GrowingRows:
+    """Of a table of which no row changes or goes."""
+
+    def __init__(self) -> None:
+        self._captures: _Captures[int] = _Captures()
+
+    def since(self, capture: Capture, rows: int) -> Change | None:
+        """What is new since the base of a capture; None: nothing is known of that.
+
+        Args:
+            rows: of the table now.
+        """
+        base = self._captures.turn(capture, rows)
+        if base is None or base > rows or rows - base > rows // 2:
+            return None
+        runs = [(start, length) for start, length in ((0, base), (base, rows - base)) if length]
+        return Change(base, np.array(runs, dtype=np.int64).reshape(-1, 2))
+
+
+class NumberedRows:
+    """Of a table of rows with numbers that ascend."""
+
+    def __init__(self) -> None:
+        self._captures: _Captures[tuple[Ints, Bools]] = _Captures()
+
+    def since(self, capture: Capture, numbers: Ints, marks: Bools) -> tuple[Change, Ints] | None:
+        """What changed since the base of a capture, and which rows of now are fresh or marked otherwise.
+
+        Args:
+            numbers: of the rows now.
+            marks: theirs; not changed afterwards.
+
+        Returns:
+            None: nothing is known of the base, or more than half changed.
+        """
+        base = self._captures.turn(capture, (numbers.copy(), marks))
+        if base is None:
+            return None
+        held, marked = base
+        place = _places(held, numbers)
+        kept = place >= 0
+        kept[kept] = marked[place[kept]] == marks[kept]
+        fresh = np.flatnonzero(~kept)
+        if len(fresh) > len(numbers) // 2:
+            return None
+        place[fresh] = len(held) + np.arange(len(fresh))
+        begins = np.ones(len(numbers), dtype=np.bool_)
+        begins[1:] = (np.diff(place) != 1) | (place[1:] == len(held))
+        starts = np.flatnonzero(begins)
+        lengths = np.diff(starts, append=len(numbers))
+        return Change(len(held), np.stack([place[starts], lengths], axis=1)), fresh
+
+
+def _places(held: Ints, wanted: Ints) -> Ints:
+    """Where each of the wanted numbers stands among those held, both ascending; -1: nowhere."""
+    if not len(held) or not len(wanted):
+        return np.full(len(wanted), -1, dtype=np.int64)
+    first, last = int(held[0]), int(held[-1])
+    if last - first < SPREAD * len(held):
+        table = np.full(last - first + 1, -1, dtype=np.int64)
+        table[held - first] = np.arange(len(held))
+        low, high = np.searchsorted(wanted, [first, last + 1])
+        found = np.full(len(wanted), -1, dtype=np.int64)
+        found[low:high] = table[wanted[low:high] - first]
+        return found
+    at = np.minimum(np.searchsorted(held, wanted), len(held) - 1)
+    return np.where(held[at] == wanted, at, -1)
