@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar
 
 from medusa._native import crc32c
 from medusa.engine.state.capture import Capture, Known, next_number
-from medusa.engine.state.delta import DeltaCut, Part, Tables, as_files, cut, is_plan, patch
+from medusa.engine.state.delta import DeltaCut, Part, Patched, Tables, as_files, cut, is_plan, patched
 from medusa.engine.state.newer_checkpoints import (
     NewerCheckpoint,
     ahead_from_json,
@@ -193,9 +193,9 @@ def read_chain(
         if delta is not None and not delta["base"] < base:
             raise StateError(f"{where(base)}/{MANIFEST}: a delta on a later one", code="state.corrupt")
         base, wanted = (None, None) if delta is None else (delta["base"], delta["base_crc32c"])
-    parts: dict[str, Part] = dict(links[-1][2])
+    parts: dict[str, Part | Patched] = dict(links[-1][2])
     for link, manifest, files in reversed(links[:-1]):
-        parts = patch(parts, manifest["delta"], files, where(link))
+        parts = patched(parts, manifest["delta"], files, where(link))
     return links[0][1], as_files(parts), tuple(link for link, _, _ in reversed(links))
 
 

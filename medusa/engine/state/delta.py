@@ -24,12 +24,14 @@ from medusa.ports import Buffer
 __all__ = [
     "DeltaCut",
     "Part",
+    "Patched",
     "Tables",
     "as_files",
     "cut",
     "is_plan",
     "part_names",
     "patch",
+    "patched",
     "read_table",
     "write_parts",
     "write_table",
@@ -145,9 +147,13 @@ def _pick(table: pa.Table, starts: Any, lengths: Any) -> pa.Table:
     if len(starts) <= SLICES_MAX:
         slices = [table.slice(int(a), int(n)) for a, n in zip(starts, lengths, strict=True)]
         return pa.concat_tables(slices) if slices else table.slice(0, 0)
+    return table.combine_chunks().take(pa.array(_rows_of(starts, lengths)))
+
+
+def _rows_of(starts: Any, lengths: Any) -> Any:
+    """The numbers in some runs, one after the other."""
     shift = np.cumsum(lengths) - lengths
-    rows = np.repeat(starts - shift, lengths) + np.arange(int(lengths.sum()))
-    return table.combine_chunks().take(pa.array(rows))
+    return np.repeat(starts - shift, lengths) + np.arange(int(lengths.sum()))
 
 
 def is_plan(plan: Any) -> bool:
@@ -171,7 +177,15 @@ def patch(
     Raises:
         StateError: they don't fit together; names the file.
     """
-    made: dict[str, Part] = dict(files)
+    made = patched(base, plan, files, where)
+    return {name: part.table() if isinstance(part, Patched) else part for name, part in made.items()}
+
+
+def patched(
+    base: Mapping[str, Part | Patched], plan: Mapping[str, Any], files: Mapping[str, Buffer], where: str
+) -> dict[str, Part | Patched]:
+    """As ``patch``, but tables are not put together yet: another delta may follow."""
+    made: dict[str, Part | Patched] = dict(files)
     for name in plan["same"]:
         if name not in base or name in made:
             raise _wrong(where, name, "is not in the checkpoint before")
@@ -182,31 +196,68 @@ def patch(
             raise _wrong(where, name, "or what it is made of is missing")
         try:
             before = base[name]
-            old = before if isinstance(before, pa.Table) else read_table(before)
-            made[name] = _patched(old, read_table(files[fresh]), read_table(files[runs]), rows)
+            if not isinstance(before, Patched):
+                before = Patched(before if isinstance(before, pa.Table) else read_table(before))
+            made[name] = before.then(read_table(files[fresh]), read_table(files[runs]), rows)
         except (ValueError, TypeError, OSError, OverflowError, KeyError, pa.ArrowException) as error:
             raise _wrong(where, name, f"can't be put together: {error}") from None
         del made[fresh], made[runs]
     return made
 
 
-def _patched(before: pa.Table, fresh: pa.Table, runs: pa.Table, rows: int) -> pa.Table:
-    if runs.schema.names != ["start", "length"] or any(not pa.types.is_integer(t) for t in runs.schema.types):
-        raise ValueError(f"runs of columns {runs.schema.names}")
-    if any(column.null_count for column in runs.columns) or not before.schema.equals(fresh.schema):
-        raise ValueError("a run is null, or the fresh rows have other columns")
-    starts, lengths = (column.to_numpy().astype(np.int64) for column in runs.columns)
-    total = before.num_rows + fresh.num_rows
-    inside = (starts >= 0) & (lengths > 0) & (starts <= total) & (lengths <= total - starts)
-    # Each length is at most `total`, so that a sum of them as Python numbers can't overflow.
-    if not inside.all() or sum(lengths.tolist()) != rows:
-        raise ValueError("runs that leave the tables, or don't give the rows that were there")
-    return _pick(pa.concat_tables([before, fresh]), starts, lengths)
+class Patched:
+    """A table that is put together of the rows of others, once it is known which.
+
+    Attributes:
+        rows: how many it has.
+    """
+
+    def __init__(self, table: pa.Table) -> None:
+        self._tables = [table]
+        self._index = np.arange(table.num_rows)
+        """Of each row: its number in all tables, one after the other."""
+
+    @property
+    def rows(self) -> int:
+        return len(self._index)
+
+    def then(self, fresh: pa.Table, runs: pa.Table, rows: int) -> Patched:
+        """The table after one more delta. ValueError: they don't fit."""
+        if runs.schema.names != ["start", "length"] or any(
+            not pa.types.is_integer(t) for t in runs.schema.types
+        ):
+            raise ValueError(f"runs of columns {runs.schema.names}")
+        if any(column.null_count for column in runs.columns) or not self._tables[0].schema.equals(
+            fresh.schema
+        ):
+            raise ValueError("a run is null, or the fresh rows have other columns")
+        starts, lengths = (column.to_numpy().astype(np.int64) for column in runs.columns)
+        total = self.rows + fresh.num_rows
+        inside = (starts >= 0) & (lengths > 0) & (starts <= total) & (lengths <= total - starts)
+        # Each length is at most `total`, so that a sum of them as Python numbers can't overflow.
+        if not inside.all() or sum(lengths.tolist()) != rows:
+            raise ValueError("runs that leave the tables, or don't give the rows that were there")
+        first = sum(table.num_rows for table in self._tables)
+        index = np.concatenate([self._index, first + np.arange(fresh.num_rows)])
+        made = Patched.__new__(Patched)
+        made._tables = [*self._tables, fresh]
+        made._index = index[_rows_of(starts, lengths)]
+        return made
+
+    def table(self) -> pa.Table:
+        """Put it together."""
+        begins = np.flatnonzero(np.diff(self._index, prepend=-2) != 1)
+        lengths = np.diff(begins, append=self.rows)
+        return _pick(pa.concat_tables(self._tables), self._index[begins], lengths)
 
 
-def as_files(parts: Mapping[str, Part]) -> dict[str, Buffer]:
+def as_files(parts: Mapping[str, Part | Patched]) -> dict[str, Buffer]:
     """All as files."""
-    return {name: write_table(part) if isinstance(part, pa.Table) else part for name, part in parts.items()}
+    made: dict[str, Buffer] = {}
+    for name, part in parts.items():
+        whole = part.table() if isinstance(part, Patched) else part
+        made[name] = write_table(whole) if isinstance(whole, pa.Table) else whole
+    return made
 
 
 def read_table(data: Buffer) -> pa.Table:

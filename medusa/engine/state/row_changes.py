@@ -126,6 +126,10 @@ def _places(held: Ints, wanted: Ints) -> Ints:
     if not len(held) or not len(wanted):
         return np.full(len(wanted), -1, dtype=np.int64)
     first, last = int(held[0]), int(held[-1])
+    if last - first == len(held) - 1:  # none has gone
+        at = wanted - first
+        at[(at < 0) | (at >= len(held))] = -1
+        return at
     if last - first < SPREAD * len(held):
         table = np.full(last - first + 1, -1, dtype=np.int64)
         table[held - first] = np.arange(len(held))
