@@ -54,17 +54,6 @@ void md_changed_free(md_changed *changed) {
     *changed = (md_changed){0};
 }
 
-static void put_run(md_changed *out, int64_t start, int64_t length) {
-    if (length == 0) return;
-    int64_t *last = out->n_runs > 0 ? out->runs + 2 * (out->n_runs - 1) : NULL;
-    if (last != NULL && last[0] + last[1] == start && start != out->n_old) { /* no run has rows of both */
-        last[1] += length;
-        return;
-    }
-    out->runs[2 * out->n_runs] = start;
-    out->runs[2 * out->n_runs++ + 1] = length;
-}
-
 enum { LOOK = 32 };
 
 /* Groups of the pane at or after `from` that have not changed: where they end. */
@@ -79,32 +68,80 @@ static int64_t unchanged_to(const uint8_t *epochs, int64_t from, int64_t n, uint
     return id;
 }
 
-/* Without room only counts. The pane had `known` groups, from row `at` of the table on. */
-static void find_in(const md_pane *pane, int64_t at, int64_t known, uint8_t epoch, md_changed *out, bool room) {
-    int64_t count = pane->keys->count;
-    for (int64_t id = 0; id < count;) {
-        int64_t end = id < known ? unchanged_to(pane->marks.epochs, id, known, epoch) : id;
-        if (room) put_run(out, at + id, end - id);
-        if (end < count && room) {
-            put_run(out, out->n_old + out->count, 1);
-            out->ids[out->count] = (int32_t)end;
-        }
-        if (end < count) out->count++;
-        id = end + 1;
-    }
+/* Behind the others; false without memory. */
+static bool put_ids(md_changed *out, int64_t *capacity, int64_t first, int64_t n) {
+    if (!md_grow(&out->ids, capacity, out->count + n, sizeof *out->ids)) return false;
+    for (int64_t k = 0; k < n; k++) out->ids[out->count++] = (int32_t)(first + k);
+    return true;
 }
 
-static void find_all(const md_window *w, const capture *base, md_changed *out, bool room) {
-    int64_t at = 0, next = 0;
-    out->count = 0;
-    for (int64_t i = 0; i < w->n_panes; i++) {
-        const md_pane *pane = w->panes[i];
-        while (next < base->n_panes && base->panes[next].start < pane->start) at += base->panes[next++].groups;
-        bool known = next < base->n_panes && base->panes[next].number == pane->number;
-        int64_t before = out->count;
-        find_in(pane, at, known ? base->panes[next].groups : 0, base->epoch, out, room);
-        if (room) out->counts[i] = out->count - before;
+/* The groups of a pane that changed, of the `known` it had, and those that came later. Stops at more than `most`. */
+static md_rc find_in(const md_pane *pane, int64_t known, uint8_t epoch, int64_t most, md_changed *out,
+                     int64_t *capacity) {
+    const uint8_t *epochs = pane->marks.epochs;
+    for (int64_t id = 0; (id = unchanged_to(epochs, id, known, epoch)) < known; id++) {
+        if (!put_ids(out, capacity, id, 1)) return MD_NOMEM;
+        if (out->count > most) return MD_EMPTY;
     }
+    int64_t later = pane->keys->count - known;
+    if (out->count + later > most) return MD_EMPTY;
+    return put_ids(out, capacity, known, later) ? MD_OK : MD_NOMEM;
+}
+
+static void put_run(md_changed *out, int64_t start, int64_t length) {
+    if (length == 0) return;
+    int64_t *last = out->n_runs > 0 ? out->runs + 2 * (out->n_runs - 1) : NULL;
+    if (last != NULL && last[0] + last[1] == start && start != out->n_old) { /* no run has rows of both */
+        last[1] += length;
+        return;
+    }
+    out->runs[2 * out->n_runs] = start;
+    out->runs[2 * out->n_runs++ + 1] = length;
+}
+
+/* The pane had `known` groups, from row `at` of the table on. */
+static void put_runs(int64_t at, int64_t known, int64_t first, int64_t end, md_changed *out) {
+    int64_t next = 0; /* group */
+    for (int64_t k = first; k < end; k++) {
+        int64_t id = out->ids[k];
+        put_run(out, at + next, (id < known ? id : known) - next);
+        put_run(out, out->n_old + k, 1);
+        next = id < known ? id + 1 : known;
+    }
+    put_run(out, at + next, known - next);
+}
+
+typedef struct cursor { /* in the panes of a capture */
+    int64_t next, at;
+} cursor;
+
+/* How many groups the pane had then; their rows begin at c->at. */
+static int64_t known_of(const capture *base, const md_pane *pane, cursor *c) {
+    while (c->next < base->n_panes && base->panes[c->next].start < pane->start) c->at += base->panes[c->next++].groups;
+    bool same = c->next < base->n_panes && base->panes[c->next].number == pane->number;
+    return same ? base->panes[c->next].groups : 0;
+}
+
+static md_rc find_all(const md_window *w, const capture *base, md_changed *out) {
+    int64_t capacity = 0, first = 0;
+    cursor c = {0}, again = {0};
+    out->counts = md_malloc((size_t)w->n_panes * sizeof *out->counts);
+    if (out->counts == NULL) return MD_NOMEM;
+    for (int64_t i = 0; i < w->n_panes; i++) {
+        int64_t before = out->count, known = known_of(base, w->panes[i], &c);
+        md_rc rc = find_in(w->panes[i], known, base->epoch, out->total / 2, out, &capacity);
+        if (rc != MD_OK) return rc;
+        out->counts[i] = out->count - before;
+    }
+    /* A run of its own for each, one before each, and one that ends each pane. */
+    out->runs = md_malloc((size_t)(2 * out->count + w->n_panes + 1) * 2 * sizeof *out->runs);
+    if (out->runs == NULL) return MD_NOMEM;
+    for (int64_t i = 0; i < w->n_panes; i++) {
+        int64_t known = known_of(base, w->panes[i], &again);
+        put_runs(again.at, known, first, first + out->counts[i], out);
+        first += out->counts[i];
+    }
+    return MD_OK;
 }
 
 md_rc md_changes_find(const md_window *w, int64_t number, md_changed *out) {
@@ -113,18 +150,9 @@ md_rc md_changes_find(const md_window *w, int64_t number, md_changed *out) {
     if (base == NULL) return MD_EMPTY;
     for (int64_t i = 0; i < base->n_panes; i++) out->n_old += base->panes[i].groups;
     out->total = md_window_groups_open(w);
-    find_all(w, base, out, false);
-    if (out->count > out->total / 2) return MD_EMPTY;
-    out->ids = md_malloc((size_t)out->count * sizeof *out->ids);
-    out->counts = md_malloc((size_t)w->n_panes * sizeof *out->counts);
-    /* A run of its own for each, one before each, and one that ends each pane. */
-    out->runs = md_malloc((size_t)(2 * out->count + w->n_panes + 1) * 2 * sizeof *out->runs);
-    if (out->ids == NULL || out->counts == NULL || out->runs == NULL) {
-        md_changed_free(out);
-        return MD_NOMEM;
-    }
-    find_all(w, base, out, true);
-    return MD_OK;
+    md_rc rc = find_all(w, base, out);
+    if (rc != MD_OK) md_changed_free(out);
+    return rc;
 }
 
 /* ---- noting ---- */

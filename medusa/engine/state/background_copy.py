@@ -7,8 +7,9 @@ for one piece at a time, however much it holds. What changes meanwhile is copied
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -25,6 +26,7 @@ __all__ = [
     "SLICE_ROWS",
     "BackgroundCopy",
     "ByNumber",
+    "Document",
     "Later",
     "OfWindow",
     "groups_later",
@@ -193,6 +195,16 @@ Later: TypeAlias = OfWindow | ByNumber
 """A table that is still being copied."""
 
 
+class Document:
+    """JSON values as they are when this is made; they become readable text in another thread."""
+
+    def __init__(self, values: Any) -> None:
+        self._text = json.dumps(values)
+
+    def text(self) -> bytes:
+        return json.dumps(json.loads(self._text), indent=1).encode()
+
+
 class BackgroundCopy:
     """The state of a fragment at one moment.
 
@@ -201,7 +213,7 @@ class BackgroundCopy:
         capture: what it was taken for.
     """
 
-    def __init__(self, found: Mapping[str, Part | Later], capture: Capture | None = None) -> None:
+    def __init__(self, found: Mapping[str, Part | Later | Document], capture: Capture | None = None) -> None:
         self._found = dict(found)
         self._capture = capture
         later = (part for part in found.values() if isinstance(part, OfWindow | ByNumber))
@@ -256,7 +268,9 @@ class BackgroundCopy:
         return made
 
 
-def _written(part: Part | Later) -> Buffer:
+def _written(part: Part | Later | Document) -> Buffer:
+    if isinstance(part, Document):
+        return part.text()
     if isinstance(part, OfWindow | ByNumber):
         part = part.table()
     return write_table(part) if isinstance(part, pa.Table) else part

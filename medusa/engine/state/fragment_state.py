@@ -20,7 +20,7 @@ import pyarrow as pa
 
 from medusa._native import crc32c
 from medusa.engine.core.box import BoxState, Operator
-from medusa.engine.state.background_copy import BackgroundCopy, Later
+from medusa.engine.state.background_copy import BackgroundCopy, Document, Later
 from medusa.engine.state.capture import Capture
 from medusa.engine.state.delta import Part, read_table, write_table
 from medusa.errors import StateError
@@ -98,7 +98,7 @@ def save(
         patient: who asks copies large tables by and by, while the boxes go on.
         capture: only what changed since its base, of boxes that know; None: all.
     """
-    files: dict[str, Part | Later] = {}
+    files: dict[str, Part | Later | Document] = {}
     index: dict[str, Any] = {}
     sums = box_sums(checked)
     for id, box in boxes.items():
@@ -122,7 +122,7 @@ def save(
             "tables": names,
         }
     document = {"version": VERSION, "query": checked.graph.name, "boxes": index}
-    files[INDEX] = json.dumps(document, indent=1).encode()
+    files[INDEX] = Document(document)
     return BackgroundCopy(files, capture)
 
 

@@ -107,18 +107,44 @@ class NumberedRows:
         if base is None:
             return None
         held, marked = base
-        place = _places(held, numbers)
-        kept = place >= 0
-        kept[kept] = marked[place[kept]] == marks[kept]
-        fresh = np.flatnonzero(~kept)
-        if len(fresh) > len(numbers) // 2:
-            return None
-        place[fresh] = len(held) + np.arange(len(fresh))
-        begins = np.ones(len(numbers), dtype=np.bool_)
-        begins[1:] = (np.diff(place) != 1) | (place[1:] == len(held))
-        starts = np.flatnonzero(begins)
-        lengths = np.diff(starts, append=len(numbers))
-        return Change(len(held), np.stack([place[starts], lengths], axis=1)), fresh
+        found = _behind(held, marked, numbers, marks)
+        if found is None:
+            found = _anywhere(held, marked, numbers, marks)
+        return found if len(found[1]) <= len(numbers) // 2 else None
+
+
+def _behind(held: Ints, marked: Bools, numbers: Ints, marks: Bools) -> tuple[Change, Ints] | None:
+    """Where rows only went in front and came behind, so that few need be looked at; None: elsewhere."""
+    if not len(held) or not len(numbers):
+        return None
+    gone = int(held.searchsorted(numbers[0]))
+    stay = len(held) - gone
+    if not 0 < stay <= len(numbers) or not np.array_equal(held[gone:], numbers[:stay]):
+        return None
+    marked_anew = np.flatnonzero(marked[gone:] != marks[:stay])
+    fresh = np.concatenate([marked_anew, np.arange(stay, len(numbers))])
+    # The rows between two that are marked anew, then that one; at last those that came.
+    runs = np.empty((2 * len(marked_anew) + 2, 2), dtype=np.int64)
+    ends = np.append(marked_anew, stay)
+    begins = np.concatenate([[0], marked_anew + 1])
+    runs[0::2, 0], runs[0::2, 1] = gone + begins, ends - begins
+    runs[1::2, 0] = len(held) + np.arange(len(ends))
+    runs[1::2, 1] = 1
+    runs[-1, 1] = len(numbers) - stay
+    return Change(len(held), runs[runs[:, 1] > 0]), fresh
+
+
+def _anywhere(held: Ints, marked: Bools, numbers: Ints, marks: Bools) -> tuple[Change, Ints]:
+    place = _places(held, numbers)
+    kept = place >= 0
+    kept[kept] = marked[place[kept]] == marks[kept]
+    fresh = np.flatnonzero(~kept)
+    place[fresh] = len(held) + np.arange(len(fresh))
+    begins = np.ones(len(numbers), dtype=np.bool_)
+    begins[1:] = (np.diff(place) != 1) | (place[1:] == len(held))
+    starts = np.flatnonzero(begins)
+    lengths = np.diff(starts, append=len(numbers))
+    return Change(len(held), np.stack([place[starts], lengths], axis=1)), fresh
 
 
 def _places(held: Ints, wanted: Ints) -> Ints:
