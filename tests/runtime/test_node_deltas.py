@@ -43,20 +43,28 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint, "FULL_BYTES_MIN", 0)
 
 
-def query() -> md.Query:
+CALLS: dict[str, Any] = {"n": md.count(), "total": "sum(v)"}
+SHAPES: dict[str, Callable[[Any], Any]] = {
+    "window": lambda s: s.window("40 us", "20 us").group_by("k").aggregate(**CALLS),
+    "sessions": lambda s: s.session("30 us").group_by("k").aggregate(**CALLS),  # compared, at least in part
+    "join": lambda s: s.join(s.select("k", w="v"), on="k", within="10 us"),
+}
+
+
+def query(shape: str) -> md.Query:
     q = md.Query(NAME)
-    s = q.source("rows", SCHEMA, time="ts", slack="20 us")
-    q.sink("out", s.window("40 us", "20 us").group_by("k").aggregate(n=md.count(), total="sum(v)"))
+    q.sink("out", SHAPES[shape](q.source("rows", SCHEMA, time="ts", slack="20 us")))
     return q
 
 
 class Node:
     """A host with one fragment, and its disk."""
 
-    def __init__(self, disk: Disk | None = None, worker: Any = AtOnce) -> None:
+    def __init__(self, disk: Disk | None = None, worker: Any = AtOnce, shape: str = "window") -> None:
+        self.shape = shape
         self.disk = disk or Disk("d")
         self.host = EngineHost(self.disk, Ticking(), wake=lambda: None, worker=worker)
-        self.graph = query().graph
+        self.graph = query(shape).graph
         self.token = 0
         self.now = 0
 
@@ -67,7 +75,7 @@ class Node:
     def again(self) -> Node:
         """The node starts anew, from what lies there."""
         found = self.newest()
-        other = Node(self.disk)
+        other = Node(self.disk, shape=self.shape)
         other.token, other.now = self.token, self.now
         needed = {found.record.token: (*found.record.tokens(), *found.stands_on)}
         other.host.resume(NAME, found.fragment, needed)
@@ -142,10 +150,13 @@ STEPS = st.tuples(
 )
 
 
+@pytest.mark.parametrize("shape", SHAPES)
 @given(steps=st.lists(STEPS, min_size=5, max_size=30))
-@settings(max_examples=25, deadline=None)
-def test_every_checkpoint_is_the_state_of_its_moment(steps: list[tuple[int, int, int, str]]) -> None:
-    node = Node().begin()
+@settings(max_examples=12, deadline=None)
+def test_every_checkpoint_is_the_state_of_its_moment(
+    shape: str, steps: list[tuple[int, int, int, str]]
+) -> None:
+    node = Node(shape=shape).begin()
     wanted: dict[int, dict[str, Buffer]] = {}
     node.feed(1, 400, 300)
     for step, (rows, keys, passed, what) in enumerate(steps):
@@ -284,6 +295,20 @@ def test_a_copy_for_another_node_is_whole() -> None:
     assert node.token in node.deltas()
     files = read_copy(node.disk, NAME, node.token, lambda token, segment: group_name(NAME, token))
     assert same({name: data for name, data in files.items() if name not in (RECORD, LOG)}, wanted)
+
+
+def test_tables_that_are_compared_cost_what_changed_too() -> None:
+    node = Node(shape="sessions").begin()
+    node.feed(1, 30_000, 20_000)
+    sizes = []
+    for turn in range(4):
+        wanted = node.fragment.snapshot()
+        assert node.persist()
+        assert same(node.state(node.token), wanted)
+        files = node.disk.groups()[group_name(NAME, node.token)]
+        sizes.append(sum(len(data) for name, data in files.items() if name.endswith(".arrow")))
+        node.feed(turn, 2, 20_000)
+    assert max(sizes[1:]) < sizes[0] / 50
 
 
 def test_little_state_is_written_whole_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:

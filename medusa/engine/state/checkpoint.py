@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar
 
 from medusa._native import crc32c
 from medusa.engine.state.capture import Capture, Known, next_number
-from medusa.engine.state.delta import DeltaCut, Part, Patched, Tables, as_files, cut, is_plan, patched
+from medusa.engine.state.delta import Part, Patched, Tables, as_files, cut, is_plan, patched
 from medusa.engine.state.newer_checkpoints import (
     NewerCheckpoint,
     ahead_from_json,
@@ -231,10 +231,55 @@ class DeltaChain:
         """What the state of the next checkpoint is to be taken for."""
         return Capture(next_number(), 0 if self.full else self.capture)
 
+    def link(
+        self, name: str, files: Mapping[str, Buffer], known: Known, secret: tuple[int, int] | None
+    ) -> Link:
+        """What of a state has to be written; it is a delta where that is much smaller.
+
+        Args:
+            known: what boxes said of their changes, since the capture that this chain named.
+            secret: two numbers of 64 bits by which changed rows are found; None: all is written.
+        """
+        total = sum(len(memoryview(data).cast("B")) for data in files.values())
+        if secret is None or (total < FULL_BYTES_MIN and not known.partial):
+            return Link(files, {}, DeltaChain())
+        made = cut(files, self.rows, secret, known)
+        if known.partial:
+            assert self.names, "only what changed was captured, for a chain that has ended"
+            made.whole_bytes = max(made.whole_bytes, self.whole_bytes)
+        after = self.delta_bytes + made.nbytes
+        too_much = len(self.names) > DELTAS_MAX or after > made.whole_bytes // 2
+        if not self.names or (too_much and not known.partial):
+            return Link(files, {}, DeltaChain((name,), rows=made.rows, whole_bytes=made.whole_bytes))
+        base = {"base": self.names[-1], "base_crc32c": self.sum}
+        chain = DeltaChain(
+            (*self.names, name),
+            rows=made.rows,
+            delta_bytes=after,
+            last_bytes=made.nbytes,
+            whole_bytes=made.whole_bytes,
+        )
+        return Link(made.files, {"delta": {**base, **made.plan()}}, chain)
+
     def sealed(self, manifest_sum: Buffer, known: Known) -> Self:
         """It is written."""
         self.sum, self.capture = bytes(manifest_sum).decode().strip(), known.number
         return self
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """The next checkpoint of a chain.
+
+    Attributes:
+        files: to be written.
+        facts: for its manifest.
+        chain: what the one after may stand on, once it is written.
+    """
+
+    files: Mapping[str, Buffer]
+    facts: dict[str, Any]
+    chain: DeltaChain
 
 
 class Checkpoints:
@@ -286,32 +331,12 @@ class Checkpoints:
         ahead = {"ahead": ahead_to_json(self._ahead)} if self._ahead else {}
         facts = {**facts, "name": name, **ahead}
         known = known or Known()
-        made = self._cut(files, known)
-        chain = self._chain
-        if known.partial:
-            assert made is not None
-            assert chain.names, "only what changed was captured, for a chain that has ended"
-            made.whole_bytes = max(made.whole_bytes, chain.whole_bytes)
-        after = chain.delta_bytes + (made.nbytes if made else 0)
-        too_much = made is None or len(chain.names) > DELTAS_MAX or after > made.whole_bytes // 2
-        if made is None or not chain.names or (too_much and not known.partial):
-            group = seal(files, facts)
-            chain = DeltaChain((name,), whole_bytes=made.whole_bytes if made else 0)
-        else:
-            base = {"base": chain.names[-1], "base_crc32c": chain.sum}
-            group = seal(made.files, {**facts, "delta": {**base, **made.plan()}})
-            chain = DeltaChain(
-                (*chain.names, name),
-                delta_bytes=after,
-                last_bytes=made.nbytes,
-                whole_bytes=made.whole_bytes,
-            )
+        link = self._chain.link(name, files, known, self._secret)
+        group = seal(link.files, {**facts, **link.facts})
         self._store.write(name, group)
-        chain.sealed(group[MANIFEST_SUM], known)
         # What the next is compared with is what lies there now, never one that couldn't be written.
-        chain.rows = made.rows if made else {}
-        self._chain = chain if made else DeltaChain()
-        self._good[name] = chain.names
+        self._chain = link.chain.sealed(group[MANIFEST_SUM], known)
+        self._good[name] = self._chain.names or (name,)
         self._positions[name] = positions_of(facts) or {}
         self._forget(names)
         return name
@@ -326,12 +351,6 @@ class Checkpoints:
     def logs_ahead(self) -> dict[str, int]:
         """Of the checkpoints newer than the one that was loaded: the log that begins after each."""
         return {name: each.decisions for name, each in self._ahead.items() if each.decisions is not None}
-
-    def _cut(self, files: Mapping[str, Buffer], known: Known) -> DeltaCut | None:
-        total = sum(len(memoryview(data).cast("B")) for data in files.values())
-        if self._secret is None or (total < FULL_BYTES_MIN and not known.partial):
-            return None
-        return cut(files, self._chain.rows, self._secret, known)
 
     def _forget(self, names: list[str]) -> None:
         good = list(self._good)

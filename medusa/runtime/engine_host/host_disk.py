@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Iterable
 
 from medusa.engine.state.background_copy import BackgroundCopy
 from medusa.engine.state.checkpoint import DeltaChain
 from medusa.errors import StateError
 from medusa.nodes.reports import Completion, Copied, Fetched, Logged, Persisted
-from medusa.ports import Content, Journal, Store, pieces_of
+from medusa.ports import Content, Journal, Store
 from medusa.runtime.engine_host.group_names import group_name, segment_name
 from medusa.runtime.engine_host.hosted import HostedFragment
-from medusa.runtime.engine_host.node_groups import NodeGroups, WrittenState
+from medusa.runtime.engine_host.node_groups import NodeGroups
 from medusa.runtime.store.checkpoint_copy import read_copy
 from medusa.runtime.store.segments import read_segment, write_segment
 from medusa.wire.outbox import Copy, Fetch, Log, Persist, WriteSegment
@@ -32,6 +33,7 @@ class HostDisk:
     ) -> None:
         self._store = store
         self._groups = NodeGroups(store)
+        self._secret = secrets.randbits(64), secrets.randbits(64)
         self._journal = journal
         self._tell = tell
         self._logs: dict[tuple[str, int], set[int]] = {}
@@ -59,16 +61,19 @@ class HostDisk:
         """Write a checkpoint.
 
         Args:
-            before: what it stands on, where only what changed was copied.
+            before: what it may be a delta on.
         """
         try:
-            files: dict[str, Content] = {**state.files(), **effect.files}
-            nbytes = sum(_size(data) for name, data in files.items() if name not in effect.files)
-            before = before or DeltaChain()
-            if state.known().partial and not running.keeps(before):
-                raise StateError("what it is a delta on is not there any more", code="state.missing")
-            made = WrittenState(state.known(), before, nbytes)
-            chain = self._groups.write(effect.fragment, effect.token, files, made)
+            files: dict[str, Content] = dict(effect.files)
+            known = state.known()
+            if before is None or not running.keeps(before):
+                if known.partial:
+                    raise StateError("what it is a delta on is not there any more", code="state.missing")
+                before = DeltaChain()
+            name = group_name(effect.fragment, effect.token)
+            link = before.link(name, state.files(), known, self._secret if effect.fragment else None)
+            sum = self._groups.write(effect.fragment, effect.token, {**link.files, **files}, link.facts)
+            chain = link.chain.sealed(sum, known)
         except (StateError, MemoryError) as error:
             self._tell(effect.fragment, running.life, Persisted(effect.token, False, str(error)))
             return
@@ -134,7 +139,3 @@ class HostDisk:
             except StateError:
                 return
             logs.discard(number)
-
-
-def _size(data: Content) -> int:
-    return sum(len(memoryview(piece).cast("B")) for piece in pieces_of(data))

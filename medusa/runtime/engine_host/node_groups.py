@@ -9,51 +9,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
-from medusa.engine.state.capture import Known
-from medusa.engine.state.checkpoint import MANIFEST_SUM, VERSION, DeltaChain, seal
+from medusa.engine.state.checkpoint import MANIFEST_SUM, VERSION, seal
 from medusa.errors import StateError
 from medusa.ports import Content, Store, pieces_of
 from medusa.runtime.engine_host.group_names import GroupName, begun_name, catalog_names, group_name, owner_of
 
-__all__ = ["NodeGroups", "WrittenState", "write_catalog"]
-
-
-@dataclass(frozen=True, slots=True)
-class WrittenState:
-    """The state in a checkpoint: all of it, or what changed.
-
-    Attributes:
-        known: what boxes said of their changes.
-        before: what it may be a delta on.
-        nbytes: of its files.
-    """
-
-    known: Known = field(default_factory=Known)
-    before: DeltaChain = field(default_factory=DeltaChain)
-    nbytes: int = 0
-
-    def facts(self) -> dict[str, Any]:
-        """For the manifest."""
-        known, before = self.known, self.before
-        if not known.partial:
-            return {}
-        plan = {"same": sorted(known.same), "changed": dict(known.changed)}
-        return {"version": VERSION, "delta": {"base": before.names[-1], "base_crc32c": before.sum, **plan}}
-
-    def chain(self, name: str) -> DeltaChain:
-        """What the next one may stand on, once it is written under this name."""
-        before = self.before
-        if not self.known.partial:
-            return DeltaChain((name,), whole_bytes=self.nbytes)
-        return DeltaChain(
-            (*before.names, name),
-            delta_bytes=before.delta_bytes + self.nbytes,
-            last_bytes=self.nbytes,
-            whole_bytes=before.whole_bytes,
-        )
+__all__ = ["NodeGroups", "write_catalog"]
 
 
 class NodeGroups:
@@ -70,15 +33,15 @@ class NodeGroups:
         self._marked = set(marked)
 
     def write(
-        self, fragment: str, token: int, files: Mapping[str, Content], state: WrittenState | None = None
-    ) -> DeltaChain:
+        self, fragment: str, token: int, files: Mapping[str, Content], more: Mapping[str, Any] | None = None
+    ) -> bytes:
         """Store a checkpoint durably, or the catalog (empty ``fragment``) in both its copies.
 
         Args:
-            state: what is known of the state among the files; None: that it is whole.
+            more: facts for the manifest: ``delta``, where its state stands on an earlier one.
 
         Returns:
-            What the next checkpoint may be a delta on.
+            The sum of its manifest, as it is written; of the catalog nothing.
 
         Raises:
             StateError: it couldn't be written; a catalog of which only one copy could is removed again.
@@ -86,13 +49,14 @@ class NodeGroups:
         if not fragment:
             write_catalog(self._store, token, files)
             self._catalog = token
-            return DeltaChain()
-        name = group_name(fragment, token)
-        state = state or WrittenState()
-        group = seal(files, {"fragment": fragment, "token": token, "catalog": self._catalog, **state.facts()})
-        self._store.write(name, group)
+            return b""
+        facts = {"fragment": fragment, "token": token, "catalog": self._catalog, **(more or {})}
+        if "delta" in facts:
+            facts["version"] = VERSION
+        group = seal(files, facts)
+        self._store.write(group_name(fragment, token), group)
         self._mark(fragment, token)
-        return state.chain(name).sealed(b"".join(pieces_of(group[MANIFEST_SUM])), state.known)
+        return b"".join(pieces_of(group[MANIFEST_SUM]))
 
     def _mark(self, fragment: str, token: int) -> None:
         """After the first checkpoint, and before anybody is told of it: without the mark its loss would look
