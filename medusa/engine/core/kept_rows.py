@@ -12,7 +12,7 @@ import pyarrow as pa
 from medusa._native import Chunks
 from medusa.engine.core import output_pieces
 from medusa.engine.state.background_copy import ByNumber, rows_later
-from medusa.engine.state.row_changes import Change
+from medusa.engine.state.row_changes import TableChange
 
 __all__ = ["KeptRows"]
 
@@ -107,7 +107,7 @@ class KeptRows:
         *,
         patient: bool = True,
         captured: bool = False,
-        change: Change | None = None,
+        change: TableChange | None = None,
     ) -> ByNumber | None:
         """A table of rows by number, copied piece by piece; None as ``rows_later``, or where no row is held.
 

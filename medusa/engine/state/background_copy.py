@@ -18,7 +18,7 @@ from medusa._native import Snapshot, Window, snapshot_of
 from medusa.engine.state import delta
 from medusa.engine.state.capture import Capture, Known
 from medusa.engine.state.delta import Part, write_parts, write_table
-from medusa.engine.state.row_changes import Change
+from medusa.engine.state.row_changes import TableChange
 from medusa.ports import Buffer
 
 __all__ = [
@@ -63,9 +63,11 @@ class OfWindow:
         self._made = made
         self._rows: pa.RecordBatch | None = None
         runs = snapshot.runs()
-        self.change: Change | None = None
+        self.change: TableChange | None = None
         if runs is not None:
-            self.change = Change(snapshot.base_rows, np.asarray(pa.array(runs).to_numpy()).reshape(-1, 2))
+            self.change = TableChange(
+                snapshot.base_rows, np.asarray(pa.array(runs).to_numpy()).reshape(-1, 2)
+            )
         self.captured = captured
 
     @property
@@ -142,7 +144,7 @@ class ByNumber:
         made: Callable[[list[pa.Array]], pa.Table],
         *,
         captured: bool = False,
-        change: Change | None = None,
+        change: TableChange | None = None,
     ) -> None:
         self.captured = captured
         self.change = change
@@ -176,7 +178,7 @@ def rows_later(
     *,
     patient: bool = True,
     captured: bool = False,
-    change: Change | None = None,
+    change: TableChange | None = None,
 ) -> ByNumber | None:
     """As ``ByNumber``; None: they are few, or all are wanted at once, and nothing is captured.
 

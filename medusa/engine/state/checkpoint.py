@@ -233,7 +233,7 @@ class DeltaChain:
 
     def link(
         self, name: str, files: Mapping[str, Buffer], known: Known, secret: tuple[int, int] | None
-    ) -> Link:
+    ) -> ChainLink:
         """What of a state has to be written; it is a delta where that is much smaller.
 
         Args:
@@ -242,7 +242,7 @@ class DeltaChain:
         """
         total = sum(len(memoryview(data).cast("B")) for data in files.values())
         if secret is None or (total < FULL_BYTES_MIN and not known.partial):
-            return Link(files, {}, DeltaChain())
+            return ChainLink(files, {}, DeltaChain())
         made = cut(files, self.rows, secret, known)
         if known.partial:
             assert self.names, "only what changed was captured, for a chain that has ended"
@@ -250,7 +250,7 @@ class DeltaChain:
         after = self.delta_bytes + made.nbytes
         too_much = len(self.names) > DELTAS_MAX or after > made.whole_bytes // 2
         if not self.names or (too_much and not known.partial):
-            return Link(files, {}, DeltaChain((name,), rows=made.rows, whole_bytes=made.whole_bytes))
+            return ChainLink(files, {}, DeltaChain((name,), rows=made.rows, whole_bytes=made.whole_bytes))
         base = {"base": self.names[-1], "base_crc32c": self.sum}
         chain = DeltaChain(
             (*self.names, name),
@@ -259,7 +259,7 @@ class DeltaChain:
             last_bytes=made.nbytes,
             whole_bytes=made.whole_bytes,
         )
-        return Link(made.files, {"delta": {**base, **made.plan()}}, chain)
+        return ChainLink(made.files, {"delta": {**base, **made.plan()}}, chain)
 
     def sealed(self, manifest_sum: Buffer, known: Known) -> Self:
         """It is written."""
@@ -268,7 +268,7 @@ class DeltaChain:
 
 
 @dataclass(frozen=True, slots=True)
-class Link:
+class ChainLink:
     """The next checkpoint of a chain.
 
     Attributes:

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from medusa.engine.state.capture import Capture
 
-__all__ = ["Change", "GrowingRows", "NumberedRows"]
+__all__ = ["TableChange", "GrowingRows", "NumberedRows"]
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -28,7 +28,7 @@ SPREAD = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class TableChange:
     """How a table is made of the one at an earlier capture and of fresh rows.
 
     Attributes:
@@ -74,7 +74,7 @@ class GrowingRows:
     def __init__(self) -> None:
         self._captures: _Captures[int] = _Captures()
 
-    def since(self, capture: Capture, rows: int) -> Change | None:
+    def since(self, capture: Capture, rows: int) -> TableChange | None:
         """What is new since the base of a capture; None: nothing is known of that.
 
         Args:
@@ -84,7 +84,7 @@ class GrowingRows:
         if base is None or base > rows or rows - base > rows // 2:
             return None
         runs = [(start, length) for start, length in ((0, base), (base, rows - base)) if length]
-        return Change(base, np.array(runs, dtype=np.int64).reshape(-1, 2))
+        return TableChange(base, np.array(runs, dtype=np.int64).reshape(-1, 2))
 
 
 class NumberedRows:
@@ -93,7 +93,7 @@ class NumberedRows:
     def __init__(self) -> None:
         self._captures: _Captures[tuple[Ints, Bools]] = _Captures()
 
-    def since(self, capture: Capture, numbers: Ints, marks: Bools) -> tuple[Change, Ints] | None:
+    def since(self, capture: Capture, numbers: Ints, marks: Bools) -> tuple[TableChange, Ints] | None:
         """What changed since the base of a capture, and which rows of now are fresh or marked otherwise.
 
         Args:
@@ -113,7 +113,7 @@ class NumberedRows:
         return found if len(found[1]) <= len(numbers) // 2 else None
 
 
-def _behind(held: Ints, marked: Bools, numbers: Ints, marks: Bools) -> tuple[Change, Ints] | None:
+def _behind(held: Ints, marked: Bools, numbers: Ints, marks: Bools) -> tuple[TableChange, Ints] | None:
     """Where rows only went in front and came behind, so that few need be looked at; None: elsewhere."""
     if not len(held) or not len(numbers):
         return None
@@ -131,10 +131,10 @@ def _behind(held: Ints, marked: Bools, numbers: Ints, marks: Bools) -> tuple[Cha
     runs[1::2, 0] = len(held) + np.arange(len(ends))
     runs[1::2, 1] = 1
     runs[-1, 1] = len(numbers) - stay
-    return Change(len(held), runs[runs[:, 1] > 0]), fresh
+    return TableChange(len(held), runs[runs[:, 1] > 0]), fresh
 
 
-def _anywhere(held: Ints, marked: Bools, numbers: Ints, marks: Bools) -> tuple[Change, Ints]:
+def _anywhere(held: Ints, marked: Bools, numbers: Ints, marks: Bools) -> tuple[TableChange, Ints]:
     place = _places(held, numbers)
     kept = place >= 0
     kept[kept] = marked[place[kept]] == marks[kept]
@@ -144,7 +144,7 @@ def _anywhere(held: Ints, marked: Bools, numbers: Ints, marks: Bools) -> tuple[C
     begins[1:] = (np.diff(place) != 1) | (place[1:] == len(held))
     starts = np.flatnonzero(begins)
     lengths = np.diff(starts, append=len(numbers))
-    return Change(len(held), np.stack([place[starts], lengths], axis=1)), fresh
+    return TableChange(len(held), np.stack([place[starts], lengths], axis=1)), fresh
 
 
 def _places(held: Ints, wanted: Ints) -> Ints:

@@ -27,7 +27,7 @@ from medusa.engine.expressions.box_expressions import Columns
 from medusa.engine.operators.joins.join_parts import JoinParts
 from medusa.engine.operators.joins.join_where import PairCondition, SideCondition
 from medusa.engine.state import delta
-from medusa.engine.state.row_changes import Change, NumberedRows
+from medusa.engine.state.row_changes import NumberedRows, TableChange
 from medusa.ports import Workers
 from medusa.query import boxes as query
 from medusa.query.boxes import Schema
@@ -367,7 +367,7 @@ class JoinBox(Operator):
         for number, (name, side) in enumerate(zip(("left", "right"), self._sides, strict=True)):
             rows = pa.record_batch(self._join.rows(number))
             capture = state.capture if rows.num_rows >= max(delta.ROWS_MIN, 1) else None
-            change: Change | None = None
+            change: TableChange | None = None
             if capture is not None:
                 found = side.known.since(capture, as_int64(rows.column(0)), as_bools(rows.column(2)))
                 if found is not None:
