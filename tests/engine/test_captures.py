@@ -40,6 +40,7 @@ ANY = {
     "sets": lambda s: s.window("20 s").group_by("k").aggregate(n=md.count_distinct("s"), m=md.median("v")),
     "no keys": lambda s: s.window("20 s").aggregate(**CALLS),
     "join": lambda s: s.join(s.select("k", w="v"), on="k", within="5 s"),
+    "asof join": lambda s: s.asof_join(s.select("k", w="v"), on="k", within="9 s"),
 }
 
 
@@ -51,10 +52,10 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("medusa.engine.state.checkpoint.FULL_BYTES_MIN", 0)
 
 
-def started(shape: Callable[[Any], Any]) -> Any:
+def started(shape: Callable[[Any], Any], threads: int = 1) -> Any:
     q = md.Query("q")
     q.sink("o", shape(q.source("s", COLUMNS, time="ts", unit="s", slack="3 s")))
-    return md.start(q)
+    return md.start(q, threads=threads)
 
 
 def push(run: Any, seed: int, now: int, rows: int, keys: int) -> None:
@@ -83,16 +84,18 @@ STEPS = st.tuples(
 )
 
 
-@pytest.mark.parametrize("kind", ANY)
+@pytest.mark.parametrize(
+    ("kind", "threads"), [*((kind, 1) for kind in ANY), ("sliding window", 2), ("join", 2)]
+)
 @given(steps=st.lists(STEPS, min_size=4, max_size=24), seed=st.integers(0, 99))
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=5, deadline=None)
 def test_a_whole_one_and_its_deltas_make_the_state_of_that_moment(
-    kind: str, steps: list[tuple[int, int, int, str]], seed: int
+    kind: str, threads: int, steps: list[tuple[int, int, int, str]], seed: int
 ) -> None:
     disk = Disk("here")
     checkpoints = Checkpoints(disk, secret=SECRET)
     now = 100
-    with started(ANY[kind]) as run:
+    with started(ANY[kind], threads) as run:
         fragment = run._fragment
         push(run, seed, now, 300, 300)
         for step, (rows, keys, passed, what) in enumerate(steps):
