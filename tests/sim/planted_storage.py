@@ -93,7 +93,11 @@ STORAGE: dict[str, Mistake] = {
     "one checkpoint too few": Mistake(
         area="checkpoints",
         about="Only the newest checkpoint is kept: where it is damaged there is none before it.",
-        edits=edit("runtime.engine_host.host_disk:HostDisk.write", "[:-2]", "[:-1]"),
+        edits=edit(
+            "runtime.engine_host.hosted:HostedFragment.wrote",
+            "kept = [*other, *last] if len(wholes) == 1 else last",
+            "kept = last[-1:]",
+        ),
         scenarios=("storage", "nodes"),
         seed=4,
         shows="SimulationError: start: ",
