@@ -18,7 +18,7 @@ from medusa.sim.trials.amnesia import SCHEMA, all_guarded, check_gap, table
 from medusa.sim.trials.federations import OFTEN, ROWS
 from medusa.sim.trials.standby import StandbyTrial
 from medusa.sim.trials.trial import Scenario
-from medusa.sim.world.faults import BELIEVED, LATE, LATE_VOTES, LINKS, MACHINES, TAKEOVERS, WEATHER
+from medusa.sim.world.fault_kinds import BELIEVED, LATE, LATE_VOTES, LINKS, MACHINES, TAKEOVERS, WEATHER
 from medusa.sim.world.virtual_time import SimulationError, World
 
 __all__ = ["WISHES"]
