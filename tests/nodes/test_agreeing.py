@@ -156,7 +156,7 @@ def test_a_peer_whose_first_word_was_lost_speaks_again_though_both_know_the_same
         receive(now_us, peer, message, payload)
 
     mesh.sites[deaf].receive = listen
-    for _ in range(80):
+    for _ in range(120):
         mesh.now_us += STEP_US
         for name in (deaf, other):  # One that always asks first has no questions to answer.
             mesh.sites[name].tick(mesh.now_us)

@@ -43,6 +43,9 @@ PEERS_PER_ROUND = 3
 PROBES_IN_VAIN = 32
 """A peer that knew something else so often in a row: perhaps what was told got lost."""
 
+IN_VAIN = 3
+"""A peer of which nothing came after so many probes has to speak."""
+
 NAMED_PER_ROUND = 100_000
 """So many nodes are named in a second where all are named: a start of a thousand neighbours at once ends
 within seconds, and who asks for it again and again gets no more."""
@@ -241,7 +244,7 @@ class AntiEntropy:
     def _probe(self, peer: str, known: _Peer) -> None:
         """Who knows the same answers nothing. Before we have heard a peer once that is too little: its first
         word was lost, and nobody can tell whether it has said all. So we leave out how far we know it."""
-        unheard = known.asked is not None and known.asked > 0
+        unheard = known.asked is not None and known.asked >= IN_VAIN
         if known.asked is not None:
             known.asked += 1
         self._say(peer, answer=True, knows=not unheard)

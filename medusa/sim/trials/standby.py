@@ -316,6 +316,8 @@ class StandbyTrial(QueryTrial):
                 continue
             if replicas.epoch == FIRST_EPOCH or follows(node, name) or name in self._beyond:
                 continue
+            if (node.name, name, replicas.epoch) in self._ran:
+                continue  # It was split or merged since.
             if not any(name in each.brain.catalog.fragments for each in self.living):
                 self.world.trace("world", f"nobody has {name} any more")
                 self._beyond.add(name)
