@@ -6,23 +6,11 @@ from __future__ import annotations
 import pytest
 
 from medusa.sim.scenarios import run_scenario
-
-FULL = (pytest.mark.full, pytest.mark.issue(18))
+from tests.sim.planted_standby import BY_METHOD
+from tests.sim.planting import noticed, planted
 
 CI = 8
 """Seeds of ``make test-ci``."""
-
-FOUND = (
-    # What was taken of a sender that was lost was never said to be durable at its successor.
-    24,
-    # A coordinator that had lost the first word of a node never heard it: a deployment stayed half done.
-    110,
-    # A deployment was undone, and what its coordinator had taken over meanwhile stayed.
-    118,
-    # Who was to take a fragment over asked for rows before it was the owner, and broke.
-    372,
-)
-"""Seeds of ``wishes`` that have shown something."""
 
 
 def passed(scenario: str, seed: int) -> None:
@@ -30,7 +18,7 @@ def passed(scenario: str, seed: int) -> None:
     assert outcome.ok, str(outcome)
 
 
-@pytest.mark.parametrize("seed", [*range(CI), *(pytest.param(seed, marks=FULL) for seed in FOUND)])
+@pytest.mark.parametrize("seed", range(CI))
 def test_seed_of_wishes(seed: int) -> None:
     """As ``medusa.sim.trials.wishes`` says."""
     passed("wishes", seed)
@@ -58,3 +46,12 @@ def test_more_seeds_of_passive(block: int) -> None:
     """1,000 in all."""
     for seed in range(2000 + 50 * block, 2000 + 50 * (block + 1)):
         passed("passive", seed)
+
+
+@pytest.mark.parametrize("name", BY_METHOD)
+def test_the_recorded_seed_notices_it(name: str) -> None:
+    mistake = BY_METHOD[name]
+    assert mistake.seed is not None
+    [scenario] = mistake.scenarios
+    with planted(mistake):
+        assert noticed(lambda seed: run_scenario(scenario, seed).violation, mistake.seed, mistake.shows)

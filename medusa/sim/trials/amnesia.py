@@ -20,6 +20,9 @@ from medusa.sim.world.virtual_time import SimulationError, World
 
 __all__ = ["AMNESIA", "SCHEMA", "all_guarded", "check_gap", "table"]
 
+QUIET_US = 2_000_000
+"""So long after its start a node waits for clients of an earlier life, and feeds nothing meanwhile."""
+
 SCHEMA = {"ts": "timestamp", "k": "utf8", "v": "int64"}
 
 
@@ -127,14 +130,15 @@ def all_guarded(dice: Random, at: dict[str, list[str]], deaths: int = 0) -> tupl
     decided = options(dice, at)
     made = StandbyOptions(
         **{
-            **{name: getattr(decided, name) for name in ("publish_us", "piece_rows", "job_us", "delay_us")},
+            **{name: getattr(decided, name) for name in ("piece_rows", "job_us", "delay_us")},
+            "publish_us": QUIET_US + decided.publish_us,
             "at": at,
             "deaths": deaths,
             "sync_us": min(decided.sync_us, 20_000),
             "limits": decided.limits,
             "standby": standby,
             "witnesses": witnesses,
-            "lost": tuple((node, dice.randrange(*LOST_AFTER_US)) for node in lost),
+            "lost": tuple((node, QUIET_US + dice.randrange(*LOST_AFTER_US)) for node in lost),
         }
     )
     return made, [*at, *spares, *witnesses]

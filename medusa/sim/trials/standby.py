@@ -378,13 +378,8 @@ class StandbyTrial(QueryTrial):
         return bool(self._beyond)
 
     def _check_complaints(self, node: NodeMachine) -> None:
-        if self._gap is None or not self._told_lost(node):
+        if self._gap is None or not node.complaint.startswith("rows lost "):  # They are counted.
             super()._check_complaints(node)
-
-    def _told_lost(self, node: NodeMachine) -> bool:
-        """Whether all it complains of is that rows of a fragment are lost of which nothing is kept."""
-        empty = (hosted.spec.name for hosted in node.brain.fragments.values() if hosted.spec.keeps_nothing)
-        return any(node.complaint.startswith(f"rows lost {{'fragment': {name!r}") for name in empty)
 
     def check_end(self) -> None:
         if self._gap is not None and not self._beyond:
