@@ -228,9 +228,13 @@ class Fragments:
         elif reply is not None:
             self._reply(pending.owner, reply)
 
-    def remove(self, message: Remove, owner: str) -> Reply:
+    def remove(self, message: Remove, owner: str, over: Collection[str] = ()) -> Reply:
         """Forget a query's fragments here, if there are any that this node asked for, or if they are of a
-        query whose configuration says that it is the one that was removed."""
+        query whose configuration says that it is the one that was removed.
+
+        Args:
+            over: fragments of it that may have been taken over here while it was deployed.
+        """
         query, request = message.query, message.request
         done = Reply(request=request)
         late = self._late.remove(owner, query, request)
@@ -246,7 +250,9 @@ class Fragments:
         if message.since:
             requests = range(message.since, request)
             came = [
-                *dict.fromkeys((*self._catalog.came_by(query, requests), *self._undone(query, message.life)))
+                *dict.fromkeys(
+                    (*self._catalog.came_by(query, requests), *over, *self._undone(query, message.life))
+                )
             ]
         self.drop(query, came, undoes=bool(message.since))
         return done

@@ -137,6 +137,34 @@ def test_what_got_lost_after_it_was_told_is_found():
 # --- hostile ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("deaf", "other"), [("n0", "n1"), ("n1", "n0")])
+def test_a_peer_whose_first_word_was_lost_speaks_again_though_both_know_the_same(deaf, other):
+    """Until it has, nobody can tell whether it has said all that it wrote."""
+    mesh = Mesh(names(2), full(2))
+    mesh.run(12)
+    assert mesh.agreed()
+    mesh.sites[deaf].peer_down(other)
+    mesh.sites[other].peer_down(deaf)
+    mesh.sites[other].peer_up(mesh.now_us, deaf)
+    mesh.outboxes[other].take()  # It is lost.
+    mesh.sites[deaf].peer_up(mesh.now_us, other)
+    heard = []
+    receive = mesh.sites[deaf].receive
+
+    def listen(now_us, peer, message, payload):
+        heard.append(now_us)
+        receive(now_us, peer, message, payload)
+
+    mesh.sites[deaf].receive = listen
+    for _ in range(120):
+        mesh.now_us += STEP_US
+        for name in (deaf, other):  # One that always asks first has no questions to answer.
+            mesh.sites[name].tick(mesh.now_us)
+            while mesh.deliver():
+                pass
+    assert len(heard) == 1
+
+
 def crowd(count):
     """One directory that knows many nodes, and a peer."""
     mesh = Mesh(["n0", "n1"], [("n0", "n1")])

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+import medusa as md
 from medusa.nodes.catalog.catalog import RUNNING, Deployment
 from medusa.nodes.recovery.coordination import AWAY_US
 from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.move import Move
-from tests.nodes.taken_over import ROWS, Run
+from tests.nodes.taken_over import ROWS, SCHEMA, Run
 from tests.nodes.test_taken_over import CUT, HALF, WHOLE, check_removed, counting, run_of
 
 STANDBY = {"m": ["s1", "s2"]}
@@ -359,3 +360,23 @@ def test_a_part_that_moved_just_before_its_coordinator_is_lost_is_known_to_the_n
     run.until(known, "m knows")
     assert undeploy(run, "s3") == Reply(request=1)
     check_removed(run)
+
+
+def test_what_the_coordinator_took_over_meanwhile_goes_with_the_rest_when_it_is_undone():
+    """Else the query could not be deployed again."""
+    q = md.Query("q")
+    per_k = q.source("rows", SCHEMA, time="ts").filter("v >= 0", name="first").window("1s").group_by("k")
+    q.sink("out", per_k.aggregate(n=md.count(), name="per_k").filter("n > 0", name="last"))
+    at = {"e": ["rows", "first"], "m": ["per_k"], "c": ["last", "out"]}
+    run = Run(q, at, standby={"m": ["s1"]}, witnesses=("w", "x"), deploys="s1")
+    run.fed.network.cut("c", "s1")  # Its answer doesn't come.
+    request = run.deployer.deploy_guarded(run.q, run.at, run.standby, run.witnesses)
+    run.until(lambda: "q/per_k" in run.fed.nodes["m"].brain.fragments, "the middle is installed")
+    run.until_guarded("q/per_k", 1)
+    run.lose("m")
+    run.until_owned("q/per_k", "s1")
+    reply, _ = run.fed.answer(run.deployer, request)
+    assert reply.code == "E_TIMEOUT"
+    coordinator = run.fed.nodes["s1"].brain
+    assert not coordinator.fragments
+    assert not coordinator.catalog.fragments

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.sim.planting import Edit, Mistake, edit
 
-__all__ = ["COORDINATORS", "HANDOVERS", "STANDBY"]
+__all__ = ["BY_METHOD", "COORDINATORS", "HANDOVERS", "STANDBY"]
 
 _SCENARIOS = ("standby",)
 
@@ -401,3 +401,78 @@ HANDOVERS: dict[str, Mistake] = {
     ),
 }
 """Of fragments that are moved to those that stand by for them."""
+
+
+BY_METHOD: dict[str, Mistake] = {
+    "input is acknowledged before the secondary holds it": Mistake(
+        area="passive standby",
+        about="Senders forget what the owner's own disk has. What its machine had alone is lost with it.",
+        edits=edit(
+            "nodes.fragment.durability:Secondaries.covers",
+            "return all(moment.token <= at for at in self._covered.values())",
+            "return True",
+        ),
+        scenarios=("passive",),
+        seed=0,
+        shows="SimulationError: trimmed",
+    ),
+    "a checkpoint on a wrong base": Mistake(
+        area="passive standby",
+        about="Files that didn't come are taken from whatever checkpoint is held, whether they fit or not.",
+        edits=edit(
+            "nodes.recovery.held_checkpoint:CheckpointReceiver._check_base",
+            "if message.base != self.held_token or not self.held_token:",
+            "if False:",
+        )
+        + edit(
+            "nodes.recovery.held_checkpoint:CheckpointReceiver._whole",
+            'files[name], fits = self._held.get(name, b""), self._facts.get(name) == fact',
+            'files[name], fits = self._held.get(name, b""), True',
+        )
+        + edit(
+            "nodes.recovery.checkpoint_shipping:CheckpointSender._frames",
+            "if known is not None and known.nbytes == len(view) and known.crc == crc32c(view):",
+            "if known is not None and known.nbytes == len(view):",
+        ),
+        scenarios=("passive",),
+        seed=3,
+        shows="",
+    ),
+    "rows that were held are not counted": Mistake(
+        area="amnesia",
+        about="Whoever goes on counts what was lost before, and not what was held: a gap nobody tells of.",
+        edits=edit(
+            "nodes.memory_only.host:MemoryOnlyFragmentHost._start",
+            "self.known_lost = base.lost + max(base.held, 0)",
+            "self.known_lost = base.lost",
+        ),
+        scenarios=("amnesia",),
+        seed=3,
+        shows="SimulationError: counted",
+    ),
+    "a secondary's checkpoint counted twice": Mistake(
+        area="durability",
+        about="Of two secondaries the one that is further counts for both: senders forget too much.",
+        edits=edit(
+            "nodes.fragment.durability:Secondaries.covers",
+            "return all(moment.token <= at for at in self._covered.values())",
+            "return not self._covered or any(moment.token <= at for at in self._covered.values())",
+        ),
+        scenarios=("standby",),
+        seed=3,
+        shows="SimulationError: trimmed",
+    ),
+    "a secondary's decisions counted twice": Mistake(
+        area="durability",
+        about="Of two secondaries the one with more decisions counts for both: the other lacks what left.",
+        edits=edit(
+            "nodes.fragment.durability:Secondaries.released",
+            "return min(self._decided.values(), default=ALL)",
+            "return max(self._decided.values(), default=ALL)",
+        ),
+        scenarios=("standby",),
+        seed=4,
+        shows="SimulationError: decided",
+    ),
+}
+"""Of how others stand by: by checkpoints, by computing the same, or by nothing."""

@@ -149,6 +149,7 @@ def test_there_are_200_seeds_of_all_scenarios_and_faults_do_happen():
         "coordinators",
         "handover",
         "amnesia",
+        "wishes",
         "regroup",
         "rebuild",
     )

@@ -43,6 +43,9 @@ PEERS_PER_ROUND = 3
 PROBES_IN_VAIN = 32
 """A peer that knew something else so often in a row: perhaps what was told got lost."""
 
+IN_VAIN = 3
+"""A peer of which nothing came after so many probes has to speak."""
+
 NAMED_PER_ROUND = 100_000
 """So many nodes are named in a second where all are named: a start of a thousand neighbours at once ends
 within seconds, and who asks for it again and again gets no more."""
@@ -56,12 +59,14 @@ class _Peer:
         told: after how many changes it knew all that we know, as far as we told; None: never.
         in_vain: probes in a row that found a difference.
         heard_us: when it last probed: then we need not.
+        asked: so often did we probe it and haven't heard a word of it yet; None: we have.
     """
 
     knows: int | None = None
     told: int | None = None
     in_vain: int = 0
     heard_us: int = -ROUND_US
+    asked: int | None = 0
 
 
 class AntiEntropy:
@@ -100,6 +105,7 @@ class AntiEntropy:
         if known is None:
             return  # It will be: then we speak first.
         written = self._written
+        known.asked = None
         if message.answer and message.covers == US:
             known.heard_us = now_us
         if written.node in seen:
@@ -116,6 +122,8 @@ class AntiEntropy:
         self.send(peer, written.runs(seen, names))
         if message.digest == written.digest():
             known.told, known.in_vain = written.changes, 0
+            if message.answer and written.node not in seen:
+                self._say(peer)  # It hasn't heard us yet.
         elif message.answer:
             settled = not names and not lacks and len(seen) <= 2
             self._tell(peer, known, message, lacks, idle=settled and message.covers == NEWS)
@@ -167,10 +175,19 @@ class AntiEntropy:
         self._say(peer, seen, covers=ALL)
         return True
 
-    def _say(self, peer: str, seen: Seen | None = None, *, covers: int = US, answer: bool = False) -> None:
+    def _say(
+        self,
+        peer: str,
+        seen: Seen | None = None,
+        *,
+        covers: int = US,
+        answer: bool = False,
+        knows: bool = True,
+    ) -> None:
         written = self._written
         both = {} if seen is None else seen
-        both[peer] = written.seen(peer)
+        if knows:
+            both[peer] = written.seen(peer)
         both[written.node] = written.seen(written.node)
         message = Digest(digest=written.digest(), answer=answer, covers=covers)
         self._outbox.send(peer, message, seen_to(both))
@@ -221,8 +238,16 @@ class AntiEntropy:
         for peer in list(islice(self.peers, PEERS_PER_ROUND)):
             known = self.peers[peer] = self.peers.pop(peer)
             if known.heard_us <= began_us:
-                self._say(peer, answer=True)
+                self._probe(peer, known)
         return True
+
+    def _probe(self, peer: str, known: _Peer) -> None:
+        """Who knows the same answers nothing. Before we have heard a peer once that is too little: its first
+        word was lost, and nobody can tell whether it has said all. So we leave out how far we know it."""
+        unheard = known.asked is not None and known.asked >= IN_VAIN
+        if known.asked is not None:
+            known.asked += 1
+        self._say(peer, answer=True, knows=not unheard)
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""

@@ -9,7 +9,7 @@ Asking twice is harmless: installing what is installed, and removing what isn't 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from medusa.nodes.catalog.catalog import DEPLOYING, REMOVING, RUNNING, Catalog, Deployment
 from medusa.nodes.catalog.deployment_automaton import DeploymentEvent
@@ -68,7 +68,8 @@ class DeploymentCoordinator:
         catalog: where deployments are written; ``saver`` makes it durable.
         incarnation: of this node; larger than in any earlier life.
         way: how a node is told to run a fragment: the message with this number, and its payload.
-        install, remove: do it on this node, as if asked by itself; give a Reply.
+        install, remove: do it on this node, as if asked by itself; give a Reply. What is removed also takes
+            these fragments along, which were taken over here.
 
         elsewhere: the other node that has deployed a query, as far as is known here; empty: none.
         outranks: the other one that goes before us, if it began at the same time; empty: none.
@@ -76,7 +77,8 @@ class DeploymentCoordinator:
         abroad: the participant of another one's node; empty: it is of our own.
         unfinished: what other nodes have of deployments of an earlier life; None: nobody is asked.
         guarded: told of each plan that is spread, and the number of the first request by which it is.
-        unguarded: told of each query whose removal begins: nobody takes any of it over from then on.
+        unguarded: told of each query whose removal begins: nobody takes any of it over from then on. Gives
+            the fragments that may have been taken over here.
         is_up: whether a node is heard here.
 
     Attributes:
@@ -93,14 +95,14 @@ class DeploymentCoordinator:
         saver: CatalogWriter,
         install: Callable[[int, FragmentSpec, str], Reply | None],
         way: Callable[[int, FragmentSpec], tuple[Install | Instantiate, bytes | None]],
-        remove: Callable[[Remove], Reply],
+        remove: Callable[[Remove, Collection[str]], Reply],
         elsewhere: Callable[[str], str] = lambda query: "",
         outranks: Callable[[str], str] = lambda query: "",
         readers: Callable[[str], list[str]] = lambda query: [],
         abroad: Callable[[str], str] = lambda node: "",
         unfinished: UnfinishedDeployments | None = None,
         guarded: Callable[[int, PlacementPlan, int], None] = lambda now_us, plan, request: None,
-        unguarded: Callable[[str], None] = lambda query: None,
+        unguarded: Callable[[str], Collection[str]] = lambda query: (),
         is_up: Callable[[str], bool] = lambda node: True,
     ) -> None:
         self._guarded, self._unguarded, self._is_up = guarded, unguarded, is_up
@@ -479,7 +481,7 @@ class DeploymentCoordinator:
             others = (node for node in kept.current.nodes() if node != self._catalog.node)
             # Where it hasn't run yet, a node may have a part and no configuration.
             deployment.reaches(others, lets_go=ran)
-        self._unguarded(query)
+        over = self._unguarded(query)
         token = self._saver.save()
         for node in deployment.nodes:
             self._request += 1
@@ -491,7 +493,7 @@ class DeploymentCoordinator:
         for each in list(self._questions):
             if each.order.query == query and each.to == self._catalog.node:
                 assert isinstance(each.order.message, Remove)
-                self.reply(now_us, each.to, self._remove(each.order.message))
+                self.reply(now_us, each.to, self._remove(each.order.message, over))
 
     def _drop_questions(self, query: str) -> None:
         self._questions.forget(lambda question: question.query == query)

@@ -487,11 +487,16 @@ class MemoryOnlyFragmentHost(FragmentHost):
         newest = settled[-1]
         note = self._seal.note(newest)
         for source, peer, seq in newest.inputs:
-            input = self.inputs.get((source, peer))
+            input = self.inputs.get((source, peer)) or self._moved_input(source)
             if input is not None and not input.receiver.asking:
                 input.receiver.own_note = note
                 input.receiver.durable(now_us, min(seq, input.receiver.next_seq))
                 input.durable_us = input.fed_us
+
+    def _moved_input(self, source: str) -> FragmentInput | None:
+        """What a judged source reads by now, where a cut names the node that it read from then."""
+        found = (input for (of, _), input in self.inputs.items() if of == source and input.judged)
+        return next(found, None)
 
     def ran(
         self,

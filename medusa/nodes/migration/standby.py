@@ -211,6 +211,10 @@ class StandbyFragment(FragmentHost):
             if before[feed.source] != feed.node:
                 self.redirect(now_us, feed.source, feed.node, up=False)
 
+    def redirect(self, now_us: int, source: str, node: str, *, up: bool) -> None:
+        """While it follows nobody is asked for rows, also where it is to be the owner once a disk says so."""
+        super().redirect(now_us, source, node, up=up and not self.follows)
+
     def _link_anew(self, now_us: int) -> None:
         if not self.follows:
             super()._link_anew(now_us)

@@ -324,6 +324,14 @@ class Recovery:
         if configuration is not None:
             self.agreement.install(now_us, configuration)
 
+    def undeploys(self, query: str) -> Collection[str]:
+        """Its removal begins here, and nobody takes any of it over from now on; the fragments that this node
+        may have taken over while it was deployed."""
+        current = self.agreement.current(query)
+        found = () if current is None else self.undone(query, current.life)
+        self.removed(query)
+        return found
+
     def undone(self, query: str, life: int) -> Collection[str]:
         """The deployment that gave a query this life is undone; the fragments that others may have taken
         over meanwhile, so that nobody looks for them where they were."""

@@ -187,7 +187,8 @@ def check_restarted(
 ) -> None:
     """A node that has just started finds upstream every row that its disk doesn't cover.
 
-    Not at a node without a disk that died since: then both count what is lost.
+    Not at a node without a disk that died since: then both count what is lost. Nor for a fragment of which
+    nothing is kept.
 
     Args:
         owners: of guarded fragments. What is another's by now is left out: rows are kept for that one, and
@@ -196,7 +197,7 @@ def check_restarted(
     if node.loop is None:
         return
     for name, hosted in node.brain.fragments.items():
-        if owners.get(name, node.name) != node.name:
+        if owners.get(name, node.name) != node.name or hosted.spec.keeps_nothing:
             continue
         for input in hosted.inputs.values():
             want, stream = input.receiver.next_seq, input.stream

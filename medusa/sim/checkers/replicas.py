@@ -75,6 +75,8 @@ class ReplicaChecks:
         self._disks: dict[tuple[str, str], tuple[int, dict[tuple[str, str], int]]] = {}
         """Node and fragment -> how often its disk had changed, and the positions of the newest checkpoint
         there."""
+        self._empty: set[str] = set()
+        """Fragments of which nobody keeps anything, and streams that they put out: recovered by amnesia."""
 
     # --- turns --------------------------------------------------------------------------------------
 
@@ -89,6 +91,8 @@ class ReplicaChecks:
         for kept in node.brain.catalog.configurations.values():
             self._look_at(node, kept.current)
         for fragment, hosted in node.brain.fragments.items():
+            if hosted.spec.keeps_nothing:
+                self._empty |= {fragment, *hosted.spec.streams.values()}
             self._check_owner(node, fragment, hosted)
             self._check_epochs(node, hosted)
             self._check_fenced(node, hosted)
@@ -201,15 +205,22 @@ class ReplicaChecks:
 
     def _follows(self, name: str, replicas: Replicas) -> bool:
         """Whether it is there and could take over."""
-        if held_record(self._nodes[name], replicas) is not None:
+        node = self._nodes[name]
+        if replicas.fragment in self._empty:
+            return node.alive and node.brain.recovery.followings.heir(replicas.fragment) is not None
+        if held_record(node, replicas) is not None:
             return True
         return name in {node.name for node, _ in self._secondaries(replicas)}
 
+    def _kept(self) -> Iterator[Replicas]:
+        """Of fragments of which disks have something."""
+        for replicas in () if self.newest is None else self.newest.fragments:
+            if replicas.fragment not in self._empty:
+                yield replicas
+
     def _check_secondaries(self, node: NodeMachine) -> None:
         """Each has made what was shown of decisions, and has released nothing that the owner hasn't."""
-        if self.newest is None:
-            return
-        for replicas in self.newest.fragments:
+        for replicas in self._kept():
             for at, shadow in self._secondaries(replicas):
                 if at is node and shadow.mixed:
                     self._check_secondary(node.name, shadow)
@@ -247,9 +258,7 @@ class ReplicaChecks:
 
     def _check_forgotten(self, node: NodeMachine) -> None:
         """Of what this node sends; clients are looked at with who reads from them."""
-        if self.newest is None:
-            return
-        for replicas in self.newest.fragments:
+        for replicas in self._kept():
             reads = [
                 (hosted, output.sender)
                 for hosted in node.brain.fragments.values()
@@ -330,6 +339,8 @@ class ReplicaChecks:
         codec = self._codec(self._nodes[source], message.stream) if isinstance(message, Data) else None
         if not isinstance(message, Data) or codec is None or payload is None:
             return
+        if message.stream in self._empty:
+            return  # What was shown to who is lost may come otherwise.
         batch = codec.decode(message, payload).batch
         rows = self._rows.setdefault(message.stream, [])
         rows += [None] * (message.seq + message.rows - len(rows))

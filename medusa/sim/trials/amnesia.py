@@ -8,21 +8,20 @@ from typing import Any
 
 import pyarrow as pa
 
-from medusa.ports import Buffer
 from medusa.query.builder import Query
 from medusa.query.expressions.aggregates import count, sum
 from medusa.runtime.embedded.embedded_run import collect
-from medusa.sim.actors.node import NodeMachine
 from medusa.sim.checkers.catalog import check_catalogs
-from medusa.sim.checkers.replicas import ReplicaChecks
 from medusa.sim.trials.federations import OFTEN, ROWS, options
 from medusa.sim.trials.standby import LOST_AFTER_US, StandbyOptions, StandbyTrial
 from medusa.sim.trials.trial import Scenario
 from medusa.sim.world.fault_kinds import LINKS, MACHINES, TAKEOVERS, WEATHER
 from medusa.sim.world.virtual_time import SimulationError, World
-from medusa.wire.messages.configuration import Replicas
 
-__all__ = ["AMNESIA"]
+__all__ = ["AMNESIA", "SCHEMA", "all_guarded", "check_gap", "table"]
+
+QUIET_US = 2_000_000
+"""So long after its start a node waits for clients of an earlier life, and feeds nothing meanwhile."""
 
 SCHEMA = {"ts": "timestamp", "k": "utf8", "v": "int64"}
 
@@ -51,40 +50,28 @@ def unites() -> tuple[Query, dict[str, list[str]]]:
     return q, {"a": ["left", "l"], "b": ["right", "r"], "z": ["both", "all", "out"]}
 
 
-class EmptyReplicaChecks(ReplicaChecks):
-    """Of fragments of which nobody keeps anything: who has them and who reads them, and nothing of disks."""
-
-    def delivered(self, source: str, frames: list[Buffer]) -> None:
-        """What was shown to who is lost may come otherwise."""
-
-    def _check_secondaries(self, node: NodeMachine) -> None:
-        pass
-
-    def _check_forgotten(self, node: NodeMachine) -> None:
-        pass
-
-    def _follows(self, name: str, replicas: Replicas) -> bool:
-        node = self._nodes[name]
-        return node.alive and node.brain.recovery.followings.heir(replicas.fragment) is not None
-
-
-def check_gap(trial: StandbyTrial) -> None:
+def check_gap(trial: StandbyTrial, sink: str = "out", results: str = "a/last") -> None:
     """At the end.
+
+    Args:
+        sink: has windows, in which rows are counted (``n``) and summed (``t``).
+        results: the fragment that is fed windows, and not the rows that they count.
 
     Raises:
         SimulationError: a row came twice, or others are missing than are counted.
     """
     check_catalogs(trial.nodes.values())
-    batches = [batch for client in trial.clients.values() for batch in client.rows.get("a.out", [])]
-    got = counted(pa.Table.from_batches(batches, trial.want["out"].schema))
-    want = counted(trial.want["out"])
+    stream = f"{trial.q.graph.name}.{sink}"
+    batches = [batch for client in trial.clients.values() for batch in client.rows.get(stream, [])]
+    got = counted(pa.Table.from_batches(batches, trial.want[sink].schema))
+    want = counted(trial.want[sink])
     for key, (rows, total) in got.items():
         most, most_total = want.get(key, (0, 0))
         if rows > most or total > most_total:
             raise SimulationError(f"twice: {rows} rows of {key} were counted, there are {most}")
     parts = [each for node in trial.living for each in node.brain.status(0)["fragments"]]
     told = {each["fragment"]: each["lost_rows"] for each in parts}
-    if any(each["lost_unknown"] for each in parts) or told.get("a/last"):
+    if any(each["lost_unknown"] for each in parts) or told.get(results):
         return  # It is said; or results were lost, of which nobody says how many rows they had counted.
     missing = rows_of(want) - rows_of(got)
     if missing != Counter(told).total():
@@ -127,6 +114,12 @@ def forgetting(world: World, rows: int | None, parts: Any) -> StandbyTrial:
     number = ROWS // 2 if rows is None else rows
     tables = {source: table(dice, number, place, len(q.sources)) for place, source in enumerate(q.sources)}
     want = dict(collect(q, **tables))
+    made, nodes = all_guarded(dice, at)
+    return StandbyTrial(world, q, tables, made, want=want, nodes=nodes, gap=check_gap)
+
+
+def all_guarded(dice: Random, at: dict[str, list[str]], deaths: int = 0) -> tuple[StandbyOptions, list[str]]:
+    """Others stand by for all fragments; somebody is left to have each of them. With all nodes."""
     spares = ["s1", "s2"]
     standby = {node: spares if dice.random() < 0.6 else [dice.choice(spares)] for node in at}
     witnesses = ["w1", "w2"]
@@ -137,25 +130,18 @@ def forgetting(world: World, rows: int | None, parts: Any) -> StandbyTrial:
     decided = options(dice, at)
     made = StandbyOptions(
         **{
-            **{name: getattr(decided, name) for name in ("publish_us", "piece_rows", "job_us", "delay_us")},
+            **{name: getattr(decided, name) for name in ("piece_rows", "job_us", "delay_us")},
+            "publish_us": QUIET_US + decided.publish_us,
             "at": at,
+            "deaths": deaths,
             "sync_us": min(decided.sync_us, 20_000),
             "limits": decided.limits,
             "standby": standby,
             "witnesses": witnesses,
-            "lost": tuple((node, dice.randrange(*LOST_AFTER_US)) for node in lost),
+            "lost": tuple((node, QUIET_US + dice.randrange(*LOST_AFTER_US)) for node in lost),
         }
     )
-    return StandbyTrial(
-        world,
-        q,
-        tables,
-        made,
-        want=want,
-        nodes=[*at, *spares, *witnesses],
-        checks=EmptyReplicaChecks,
-        gap=check_gap,
-    )
+    return made, [*at, *spares, *witnesses]
 
 
 AMNESIA: dict[str, Scenario] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -424,8 +424,16 @@ class QueryTrial(Federation):
         if self.options.memory:
             self._check_counted()
             return
-        for sink, want in self.want.items():
-            if (wrong := difference(self._got(sink), want)) is not None:
+        self.check_exact(self.want)
+
+    def check_exact(self, sinks: Iterable[str]) -> None:
+        """Each row of these came, once.
+
+        Raises:
+            SimulationError: others came, or fewer.
+        """
+        for sink in sinks:
+            if (wrong := difference(self._got(sink), self.want[sink])) is not None:
                 raise SimulationError(f"delivered: sink {sink!r}: {wrong}")
 
     def _check_losses(self) -> None:

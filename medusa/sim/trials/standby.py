@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import msgspec
 import pyarrow as pa
 
+from medusa.nodes.catalog.kept_moves import FIRST_EPOCH
 from medusa.ports import Buffer
 from medusa.query.boxes import Sink
 from medusa.query.builder import Query
@@ -101,7 +102,6 @@ class StandbyTrial(QueryTrial):
 
     Args:
         orders: given meanwhile; None: there are none.
-        checks: of who has what.
         gap: looks at the end whether no row came twice and the missing are counted; None: none may miss.
     """
 
@@ -115,7 +115,6 @@ class StandbyTrial(QueryTrial):
         want: Mapping[str, pa.Table],
         nodes: Sequence[str],
         orders: Orders | None = None,
-        checks: Callable[..., ReplicaChecks] = ReplicaChecks,
         gap: Callable[[StandbyTrial], None] | None = None,
     ) -> None:
         self._orders = orders
@@ -132,7 +131,7 @@ class StandbyTrial(QueryTrial):
         self._stays = [node for node in nodes if node not in {name for name, _ in options.lost}]
         self._standby = options
         super().__init__(world, q, tables, options, want=want, nodes=nodes)
-        self._checks = checks(self.nodes, self.clients)
+        self._checks = ReplicaChecks(self.nodes, self.clients)
         self._aims = TakeoverAims(self)
         self._split_aims = TargetedFaults(self)
         self._roles = CoordinatorChecks(q.graph.name)
@@ -277,6 +276,7 @@ class StandbyTrial(QueryTrial):
         before = self._checks.newest
         self._checks.look(node)
         self._note_owners()
+        self._note_stateless(node)
         if node.alive:
             self._ran |= {
                 (node.name, name, node.brain.catalog.epoch(name))
@@ -297,8 +297,6 @@ class StandbyTrial(QueryTrial):
 
     def _check_restarted(self, node: NodeMachine) -> None:
         """Of what others have had since it died, upstream keeps rows for those."""
-        if self._gap is not None:
-            return
         owners = {} if self.newest is None else {each.fragment: each.owner for each in self.newest.fragments}
         check_restarted(node, self.nodes, self.clients, owners=owners)
 
@@ -307,6 +305,22 @@ class StandbyTrial(QueryTrial):
             owners = self._owners.setdefault(each.fragment, [each.owner])
             if owners[-1] != each.owner:
                 owners.append(each.owner)
+
+    def _note_stateless(self, node: NodeMachine) -> None:
+        """Of a fragment that this node alone followed, and was chosen for just before it died: its owner was
+        silent, has heard so since, and dropped it."""
+        newest = self._checks.newest
+        for replicas in () if newest is None or not node.alive else newest.fragments:
+            name = replicas.fragment
+            if replicas.owner != node.name or replicas.secondaries or not replicas.members:
+                continue
+            if replicas.epoch == FIRST_EPOCH or follows(node, name) or name in self._beyond:
+                continue
+            if (node.name, name, replicas.epoch) in self._ran:
+                continue  # It was split or merged since.
+            if not any(name in each.brain.catalog.fragments for each in self.living):
+                self.world.trace("world", f"nobody has {name} any more")
+                self._beyond.add(name)
 
     def _count_lost(self, name: str) -> None:
         """This node is lost, or lives again and follows nothing any more: nobody may be left that could take
@@ -364,7 +378,7 @@ class StandbyTrial(QueryTrial):
         return bool(self._beyond)
 
     def _check_complaints(self, node: NodeMachine) -> None:
-        if self._gap is None:  # Else nodes say so where rows are lost.
+        if self._gap is None or not node.complaint.startswith("rows lost "):  # They are counted.
             super()._check_complaints(node)
 
     def check_end(self) -> None:

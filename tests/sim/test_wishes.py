@@ -1,0 +1,57 @@
+"""Machines are lost for good from queries that others hold checkpoints for, and whose outputs want different
+things: each has what it was promised."""
+
+from __future__ import annotations
+
+import pytest
+
+from medusa.sim.scenarios import run_scenario
+from tests.sim.planted_standby import BY_METHOD
+from tests.sim.planting import noticed, planted
+
+CI = 8
+"""Seeds of ``make test-ci``."""
+
+
+def passed(scenario: str, seed: int) -> None:
+    outcome = run_scenario(scenario, seed)
+    assert outcome.ok, str(outcome)
+
+
+@pytest.mark.parametrize("seed", range(CI))
+def test_seed_of_wishes(seed: int) -> None:
+    """As ``medusa.sim.trials.wishes`` says."""
+    passed("wishes", seed)
+
+
+@pytest.mark.parametrize("seed", range(CI))
+def test_seed_of_passive(seed: int) -> None:
+    """Secondaries hold checkpoints: as ``medusa.sim.trials.standby`` says."""
+    passed("passive", seed)
+
+
+@pytest.mark.full
+@pytest.mark.issue(18)
+@pytest.mark.parametrize("block", range(40))
+def test_more_seeds_of_wishes(block: int) -> None:
+    """2,000 in all."""
+    for seed in range(2000 + 50 * block, 2000 + 50 * (block + 1)):
+        passed("wishes", seed)
+
+
+@pytest.mark.full
+@pytest.mark.issue(18)
+@pytest.mark.parametrize("block", range(20))
+def test_more_seeds_of_passive(block: int) -> None:
+    """1,000 in all."""
+    for seed in range(2000 + 50 * block, 2000 + 50 * (block + 1)):
+        passed("passive", seed)
+
+
+@pytest.mark.parametrize("name", BY_METHOD)
+def test_the_recorded_seed_notices_it(name: str) -> None:
+    mistake = BY_METHOD[name]
+    assert mistake.seed is not None
+    [scenario] = mistake.scenarios
+    with planted(mistake):
+        assert noticed(lambda seed: run_scenario(scenario, seed).violation, mistake.seed, mistake.shows)
