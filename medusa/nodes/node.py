@@ -477,7 +477,11 @@ class NodeMind:
             outbox=self.outbox,
             link=self._link,
             link_of=partial(stream_link, self.settings),
-            durability=policy_of(disk=not forgets, guarded=bool(spec.standby) and not forgets),
+            durability=policy_of(
+                disk=not forgets,
+                guarded=bool(spec.standby) and not forgets,
+                decisions=not spec.reads_again,
+            ),
             checkpoint_every_us=self._checkpoint_every_us(spec, whose),
             next_token=self._next_token,
             wall=self.wall,

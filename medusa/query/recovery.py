@@ -12,6 +12,7 @@ __all__ = [
     "METHODS",
     "METHODS_BY_STRENGTH",
     "PASSIVE",
+    "UPSTREAM",
     "check_recovery",
     "method_of",
     "recovery_line",
@@ -21,20 +22,24 @@ __all__ = [
 AMNESIA = "amnesia"
 """Nothing is kept anywhere: whoever takes over begins empty."""
 
+UPSTREAM = "upstream_backup"
+"""Senders keep what the state still needs: whoever takes over begins empty at a mark, and reads it again."""
+
 PASSIVE = "passive_standby"
 """Who stands by holds checkpoints, and begins from the newest."""
 
 ACTIVE = "active_standby"
 """Who stands by computes the same, and goes on at once."""
 
-METHODS = {"precise": (ACTIVE, PASSIVE), "gap": (AMNESIA,)}
+METHODS = {
+    "precise": (ACTIVE, PASSIVE),
+    "rollback": (UPSTREAM, PASSIVE, ACTIVE),
+    "gap": (AMNESIA,),
+}
 """Kind of recovery -> the methods that promise it; the first is taken where nobody names one."""
 
-METHODS_BY_STRENGTH = (AMNESIA, "upstream_backup", PASSIVE, ACTIVE)
+METHODS_BY_STRENGTH = (AMNESIA, UPSTREAM, PASSIVE, ACTIVE)
 """Each promises what those before it promise."""
-
-LATER = ("rollback",)
-METHODS_LATER = ("upstream_backup",)
 
 EXAMPLE = 'recovery="precise", method="active_standby"; left out, rows wait until the machine is back'
 
@@ -45,20 +50,18 @@ def check_recovery(recovery: object, method: object, label: str) -> None:
     Raises:
         QueryError: it can't; with what it can.
     """
-    for what, given, known, later in (
-        ("recovery", recovery, tuple(METHODS), LATER),
-        ("method", method, METHODS.get(str(recovery), METHODS["precise"]), METHODS_LATER),
+    for what, given, known in (
+        ("recovery", recovery, tuple(METHODS)),
+        ("method", method, METHODS.get(str(recovery), METHODS["precise"])),
     ):
         if given is None or given in known:
             continue
         hint = EXAMPLE
-        if given in later:
-            hint = f"{given} comes with a later version; today: {EXAMPLE}"
-        elif what == "method" and (promised := [kind for kind, of in METHODS.items() if given in of]):
+        if what == "method" and (promised := [kind for kind, of in METHODS.items() if given in of]):
             hint = f'{given} is for recovery="{promised[0]}"; for this: {EXAMPLE}'
         shown = repr(given)[:80] if isinstance(given, str) else type(given).__name__
         raise QueryError(
-            f"{label}: {what}: expected {' or '.join(map(repr, known))}, got {shown}",
+            f"{label}: {what}: expected {_listed(known)}, got {shown}",
             hint=hint,
             code="query.recovery",
         )
@@ -68,6 +71,12 @@ def check_recovery(recovery: object, method: object, label: str) -> None:
             hint=EXAMPLE,
             code="query.recovery",
         )
+
+
+def _listed(names: Iterable[str]) -> str:
+    """``'a', 'b' or 'c'``."""
+    *others, last = map(repr, names)
+    return f"{', '.join(others)} or {last}" if others else last
 
 
 def method_of(recovery: str, method: str | None) -> str:

@@ -65,10 +65,11 @@ def encode_frame(message: Message, payload: Buffer | None = None) -> list[Buffer
 
 def _without_tail(message: Message, header: bytes) -> bytes:
     """As it is sent: see ``MessageBase.TAIL``. Such a message has fewer than 16 fields."""
-    tail = message.TAIL
-    if not tail or getattr(message, tail):
-        return header
-    return _ONE_LESS[header[0]] + header[1:-1]
+    for tail in reversed(message.TAIL):
+        if getattr(message, tail):
+            break
+        header = _ONE_LESS[header[0]] + header[1:-1]
+    return header
 
 
 def _array_begin(header: bytes) -> tuple[int, int]:

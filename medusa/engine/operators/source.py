@@ -22,7 +22,7 @@ from medusa.query.boxes import Source
 from medusa.query.types import schema_to_arrow
 from medusa.units import duration_text
 
-__all__ = ["RowChecks", "SourceBox", "checked_times", "rows_ahead"]
+__all__ = ["RowChecks", "SourceBox", "checked_times", "newest_time_us", "rows_ahead"]
 
 Bools = npt.NDArray[np.bool_]
 
@@ -403,6 +403,21 @@ def checked_times(batch: pa.RecordBatch, source: Source) -> Times | None:
     """
     times = times_of(batch, source)
     return None if times is None else _in_range(Times(times), source.id)
+
+
+def newest_time_us(train: Train, source: Source) -> int | None:
+    """The largest time of rows for a source; None: they have none, or the source doesn't take them."""
+    if source.judged:
+        if train.times is None:
+            return None
+        extent = train.extent or Times(train.times).extent
+    else:
+        try:
+            times = checked_times(train.batch, source)
+        except DataError:
+            return None
+        extent = None if times is None else times.extent
+    return None if extent is None else extent[1]
 
 
 def _intake(spec: Source, schema: pa.Schema) -> Intake | None:

@@ -19,8 +19,9 @@ class RecoveryRules:
     """How this node takes over what others had."""
 
     wait_us: int = duration("2s", "0s", "10 min")
-    """An owner of a fragment that is recovered by amnesia may be silent for so long before this node takes it
-    over. Too small: a short cut of the network costs rows; too large: so long nothing comes of it."""
+    """An owner of a fragment that is recovered by amnesia or upstream backup may be silent for so long before
+    this node takes it over. Too small: a short cut of the network costs rows; too large: so long nothing
+    comes of it."""
 
 
 def read_recovery(file: ConfigFile) -> RecoveryRules:

@@ -141,6 +141,13 @@ class ForeignReaders:
                 hint="put that part of its query at a node with a disk",
                 code="E_STORE",
             )
+        if spec.reads_again:
+            raise LinkError(
+                f"rows of stream {stream!r} may come again under other numbers: it is recovered by upstream "
+                "backup",
+                hint='give that output of its query another method than "upstream_backup"',
+                code="E_STORE",
+            )
         if hosted.forgets:
             raise LinkError(
                 f"nothing is kept of who reads stream {stream!r} when its node is lost",

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from medusa.elements import Boundary, Silent, Train
 from medusa.nodes.fragment.input_log_records import JOINED, LOST, PROMISE, ROWS
 from medusa.nodes.fragment.inputs import FragmentInput, Work
+from medusa.nodes.upstream_backup.marks import Mark
 
 __all__ = ["PASSED", "ChangeFeed", "CheckpointMark", "FedElement", "StandbyChangeFeed"]
 
@@ -210,6 +211,9 @@ class StandbyChangeFeed(ChangeFeed):
         if self.begun:
             self.queue.append(CheckpointMark(token))
         super().begins(token, decided)
+
+    def offer(self, mark: Mark) -> None:
+        """Who takes over could begin there; only one that follows by marks is sent it."""
 
     def read(self) -> None:
         """The checkpoint is in memory."""

@@ -13,6 +13,7 @@ import msgspec
 
 from medusa.decoders import msgpack_decoder
 from medusa.errors import StateError
+from medusa.nodes.upstream_backup.records import MarksRecord
 from medusa.ports import Buffer
 from medusa.wire import limits
 from medusa.wire.link.output_log import OutputEntry
@@ -92,6 +93,7 @@ class FragmentRecord(msgspec.Struct, frozen=True, kw_only=True):
         spec: of the fragment, as it was then; empty: an earlier version wrote this.
         coordinator: the node that deployed its query.
         epoch: of the fragment here; 0: it wasn't this node's yet.
+        marks: of one that is recovered by upstream backup.
     """
 
     token: int
@@ -105,6 +107,7 @@ class FragmentRecord(msgspec.Struct, frozen=True, kw_only=True):
     coordinator: str = ""
     epoch: int = 0
     version: int = VERSION
+    marks: MarksRecord | None = None
 
     def segments(self) -> set[int]:
         """Of these, the segments."""
@@ -116,7 +119,10 @@ class FragmentRecord(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(sorted(needed))
 
     def to_bytes(self) -> bytes:
-        return msgspec.msgpack.encode(self)
+        fields = msgspec.structs.asdict(self)
+        if self.marks is None:  # As others write it.
+            del fields["marks"]
+        return msgspec.msgpack.encode(fields)
 
 
 _RECORDS = msgpack_decoder(FragmentRecord)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from medusa.nodes.fragment.checkpoint_record import LOG, RECORD, FragmentRecord
@@ -10,10 +10,11 @@ from medusa.nodes.fragment.input_log_records import Decision
 from medusa.nodes.fragment.inputs import FragmentInput
 from medusa.nodes.fragment.outputs import FragmentOutput
 from medusa.nodes.spec.fragment_spec import FragmentSpec, fragment_to
+from medusa.nodes.upstream_backup.marks import Marks
 from medusa.ports import Buffer
 from medusa.wire.outbox import Persist
 
-__all__ = ["PendingCheckpoint", "SavedCheckpoint", "taken"]
+__all__ = ["PendingCheckpoint", "SavedCheckpoint", "positions_of", "taken"]
 
 LOGS_MAX = 8
 """Checkpoints in which kept output may lie before it is written together again."""
@@ -46,6 +47,17 @@ class PendingCheckpoint:
     mixed: bool
 
 
+def positions_of(
+    inputs: Iterable[FragmentInput], marks: Marks | None
+) -> list[tuple[FragmentInput, int, int]]:
+    """What senders hear of a checkpoint: of each input the row that may be wanted next, and what was
+    promised, which the mark has too."""
+    if marks is None:
+        return [(input, input.fed_seq, input.fed_us) for input in inputs]
+    start = marks.start
+    return [(each, min(start.position(each.source, each.peer), each.fed_seq), each.fed_us) for each in inputs]
+
+
 def taken(
     spec: FragmentSpec,
     token: int,
@@ -57,6 +69,7 @@ def taken(
     decided: int,
     held: tuple[str, int] = ("", 0),
     alone: bool = False,
+    marks: Marks | None = None,
 ) -> tuple[PendingCheckpoint, Persist]:
     """The checkpoint of a fragment at rest, and how it gets to disk.
 
@@ -66,6 +79,7 @@ def taken(
         decided: the number of the next decision.
         held: the coordinator of the query, and the epoch of the fragment here; 0: it isn't ours.
         alone: it needs no older one, beside segments.
+        marks: of a fragment that is recovered by upstream backup: senders keep what is read again.
     """
     compact = alone or len({token for output in outputs for token in output.tokens()}) >= LOGS_MAX
     log: list[Buffer] = []
@@ -88,9 +102,11 @@ def taken(
         coordinator=held[0],
         epoch=held[1],
     )
+    if marks is not None:
+        record = marks.taken(record, outputs)
     writing = PendingCheckpoint(
         token=token,
-        positions=[(input, input.fed_seq, input.fed_us) for input in inputs],
+        positions=positions_of(inputs, marks),
         outputs=[(output.sink, output.rows) for output in outputs],
         decided=decided,
         places=places,

@@ -113,11 +113,16 @@ class Receivers:
 
 
 class Secondaries:
-    """The nodes that stand by and whose word counts, and what each has said."""
+    """The nodes that stand by and whose word counts, and what each has said.
+
+    Args:
+        decisions: a decision's output waits until they have fed it; else they make their own.
+    """
 
     keeps = False
 
-    def __init__(self) -> None:
+    def __init__(self, *, decisions: bool = True) -> None:
+        self._decisions = decisions
         self._decided: dict[str, int] = {}
         """Secondary -> decisions below this one it has fed."""
         self._covered: dict[str, int] = {}
@@ -144,10 +149,11 @@ class Secondaries:
         """Whether one whose word counts has said so much."""
         if secondary not in self._decided:
             return False
-        return self._decided[secondary] >= decided and self._covered[secondary] >= covered
+        fed = not self._decisions or self._decided[secondary] >= decided
+        return fed and self._covered[secondary] >= covered
 
     def released(self, of: FragmentProgress) -> int:
-        return min(self._decided.values(), default=ALL)
+        return min(self._decided.values(), default=ALL) if self._decisions else ALL
 
     def covers(self, moment: Moment, of: FragmentProgress) -> bool:
         return all(moment.token <= at for at in self._covered.values())
@@ -211,12 +217,13 @@ class Durability:
         return self._secondaries.has(secondary, decided=decided, covered=covered)
 
 
-def policy_of(*, disk: bool, guarded: bool) -> Durability:
+def policy_of(*, disk: bool, guarded: bool, decisions: bool = True) -> Durability:
     """What holds for a fragment.
 
     Args:
         disk: its node keeps what it writes over its end.
         guarded: others stand by for it.
+        decisions: as in ``Secondaries``.
     """
     own: Part = OwnDisk() if disk else Receivers()
-    return Durability(own, secondaries=Secondaries() if guarded else None)
+    return Durability(own, secondaries=Secondaries(decisions=decisions) if guarded else None)

@@ -33,7 +33,7 @@ from medusa.nodes.fragment.automaton import (
 )
 from medusa.nodes.fragment.change_feed import ChangeFeed, StandbyChangeFeed
 from medusa.nodes.fragment.checkpoint_record import InputRecord
-from medusa.nodes.fragment.checkpointing import PendingCheckpoint, SavedCheckpoint, taken
+from medusa.nodes.fragment.checkpointing import PendingCheckpoint, SavedCheckpoint, positions_of, taken
 from medusa.nodes.fragment.clock_decisions import ClockDecisions, decides
 from medusa.nodes.fragment.durability import Durability
 from medusa.nodes.fragment.input_log import InputLog
@@ -47,6 +47,7 @@ from medusa.nodes.fragment.publishers import Publishers
 from medusa.nodes.fragment.subscribers import Subscribers
 from medusa.nodes.fragment.upstreams import at_feeds, known_inputs
 from medusa.nodes.spec.fragment_spec import FragmentSpec
+from medusa.nodes.upstream_backup.marks import STEP, Marks
 from medusa.ports import Buffer
 from medusa.query.boxes import Schema, Source
 from medusa.query.recovery import PASSIVE
@@ -89,6 +90,7 @@ class FragmentHost:
         checkpoint_on_disk: the newest one that is on our disk, by token; 0: none.
         epoch: in which it is surely this node's (``Attach.fragment_epoch``); 0: nobody has said.
         held: what checkpoints say of whose it is (``Catalog.held``).
+        marks: of one that is recovered by upstream backup; None: it isn't.
 
     Args:
         fence: by which configuration of its query its links go.
@@ -141,7 +143,7 @@ class FragmentHost:
         self._next_token = next_token
         self._sources = {box.id: box for box in spec.graph.boxes if isinstance(box, Source)}
         # A secondary has to feed what publishers bring in the order in which the owner did.
-        guarded = durability.guarded and bool(spec.entries)
+        guarded = durability.guarded and bool(spec.entries) and not spec.reads_again
         self.durability = durability
         decided = decides(spec.graph) or guarded or bool(record and record.mixed)
         self.mixed = durability.keeps and decided
@@ -165,7 +167,9 @@ class FragmentHost:
             logs=saved.logs if saved else None,
             fence=self._fence,
             guarded=durability.guarded,
+            marks=record.marks if record else None,
         )
+        self.marks = Marks(spec, self._sources, record) if spec.reads_again and durability.keeps else None
         self.subscribers = Subscribers(self.outputs, outbox=outbox, changed=self.changed)
         self.publishers = Publishers(
             self.inputs,
@@ -183,6 +187,8 @@ class FragmentHost:
         self._feeding = InputQueue(
             spec.name, decisions, self.inputs, self._entries, self.decided, outbox, clocked
         )
+        if self.marks is not None and (warm_up := self.marks.begin(self.inputs, self._entries, outbox)):
+            self._feeding.warms_up(warm_up)
         self._running: deque[Work] = deque()
         self._made: deque[tuple[int, FragmentOutput, int]] = deque()
         """Output that waits for the log: the decision that made it, and how many pieces."""
@@ -198,13 +204,17 @@ class FragmentHost:
             self._uncovered.append(
                 PendingCheckpoint(
                     token=record.token,
-                    positions=[(input, input.fed_seq, input.fed_us) for input in self.inputs.values()],
+                    positions=positions_of(self.inputs.values(), self.marks),
                     outputs=[(sink, output.rows) for sink, output in self.outputs.items()],
                     decided=record.decided,
                     places=[],
                     mixed=record.mixed,
                 )
             )
+        self._renumbers = False
+        """Its rows are to have other numbers, from the next checkpoint on."""
+        self._renumbered = 0
+        """The checkpoint by which they have, by token; nothing is fed until it is on disk."""
         self._shown = self._acknowledged = 0
         """Of the decisions below the first something has left; of the second, the newest checkpoint up to
         which input was acknowledged, by token. Both in this life: a secondary begins with a checkpoint of
@@ -340,6 +350,7 @@ class FragmentHost:
     def tapped_for_standbys(self, taps: tuple[StandbyChangeFeed, ...]) -> None:
         """From now on these take what the fragment is fed, for its secondaries."""
         self.standby_taps = taps
+        self._offer_mark()
 
     @property
     def counted(self) -> Collection[str]:
@@ -450,11 +461,16 @@ class FragmentHost:
         self, now_us: int, input: FragmentInput, message: ReceiverMessage, payload: Buffer | None
     ) -> None:
         """Take a message for one of our inputs."""
+        skipped = input.receiver.skipped
         works = input.receive(now_us, message, payload)
+        if input.receiver.skipped > skipped and self.marks is not None:
+            self._renumber(now_us)
         if isinstance(message, Refuse) and input.receiver.state is ReceiverState.REFUSED and input.judged:
             self._retry[input.source, input.peer] = now_us + RETRY_US
         self._feeding.came(now_us, works)
-        self._wanted = self._wanted or (input.receiver.pressed and self._dirty)
+        # Where rows are kept for states that need them, one checkpoint after the other helps nobody.
+        soon = self.marks is None or now_us - self._began_us >= AWAITED_US
+        self._wanted = self._wanted or (input.receiver.pressed and self._dirty and soon)
         self._pump(now_us)
 
     def open_publisher(self, now_us: int, peer: str, source: str, schema: Schema) -> None:
@@ -536,6 +552,7 @@ class FragmentHost:
 
     def _pump(self, now_us: int) -> None:
         """Feed what may be fed; take the checkpoint that is due."""
+        self._end_warm_up(now_us)
         taps = self._taps()
         due = self._wanted and self._writing is None and not self._feeding.repeating
         due = due and self._may_checkpoint and not any(tap.holds_checkpoints for tap in taps)
@@ -545,6 +562,7 @@ class FragmentHost:
         while (
             not (self.failed or due or self._stopping or self.frozen or self.decided.full)
             and not any(tap.full for tap in taps)
+            and not (self._renumbers or self._renumbered > self.checkpoint_on_disk)
             and len(self._running) < RUNNING_MAX
         ):
             if all_full(self.outputs.values(), self._running_bytes, self._link.fragment_bytes_max):
@@ -562,6 +580,20 @@ class FragmentHost:
                 self.rows_in += len(work.element)
             self._run(work, work.element)
         self.decided.write(now_us)
+        if self._end_warm_up(now_us):
+            self._pump(now_us)
+
+    def _end_warm_up(self, now_us: int) -> bool:
+        """If the state is that of the mark, go on from there; whether it came to that."""
+        marks = self.marks
+        if marks is None or marks.warm_up is None or not marks.warm_up.closed or self._running:
+            return False
+        for output in self.outputs.values():
+            output.passed_over()
+        marks.warmed_up()
+        self._feeding.warmed_up(now_us)
+        self._dirty = self._wanted = True
+        return True
 
     @property
     def checkpoint_every_us(self) -> int:
@@ -590,6 +622,7 @@ class FragmentHost:
         if self.frozen and not planned and isinstance(message, Attach):
             return  # It asks again, and then somebody knows who the owner is.
         self.subscribers.receive(now_us, sink, peer, message, owner=owner, others=others)
+        self._offer_mark()
 
     def _noted(self, now_us: int, work: Work, outputs: list[tuple[str, Element]], dying: RowsAtRisk) -> bytes:
         """What goes with the frames of this output, for receivers to keep for us."""
@@ -618,8 +651,13 @@ class FragmentHost:
             self._outbox.report("error", "input refused", rows=rows, **about)
             if rows and not work.input.judged:
                 work.input.tell_not_taken(work.next_seq - rows, work.next_seq, refused)
+        if self.marks is not None and not refused:
+            self.marks.ran(work)
         note = self._noted(now_us, work, outputs, dying)
         for output, element in leaving(self.outputs, self.spec.guests, outputs):
+            if self.marks is not None and self.marks.warm_up is not None:
+                output.pass_over(element)
+                continue
             held = output.held
             output.take(now_us, element, hold=self.mixed, note=note)
             if output.held > held:
@@ -681,6 +719,11 @@ class FragmentHost:
             self._wanted = self._dirty = False
             return
         token = self._next_token()
+        if self._renumbers:
+            for output in self.outputs.values():
+                output.skip(now_us, STEP)
+        if self._renumbers or self._renumbered > self.checkpoint_on_disk:
+            self._renumbers, self._renumbered = False, token
         self._writing, persist = taken(
             self.spec,
             token,
@@ -691,6 +734,7 @@ class FragmentHost:
             decided=self.decided.at,
             held=self.held(),
             alone=self.tap is not None or any(not tap.begun for tap in self.standby_taps),
+            marks=self.marks,
         )
         self._uncovered.append(self._writing)
         for tap in self._taps():
@@ -715,6 +759,8 @@ class FragmentHost:
             tap.persisted(token, ok, why)
         if not ok:
             self._uncovered.pop()
+            if self.marks is not None:
+                self.marks.failed(token)
             self.checkpoint_failures += 1
             self._dirty = True
             if not self.disk_error:  # Once: it is tried again and again, and status goes on saying why.
@@ -731,6 +777,7 @@ class FragmentHost:
             if writing.mixed:
                 self._mixed_durable = True
             self.checkpoint_on_disk = token
+            self._offer_mark()
             self._release(now_us)
             self._cover(now_us)
         if not ok:
@@ -738,6 +785,25 @@ class FragmentHost:
             self.publishers.persisted(now_us, token, ok)
         self._pump(now_us)
         return True
+
+    def _renumber(self, now_us: int) -> None:
+        """Rows of an input come again, maybe in another order: what comes of them has other numbers too, once
+        that is on disk."""
+        if self.marks is None or self.marks.warm_up is not None:
+            return  # Nothing has come of it yet.
+        self._feeding.renumbered(now_us)
+        self._renumbers = self._wanted = self._dirty = True
+
+    def _offer_mark(self) -> None:
+        """Those who stand by are sent the newest mark."""
+        if self.marks is None:
+            return
+        if self.marks.waits(self.checkpoint_on_disk):
+            held = {output.sink: output.held_durably for output in self.outputs.values()}
+            self.marks.settle(self.checkpoint_on_disk, held)
+        if (mark := self.marks.newest) is not None:
+            for tap in self.standby_taps:
+                tap.offer(mark)
 
     def _cover(self, now_us: int) -> None:
         """Acknowledge what checkpoints hold that the policy holds for durable."""
@@ -765,15 +831,18 @@ class FragmentHost:
 
     def tick(self, now_us: int) -> None:
         """Do what is due: checkpoints, acks, retries."""
-        rests = not (self._uncovered or self.frozen or self.tap or self._feeding.repeating)
+        uncovered = self._uncovered if self.marks is None else self._writing or self.marks.warm_up
+        rests = not (uncovered or self.frozen or self.tap or self._feeding.repeating)
         if attach_again(now_us, self._retry, self.inputs, rests=rests, checkpoints=self.checkpoints):
             for tap in self.standby_taps:
                 tap.give_up("a stream began anew, which a secondary can't follow")
+            self._forget_marks()
             self.changed(now_us, True)
         for input in self.inputs.values():
             input.receiver.tick(now_us)
         for output in self.outputs.values():
             output.tick(now_us)
+        self._offer_mark()
         self._feeding.tick(now_us)
         if self._checkpoint_at_us is None:
             self._checkpoint_at_us = now_us + self._every_us
@@ -784,6 +853,12 @@ class FragmentHost:
         awaited_us = self._awaited_at_us
         self._wanted = self._wanted or (awaited_us is not None and now_us >= awaited_us)
         self._pump(now_us)
+
+    def _forget_marks(self) -> None:
+        """Positions of before say nothing of a stream that began anew."""
+        if self.marks is not None:
+            self.marks.begun_anew()
+            self._uncovered.clear()
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""

@@ -25,7 +25,18 @@ from medusa.engine.recovery.decisions import framed, whole_records
 from medusa.nodes.fragment.inputs import FragmentInput, Work
 from medusa.ports import Buffer
 
-__all__ = ["JOINED", "LOST", "PROMISE", "ROWS", "Decision", "InputLogRecord", "InputReplay", "pack", "unpack"]
+__all__ = [
+    "JOINED",
+    "LOST",
+    "PROMISE",
+    "ROWS",
+    "Decision",
+    "InputLogRecord",
+    "InputReplay",
+    "pack",
+    "piece",
+    "unpack",
+]
 
 ROWS, LOST, PROMISE, JOINED = range(4)
 """A train was fed; rows that nobody has any more were passed over; a boundary was fed; a publisher came."""
@@ -185,6 +196,10 @@ class InputReplay:
         if old in self._promised:
             self._promised[new] = self._promised.pop(old)
 
+    def void(self, why: str) -> None:
+        """It is over."""
+        self.unfit = self.unfit or why
+
     def add(self, works: Iterable[Work]) -> None:
         """Take what came."""
         for work in works:
@@ -254,13 +269,13 @@ class InputReplay:
                     queue.appendleft(
                         Work(
                             input,
-                            _slice(train, len(train) - rest, rest),
+                            piece(train, len(train) - rest, rest),
                             next_seq=work.next_seq,
                             boundary_us=work.boundary_us,
                             cost=work.cost,
                         )
                     )
-                    train = _slice(train, 0, len(train) - rest)
+                    train = piece(train, 0, len(train) - rest)
                 trains.append(train)
             at = min(work.next_seq, decision.to)
         element = _joined(trains, decision.arrival_us) if trains else None
@@ -288,7 +303,8 @@ class InputReplay:
         return works
 
 
-def _slice(train: Train, start: int, count: int) -> Train:
+def piece(train: Train, start: int, count: int) -> Train:
+    """Some rows of a train."""
     return Train(
         batch=train.batch.slice(start, count),
         times=None if train.times is None else train.times.slice(start, count),

@@ -11,6 +11,7 @@ from medusa.nodes.fragment.input_log import InputLog
 from medusa.nodes.fragment.input_log_records import JOINED, LOST, PROMISE, ROWS, Decision, InputReplay
 from medusa.nodes.fragment.inputs import FragmentInput, Work
 from medusa.nodes.fragment.published_sources import PublishedSources
+from medusa.nodes.upstream_backup.warm_up import WarmUp
 from medusa.wire.outbox import Outbox
 
 __all__ = ["InputQueue"]
@@ -43,7 +44,29 @@ class InputQueue:
         self._waiting: deque[Work] = deque()
         self._joining: dict[FragmentInput, int] = {}
         """Publishers that the disk doesn't know -> the number of that decision; -1: to be noted."""
+        self._warm_up: WarmUp | None = None
         decided.begin_again(len(again))
+
+    def warms_up(self, warm_up: WarmUp) -> None:
+        """This comes before all else."""
+        self._warm_up = warm_up
+
+    def renumbered(self, now_us: int) -> None:
+        """Rows of an input come again under other numbers: what was decided of those of before is void."""
+        if self._script is not None:
+            script = self._script
+            script.void("rows come again under other numbers")
+            self._go_on(now_us, script)
+
+    def warmed_up(self, now_us: int) -> None:
+        """That is over: what came meanwhile is fed as it came."""
+        assert self._warm_up is not None, "nothing was fed ahead"
+        works, self._warm_up = self._warm_up.rest(), None
+        if self._script is not None:
+            self._script.add(works)
+        else:
+            self._waiting.extend(works)
+            self._waiting.extend(self._entries.resume(now_us))
 
     @property
     def repeating(self) -> int:
@@ -58,7 +81,9 @@ class InputQueue:
     def came(self, now_us: int, works: Sequence[Work]) -> None:
         """Take what an input brought."""
         self._clocked.came(now_us, works)
-        if self._script is not None:
+        if self._warm_up is not None:
+            self._warm_up.add(works)
+        elif self._script is not None:
             self._script.add(works)
         else:
             self._waiting.extend(works)
@@ -71,7 +96,8 @@ class InputQueue:
     def waiting(self) -> list[Work]:
         """What has come and isn't fed; not what was answered of silent sources: they are asked again."""
         own = self._clocked.own.values()
-        return [work for work in self._waiting if work.input not in own]
+        ahead = [] if self._warm_up is None else self._warm_up.waiting()
+        return [work for work in (*ahead, *self._waiting) if work.input not in own]
 
     def waits(self, works: Iterable[Work]) -> None:
         """Take over what has come for another fragment."""
@@ -97,6 +123,8 @@ class InputQueue:
         """An input comes from another node from now on, with the same rows."""
         if self._script is not None:
             self._script.renamed(old, new)
+        if self._warm_up is not None:
+            self._warm_up.renamed(old, new)
 
     def joined(self) -> list[FragmentInput]:
         """Publishers of which the disk has learnt since the last call."""
@@ -112,7 +140,7 @@ class InputQueue:
     def tick(self, now_us: int) -> None:
         """Publishers that stayed away are waited for no more."""
         works = self._entries.tick(now_us)
-        if self._script is None:
+        if self._script is None and self._warm_up is None:
             self._waiting.extend(works)
             self._clocked.tick(now_us)
 
@@ -131,6 +159,8 @@ class InputQueue:
         Args:
             noting: what comes out depends on the order.
         """
+        if self._warm_up is not None:
+            return self._warm_up.next()
         if self._script is not None:
             work = self._repeated(self._script)
             if self._script.over:

@@ -168,7 +168,7 @@ class FragmentInput:
 
     def receive(self, now_us: int, message: ReceiverMessage, payload: Buffer | None) -> list[Work]:
         """Take one message; what it brings to feed, in order. Broken rules are answered here."""
-        before_us = self.receiver.boundary_us
+        before_us, skipped = self.receiver.boundary_us, self.receiver.skipped
         try:
             deliveries = self.receiver.receive(now_us, message, payload)
         except RemoteProtocolError as error:
@@ -177,6 +177,9 @@ class FragmentInput:
         if isinstance(message, Attached):
             self.anew_since = None
         works: list[Work] = []
+        if self.receiver.skipped > skipped:
+            at = self.receiver.next_seq
+            works.append(Work(self, None, next_seq=at, boundary_us=before_us, cost=0))
         for delivery in deliveries:
             self.came_bytes += delivery.cost
             try:

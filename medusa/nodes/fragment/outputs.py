@@ -12,6 +12,7 @@ from medusa.elements import START_US, Boundary, Element, Kind, Train
 from medusa.nodes.fragment.checkpoint_record import EntryRecord, OutputRecord, entries_from
 from medusa.nodes.fragment.spilling import OutputSpilling
 from medusa.nodes.spec.fragment_spec import ForeignReader, FragmentSpec
+from medusa.nodes.upstream_backup.records import MarksRecord, OutputSkips
 from medusa.ports import Buffer
 from medusa.query.boxes import Input as Arc
 from medusa.query.boxes import Sink
@@ -74,6 +75,7 @@ class FragmentOutput:
     Args:
         guest: whose it is, where another query reads.
         guarded: others stand by for the fragment: what the checkpoint says was held back is so again.
+        marks: as in ``outputs_of``.
     """
 
     def __init__(
@@ -93,6 +95,7 @@ class FragmentOutput:
         guest: ForeignReader | None = None,
         guarded: bool = False,
         fence: Fence | None = None,
+        marks: MarksRecord | None = None,
     ) -> None:
         self.sink = sink
         self._recorded = recorded_as(sink, guest)
@@ -102,8 +105,16 @@ class FragmentOutput:
         start = (
             {} if record is None else {"first_seq": record.first_seq, "boundary_us": record.first_boundary_us}
         )
+        skips = () if marks is None else marks.skips.get(sink, ())
         self.sender = Sender(
-            stream, shape.schema, timed=shape.timed, outbox=outbox, settings=settings, fence=fence, **start
+            stream,
+            shape.schema,
+            timed=shape.timed,
+            outbox=outbox,
+            settings=settings,
+            fence=fence,
+            skips=skips,
+            **start,
         )
         self._held: list[OutgoingElement] = []
         self.held_bytes = 0
@@ -135,6 +146,8 @@ class FragmentOutput:
         for reader in readers:
             self.sender.expect(reader)
         self._engine_seq = 0 if guest is None else -guest.first
+        if marks is not None:
+            self._engine_seq = marks.ahead.get(sink, 0)
         """What the fragment calls row 0; more only where it began anew, with nothing; less where rows before
         it aren't for this stream."""
         self.rows = self.sender.log.next_seq + sum(piece.rows for piece in self._held)
@@ -167,6 +180,42 @@ class FragmentOutput:
         receivers = self.sender.receivers
         for peer in [peer for peer, view in receivers.items() if view.plain]:
             del receivers[peer]
+
+    @property
+    def ahead(self) -> int:
+        """By so much more than the fragment the stream calls its rows."""
+        return self._engine_seq
+
+    @property
+    def skips(self) -> OutputSkips:
+        """Numbers that no row has."""
+        return self.sender.skips
+
+    def skip(self, now_us: int, rows: int) -> None:
+        """No row has the next numbers, so many; what is held back has those behind them."""
+        self.sender.skip(now_us, rows)
+        self.rows += rows
+        self.given += rows
+        self._engine_seq += rows
+
+    def pass_over(self, element: Element) -> None:
+        """This was put out before, by whose place the fragment took."""
+        if isinstance(element, Train):
+            self._engine_seq -= len(element)
+
+    def passed_over(self) -> None:
+        """What comes out from now on is new; what was promised stands."""
+        self._again_us = self.boundary_us
+
+    @property
+    def held_durably(self) -> int | None:
+        """Every receiver that stands holds the rows below it durably; None: there is none."""
+        views = self.sender.receivers.values()
+        there = (v.durable for v in views if not v.plain or v.state is not SenderState.DETACHED)
+        held = min(there, default=None)
+        for first, end in self.sender.skips if held is not None else ():
+            held = end if held is not None and first <= held < end else held
+        return held
 
     @property
     def received(self) -> int | None:
@@ -464,6 +513,7 @@ def outputs_of(
     logs: Mapping[int, Buffer] | None,
     fence: Fence,
     guarded: bool = False,
+    marks: MarksRecord | None = None,
 ) -> dict[str, FragmentOutput]:
     """The outputs of a fragment by sink, as a checkpoint has them.
 
@@ -473,6 +523,7 @@ def outputs_of(
         records, logs: of the checkpoint; empty: there is none.
         fence: of the query.
         guarded: as the policy of the fragment says.
+        marks: of the checkpoint, where it is recovered by upstream backup.
     """
     known = {each.sink: each for each in records}
     found: dict[str, FragmentOutput] = {}
@@ -495,6 +546,7 @@ def outputs_of(
             guest=guest,
             guarded=guarded,
             fence=fence,
+            marks=marks,
         )
         found[id].sender.stream_version = spec.stream_version
     return found

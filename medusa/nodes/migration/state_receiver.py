@@ -215,7 +215,11 @@ class StateReceiver:
             self.shadow = self._make(self.spec, saved_from(record, logs), self.owner)
         except (StateError, KeyError, AssertionError, ValueError) as error:
             raise self._broken_rule(f"the checkpoint can't be used: {error}") from None
-        self._outbox.append(OpenFragment(fragment=self.spec.name, graph=self.spec.graph, files=files))
+        self._outbox.append(
+            OpenFragment(
+                fragment=self.spec.name, graph=self.spec.graph, files=None if self.spec.reads_again else files
+            )
+        )
         self._base = self.shadow.base(now_us)
 
     def _fed(self, now_us: int, message: Fed, payload: Buffer | None) -> None:

@@ -12,7 +12,7 @@ from medusa.nodes.placement.secondaries import fed_bytes_per_s
 from medusa.nodes.placement.standby_plan import VOTERS_LEAST, is_output, way_to
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.boxes import Graph
-from medusa.query.recovery import ACTIVE, AMNESIA, method_of
+from medusa.query.recovery import ACTIVE, AMNESIA, UPSTREAM, method_of
 
 __all__ = ["RecoveredOutput", "guarantee_of", "recovered_outputs", "ways_of"]
 
@@ -60,6 +60,11 @@ def guarantee_of(alone: Sequence[str], voters: int, method: str = "") -> str:
         if voters < VOTERS_LEAST:
             goes_on = "a lost node is waited for, since two voters can't decide without one of them"
         return f"at most once: what a lost node held is lost and counted; {goes_on}"
+    if method == UPSTREAM:
+        goes_on = "goes on when a node is lost for good"
+        if voters < VOTERS_LEAST:
+            goes_on = "a lost node is waited for, since two voters can't decide without one of them"
+        return f"at least once: rows may come again, under other numbers, if a node is lost; {goes_on}"
     if voters < VOTERS_LEAST:
         return "exactly once; a lost node is waited for, since two voters can't decide without one of them"
     return "exactly once, and goes on when a node is lost for good"
@@ -111,12 +116,17 @@ def _outputs(plan: PlacementPlan) -> list[tuple[str, str, tuple[FragmentSpec, ..
 
 def _sent(way: Sequence[FragmentSpec]) -> list[FragmentSpec]:
     """Those of which others are sent something."""
-    return [each for each in way if each.standby and not each.keeps_nothing]
+    return [each for each in way if each.standby and not (each.keeps_nothing or each.reads_again)]
 
 
 def _overhead(way: Sequence[FragmentSpec], nbytes: float) -> str:
     guarded = _sent(way)
     if not guarded:
+        if any(each.reads_again for each in way):
+            return (
+                "who stands by is sent some hundred bytes with each checkpoint; senders, and clients that "
+                "publish, keep rows until no window needs them"
+            )
         empty = any(each.keeps_nothing for each in way)
         return "nothing is kept or sent, but a few hundred bytes with each train" if empty else ""
     deciding = [each.name for each in guarded if decides(each.graph)]

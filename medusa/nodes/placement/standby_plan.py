@@ -21,6 +21,7 @@ from medusa.nodes.placement.fragment_keys import REST, WishWords, boxes_of, by_f
 from medusa.nodes.placement.own_streams import with_own_streams
 from medusa.nodes.placement.placement import PlacementPlan
 from medusa.nodes.placement.secondaries import Unguarded, recovery_work, spread
+from medusa.nodes.placement.upstream_plan import check_upstream
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.boxes import Box, Graph, Sink
 from medusa.query.recovery import ACTIVE, PASSIVE, method_of, strongest
@@ -201,6 +202,7 @@ class _Planning:
         self._check_recovered(found)
         standby = {self._plan.fragments[place].name: names for place, names in found.items()}
         guarded = with_methods(guarded_as(self._plan, standby))
+        check_upstream(guarded)
         plan = replace(with_own_streams(guarded), witnesses=self._wish.witnesses)
         self._check_voters(plan)
         return plan

@@ -21,6 +21,7 @@ from medusa.nodes.fragment.change_feed import ITEM_BYTES, StandbyChangeFeed
 from medusa.nodes.fragment.checkpoint_record import LOG
 from medusa.nodes.fragment.inputs import FragmentInput, Work
 from medusa.nodes.migration.state_sender import PIECE_BYTES, STUCK_US, StateSender
+from medusa.nodes.upstream_backup.marks import Mark
 from medusa.ports import Buffer
 from medusa.wire.messages.message_union import Message
 from medusa.wire.messages.move import Got, Whole
@@ -56,14 +57,22 @@ class _Taken:
 class CheckpointFeed(StandbyChangeFeed):
     """Says which checkpoint goes to a passive secondary next; counts what is fed, and keeps nothing of it.
 
+    Args:
+        marks: what goes are marks, which are offered, and nothing that is on disk.
+
     Attributes:
         token: of the checkpoint that is read or was read last.
         reading: it is being read, so no other may be taken: it would be deleted.
         nbytes, items: fed since the checkpoint that the secondary holds.
+        files: of the mark that goes.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, marks: bool = False) -> None:
         super().__init__()
+        self._marks = marks
+        self._mark: Mark | None = None
+        """The newest one that was offered."""
+        self.files: Mapping[str, Buffer] = {}
         self.reading = False
         self._wanted = True
         self._fed_bytes = self._fed_items = 0
@@ -78,7 +87,7 @@ class CheckpointFeed(StandbyChangeFeed):
 
     @property
     def holds_checkpoints(self) -> bool:
-        return self.reading
+        return self.reading and not self._marks
 
     @property
     def due(self) -> bool:
@@ -89,6 +98,8 @@ class CheckpointFeed(StandbyChangeFeed):
         return True
 
     def begins(self, token: int, decided: int) -> None:
+        if self._marks:
+            return
         self._writing = _Taken(token, decided, self._fed_bytes, self._fed_items)
 
     def persisted(self, token: int, ok: bool, why: str) -> None:
@@ -98,6 +109,12 @@ class CheckpointFeed(StandbyChangeFeed):
             self._newest = self._writing
         self._writing = None
         self._read_next()
+
+    def offer(self, mark: Mark) -> None:
+        if self._marks and (self._mark is None or mark.token > self._mark.token):
+            self._mark = mark
+            self._newest = _Taken(mark.token, mark.decided, self._fed_bytes, self._fed_items)
+            self._read_next()
 
     def want(self) -> None:
         """The one before is held: the next may go."""
@@ -110,6 +127,8 @@ class CheckpointFeed(StandbyChangeFeed):
         if self._wanted and newest is not None and self._writing is None and newest.token != self.token:
             self._wanted, self.reading = False, True
             self._sent, self.token = newest, newest.token
+            if self._mark is not None:
+                self.files = self._mark.files()
 
     def read(self) -> None:
         self.reading = False
@@ -227,7 +246,10 @@ class CheckpointSender(StateSender):
         if self._feed.reading and self._asked_of != self._feed.token:
             self._asked_of = self._feed.token
             self._moved_us = now_us
-            self._outbox.append(Copy(fragment=self._hosted.spec.name, token=self._feed.token))
+            if self._feed.files:
+                self.copied(now_us, self._feed.files, "")
+            else:
+                self._outbox.append(Copy(fragment=self._hosted.spec.name, token=self._feed.token))
         self._send_again(now_us)
         if not (self._going or self._feed.reading):
             self._moved_us = now_us  # Nothing is to be sent until the owner's next checkpoint.

@@ -29,7 +29,7 @@ from medusa.nodes.recovery.rewiring import replicas_of
 from medusa.nodes.security.registry import Caller
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
-from medusa.query.recovery import PASSIVE
+from medusa.query.recovery import PASSIVE, UPSTREAM
 from medusa.units import size_text
 from medusa.wire import limits
 from medusa.wire.messages.configuration import Configuration
@@ -102,6 +102,11 @@ class Followings:
         """Whether we would find again all that we were fed of what we follow."""
         taking = self._followed.get(fragment)
         return taking is not None and taking.on_disk
+
+    def waits_for_owner(self, fragment: str) -> bool:
+        """Whether what its owner has is worth a pause, in which that may come back."""
+        taking = self._followed.get(fragment)
+        return fragment in self._heirs or (taking is not None and taking.spec.reads_again)
 
     def heir(self, fragment: str) -> Heir | None:
         """What is known here of a fragment that could be begun anew."""
@@ -224,7 +229,7 @@ class Followings:
             return
         if (before := self._coming.pop(name, None)) is not None:
             before.drop()
-        kind = CheckpointReceiver if spec.method == PASSIVE else StateReceiver
+        kind = CheckpointReceiver if spec.method in (PASSIVE, UPSTREAM) else StateReceiver
         made = self._coming[name] = kind(
             spec,
             owner=peer,

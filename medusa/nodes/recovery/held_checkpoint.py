@@ -14,10 +14,11 @@ from medusa.engine.state.checkpoint import crc32c
 from medusa.errors import StateError
 from medusa.nodes.fragment.checkpoint_record import LOG, RECORD, FragmentRecord, read_record
 from medusa.nodes.migration.automaton import MoveEvent, TargetState
-from medusa.nodes.migration.standby import Clients
+from medusa.nodes.migration.standby import Clients, ReaderPosition
 from medusa.nodes.migration.state_receiver import Carried, StateReceiver
 from medusa.nodes.recovery.checkpoint_shipping import CheckpointManifest, FileFacts
 from medusa.ports import Buffer
+from medusa.wire.link.named_subscriptions import is_key
 from medusa.wire.messages.move import Piece, Standing, Whole
 
 __all__ = ["CheckpointReceiver"]
@@ -117,12 +118,25 @@ class CheckpointReceiver(StateReceiver):
     def open(self, now_us: int) -> None:
         if self.shadow is not None or not self.held_token:
             return
+        if self.spec.reads_again:  # Rows come again, and may be others.
+            version = self.spec.stream_version + 1
+            self.spec = msgspec.structs.replace(self.spec, stream_version=version)
         self._open(now_us, dict(self._held))
         assert self.shadow is not None
         self._opened = False
         self._held, self._files = {}, {}
-        self.shadow.standing(now_us, self._clients.readers)
+        self.shadow.standing(now_us, self._readers())
         self.shadow.held_by(self._clients.holders)
+
+    def _readers(self) -> dict[str, dict[str, ReaderPosition]]:
+        """How far they were; a node that was succeeded meanwhile reads no more, and who succeeds it does."""
+        found: dict[str, dict[str, ReaderPosition]] = {}
+        for sink, known in self._clients.readers.items():
+            planned = self.spec.readers.get(sink, ())
+            kept = {key: at for key, at in known.items() if at.plain or is_key(key) or key in planned}
+            gone = len(kept) < len(known)
+            found[sink] = {**dict.fromkeys(planned if gone else (), ReaderPosition(0)), **kept}
+        return found
 
     @property
     def held_bytes(self) -> int:

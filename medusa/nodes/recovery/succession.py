@@ -468,7 +468,7 @@ class Succession:
 
     def _patience_us(self, fragment: str) -> int:
         """An owner may be silent for so long before somebody goes on without what it had."""
-        return 0 if self._followings.heir(fragment) is None else self._wait_us
+        return self._wait_us if self._followings.waits_for_owner(fragment) else 0
 
     def _read_here(self, *, but: str) -> set[str]:
         """Streams that other fragments of ours read, or would if we had them back."""

@@ -163,6 +163,9 @@ class RepartitionCoordinator:
             if hosted.forgets:
                 text = f"fragment {name!r} is recovered by amnesia, so its boxes stay as they are"
                 raise LinkError(text, hint="deploy the query split", code="E_STORE")
+            if hosted.spec.reads_again:
+                text = f"fragment {name!r} is recovered by upstream backup, so its boxes stay as they are"
+                raise LinkError(text, hint="deploy the query split", code="E_STORE")
             why = self._diverting.busy(hosted.spec)
             if self.busy(name):
                 why = f"fragment {name!r} is being split or merged"

@@ -17,7 +17,7 @@ from medusa.ports import Buffer
 from medusa.query.boxes import Aggregate, Graph, Sink, Source
 from medusa.query.graph import CheckedGraph, check_graph, label_of
 from medusa.query.published_stream import reads_of
-from medusa.query.recovery import AMNESIA, METHODS_BY_STRENGTH
+from medusa.query.recovery import AMNESIA, METHODS_BY_STRENGTH, UPSTREAM
 from medusa.query.user_registry import check_functions
 from medusa.wire import limits
 
@@ -118,6 +118,11 @@ class FragmentSpec(
     def keeps_nothing(self) -> bool:
         """Whoever succeeds its owner begins empty: recovered by amnesia."""
         return self.method == AMNESIA
+
+    @property
+    def reads_again(self) -> bool:
+        """Whoever succeeds its owner begins empty at a mark: recovered by upstream backup."""
+        return self.method == UPSTREAM
 
     def reader_query(self, sink: str) -> str:
         """The query that reads this one's stream to another node."""

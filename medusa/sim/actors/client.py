@@ -26,6 +26,9 @@ from medusa.wire.outbox import Send
 
 __all__ = ["Client"]
 
+FAR = 1 << 37
+"""No run has so many rows: numbers in between belong to none."""
+
 
 class Client:
     """A program with a connection to one node. It has no disk.
@@ -35,6 +38,8 @@ class Client:
         rows: by stream, what was read.
         first_seq: by stream, the number of the first row that was read.
         lost: by stream, rows that the stream said are lost.
+        versions: by stream, the version with which rows came last.
+        renumbered: by stream, how often rows went on under much higher numbers.
         ended: streams that came to their end.
         names: stream -> the name under which it publishes it.
         dead: it was killed.
@@ -48,6 +53,8 @@ class Client:
         self.rows: dict[str, list[pa.RecordBatch]] = {}
         self.first_seq: dict[str, int] = {}
         self.lost: dict[str, int] = {}
+        self.versions: dict[str, int] = {}
+        self.renumbered: dict[str, int] = {}
         self.ended: set[str] = set()
         self.names: dict[str, str] = {}
         self._world = world
@@ -227,6 +234,7 @@ class Client:
         """Keep it; numbers follow each other, and no row comes below a promise."""
         match delivery:
             case ReceivedRows():
+                self._renumber(name, delivery.seq, receiver.stream_version)
                 self._number(name, delivery.seq, delivery.message.seq + delivery.message.rows)
                 if name not in self._codecs:
                     assert receiver.schema is not None
@@ -242,6 +250,13 @@ class Client:
                 self._promised_us[name] = time_us
                 if time_us >= END_US:
                     self.ended.add(name)
+
+    def _renumber(self, name: str, seq: int, version: int) -> None:
+        """Rows may come again, under much higher numbers."""
+        self.versions[name] = version
+        if seq - self._next_seq.get(name, seq) >= FAR:
+            self.renumbered[name] = self.renumbered.get(name, 0) + 1
+            self._next_seq[name] = seq
 
     def _number(self, name: str, seq: int, end: int) -> None:
         self.first_seq.setdefault(name, seq)

@@ -57,8 +57,8 @@ class OutputLog:
     """Entries in order; positions checked; bytes counted.
 
     Invariants: ``start_seq <= next_seq``; entries are contiguous in ``seq`` from ``start_seq`` to
-    ``next_seq``; boundaries only grow; ``nbytes`` is the sum of the costs, ``spilled_bytes`` that of what
-    is away.
+    ``next_seq``, but for numbers that were skipped; boundaries only grow; ``nbytes`` is the sum of the costs,
+    ``spilled_bytes`` that of what is away.
     """
 
     def __init__(self, *, first_seq: int = 0, boundary_us: int = START_US) -> None:
@@ -133,6 +133,11 @@ class OutputLog:
             )
         )
         self.next_seq += rows
+
+    def skip_to(self, seq: int) -> None:
+        """The next row has this number: no row has those before it that aren't here."""
+        assert seq >= self.next_seq, "rows have these numbers"
+        self.next_seq = seq
 
     def append_boundary(self, time_us: int, note: bytes = b"") -> int | None:
         """Append a promise; the index where it stands, or None where it adds nothing.

@@ -90,7 +90,7 @@ class Receiver:
         undurable_bytes: consumed since the last checkpoint: grows with what the sender must keep.
         pressed: the sender is near its bound: a checkpoint soon helps.
         refusal: what the sender answered to our last ``Attach`` if it refused; None once it attached.
-        duplicates, stale, lost_rows, attachments: counts since the start.
+        duplicates, stale, lost_rows, skipped, attachments: counts since the start.
         note: the sender's last one, given back with ``Attach``.
         own_note: left with the sender, with every ``Ack``.
         asking: we have nothing, and only want to know what the sender keeps for us: no rows come until
@@ -143,7 +143,7 @@ class Receiver:
         self.held_bytes = 0
         self.undurable_bytes = 0
         self.pressed = False
-        self.duplicates = self.stale = self.lost_rows = self.attachments = 0
+        self.duplicates = self.stale = self.lost_rows = self.skipped = self.attachments = 0
         self.refusal: Refuse | None = None
         self.note = self.own_note = b""
         self.asking = self.known = False
@@ -291,8 +291,9 @@ class Receiver:
             return []
         self.may_lose = None if self.may_lose is None else 0
         out: list[Delivery] = []
-        if message.next_seq > wanted:
-            lost = LostRows(from_seq=wanted, to_seq=message.next_seq)
+        self.skipped += message.skipped
+        if message.next_seq - message.skipped > wanted:
+            lost = LostRows(from_seq=wanted, to_seq=message.next_seq - message.skipped)
             self.lost_rows += lost.to_seq - lost.from_seq
             about = {"rows": lost.to_seq - lost.from_seq, "first": lost.from_seq}
             self._outbox.report("error", "rows lost", stream=self.stream, peer=self.peer, **about)

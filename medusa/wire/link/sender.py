@@ -28,6 +28,9 @@ __all__ = ["ReceiverView", "Sender"]
 
 SenderMessage = Attach | Ack | Detach | Refuse
 
+SKIPS_MAX = 16
+"""So often numbers are skipped, and it is remembered: who comes later hears that rows between are lost."""
+
 BURST_FRAMES = 256
 """Frames for one receiver in one go. Too many: heartbeats wait for them, and the peer finds us silent."""
 
@@ -43,6 +46,7 @@ class Sender:
         retention: what happens when too much is kept.
         muted: nothing goes out: somebody else may be sending these rows.
         stream_version: said with each attachment; who was told another one has to attach anew.
+        skips: numbers that no row has, from each first one to before the second.
         life: of the stream; who has rows of another one is refused. 0: unknown.
         fence: by which configuration of its query it goes; whoever has the sender asks it before it brings
             what readers say.
@@ -63,7 +67,9 @@ class Sender:
         first_seq: int = 0,
         boundary_us: int = START_US,
         fence: Fence | None = None,
+        skips: tuple[tuple[int, int], ...] = (),
     ) -> None:
+        self.skips = skips
         self.fence = fence or Fence()
         self.stream = stream
         self.schema = schema
@@ -176,7 +182,10 @@ class Sender:
         log = self.log
         if log.end != log.base or self.receivers:
             raise LocalProtocolError(f"stream {self.stream!r} has output or receivers already")
+        ends = dict(self.skips)
         for entry in entries:
+            if entry.seq == ends.get(log.next_seq):
+                log.skip_to(entry.seq)
             if entry.seq != log.next_seq:
                 raise LocalProtocolError(f"stream {self.stream!r}: entry at {entry.seq}, not {log.next_seq}")
             rows = entry.end - entry.seq
@@ -188,6 +197,7 @@ class Sender:
                 log.append_boundary(entry.time_us)
             else:
                 raise LocalProtocolError(f"stream {self.stream!r}: an entry without rows or time")
+        log.skip_to(ends.get(log.next_seq, log.next_seq))
         for peer, durable in receivers.items():
             self.expect(peer, durable)
             self.receivers[peer].leave((notes or {}).get(peer, b""))
@@ -292,7 +302,7 @@ class Sender:
             self._outbox.send(peer, refusal)
             return
         asked = self._asked(peer, message, view)
-        wanted = self.log.behind_lost(max(asked, self.log.start_seq))
+        wanted = self._behind_skips(self.log.behind_lost(max(asked, self.log.start_seq)))
         if wanted > self.log.next_seq and not self._may_be_ahead(peer, message):
             return
         stuck = view is not None and self._stuck(view) and wanted <= view.durable
@@ -300,11 +310,14 @@ class Sender:
             view = ReceiverView(peer=peer, plain=message.plain, durable=message.durable)
             self.receivers[peer] = view
         self.seats.take(peer, key, view)
+        skipped = self._skipped(asked, wanted)
         if asked < wanted:
             begins = message.plain and not message.resumed  # There it has missed nothing that came to it.
             said = ("info", "rows not kept") if begins else ("error", "rows lost")
-            self._outbox.report(*said, stream=self.stream, peer=peer, rows=wanted - asked)
-            view.lost_rows += wanted - max(asked, view.lost_below)  # Each once: it may have to ask again.
+            if rows := wanted - asked - skipped:
+                self._outbox.report(*said, stream=self.stream, peer=peer, rows=rows)
+            since = max(asked, view.lost_below)  # Each once: it may have to ask again.
+            view.lost_rows += wanted - since - self._skipped(since, wanted)
             view.lost_below = wanted
         view.state = SENDER[view.state][LinkEvent.ATTACH]
         view.epoch = message.epoch
@@ -328,14 +341,32 @@ class Sender:
                 boundary_us=self.log.promise(view.cursor),
                 schema=self.schema,
                 timed=self.timed,
-                lost=wanted - asked if message.next_seq < 0 else 0,
+                lost=wanted - asked - skipped if message.next_seq < 0 else 0,
                 note=view.note if message.next_seq == RESUME else b"",
                 stream_version=self.stream_version,
                 life=self.life,
                 configuration=self.fence.number,
+                skipped=skipped if message.next_seq >= 0 else 0,
             ),
         )
         self.settle(now_us)
+
+    def skip(self, now_us: int, rows: int) -> None:
+        """No row has the next numbers, so many."""
+        at = self.log.next_seq
+        self.log.skip_to(at + rows)
+        self.skips = (*self.skips, (at, at + rows))[-SKIPS_MAX:]
+        self.settle(now_us)
+
+    def _behind_skips(self, seq: int) -> int:
+        """The same, or the first number behind those that no row has."""
+        for first, end in self.skips:
+            seq = end if first <= seq < end else seq
+        return seq
+
+    def _skipped(self, first: int, end: int) -> int:
+        """Of the numbers from ``first`` to before ``end`` those that no row has."""
+        return sum(max(min(end, to) - max(first, at), 0) for at, to in self.skips)
 
     def _asked(self, peer: str, message: Attach, view: ReceiverView | None) -> int:
         """The row that this attachment wants next."""
@@ -457,6 +488,9 @@ class Sender:
             if self._had(view, entry):
                 view.skip()
                 continue
+            if entry.seq > max(view.sent_seq, view.wanted_seq):
+                self._anew(view, "its next row has a higher number")
+                return
             if view.sent_bytes + entry.cost > view.granted:
                 return
             if not left:

@@ -50,5 +50,5 @@ class MessageBase(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     """
 
     PAYLOAD: ClassVar[Payload] = Payload.NONE
-    TAIL: ClassVar[str] = ""
-    """The last field, where a message is written without it while it is 0: as before there was that field."""
+    TAIL: ClassVar[tuple[str, ...]] = ()
+    """The last fields, where a message is written without them while they are 0: as before they came."""

@@ -77,7 +77,7 @@ class Hello(MessageBase, frozen=True, tag="hello"):
         address: where the speaker listens; empty: nowhere, or it doesn't know.
     """
 
-    TAIL: ClassVar[str] = "version_most"
+    TAIL: ClassVar[tuple[str, ...]] = ("version_most",)
 
     version: Count
     node: Name
@@ -168,7 +168,7 @@ class Attach(MessageBase, frozen=True, tag="attach"):
         configuration: number of the query's configuration by which I go; 0: I am told of none.
     """
 
-    TAIL: ClassVar[str] = "configuration"
+    TAIL: ClassVar[tuple[str, ...]] = ("configuration",)
 
     stream: Name
     epoch: Count
@@ -197,7 +197,7 @@ class Ack(MessageBase, frozen=True, tag="ack"):
         configuration: as in ``Attach``.
     """
 
-    TAIL: ClassVar[str] = "configuration"
+    TAIL: ClassVar[tuple[str, ...]] = ("configuration",)
 
     stream: Name
     epoch: Count
@@ -251,9 +251,11 @@ class Attached(MessageBase, frozen=True, tag="attached"):
         stream_version: replicas of a stream share its name and differ in this.
         life: which time the stream was begun with row 0: its sender may have lost what it had; 0: unknown.
         configuration: as in ``Attach``.
+        skipped: so many of the numbers before ``next_seq``, from the one asked for on, belong to no row: who
+            puts the stream out has changed, and rows come again under higher ones.
     """
 
-    TAIL: ClassVar[str] = "configuration"
+    TAIL: ClassVar[tuple[str, ...]] = ("configuration", "skipped")
 
     stream: Name
     epoch: Count
@@ -266,6 +268,7 @@ class Attached(MessageBase, frozen=True, tag="attached"):
     stream_version: Count = 1
     life: Count = 0
     configuration: Count = 0
+    skipped: Count = 0
 
 
 class Data(MessageBase, frozen=True, tag="data"):

@@ -1,0 +1,4 @@
+"""Upstream backup: senders keep what states still need, and whoever takes over reads it again from a mark.
+
+``reach`` says how far back states reach, ``marks`` what the owner tells, ``warm_up`` how a successor begins.
+"""
