@@ -32,7 +32,10 @@ from medusa.wire.outbox import Outbox
 __all__ = ["STEP", "Mark", "Marks"]
 
 MOMENTS_MAX = 64
-"""Of more every second one is forgotten: a successor begins earlier, and senders keep a little more."""
+MOMENTS_LEAST = 4
+POSITIONS_MAX = 4_096
+"""Of more moments, or of more than four with so many positions of inputs, every second one is forgotten: a
+successor begins earlier, and senders keep a little more. All are in each checkpoint."""
 
 WAITING_MAX = 32
 """Checkpoints whose output readers don't hold yet; the last one gives way to a later one."""
@@ -181,7 +184,8 @@ class Marks:
             if place == 0 or self._reach.over(each.newest, boundaries)
         ]
         del self._moments[: max(fit)]
-        if len(self._moments) > MOMENTS_MAX:
+        most = min(MOMENTS_MAX, max(POSITIONS_MAX // max(len(moment.inputs), 1), MOMENTS_LEAST))
+        if len(self._moments) > most:
             del self._moments[1:-1:2]
 
     def _mark(
