@@ -15,8 +15,8 @@ guarded by the same method, by the witness. Methods one after the other, each ru
 - *lost*, *doubled*: published rows that are in no received window, or in more than one.
 
 State is what a window holds: rate times window, in as many groups as the table says.
-Exact first: a run counts only if what its method promises is held: nothing lost and nothing doubled, or
-(amnesia) nothing doubled and as many lost as the status says.
+Exact first: a run counts only if what its method promises is held: nothing lost and nothing doubled,
+(upstream backup) nothing lost, or (amnesia) nothing doubled and as many lost as the status says.
 Not shown: machines of their own. All processes share this one's processors.
 """
 

@@ -160,7 +160,7 @@ class Query:
         Args:
             qos: what they are worth, by delay, share delivered and value; see docs/qos.md.
             recovery: what becomes of them at nodes when a machine on their way is lost for good:
-                ``"precise"``: others stand by, and none is lost or repeated; ``"rollback"``: none is lost, and
+                ``"precise"``: others stand by, none is lost or repeated; ``"rollback"``: none is lost, and
                 some may come again; ``"gap"``: none is repeated, and some may be lost (docs/recovery.md).
                 None: they wait until it is back. Inside a program it changes nothing.
             method: how that is brought about: ``"active_standby"``, ``"passive_standby"``,

@@ -36,7 +36,7 @@ from medusa.cli.main import main
 from medusa.runtime.embedded.embedded_run import collect
 
 DEADLINE_S = 120
-PASSIVE, ACTIVE, AMNESIA = POSTER
+PASSIVE, ACTIVE, UPSTREAM, AMNESIA = POSTER
 SHAPE = HaShape(rate=100, groups=2, window_ms=100)
 """Ten rows a window, five of each group."""
 
@@ -76,6 +76,7 @@ def later(by_s: float) -> list[HaWindow]:
 RESULTS = {
     "B": result(PASSIVE, later(0.05)),
     "C": result(ACTIVE, secondary_cpu_us=9.0, sent_bytes=30.0),
+    "D": result(UPSTREAM, [replace(each, at_s=each.at_s + 0.04 * (each.sent_s > 0.22)) for each in AGAIN]),
     "F": result(
         AMNESIA, [replace(each, at_s=each.at_s + 0.04 * (each.sent_s > 0.22)) for each in GAP], told_lost=2
     ),
@@ -157,6 +158,8 @@ def test_all_that_the_poster_says_is_held() -> None:
         ("C", {"windows": AGAIN}, "C: nothing lost"),
         ("C", {"windows": MISCOUNTED}, "C: nothing lost"),
         ("C", {"owner": "c"}, "C: c2 has taken over"),
+        ("D", {"windows": GAP}, "D: nothing lost"),
+        ("D", {"windows": MISCOUNTED}, "D: nothing lost"),
         ("F", {"windows": [*GAP, GAP[0]]}, "F: nothing doubled"),
         ("F", {"told_lost": 3}, "F: the gap is counted"),
         ("F", {"told_lost": 0}, "F: the gap is counted"),
@@ -187,6 +190,7 @@ def test_what_is_wrong_ends_with_1(
         ("C", {"secondary_cpu_us": 4.0}, "takes most CPU"),
         ("C", {"windows": later(0.2)}, "recovers fastest"),
         ("B", {"windows": WHOLE}, "adds most delay"),
+        ("D", {"windows": later(0.04)}, "rows come again"),
         ("F", {"windows": WHOLE, "told_lost": 0}, "there is a gap"),
     ],
 )
@@ -219,7 +223,7 @@ def test_what_is_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert shown.exit_code == 0, shown.output
     assert "10.0 + 9.0" in shown.output
     assert "2 missing, status says 2" in shown.output
-    assert shown.output.count("│ yes") == 12
+    assert shown.output.count("│ yes") == 15
     told = CliRunner().invoke(main, ["demo", "ha", "--json", "--plot", str(tmp_path / "ha.svg")])
     found = {each["letter"]: each for each in json.loads(told.stdout)["results"]}
     assert (found["F"]["missing"], found["F"]["told_lost"], found["C"]["doubled"]) == (2, 2, 0)
@@ -267,7 +271,8 @@ def test_the_bench_makes_its_table_and_plot(monkeypatch: pytest.MonkeyPatch, tmp
     text = recovery.write(recovery.measure(sizes, POSTER), tmp_path)
     lines = [line for line in text.splitlines() if line.startswith("| ")]
     names = [line.split(" | ")[0].strip("| ") for line in lines[1:]]
-    assert names == ["alone", *["passive standby"] * 2, *["active standby"] * 2, "amnesia"]
+    twice = (each for each in ("passive standby", "active standby", "upstream backup") for _ in range(2))
+    assert names == ["alone", *twice, "amnesia"]
     assert "| 30 B | 19.0 us | 1.90 | 10 ms | -20 ms |" in lines[4]
     assert lines[-1].endswith("| 2 | 0 |")
     assert "<svg" in (tmp_path / "recovery.svg").read_text()

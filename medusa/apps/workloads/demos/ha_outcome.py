@@ -292,6 +292,15 @@ def _exact(of: HaResult) -> list[HaCheck]:
             # Of a primary that died between two windows nothing is lost.
             HaCheck(f"{letter}: there is a gap", found.missing > 0, False, f"{found.missing:,} missing"),
         ]
+    if of.of.recovery == "rollback":
+        whole = found.missing == found.wrong == 0
+        again = f"{found.doubled:,} came again"
+        return [
+            *gone,
+            HaCheck(f"{letter}: nothing lost, all figures right", whole, True, shown),
+            # Of a primary that died just behind a mark nothing comes again.
+            HaCheck(f"{letter}: rows come again", found.doubled > 0, False, again),
+        ]
     whole = found.missing == 0 and _once(found)
     return [*gone, HaCheck(f"{letter}: nothing lost, nothing doubled", whole, True, shown)]
 

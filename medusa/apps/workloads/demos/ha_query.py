@@ -80,9 +80,10 @@ class HaMethod:
 POSTER = (
     HaMethod("B", "precise", "passive_standby"),
     HaMethod("C", "precise", "active_standby"),
+    HaMethod("D", "rollback", "upstream_backup"),
     HaMethod("F", "gap", "amnesia"),
 )
-COMES_LATER = {"D": "upstream backup", "E": "upstream backup, duplicates eliminated"}
+COMES_LATER = {"E": "upstream backup, duplicates eliminated"}
 """Of the poster's queries those that no release has yet."""
 
 
