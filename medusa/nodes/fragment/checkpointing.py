@@ -54,8 +54,8 @@ def positions_of(
     promised, which the mark has too."""
     if marks is None:
         return [(input, input.fed_seq, input.fed_us) for input in inputs]
-    start = marks.start
-    return [(each, min(start.position(each.source, each.peer), each.fed_seq), each.fed_us) for each in inputs]
+    at = ((each, marks.start.position(each.source, each.publisher)) for each in inputs)
+    return [(each, min(seq, each.fed_seq), each.fed_us) for each, seq in at]
 
 
 def taken(

@@ -800,6 +800,10 @@ class FragmentHost:
             return
         if self.marks.waits(self.checkpoint_on_disk):
             held = {output.sink: output.held_durably for output in self.outputs.values()}
+            if not any(input.receiver.pressed for input in self.inputs.values()):
+                # What nobody has read is kept for who may come, as long as senders have room.
+                kept = {output.sink: output.kept_from for output in self.outputs.values()}
+                held = {sink: kept[sink] if at is None else at for sink, at in held.items()}
             self.marks.settle(self.checkpoint_on_disk, held)
         if (mark := self.marks.newest) is not None:
             for tap in self.standby_taps:

@@ -123,8 +123,6 @@ class InputQueue:
         """An input comes from another node from now on, with the same rows."""
         if self._script is not None:
             self._script.renamed(old, new)
-        if self._warm_up is not None:
-            self._warm_up.renamed(old, new)
 
     def joined(self) -> list[FragmentInput]:
         """Publishers of which the disk has learnt since the last call."""

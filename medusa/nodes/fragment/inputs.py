@@ -147,6 +147,11 @@ class FragmentInput:
             self.receiver.may_lose = 0 if record is None else LOST_MAX
 
     @property
+    def publisher(self) -> str:
+        """Who publishes into it; empty: a node sends, now this one, now another."""
+        return "" if self.judged else self.peer
+
+    @property
     def stream(self) -> str:
         return self.receiver.stream
 

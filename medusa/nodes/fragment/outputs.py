@@ -213,9 +213,12 @@ class FragmentOutput:
         views = self.sender.receivers.values()
         there = (v.durable for v in views if not v.plain or v.state is not SenderState.DETACHED)
         held = min(there, default=None)
-        for first, end in self.sender.skips if held is not None else ():
-            held = end if held is not None and first <= held < end else held
-        return held
+        return None if held is None else self.sender.behind_skips(held)
+
+    @property
+    def kept_from(self) -> int:
+        """The first row that is kept, or the next one where none is."""
+        return self.sender.behind_skips(self.sender.log.start_seq)
 
     @property
     def received(self) -> int | None:

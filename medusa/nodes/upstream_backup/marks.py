@@ -143,7 +143,7 @@ class Marks:
         """What a checkpoint says beside; a mark follows from it."""
         if self.warm_up is None:
             boundaries = {output.sink: output.boundary_us for output in outputs}
-            self._add(_moment(record, self._newest_us, self._promised(record)), boundaries)
+            self._add(self._moment(record), boundaries)
         warm_up = None if self.warm_up is None else self.warm_up.record()
         marks = MarksRecord(
             moments=tuple(self._moments),
@@ -175,6 +175,15 @@ class Marks:
             promised[source] = at_us
         return promised
 
+    def _moment(self, record: FragmentRecord) -> InputMoment:
+        inputs = tuple(
+            (each.source, self._publisher(each), each.next_seq, each.note) for each in record.inputs
+        )
+        return InputMoment(inputs, dict(self._newest_us), self._promised(record))
+
+    def _publisher(self, input: InputRecord) -> str:
+        return input.peer if input.source in self._entries else ""
+
     def _add(self, moment: InputMoment, boundaries: Mapping[str, int]) -> None:
         """A successor that begins at a later mark begins at the newest of which no state needs anything."""
         self._moments.append(moment)
@@ -194,7 +203,9 @@ class Marks:
         """What a successor opens instead of the checkpoint."""
         start = self.start
         if warm_up is None:
-            targets = tuple(WarmUpTarget(i.source, i.peer, i.next_seq, i.boundary_us) for i in record.inputs)
+            targets = tuple(
+                WarmUpTarget(i.source, self._publisher(i), i.next_seq, i.boundary_us) for i in record.inputs
+            )
             last = {source: record.fed_us.get(source, int(START_US)) for source in self._entries}
         else:
             targets, last = warm_up.targets, warm_up.last
@@ -205,7 +216,7 @@ class Marks:
         skips = {o.sink: (*o.skips, (rows[o.sink], begins[o.sink]))[-SKIPS_MAX:] for o in outputs}
         return msgspec.structs.replace(
             record,
-            inputs=tuple(_begins_at(each, start) for each in record.inputs),
+            inputs=tuple(_begins_at(each, self._publisher(each), start) for each in record.inputs),
             outputs=tuple(_begins(each, begins, boundaries_us) for each in record.outputs),
             fed_us=dict(first),
             spec=b"",
@@ -243,19 +254,14 @@ class Marks:
         self._waiting = deque(each for each in self._waiting if each.token != token)
 
 
-def _moment(record: FragmentRecord, newest_us: Mapping[str, int], promised: dict[str, int]) -> InputMoment:
-    inputs = tuple((each.source, each.peer, each.next_seq, each.note) for each in record.inputs)
-    return InputMoment(inputs, dict(newest_us), promised)
-
-
-def _begins_at(input: InputRecord, start: InputMoment) -> InputRecord:
+def _begins_at(input: InputRecord, publisher: str, start: InputMoment) -> InputRecord:
     """It is read from there on; what its sender promised comes again."""
-    seq = start.position(input.source, input.peer)
+    seq = start.position(input.source, publisher)
     return msgspec.structs.replace(
         input,
         next_seq=seq,
         boundary_us=int(START_US),
-        note=start.note(input.source, input.peer),
+        note=start.note(input.source, publisher),
         acknowledged=min(input.acknowledged, seq),
     )
 

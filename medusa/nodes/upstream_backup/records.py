@@ -14,7 +14,8 @@ class InputMoment(msgspec.Struct, frozen=True, array_like=True):
     """Where the inputs stood once, at rest.
 
     Attributes:
-        inputs: (source, peer, next row, the sender's note) of each.
+        inputs: (source, publisher, next row, the sender's note) of each; where a node sends, whichever it is,
+            there is no publisher.
         newest: source -> the largest time of a row before it, in us; a source without one isn't there.
         promised: source that publishers feed -> the time below which rows were late.
     """
@@ -23,20 +24,20 @@ class InputMoment(msgspec.Struct, frozen=True, array_like=True):
     newest: dict[str, int] = {}
     promised: dict[str, int] = {}
 
-    def position(self, source: str, peer: str) -> int:
+    def position(self, source: str, publisher: str) -> int:
         """The next row of an input."""
-        return next((seq for of, who, seq, _ in self.inputs if (of, who) == (source, peer)), 0)
+        return next((seq for of, who, seq, _ in self.inputs if (of, who) == (source, publisher)), 0)
 
-    def note(self, source: str, peer: str) -> bytes:
+    def note(self, source: str, publisher: str) -> bytes:
         """The note of its sender."""
-        return next((note for of, who, _, note in self.inputs if (of, who) == (source, peer)), b"")
+        return next((note for of, who, _, note in self.inputs if (of, who) == (source, publisher)), b"")
 
 
 class WarmUpTarget(msgspec.Struct, frozen=True, array_like=True):
     """Where an input stood at the mark: the next row, and what its sender had promised."""
 
     source: str
-    peer: str
+    publisher: str
     seq: int
     boundary_us: int
 

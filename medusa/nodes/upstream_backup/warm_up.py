@@ -14,8 +14,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Mapping
 
-import msgspec
-
 from medusa.elements import START_US, Boundary, Train
 from medusa.nodes.fragment.input_log_records import piece
 from medusa.nodes.fragment.inputs import FragmentInput, Work
@@ -54,7 +52,7 @@ class WarmUp:
         """Inputs whose rows have other numbers than at the mark."""
         self._promised: set[Key] = set()
         """Of those, who has promised more than at the mark."""
-        self._targets = {(each.source, each.peer): each for each in record.targets}
+        self._targets = {(each.source, each.publisher): each for each in record.targets}
         self._first = dict(record.first)
         self._last = dict(record.last)
         self._inputs = inputs
@@ -64,16 +62,17 @@ class WarmUp:
         self._behind: list[Work] = []
         """Behind the mark."""
         self._closing: deque[Work] | None = None
+        for target in self._targets.values() if not windows else ():
+            if (input := self._input(target)) is not None:
+                input.receiver.has_promised(target.boundary_us)
 
     def record(self) -> WarmUpRecord:
         """What is left of it."""
         return WarmUpRecord(tuple(self._targets.values()), dict(self._first), dict(self._last))
 
-    def renamed(self, old: Key, new: Key) -> None:
-        """An input comes from another node from now on, with the same rows."""
-        if old in self._targets:
-            target = self._targets.pop(old)
-            self._targets[new] = msgspec.structs.replace(target, source=new[0], peer=new[1])
+    def _input(self, target: WarmUpTarget) -> FragmentInput | None:
+        about = target.source, target.publisher
+        return next((i for i in self._inputs.values() if (i.source, i.publisher) == about), None)
 
     def add(self, works: Iterable[Work]) -> None:
         """Take what came."""
@@ -113,11 +112,11 @@ class WarmUp:
     def _before(self, work: Work) -> Work | None:
         """Of what came what lies before the mark; the rest waits. None: nothing does."""
         input = work.input
-        target = self._targets.get((input.source, input.peer))
+        target = self._targets.get((input.source, input.publisher))
         if target is None:
             self._behind.append(work)
             return None
-        key = input.source, input.peer
+        key = input.source, input.publisher
         if isinstance(work.element, Boundary):
             if work.boundary_us > target.boundary_us:
                 self._promised.add(key)
@@ -128,7 +127,8 @@ class WarmUp:
             # At the end all that publishers promised together is fed.
             return Work(input, None, next_seq=work.next_seq, boundary_us=work.boundary_us, cost=work.cost)
         train = work.element
-        if not isinstance(train, Train) and input.fed_seq < target.seq < work.next_seq:
+        skips = not isinstance(train, Train) and input.receiver.skipped > 0
+        if skips and input.fed_seq <= target.seq < work.next_seq:
             self._renumbered.add(key)
         if work.next_seq <= target.seq or not isinstance(train, Train):
             return work
@@ -150,8 +150,8 @@ class WarmUp:
         return Work(input, first, next_seq=target.seq, boundary_us=work.boundary_us, cost=0)
 
     def _reached(self, target: WarmUpTarget) -> bool:
-        input = self._inputs.get((target.source, target.peer))
-        key = target.source, target.peer
+        input = self._input(target)
+        key = target.source, target.publisher
         if key in self._renumbered:
             return not self._windows or key in self._promised or target.boundary_us <= START_US
         return input is None or input.fed_seq >= target.seq or input.gone
@@ -160,7 +160,7 @@ class WarmUp:
         """What was promised at the mark."""
         works: list[Work] = []
         for key, target in self._targets.items():
-            input = self._inputs.get(key)
+            input = self._input(target)
             if input is None:
                 continue
             if input.fed_seq < target.seq and key not in self._renumbered:
@@ -168,6 +168,7 @@ class WarmUp:
                 about = {"stream": input.stream, "peer": input.peer}
                 first = input.fed_seq
                 self._outbox.report("error", "rows missing", rows=rows, first=first, **about)
+            input.receiver.has_promised(target.boundary_us)
             if input.fed_us < target.boundary_us:
                 promise = Boundary(target.boundary_us) if input.judged else None
                 work = Work(input, promise, next_seq=input.fed_seq, boundary_us=target.boundary_us, cost=0)

@@ -495,6 +495,10 @@ class Receiver:
         assert self.state not in _LISTENING, "rows of it may come"
         self.next_seq, self.boundary_us, self.note = seq, boundary_us, note
 
+    def has_promised(self, time_us: int) -> None:
+        """Whoever sent the stream before had promised this: rows below it that come again are late."""
+        self.boundary_us = max(self.boundary_us, time_us)
+
     def ask_first(self) -> None:
         """Before rows come we want to know what the sender keeps for us: it hasn't told us yet."""
         self.asking, self.told = True, None

@@ -302,7 +302,7 @@ class Sender:
             self._outbox.send(peer, refusal)
             return
         asked = self._asked(peer, message, view)
-        wanted = self._behind_skips(self.log.behind_lost(max(asked, self.log.start_seq)))
+        wanted = self.behind_skips(self.log.behind_lost(max(asked, self.log.start_seq)))
         if wanted > self.log.next_seq and not self._may_be_ahead(peer, message):
             return
         stuck = view is not None and self._stuck(view) and wanted <= view.durable
@@ -358,7 +358,7 @@ class Sender:
         self.skips = (*self.skips, (at, at + rows))[-SKIPS_MAX:]
         self.settle(now_us)
 
-    def _behind_skips(self, seq: int) -> int:
+    def behind_skips(self, seq: int) -> int:
         """The same, or the first number behind those that no row has."""
         for first, end in self.skips:
             seq = end if first <= seq < end else seq
