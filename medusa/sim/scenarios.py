@@ -22,8 +22,8 @@ from medusa.sim.trials.seams import SEAMS
 from medusa.sim.trials.splits import SPLITS
 from medusa.sim.trials.standby import STANDBY
 from medusa.sim.trials.trial import Outcome, Scenario, run_trial
-from medusa.sim.trials.wishes import WISHES
 from medusa.sim.trials.upstream import UPSTREAM_BACKUP
+from medusa.sim.trials.wishes import WISHES
 from medusa.sim.world.virtual_time import World
 
 __all__ = ["SCENARIOS", "run_scenario", "smallest"]
