@@ -73,20 +73,6 @@ class MarkChecks(ReplicaChecks):
             super()._check_covered(who, at, replicas, sender, peer)
 
 
-class UpstreamTrial(StandbyTrial):
-    """Rows may come again, and readers say of which they knew that they are late."""
-
-    def __init__(self, *args: Any, **more: Any) -> None:
-        super().__init__(*args, **more)
-        self._checks = MarkChecks(self.nodes, self.clients)
-
-    def _check_restarted(self, node: NodeMachine) -> None:
-        """Numbers of rows that come again are others."""
-
-    def _check_complaints(self, node: NodeMachine) -> None:
-        """They do complain."""
-
-
 def check_rollback(trial: StandbyTrial) -> None:
     """At the end.
 
@@ -133,7 +119,7 @@ def read_again(world: World, rows: int | None, parts: Any) -> StandbyTrial:
         }
     )
     nodes = [*at, *spares, "w1", "w2"]
-    return UpstreamTrial(world, q, tables, made, want=want, nodes=nodes, gap=check_rollback)
+    return StandbyTrial(world, q, tables, made, want=want, nodes=nodes, gap=check_rollback, again=MarkChecks)
 
 
 def _lost(dice: Random, busy: list[str]) -> list[str]:
