@@ -14,7 +14,7 @@ __all__ = [
     "PASSIVE",
     "UPSTREAM",
     "check_recovery",
-    "method_of",
+    "methods_for",
     "recovery_line",
     "strongest",
 ]
@@ -36,7 +36,8 @@ METHODS = {
     "rollback": (UPSTREAM, PASSIVE, ACTIVE),
     "gap": (AMNESIA,),
 }
-"""Kind of recovery -> the methods that promise it; the first is taken where nobody names one."""
+"""Kind of recovery -> the methods that promise it. Where nobody names one it is the first that can be: upstream
+backup can't for every box."""
 
 METHODS_BY_STRENGTH = (AMNESIA, UPSTREAM, PASSIVE, ACTIVE)
 """Each promises what those before it promise."""
@@ -79,9 +80,10 @@ def _listed(names: Iterable[str]) -> str:
     return f"{', '.join(others)} or {last}" if others else last
 
 
-def method_of(recovery: str, method: str | None) -> str:
-    """How that is brought about: as was wished, or by the first that promises it."""
-    return method or METHODS[recovery][0]
+def methods_for(recovery: str, method: str | None) -> tuple[str, ...]:
+    """How that can be brought about: as was wished, or by those that promise it, of which the first is taken
+    that the boxes allow."""
+    return METHODS[recovery] if method is None else (method,)
 
 
 def strongest(methods: Iterable[str]) -> str:
@@ -93,4 +95,7 @@ def recovery_line(recovery: str | None, method: str | None) -> str:
     """In words: ``recovery precise by active standby``; empty where nobody wished for any."""
     if recovery is None:
         return ""
-    return f"recovery {recovery} by {method_of(recovery, method).replace('_', ' ')}"
+    first, *others = (each.replace("_", " ") for each in methods_for(recovery, method))
+    if first == UPSTREAM.replace("_", " ") and others:
+        first += f", or {others[0]} where a box needs it"
+    return f"recovery {recovery} by {first}"

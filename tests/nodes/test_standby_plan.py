@@ -375,3 +375,37 @@ def test_a_fragment_that_feeds_two_outputs_gets_the_stronger_method(first, secon
         zip(("q/rows", "q/one", "q/two"), methods, strict=True)
     )
     assert fragment_from(fragment_to(plan.fragments[0])).method == methods[0]
+
+
+@pytest.mark.parametrize(
+    ("wish", "box", "methods"),
+    [
+        ({}, "windows", ("upstream_backup",) * 2),
+        ({}, "running", ("passive_standby",) * 2),
+        ({"method": "active_standby"}, "windows", ("", "")),
+        ({"method": "upstream_backup"}, "windows", ("upstream_backup",) * 2),
+    ],
+)
+def test_rollback_without_a_method_takes_the_first_that_the_boxes_allow(wish, box, methods):
+    q = md.Query("q")
+    rows = q.source("rows", {"ts": "timestamp", "v": "int64"}, time="ts").filter(md.col("v") > 0, name="some")
+    if box == "windows":
+        counted = rows.window("1s").group_by("v").aggregate(n=md.count())
+    else:
+        counted = rows.group_by("v").running(n=md.count())
+    q.sink("out", counted, recovery="rollback", **wish)
+    last = [each.id for each in q.graph.boxes if each.id not in ("rows", "some", "out")]
+    plan = planned(q.graph, at={"a": ["rows", "some"], "b": last}, standby={"*": ("e",)})
+    assert tuple(each.method for each in plan.fragments) == methods
+    [(_, method, _)] = ways_of(plan)
+    assert method == (methods[0] or "active_standby")
+
+
+def test_rollback_by_upstream_backup_is_refused_for_a_box_that_reaches_back_for_ever():
+    q = md.Query("q")
+    rows = q.source("rows", {"ts": "timestamp", "v": "int64"}, time="ts")
+    kind = rows.group_by("v").running(n=md.count(), name="kind")
+    q.sink("out", kind, recovery="rollback", method="upstream_backup")
+    with pytest.raises(QueryError, match="kind") as refused:
+        planned(q.graph, at={"a": ["rows"], "b": ["kind"]}, standby={"*": ("e",)})
+    assert "passive_standby" in refused.value.hint

@@ -9,10 +9,10 @@ from medusa.nodes.fragment.clock_decisions import decides
 from medusa.nodes.placement.estimating import BoxTraffic
 from medusa.nodes.placement.placement import PlacementPlan
 from medusa.nodes.placement.secondaries import fed_bytes_per_s
-from medusa.nodes.placement.standby_plan import VOTERS_LEAST, is_output, way_to
+from medusa.nodes.placement.standby_plan import VOTERS_LEAST, is_output, method_on, way_to
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.boxes import Graph
-from medusa.query.recovery import ACTIVE, AMNESIA, UPSTREAM, method_of
+from medusa.query.recovery import ACTIVE, AMNESIA, UPSTREAM
 
 __all__ = ["RecoveredOutput", "guarantee_of", "recovered_outputs", "ways_of"]
 
@@ -107,9 +107,7 @@ def _outputs(plan: PlacementPlan) -> list[tuple[str, str, tuple[FragmentSpec, ..
             if is_output(box, fragment):
                 way = way_to(plan, fragment)
                 guarded = any(each.standby for each in way)
-                method = ""
-                if guarded:
-                    method = ACTIVE if box.recovery is None else method_of(box.recovery, box.method)
+                method = (method_on(way, box) or ACTIVE) if guarded else ""
                 found.append((fragment.streams[box.id], method, way))
     return found
 

@@ -9,7 +9,7 @@ is there. All that can be known against it is refused here, before anything chan
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeGuard
 
@@ -23,8 +23,9 @@ from medusa.nodes.placement.placement import PlacementPlan
 from medusa.nodes.placement.secondaries import Unguarded, recovery_work, spread
 from medusa.nodes.placement.upstream_plan import check_upstream
 from medusa.nodes.spec.fragment_spec import FragmentSpec
+from medusa.nodes.upstream_backup.reach import refusal_of
 from medusa.query.boxes import Box, Graph, Sink
-from medusa.query.recovery import ACTIVE, PASSIVE, method_of, strongest
+from medusa.query.recovery import ACTIVE, PASSIVE, UPSTREAM, methods_for, strongest
 from medusa.query.suggest import did_you_mean
 from medusa.wire.messages.configuration import VOTERS_MAX
 
@@ -36,6 +37,7 @@ __all__ = [
     "cost_of",
     "guarded_as",
     "is_output",
+    "method_on",
     "standby_warnings",
     "voters",
     "way_to",
@@ -427,8 +429,9 @@ def with_methods(plan: PlacementPlan) -> PlacementPlan:
     and of several wishes by the strongest."""
     wished: dict[tuple[str, str], dict[str, None]] = {}
     for fragment in plan.fragments:
-        methods_here = {_method(box) for box in fragment.graph.boxes if is_output(box, fragment)}
-        for each in way_to(plan, fragment) if methods_here else ():
+        way = way_to(plan, fragment)
+        methods_here = {method_on(way, box) for box in fragment.graph.boxes if is_output(box, fragment)}
+        for each in way if methods_here else ():
             wished.setdefault((each.node, each.name), {}).update(dict.fromkeys(methods_here))
     fragments = []
     for each in plan.fragments:
@@ -446,9 +449,19 @@ def is_output(box: Box, fragment: FragmentSpec) -> TypeGuard[Sink]:
     return isinstance(box, Sink) and box.id in fragment.streams and box.id not in fragment.readers
 
 
-def _method(sink: Sink) -> str:
-    """How an output wants to be recovered; empty: it has no wish."""
-    return "" if sink.recovery is None else method_of(sink.recovery, sink.method)
+def method_on(way: Iterable[FragmentSpec], sink: Sink) -> str:
+    """How an output is recovered: as it wishes, or by the first method that promises that for the boxes on
+    its way; empty: it has no wish.
+
+    Args:
+        way: the fragments by which its rows come.
+    """
+    if sink.recovery is None:
+        return ""
+    possible = methods_for(sink.recovery, sink.method)
+    if len(possible) > 1 and any(refusal_of(each.graph) is not None for each in way):
+        possible = tuple(method for method in possible if method != UPSTREAM)
+    return possible[0]
 
 
 def cost_of(fragment: FragmentSpec, traffic: BoxTraffic) -> float:
