@@ -36,8 +36,8 @@ METHODS = {
     "rollback": (UPSTREAM, PASSIVE, ACTIVE),
     "gap": (AMNESIA,),
 }
-"""Kind of recovery -> the methods that promise it. Where nobody names one it is the first that can be: upstream
-backup can't for every box."""
+"""Kind of recovery -> the methods that promise it. Where nobody names one it is the first that can be, which
+upstream backup can't for every box."""
 
 METHODS_BY_STRENGTH = (AMNESIA, UPSTREAM, PASSIVE, ACTIVE)
 """Each promises what those before it promise."""

@@ -140,6 +140,8 @@ class Client:
         at: Mapping[str, Sequence[str]],
         standby: Mapping[str, Sequence[str]],
         witnesses: Sequence[str],
+        *,
+        reads: Sequence[tuple[str, str, str, int]] = (),
     ) -> int:
         """Ask for a query whose fragments others stand by for; the number of the request."""
         message = DeployGuarded(
@@ -147,6 +149,7 @@ class Client:
             at=tuple((node, tuple(boxes)) for node, boxes in at.items()),
             standby=tuple((key, tuple(nodes)) for key, nodes in standby.items()),
             witnesses=tuple(witnesses),
+            reads=tuple(reads),
         )
         document = graph_to_msgpack(q.graph)
         return self.ask(lambda mind: mind.request(lambda n: replace(message, request=n), document))
