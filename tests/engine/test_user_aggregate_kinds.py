@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import medusa as md
@@ -83,6 +83,7 @@ def test_it_gives_what_a_native_one_gives(kind: str, monkeypatch: pytest.MonkeyP
 
     @settings(max_examples=40)
     @given(STEPS, st.sampled_from([1, 2, 5, 40]), st.integers(0, 6))
+    @example([(0, None, None)] * 8, 1, 0)  # saved before any row: there are no keys, of whatever type
     def run(steps: list[tuple[int, int | None, int | None]], size: int, reload_at: int) -> None:
         q = md.Query("q")
         q.sink("out", build(kind, q.source("a", SCHEMA, time="ts", slack=5)))

@@ -416,7 +416,7 @@ class Groups:
         state = pa.record_batch(self._store.state())
         if state.num_rows == len(slots):  # none of them is waiting to be freed
             return state
-        return state.filter(pc.is_in(state.column(4), value_set=pa.array(np.asarray(slots))))
+        return state.filter(pc.is_in(state.column(4), value_set=pa.array(np.asarray(slots, dtype=np.int64))))
 
     def nbytes(self) -> int:
         users = self._users.nbytes() if self._users is not None else 0
@@ -431,7 +431,7 @@ class Groups:
         state.put("groups", later or self._table(self._living(slots)))
         state.meta["rows"] = self._store.position()[1]
         if self._users is not None:
-            state.tables["users"] = self._users.save(np.asarray(slots))
+            state.tables["users"] = self._users.save(np.asarray(slots, dtype=np.int64))
 
     def _table(self, rows: pa.RecordBatch) -> pa.Table:
         groups = pa.Table.from_batches([rows])

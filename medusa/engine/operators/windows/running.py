@@ -177,7 +177,7 @@ class RunningBox(Operator):
         if self._plain:
             self._groups.save(state, slots)
         if self._lags is not None:
-            held, looked = self._lags.rows(np.asarray(slots))
+            held, looked = self._lags.rows(np.asarray(slots, dtype=np.int64))
             state.tables["lags"] = pa.Table.from_arrays([pa.array(held), *looked], schema=self._lag_schema())
 
     def _lag_schema(self) -> pa.Schema:
