@@ -125,8 +125,8 @@ class Succession:
         """Query and silent owner -> since when that was silent when we looked for what it had decided."""
         self._without_state: set[tuple[str, int]] = set()
         """Fragment and epoch that are ours and that we can't run."""
-        self._emptied: set[tuple[str, int]] = set()
-        """Fragment and epoch of which the owner says that its disk is lost."""
+        self._emptied: dict[tuple[str, int], int] = {}
+        """Fragment and epoch of which the owner says that its disk is lost -> since when."""
         self._said_hindered: set[tuple[str, int]] = set()
         """Fragment and epoch of which we said why we can't take it over."""
         self._alone_since_us: dict[str, int] = {}
@@ -292,19 +292,22 @@ class Succession:
         """An owner that is back says that its disk is lost, and with it these fragments: it is heard, and
         still the first that stands by goes on with them, at once."""
         names = set(fragments)
-        self._emptied |= {
-            (each.fragment, each.epoch)
-            for each in current.fragments
-            if each.fragment in names and each.owner == owner
-        }
+        for each in current.fragments:
+            if each.fragment in names and each.owner == owner:
+                self._emptied.setdefault((each.fragment, each.epoch), now_us)
         self.tick(now_us)
 
-    def _is_emptied(self, replicas: Replicas) -> bool:
-        """Whether its owner can't go on with it, and we are the first of those that could."""
-        if (replicas.fragment, replicas.epoch) not in self._emptied or self._me not in replicas.secondaries:
-            return False
-        before = replicas.secondaries[: replicas.secondaries.index(self._me)]
-        return all(node in self._silent_since_us for node in before)
+    def _emptied_due_us(self, replicas: Replicas) -> int | None:
+        """When we go on with what was on its owner's lost disk; None: we don't."""
+        since_us = self._emptied.get((replicas.fragment, replicas.epoch))
+        if since_us is None or self._me not in replicas.secondaries:
+            return None
+        return since_us + self._rank(replicas) * RANK_US
+
+    def _is_emptied(self, now_us: int, replicas: Replicas) -> bool:
+        """Whether its owner can't go on with it, and it is our turn."""
+        due_us = self._emptied_due_us(replicas)
+        return due_us is not None and now_us >= due_us
 
     def _say_without_state(self, replicas: Replicas, why: str) -> None:
         name, epoch = replicas.fragment, replicas.epoch
@@ -418,7 +421,7 @@ class Succession:
             replicas = None if configuration is None else configuration.replicas(name)
             if replicas is None:
                 continue
-            given = self._wanted(replicas) or self._is_emptied(replicas)
+            given = self._wanted(replicas) or self._is_emptied(now_us, replicas)
             if given and not self._read_here(but=name).intersection(replicas.reads):
                 wanted[query] = ()
             elif self._should_succeed(now_us, replicas):
@@ -462,9 +465,12 @@ class Succession:
         if read := self._read_here(but=replicas.fragment).intersection(replicas.reads):
             self._hindered(replicas, read)
             return False
+        return now_us - since_us >= self._patience_us(replicas.fragment) + self._rank(replicas) * RANK_US
+
+    def _rank(self, replicas: Replicas) -> int:
+        """So many are heard that come before us."""
         before = replicas.secondaries[: replicas.secondaries.index(self._me)]
-        rank = sum(node not in self._silent_since_us for node in before)
-        return now_us - since_us >= self._patience_us(replicas.fragment) + rank * RANK_US
+        return sum(node not in self._silent_since_us for node in before)
 
     def _patience_us(self, fragment: str) -> int:
         """An owner may be silent for so long before somebody goes on without what it had."""
@@ -496,7 +502,7 @@ class Succession:
         def after(each: Replicas) -> Replicas:
             ours = each.fragment in followed and self._me in each.secondaries
             wanted = not suspects and self._wanted(each)
-            emptied = not suspects and self._is_emptied(each)
+            emptied = not suspects and self._is_emptied(now_us, each)
             since_us = self._silent_since_us.get(each.owner) if each.owner in suspects else None
             silent = since_us is not None and now_us - since_us >= self._patience_us(each.fragment)
             due = wanted or emptied or silent
@@ -654,7 +660,9 @@ class Succession:
         for by_fragment in (*known, self._taken_over_at_us):
             for name in [name for name in by_fragment if name.partition("/")[0] == query]:
                 del by_fragment[name]
-        for of_epochs in (self._without_state, self._said_hindered, self._emptied):
+        for emptied in [each for each in self._emptied if each[0].partition("/")[0] == query]:
+            del self._emptied[emptied]
+        for of_epochs in (self._without_state, self._said_hindered):
             of_epochs.difference_update([each for each in of_epochs if each[0].partition("/")[0] == query])
         for about in [about for about in self._sought if about[0] == query]:
             del self._sought[about]
@@ -665,8 +673,12 @@ class Succession:
         for name, query in self._successors():
             configuration = self._agreement.current(query)
             replicas = None if configuration is None else configuration.replicas(name)
-            since_us = None if replicas is None else self._silent_since_us.get(replicas.owner)
-            if since_us is None or replicas is None:
+            if replicas is None:
+                continue
+            if (emptied_us := self._emptied_due_us(replicas)) is not None:
+                times.append(emptied_us if now_us < emptied_us else now_us + RANK_US)
+            since_us = self._silent_since_us.get(replicas.owner)
+            if since_us is None:
                 continue
             sought = self._sought.get((query, replicas.owner)) == since_us or self._agreement.proposing(query)
             if self._me in replicas.secondaries:

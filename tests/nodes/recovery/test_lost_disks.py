@@ -35,6 +35,23 @@ def test_an_owner_that_is_back_without_its_disk_is_taken_over_from_though_a_peer
     run.until_guarded(fragment, 2)
 
 
+def test_the_next_goes_on_where_the_first_in_order_has_nothing_and_the_owner_never_votes_again() -> None:
+    """The first was restarted with the owner: it is heard, and follows nothing. A voter is lost for good."""
+    run, fragment = run_of(counting(), CUT, {"m": ["s1", "s2"]}, witnesses=("w", "x"))
+    run.until_guarded(fragment, 2)
+    run.publish(0, HALF)
+    run.fed.run(for_us=20_000)
+    assert run.replicas(fragment).secondaries == ("s1", "s2")
+    run.lose("x")
+    run.fed.nodes["m"].crash()
+    run.fed.nodes["s1"].crash()
+    run.fed.restart("s1")
+    lose_disk(run, "m")
+    run.until_owned(fragment, "s2")
+    run.publish(HALF, ROWS)
+    run.check()
+
+
 def test_a_later_query_of_that_name_stays_where_it_is_deployed() -> None:
     """Its fragment is of the same name, and in the same epoch as that which was lost."""
     run, fragment = run_of(counting(), CUT, {"m": ["s1"]})
