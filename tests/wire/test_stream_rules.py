@@ -66,6 +66,21 @@ def test_a_frame_that_breaks_a_rule_is_refused_and_changes_nothing(message, payl
     assert (receiver.next_seq, receiver.held_bytes, receiver._frames, receiver.state) == before
 
 
+@pytest.mark.parametrize(("next_seq", "skipped"), [(0, 1), (7, 8), (7, 1 << 40)])
+def test_no_more_numbers_belong_to_no_row_than_are_passed_over(next_seq, skipped):
+    """Else rows that are lost would count as none."""
+    pair = Pair()
+    receiver = pair.receiver
+    receiver.peer_event(0, LinkEvent.PEER_UP)
+    before = (receiver.next_seq, receiver.skipped, receiver.lost_rows, receiver.state)
+    with pytest.raises(RemoteProtocolError, match="belong to no row") as error:
+        receiver.receive(0, attached(pair, next_seq=next_seq, skipped=skipped))
+    assert error.value.code == "E_SEQ"
+    assert (receiver.next_seq, receiver.skipped, receiver.lost_rows, receiver.state) == before
+    receiver.receive(0, attached(pair, next_seq=7, skipped=4))
+    assert (receiver.next_seq, receiver.skipped, receiver.lost_rows) == (7, 4, 3)
+
+
 def test_rows_beyond_the_last_position_are_refused_and_no_position_moves():
     pair = Pair()
     receiver = pair.receiver

@@ -14,7 +14,7 @@ from medusa.nodes.upstream_backup.marks import Marks
 from medusa.ports import Buffer
 from medusa.wire.outbox import Persist
 
-__all__ = ["PendingCheckpoint", "SavedCheckpoint", "positions_of", "taken"]
+__all__ = ["PendingCheckpoint", "SavedCheckpoint", "acknowledged_positions", "taken"]
 
 LOGS_MAX = 8
 """Checkpoints in which kept output may lie before it is written together again."""
@@ -47,7 +47,7 @@ class PendingCheckpoint:
     mixed: bool
 
 
-def positions_of(
+def acknowledged_positions(
     inputs: Iterable[FragmentInput], marks: Marks | None
 ) -> list[tuple[FragmentInput, int, int]]:
     """What senders hear of a checkpoint: of each input the row that may be wanted next, and what was
@@ -106,7 +106,7 @@ def taken(
         record = marks.taken(record, outputs)
     writing = PendingCheckpoint(
         token=token,
-        positions=positions_of(inputs, marks),
+        positions=acknowledged_positions(inputs, marks),
         outputs=[(output.sink, output.rows) for output in outputs],
         decided=decided,
         places=places,

@@ -33,7 +33,12 @@ from medusa.nodes.fragment.automaton import (
 )
 from medusa.nodes.fragment.change_feed import ChangeFeed, StandbyChangeFeed
 from medusa.nodes.fragment.checkpoint_record import InputRecord
-from medusa.nodes.fragment.checkpointing import PendingCheckpoint, SavedCheckpoint, positions_of, taken
+from medusa.nodes.fragment.checkpointing import (
+    PendingCheckpoint,
+    SavedCheckpoint,
+    acknowledged_positions,
+    taken,
+)
 from medusa.nodes.fragment.clock_decisions import ClockDecisions, decides
 from medusa.nodes.fragment.durability import Durability
 from medusa.nodes.fragment.input_log import InputLog
@@ -204,7 +209,7 @@ class FragmentHost:
             self._uncovered.append(
                 PendingCheckpoint(
                     token=record.token,
-                    positions=positions_of(self.inputs.values(), self.marks),
+                    positions=acknowledged_positions(self.inputs.values(), self.marks),
                     outputs=[(sink, output.rows) for sink, output in self.outputs.items()],
                     decided=record.decided,
                     places=[],

@@ -55,19 +55,15 @@ def guarantee_of(alone: Sequence[str], voters: int, method: str = "") -> str:
     """
     if alone:
         return f"as without standby: waits while the node of {' or '.join(alone)} is away"
+    waits = voters < VOTERS_LEAST
+    goes_on = "goes on when a node is lost for good"
+    if waits:
+        goes_on = "a lost node is waited for, since two voters can't decide without one of them"
     if method == AMNESIA:
-        goes_on = "goes on when a node is lost for good"
-        if voters < VOTERS_LEAST:
-            goes_on = "a lost node is waited for, since two voters can't decide without one of them"
         return f"at most once: what a lost node held is lost and counted; {goes_on}"
     if method == UPSTREAM:
-        goes_on = "goes on when a node is lost for good"
-        if voters < VOTERS_LEAST:
-            goes_on = "a lost node is waited for, since two voters can't decide without one of them"
         return f"at least once: rows may come again, under other numbers, if a node is lost; {goes_on}"
-    if voters < VOTERS_LEAST:
-        return "exactly once; a lost node is waited for, since two voters can't decide without one of them"
-    return "exactly once, and goes on when a node is lost for good"
+    return f"exactly once; {goes_on}" if waits else f"exactly once, and {goes_on}"
 
 
 def ways_of(plan: PlacementPlan) -> tuple[tuple[str, str, tuple[str, ...]], ...]:

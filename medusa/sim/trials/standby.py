@@ -41,7 +41,7 @@ from medusa.sim.world.fault_kinds import (
 from medusa.sim.world.virtual_time import World
 from medusa.wire.messages.configuration import Configuration
 
-__all__ = ["STANDBY", "Orders", "StandbyPlan", "StandbyTrial", "planned"]
+__all__ = ["STANDBY", "Orders", "StandbyPlan", "StandbyTrial", "planned", "wishing"]
 
 LOOK_AGAIN_US = 50_000
 
@@ -519,7 +519,7 @@ def planned(
     q, at = make()
     few = kind == "unites" and dice.random() < 0.3
     at = SMALL if few else at
-    q = q if wish is None else wishing(q, wish)
+    q = q if wish is None else wishing(q, lambda sink: wish)
     tables, want = answered(kind, world.seed % 16, ROWS // 2 if rows is None else rows, keys)
     busy = list(at)
     spares = ["s1"] if few else ["s1", "s2"]
@@ -555,9 +555,16 @@ def planned(
     return StandbyPlan(q, tables, made, want, nodes)
 
 
-def wishing(q: Any, wish: Mapping[str, str]) -> Query:
-    """The same query, of which each output says how it wants to be recovered."""
-    boxes = (msgspec.structs.replace(box, **wish) if isinstance(box, Sink) else box for box in q.graph.boxes)
+def wishing(q: Any, wish_of: Callable[[str], Mapping[str, str]]) -> Query:
+    """The same query, of which each output says how it wants to be recovered.
+
+    Args:
+        wish_of: given the name of an output.
+    """
+    boxes = (
+        msgspec.structs.replace(box, **wish_of(box.id)) if isinstance(box, Sink) else box
+        for box in q.graph.boxes
+    )
     return Query.from_graph(msgspec.structs.replace(q.graph, boxes=tuple(boxes)))
 
 

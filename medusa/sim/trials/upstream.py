@@ -14,7 +14,7 @@ from medusa.runtime.embedded.embedded_run import collect
 from medusa.sim.actors.node import NodeMachine
 from medusa.sim.checkers.catalog import check_catalogs
 from medusa.sim.checkers.replicas import ReplicaChecks
-from medusa.sim.trials.amnesia import table
+from medusa.sim.trials.amnesia import SCHEMA, table
 from medusa.sim.trials.federations import OFTEN, ROWS, options
 from medusa.sim.trials.standby import LOST_AFTER_US, StandbyOptions, StandbyTrial
 from medusa.sim.trials.trial import Scenario
@@ -25,7 +25,6 @@ from medusa.wire.messages.configuration import Replicas
 
 __all__ = ["UPSTREAM_BACKUP"]
 
-SCHEMA = {"ts": "timestamp", "k": "utf8", "v": "int64"}
 WISH: Any = {"recovery": "rollback", "method": "upstream_backup"}
 
 

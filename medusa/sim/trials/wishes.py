@@ -7,16 +7,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import msgspec
-
-from medusa.query.boxes import Sink
 from medusa.query.builder import Query
 from medusa.query.expressions.aggregates import count, sum
 from medusa.query.recovery import ACTIVE, AMNESIA, PASSIVE
 from medusa.runtime.embedded.embedded_run import collect
 from medusa.sim.trials.amnesia import SCHEMA, all_guarded, check_gap, table
 from medusa.sim.trials.federations import OFTEN, ROWS
-from medusa.sim.trials.standby import StandbyTrial
+from medusa.sim.trials.standby import StandbyTrial, wishing
 from medusa.sim.trials.trial import Scenario
 from medusa.sim.world.fault_kinds import BELIEVED, LATE, LATE_VOTES, LINKS, MACHINES, TAKEOVERS, WEATHER
 from medusa.sim.world.virtual_time import SimulationError, World
@@ -55,27 +52,28 @@ WISHES_DRAWN = (
 """Of both outputs."""
 
 
-def branches() -> WishQuery:
-    """Both outputs read the rows of one fragment, each at a node of its own."""
+def _two_windows() -> Query:
     q = Query("w")
     first = q.source("rows", SCHEMA, time="ts").filter("v >= 0", name="first")
     q.sink(EXACT, first.window("2s").group_by("k").aggregate(n=count(), t=sum("v"), name="per_k"))
     trend = first.filter("v >= 0", name="some").window("1s").group_by("k")
     q.sink(TREND, trend.aggregate(n=count(), t=sum("v"), name="totals"))
+    return q
+
+
+def branches() -> WishQuery:
+    """Both outputs read the rows of one fragment, each at a node of its own."""
     return WishQuery(
-        q, {"a": ["rows", "first"], "b": ["per_k", EXACT], "z": ["some", "totals", TREND]}, ["w/some"]
+        _two_windows(),
+        {"a": ["rows", "first"], "b": ["per_k", EXACT], "z": ["some", "totals", TREND]},
+        ["w/some"],
     )
 
 
 def one_node() -> WishQuery:
     """The last fragments of both outputs are at one node, and the rows of one come through another node."""
-    q = Query("w")
-    first = q.source("rows", SCHEMA, time="ts").filter("v >= 0", name="first")
-    q.sink(EXACT, first.window("2s").group_by("k").aggregate(n=count(), t=sum("v"), name="per_k"))
-    trend = first.filter("v >= 0", name="some").window("1s").group_by("k")
-    q.sink(TREND, trend.aggregate(n=count(), t=sum("v"), name="totals"))
     return WishQuery(
-        q,
+        _two_windows(),
         {"a": ["rows", "first"], "b": ["some"], "z": ["per_k", EXACT, "totals", TREND]},
         ["w/some", "w/totals"],
     )
@@ -144,13 +142,13 @@ def check_wishes(loses: Collection[str], trial: StandbyTrial) -> None:
     check_gap(trial, TREND, results="")
 
 
-def wishing(world: World, rows: int | None, parts: Any) -> StandbyTrial:
+def two_wishes(world: World, rows: int | None, parts: Any) -> StandbyTrial:
     """What the seed decides."""
     dice = world.dice("options")
     made = dice.choice(KINDS)()
     methods = dict(zip((EXACT, TREND), dice.choice(WISHES_DRAWN), strict=True))
     loses = made.only if methods[TREND] == AMNESIA else ()
-    q = _by(made.q, methods)
+    q = wishing(made.q, lambda sink: WISH_OF[methods[sink]])
     number = ROWS // 2 if rows is None else rows
     tables = {source: table(dice, number, place, len(q.sources)) for place, source in enumerate(q.sources)}
     named = not ("more" in q.sources and loses)  # Where nothing is kept publishers have no names.
@@ -161,19 +159,10 @@ def wishing(world: World, rows: int | None, parts: Any) -> StandbyTrial:
     return StandbyTrial(world, q, tables, decided, want=want, nodes=nodes, gap=gap)
 
 
-def _by(q: Query, methods: Mapping[str, str]) -> Query:
-    """The same query, each output of which is to be recovered by the method given for it."""
-    boxes = (
-        msgspec.structs.replace(box, **WISH_OF[methods[box.id]]) if isinstance(box, Sink) else box
-        for box in q.graph.boxes
-    )
-    return Query.from_graph(msgspec.structs.replace(q.graph, boxes=tuple(boxes)))
-
-
 WISHES: dict[str, Scenario] = {
     "wishes": Scenario(
         about="outputs of one query want different things, machines are lost: each has what it was promised",
-        build=wishing,
+        build=two_wishes,
         kinds=[*WEATHER, *LINKS, *OFTEN, *MACHINES, *TAKEOVERS, *TAKEOVERS],
         more=[*LATE, *BELIEVED, *LATE_VOTES],
         count=6,

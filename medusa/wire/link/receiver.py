@@ -274,6 +274,9 @@ class Receiver:
         if message.next_seq < (message.lost if self.asking else max(self.next_seq, message.lost)):
             raise self._broken("E_SEQ", f"starts at row {message.next_seq}, asked for {self.next_seq}")
         wanted = self.next_seq if self.next_seq >= 0 else message.next_seq - message.lost
+        if not self.asking and message.skipped > max(message.next_seq - wanted, 0):
+            text = f"says that {message.skipped:,} numbers from {wanted} on belong to no row"
+            raise self._broken("E_SEQ", f"{text}, and starts at row {message.next_seq}")
         if self.may_lose is not None and not self.asking and message.next_seq - wanted > self.may_lose:
             text = f"says that {message.next_seq - wanted:,} rows from {wanted} on are lost"
             raise self._broken("E_SEQ", f"{text}, and may have lost {self.may_lose:,} at most")
