@@ -1,8 +1,8 @@
 """Windows that close group by group.
 
 A new kind: its class here, its operator in ``engine/operators/windows`` with an entry in
-``engine/operator_kinds.py``, and its method in ``query/stream/window_steps.py``. In SQL besides:
-``query/sql/windows.py`` and the names in ``query/sql/expressions.py``.
+``engine/operator_kinds.py``, and its method in ``query/stream/window_steps.py``. In SQL besides: a row
+in ``query/sql/window_functions.py``.
 """
 
 from __future__ import annotations

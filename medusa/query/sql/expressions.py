@@ -13,15 +13,12 @@ from medusa.query.expressions.parse import ExpressionReader
 from medusa.query.sql.aggregates import AGGREGATES, is_aggregate
 from medusa.query.sql.scope import Scope
 from medusa.query.sql.text import BOX, SqlText
+from medusa.query.sql.window_functions import WINDOW_BOUNDS, WINDOW_FUNCTIONS
 from medusa.query.sql_names import FUNCTION_NAMES
 from medusa.query.suggest import did_you_mean
 
-__all__ = ["WINDOW_BOUNDS", "WINDOW_FUNCTIONS", "SqlReader", "check_type", "function_name"]
+__all__ = ["SqlReader", "check_type", "function_name"]
 
-WINDOW_FUNCTIONS = ("tumble", "hop", "session", "time_bucket")
-WINDOW_BOUNDS = {
-    f"{window}_{end}": f"window_{end}" for window in ("tumble", "hop", "session") for end in ("start", "end")
-}
 _REFUSED: dict[type, tuple[str, str]] = {
     exp.Subquery: ("a query inside an expression", "JOIN it, with time bounds in ON"),
     exp.Select: ("a query inside an expression", "JOIN it, with time bounds in ON"),

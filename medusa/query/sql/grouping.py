@@ -13,10 +13,11 @@ from medusa.query.expressions.expression import Column, Expression
 from medusa.query.expressions.show import show
 from medusa.query.shape import WINDOW_COLUMNS
 from medusa.query.sql.aggregates import GroupAggregates, is_aggregate
-from medusa.query.sql.expressions import WINDOW_BOUNDS, WINDOW_FUNCTIONS, SqlReader, check_type, function_name
+from medusa.query.sql.expressions import SqlReader, check_type, function_name
 from medusa.query.sql.scope import Scope, TimeColumn
 from medusa.query.sql.text import SqlText
-from medusa.query.sql.windows import WindowSpec, read_window
+from medusa.query.sql.window_functions import WINDOW_BOUNDS, WINDOW_FUNCTIONS, WindowSpec
+from medusa.query.sql.windows import read_window
 
 __all__ = ["GroupedReader", "Grouping", "has_aggregate", "read_grouping", "window_of"]
 

@@ -10,8 +10,9 @@ from sqlglot import exp
 
 from medusa.errors import QueryError
 from medusa.query.shape import types_of
-from medusa.query.sql.expressions import WINDOW_FUNCTIONS, function_name
+from medusa.query.sql.expressions import function_name
 from medusa.query.sql.text import BOX, SqlText
+from medusa.query.sql.window_functions import WINDOW_FUNCTIONS
 from medusa.query.suggest import did_you_mean
 from medusa.query.types import TIMESTAMP, is_integer, schema_from
 

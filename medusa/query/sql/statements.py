@@ -11,7 +11,7 @@ from medusa.query.builder import Query
 from medusa.query.expressions.column import Expr
 from medusa.query.expressions.expression import Cast, Column
 from medusa.query.ids import check_name
-from medusa.query.sql.expressions import WINDOW_FUNCTIONS, function_name
+from medusa.query.sql.expressions import function_name
 from medusa.query.sql.read import statements
 from medusa.query.sql.refuse import refuse_clauses
 from medusa.query.sql.scope import Relation, Scope, times_of_source
@@ -19,6 +19,7 @@ from medusa.query.sql.select import build_select
 from medusa.query.sql.sources import add_source, time_columns
 from medusa.query.sql.text import BOX, SqlText
 from medusa.query.sql.top import with_inner_rank
+from medusa.query.sql.window_functions import WINDOW_FUNCTIONS
 from medusa.query.sql.windows import read_table_function
 from medusa.query.stream.stream import Stream
 from medusa.query.suggest import did_you_mean
