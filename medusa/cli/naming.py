@@ -13,7 +13,7 @@ from medusa.cli.options.command_options import AS_JSON, FILE, NODE, with_client
 from medusa.cli.options.key_options import key_options
 from medusa.errors import LinkError, QueryError
 from medusa.runtime.client.overview import whole
-from medusa.wire.status import NodeStatus
+from medusa.wire.status_fields import NodeStatus
 
 if TYPE_CHECKING:
     from medusa.runtime.client.federation import Federation

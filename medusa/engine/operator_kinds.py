@@ -43,7 +43,7 @@ from medusa.engine.operators.windows.top import TopBox
 from medusa.engine.repartition import groups, rows
 from medusa.engine.repartition.tables import StatePartition
 from medusa.query import boxes
-from medusa.query.boxes import group_windows
+from medusa.query.boxes import windows_per_group
 from medusa.query.types import schema_to_arrow
 
 __all__ = ["OPERATORS", "OperatorKind"]
@@ -134,9 +134,11 @@ OPERATORS: Mapping[type, OperatorKind] = {
     boxes.WithColumns: OperatorKind(_with_columns(ProjectBox)),
     boxes.Union: OperatorKind(lambda box, site: UnionBox(box.id, inputs=len(site.inputs))),
     boxes.Aggregate: OperatorKind(_aggregate, repartition=groups.WINDOW),
-    group_windows.Session: OperatorKind(_window(SessionBox), spill=SessionKind, repartition=groups.SESSION),
-    group_windows.RowWindow: OperatorKind(_with_columns(SpanBox), repartition=groups.ROWS),
-    group_windows.ValueWindow: OperatorKind(_with_columns(SpanBox)),
+    windows_per_group.Session: OperatorKind(
+        _window(SessionBox), spill=SessionKind, repartition=groups.SESSION
+    ),
+    windows_per_group.RowWindow: OperatorKind(_with_columns(SpanBox), repartition=groups.ROWS),
+    windows_per_group.ValueWindow: OperatorKind(_with_columns(SpanBox)),
     boxes.Running: OperatorKind(_with_columns(RunningBox), spill=RunningKind, repartition=groups.RUNNING),
     boxes.Top: OperatorKind(_window(TopBox)),
     boxes.Apply: OperatorKind(make_apply),

@@ -17,9 +17,9 @@ from medusa.nodes.deploy.cross_query_reads import CrossQueryReads, PendingInstal
 from medusa.nodes.deploy.install_checks import check_place
 from medusa.nodes.deploy.stale_requests import StaleRequests
 from medusa.nodes.deploy.wording import CONTENDED, there_already
+from medusa.nodes.diskless.sealed_cuts import CutSealer
 from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.load.loads import NodeLoads
-from medusa.nodes.memory_only.sealed_cuts import CutSealer
 from medusa.nodes.message_table import Heard
 from medusa.nodes.remote.stopping import StoppedParts
 from medusa.nodes.security.registry import Caller

@@ -30,6 +30,8 @@ from medusa.nodes.deploy.coordinator import DeploymentCoordinator
 from medusa.nodes.deploy.cross_query_reads import CrossQueryReads
 from medusa.nodes.deploy.standby_nodes import standby_nodes
 from medusa.nodes.deploy.unfinished_deployments import UnfinishedDeployments
+from medusa.nodes.diskless.host import MemoryOnlyFragmentHost
+from medusa.nodes.diskless.sealed_cuts import CutSealer
 from medusa.nodes.fragment.checkpointing import SavedCheckpoint
 from medusa.nodes.fragment.durability import policy_of
 from medusa.nodes.fragment.host import FragmentHost
@@ -37,8 +39,6 @@ from medusa.nodes.fragments import Fragments, opening
 from medusa.nodes.lanes import Lanes
 from medusa.nodes.load.load_status import node_load
 from medusa.nodes.load.loads import NodeLoads
-from medusa.nodes.memory_only.host import MemoryOnlyFragmentHost
-from medusa.nodes.memory_only.sealed_cuts import CutSealer
 from medusa.nodes.message_table import MESSAGES, Heard, MessageOwner, check_payload
 from medusa.nodes.migration.incoming import IncomingMoves
 from medusa.nodes.migration.outgoing import OutgoingMoves
@@ -75,7 +75,14 @@ from medusa.nodes.security.registry import Caller, visible
 from medusa.nodes.security.sessions import check_caller, makes_room
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.nodes.status.blocking_reasons import UnmovedBoundaries, explained
-from medusa.nodes.status.status import FragmentRates, encoded, fragment_status, queries_of, sources_of, totals
+from medusa.nodes.status.fragment_status import (
+    FragmentRates,
+    encoded,
+    fragment_status,
+    queries_of,
+    sources_of,
+    totals,
+)
 from medusa.nodes.streams import StreamRouter
 from medusa.ports import Buffer, Signer, Verify
 from medusa.wire.link.automaton import LinkEvent
@@ -86,7 +93,7 @@ from medusa.wire.messages.load import Load
 from medusa.wire.messages.message_union import Message
 from medusa.wire.messages.rerouting import DivertMessage
 from medusa.wire.outbox import CutPeer, Introduce, Outbox, Owned, Stopped, WakeAt
-from medusa.wire.status import FragmentStatus, NodeStatus, plain
+from medusa.wire.status_fields import FragmentStatus, NodeStatus, plain
 
 __all__ = ["NodeMind"]
 

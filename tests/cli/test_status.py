@@ -18,7 +18,7 @@ from medusa.cli.screens.status_screen import screen
 from medusa.engine.stats import STATS_SCHEMA
 from medusa.runtime.client.status_tables import SCHEMAS, tables_of
 from medusa.sim.actors.federation import Federation
-from medusa.wire.status import status_of
+from medusa.wire.status_fields import status_of
 from tests.nodes.test_explaining import Three
 from tests.system.nodes import until
 

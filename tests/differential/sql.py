@@ -11,7 +11,7 @@ from typing import Any
 
 from medusa.query import boxes as b
 from medusa.query.boxes import Graph, Input
-from medusa.query.boxes.group_windows import RowWindow, Session
+from medusa.query.boxes.windows_per_group import RowWindow, Session
 from medusa.query.expressions.expression import Column
 from medusa.query.graph import check_graph
 from tests.differential.sql_expression import Unsupported, aggregate, expression

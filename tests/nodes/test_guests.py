@@ -20,7 +20,7 @@ from medusa.wire.messages.commands import Deploy, Reply
 from medusa.wire.messages.directory import Define
 from medusa.wire.messages.links import Attach
 from medusa.wire.messages.rerouting import Expect, Read, Release, Unexpect
-from medusa.wire.status import status_of
+from medusa.wire.status_fields import status_of
 from tests.cli.test_status import printed
 from tests.nodes.keyed import SECURITY, Keyed, curve
 

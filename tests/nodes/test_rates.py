@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 import medusa as md
 from medusa.nodes.placement.placement import cut
-from medusa.nodes.status.status import FragmentRates, encoded, sources_of
+from medusa.nodes.status.fragment_status import FragmentRates, encoded, sources_of
 from medusa.wire import limits
-from medusa.wire.status import (
+from medusa.wire.status_fields import (
     BoxStatus,
     FragmentStatus,
     LinkStatus,

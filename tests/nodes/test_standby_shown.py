@@ -20,7 +20,7 @@ from medusa.nodes.deploy.admission import Admission
 from medusa.nodes.deploy.standby_nodes import host_of, standby_nodes
 from medusa.nodes.deploy.unfinished_deployments import UnfinishedDeployments
 from medusa.nodes.names.advertise import AdvertisedEntries
-from medusa.nodes.status.status import queries_of
+from medusa.nodes.status.fragment_status import queries_of
 from medusa.query.codec import graph_to_msgpack
 from medusa.runtime.client.guarded_fragments import guarded_fragments
 from medusa.runtime.client.overview import explanation
@@ -31,7 +31,7 @@ from medusa.wire.messages.links import Hello
 from medusa.wire.messages.load import WHOLE, Load
 from medusa.wire.messages.standby import DeployGuarded, PlannedStandby
 from medusa.wire.outbox import Outbox, Send
-from medusa.wire.status import (
+from medusa.wire.status_fields import (
     BoxStatus,
     ConfigurationStatus,
     FragmentStatus,

@@ -17,7 +17,7 @@ from msgspec import NODEFAULT, inspect
 
 import medusa as md
 from medusa.wire.messages.links import OLDEST
-from medusa.wire.status import NodeStatus
+from medusa.wire.status_fields import NodeStatus
 from tests.nodes.taken_over import ROWS, SCHEMA, Run
 
 GOLDEN = Path(__file__).with_name("status_fields.txt")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from medusa.query.boxes import AggregateCall, Running, Top
-from medusa.query.boxes.group_windows import RowWindow, Session, ValueWindow
+from medusa.query.boxes.windows_per_group import RowWindow, Session, ValueWindow
 from medusa.query.expressions.expression import Column
 from tests.oracle.query import OUTCOMES, Row, aggregate, in_order, is_nan, on_time, same, value
 

@@ -267,7 +267,7 @@ MISTAKES: dict[str, Mistake] = {
         about="A node without a disk forgets to count the rows that it held when it crashed: they are "
         "missing, and lost_rows is too low.",
         edits=edit(
-            "nodes.memory_only.host:MemoryOnlyFragmentHost._start",
+            "nodes.diskless.host:MemoryOnlyFragmentHost._start",
             "self.known_lost = base.lost + max(base.held, 0)",
             "self.known_lost = base.lost",
         ),

@@ -442,7 +442,7 @@ BY_METHOD: dict[str, Mistake] = {
         area="amnesia",
         about="Whoever goes on counts what was lost before, and not what was held: a gap nobody tells of.",
         edits=edit(
-            "nodes.memory_only.host:MemoryOnlyFragmentHost._start",
+            "nodes.diskless.host:MemoryOnlyFragmentHost._start",
             "self.known_lost = base.lost + max(base.held, 0)",
             "self.known_lost = base.lost",
         ),

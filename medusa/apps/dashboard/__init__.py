@@ -1,4 +1,4 @@
-"""A federation drawn: ``wire.status`` checks what nodes say, ``network`` puts it together, ``placing``
+"""A federation drawn: ``wire.status_fields`` checks what nodes say, ``network`` puts it together, ``placing``
 and ``picture`` draw it, ``server`` shows it as a page that lives.
 
 ``watching`` asks nodes in threads and knows what each said last. Everything between that and the page is

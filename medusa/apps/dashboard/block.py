@@ -20,7 +20,7 @@ from medusa.apps.dashboard.words import (
 )
 from medusa.query.render.layout import Layout, layered
 from medusa.runtime.client.guarded_fragments import GuardedFragment
-from medusa.wire.status import FragmentStatus, InputStatus, OutputStatus
+from medusa.wire.status_fields import FragmentStatus, InputStatus, OutputStatus
 
 __all__ = ["NodeBlock"]
 

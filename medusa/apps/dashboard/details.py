@@ -9,7 +9,7 @@ from medusa.apps.dashboard.picture import key_of, stream_key
 from medusa.apps.dashboard.words import ago, count, figure, lag, per_second, percent, plain, secondary, size
 from medusa.runtime.client.guarded_fragments import GuardedFragment
 from medusa.units import duration_text
-from medusa.wire.status import BoxStatus, FragmentStatus, titled
+from medusa.wire.status_fields import BoxStatus, FragmentStatus, titled
 
 __all__ = ["Details", "details_of"]
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from medusa.runtime.client.guarded_fragments import GuardedFragment, guarded_fragments
-from medusa.wire.status import FragmentStatus, InputStatus, NodeStatus, OutputStatus, ReceiverStatus
+from medusa.wire.status_fields import FragmentStatus, InputStatus, NodeStatus, OutputStatus, ReceiverStatus
 
 __all__ = [
     "CUT",

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from medusa.apps.dashboard.network import Link, NodeView, StandbyView, StreamView
 from medusa.apps.dashboard.words import columns
-from medusa.wire.status import BoxStatus, FragmentStatus
+from medusa.wire.status_fields import BoxStatus, FragmentStatus
 
 __all__ = ["PADDING", "SIZES", "Arrow", "Drawn", "FragmentKey", "Point", "Rect", "TextShape", "width_of"]
 

@@ -11,7 +11,7 @@ import msgspec
 
 from medusa.decoders import converter
 from medusa.errors import LinkError
-from medusa.wire.status import BoxFigures
+from medusa.wire.status_fields import BoxFigures
 
 __all__ = ["Box", "reading"]
 

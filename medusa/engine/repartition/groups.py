@@ -25,7 +25,7 @@ from medusa.engine.repartition.tables import (
 )
 from medusa.errors import StateError
 from medusa.query.boxes import Aggregate, Box, Running
-from medusa.query.boxes.group_windows import RowWindow, Session
+from medusa.query.boxes.windows_per_group import RowWindow, Session
 
 __all__ = ["ROWS", "RUNNING", "SESSION", "WINDOW"]
 

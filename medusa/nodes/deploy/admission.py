@@ -23,7 +23,7 @@ from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.ids import kind_of
 from medusa.query.published_stream import reads_of
 from medusa.wire.messages.remote import KeepRemote
-from medusa.wire.status import RunsOnStatus
+from medusa.wire.status_fields import RunsOnStatus
 
 __all__ = ["OWN_MAX", "Admission", "check_another", "check_part", "check_room", "check_stream"]
 

@@ -35,7 +35,7 @@ from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.move import GiveUp, Receive, Settle, Settled
 from medusa.wire.messages.rerouting import Placed
 from medusa.wire.outbox import Outbox
-from medusa.wire.status import ComingStatus
+from medusa.wire.status_fields import ComingStatus
 
 __all__ = ["IncomingMoves"]
 

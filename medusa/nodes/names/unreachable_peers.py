@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from medusa.wire.link.automaton import LinkEvent
-from medusa.wire.status import AwayStatus
+from medusa.wire.status_fields import AwayStatus
 
 __all__ = ["UnreachablePeers"]
 

@@ -34,7 +34,7 @@ from medusa.wire.messages.configuration import (
     Vote,
 )
 from medusa.wire.outbox import Outbox
-from medusa.wire.status import AgreementStatus
+from medusa.wire.status_fields import AgreementStatus
 
 __all__ = ["Agreement"]
 

@@ -36,7 +36,7 @@ from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.configuration import Configuration, RecoveryMessage, Replicas
 from medusa.wire.messages.move import GiveUp, Got, Ready, Seed
 from medusa.wire.outbox import Outbox
-from medusa.wire.status import ConfigurationStatus, ReplicasStatus, SecondaryStatus
+from medusa.wire.status_fields import ConfigurationStatus, ReplicasStatus, SecondaryStatus
 
 __all__ = ["Recovery"]
 

@@ -30,7 +30,7 @@ from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.configuration import Configuration, Replicas
 from medusa.wire.messages.move import GiveUp, Got, Ready, Seed
 from medusa.wire.outbox import Outbox
-from medusa.wire.status import SecondaryStatus
+from medusa.wire.status_fields import SecondaryStatus
 
 __all__ = ["FOLLOWING", "MISSING", "SEEDING", "Replication"]
 

@@ -36,7 +36,7 @@ from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.rerouting import Placed
 from medusa.wire.messages.split import Merge, Split
 from medusa.wire.outbox import CloseFragment, Outbox, Regroup, Weigh
-from medusa.wire.status import SplitStatus
+from medusa.wire.status_fields import SplitStatus
 
 __all__ = ["RepartitionJob", "RepartitionPlanner", "NodeServices", "has_all"]
 

@@ -2,7 +2,7 @@
 
 The class of a box has everything that is asked of its kind before it runs (``base.BoxData``); nothing else
 in ``query`` lists kinds. A new kind: its class in a file here, its name in this one. That of a window that
-closes group by group stands in ``group_windows`` alone, with its name.
+closes group by group stands in ``windows_per_group`` alone, with its name.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from typing import TypeAlias, get_args
 from medusa.query.boxes.base import BoxData
 from medusa.query.boxes.connections import ConnectionPoint
 from medusa.query.boxes.flow import Distinct, RandomDrop, Route, SemanticDrop, WindowDrop
-from medusa.query.boxes.group_windows import GroupWindow
 from medusa.query.boxes.joins import AsofJoin, Join, WindowJoin
 from medusa.query.boxes.order import BSort, Resample, SUnion, WSort
 from medusa.query.boxes.rows import Filter, Select, Union, WithColumns
@@ -21,8 +20,9 @@ from medusa.query.boxes.sinks import Sink
 from medusa.query.boxes.sources import Source
 from medusa.query.boxes.splits import KeyRouter, OrderedMerge
 from medusa.query.boxes.tables import Lookup, Table, Update
-from medusa.query.boxes.time_windows import Aggregate, Top
 from medusa.query.boxes.user import Apply, Process
+from medusa.query.boxes.windows_of_time import Aggregate, Top
+from medusa.query.boxes.windows_per_group import GroupWindow
 from medusa.query.structs import AggregateCall, Field, Function, Input, Schema, StrictData
 
 __all__ = [

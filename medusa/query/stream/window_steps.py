@@ -13,7 +13,7 @@ from medusa.errors import QueryError
 from medusa.query.boxes import AggregateCall, Box, Running
 from medusa.query.boxes.calls import LAG
 from medusa.query.boxes.checks import need_time
-from medusa.query.boxes.group_windows import RowWindow, Session, ValueWindow
+from medusa.query.boxes.windows_per_group import RowWindow, Session, ValueWindow
 from medusa.query.expressions.aggregates import AggregateSpec
 from medusa.query.expressions.column import as_tree
 from medusa.query.expressions.expression import Named

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from msgspec import UNSET
 
-from medusa.wire.status import NodeStatus, ReplicasStatus
+from medusa.wire.status_fields import NodeStatus, ReplicasStatus
 
 __all__ = ["GuardedFragment", "guarded_fragments"]
 

@@ -46,7 +46,7 @@ from medusa.wire.outbox import (
     Weigh,
     WriteSegment,
 )
-from medusa.wire.status import EngineHeld
+from medusa.wire.status_fields import EngineHeld
 
 __all__ = ["EngineHost"]
 

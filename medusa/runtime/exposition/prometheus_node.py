@@ -1,6 +1,6 @@
 """What the status of a node says of itself, its links and its fragments, as metrics of Prometheus.
 
-``wire/status.py`` says of each field what it is called and what it is; here stands of what it is told.
+``wire/status_fields.py`` says of each field what it is called and what it is; here stands of what it is told.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET
 
 from medusa.runtime.exposition.prometheus import family, number
-from medusa.wire.status import (
+from medusa.wire.status_fields import (
     FragmentStatus,
     LinkStatus,
     LoadStatus,

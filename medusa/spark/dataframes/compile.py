@@ -29,7 +29,7 @@ from medusa.query.boxes import (
     Source,
     Table,
 )
-from medusa.query.boxes.group_windows import RowWindow
+from medusa.query.boxes.windows_per_group import RowWindow
 from medusa.query.codec import graph_to_msgpack
 from medusa.query.expressions.expression import Column
 from medusa.query.graph import CheckedGraph

@@ -7,8 +7,8 @@ from random import Random
 import msgspec
 import pytest
 
-from medusa.nodes.memory_only.host import MemoryOnlyFragmentHost
-from medusa.nodes.memory_only.sealed_cuts import CutSealer, SealedCut
+from medusa.nodes.diskless.host import MemoryOnlyFragmentHost
+from medusa.nodes.diskless.sealed_cuts import CutSealer, SealedCut
 from medusa.nodes.spec.fragment_spec import NOTE_KEY_BYTES
 from medusa.runtime.engine_host.group_names import GroupName
 from medusa.sim.world.network import Faults

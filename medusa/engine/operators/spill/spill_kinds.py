@@ -30,7 +30,7 @@ from medusa.engine.operators.spill.spill_kind import (
 from medusa.engine.operators.windows.running import RunningBox
 from medusa.engine.operators.windows.session import SessionBox
 from medusa.query.boxes import AggregateCall, Distinct, Field, Running
-from medusa.query.boxes.group_windows import Session
+from medusa.query.boxes.windows_per_group import Session
 from medusa.query.expressions.expression import Column
 
 __all__ = ["DistinctKind", "RunningKind", "SessionKind"]

@@ -16,7 +16,7 @@ from medusa.engine.core.rows import as_int64
 from medusa.engine.operators.windows.groups import Groups, expect_integers
 from medusa.engine.operators.windows.slot_results import Numbers, SlotResults
 from medusa.query.boxes import Schema
-from medusa.query.boxes.group_windows import Session
+from medusa.query.boxes.windows_per_group import Session
 
 __all__ = ["SessionBox"]
 

@@ -19,7 +19,7 @@ from medusa.engine.core.rows import as_int64, take, take_array
 from medusa.engine.operators.windows.groups import Groups, expect_integers
 from medusa.engine.operators.windows.slot_results import Numbers, SlotResults
 from medusa.query.boxes import Schema
-from medusa.query.boxes.group_windows import RowWindow, ValueWindow
+from medusa.query.boxes.windows_per_group import RowWindow, ValueWindow
 from medusa.query.expressions.expression import Named
 
 __all__ = ["SpanBox"]

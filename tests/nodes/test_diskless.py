@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 import medusa as md
-from medusa.nodes.memory_only.sealed_cuts import CutSealer, SealedCut
+from medusa.nodes.diskless.sealed_cuts import CutSealer, SealedCut
 from medusa.sim.actors.client import Client
 from medusa.sim.actors.federation import Federation
 from medusa.sim.world.network import Faults

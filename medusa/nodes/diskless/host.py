@@ -25,12 +25,12 @@ from typing import Any
 from medusa.elements import END_US, START_US, Boundary, Element, Train
 from medusa.engine.held_rows_count import NOTHING, RowsAtRisk, row_by_row, uncounted
 from medusa.errors import LinkError
+from medusa.nodes.diskless.sealed_cuts import CutSealer, SealedCut
 from medusa.nodes.fragment.automaton import TurnEvent, TurnState
 from medusa.nodes.fragment.checkpoint_record import InputRecord
 from medusa.nodes.fragment.clock_decisions import decides
 from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.fragment.inputs import FragmentInput, Work
-from medusa.nodes.memory_only.sealed_cuts import CutSealer, SealedCut
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
 from medusa.wire.link.attach_claims import check_attach

@@ -1,6 +1,6 @@
 """Windows aligned to the epoch: what is computed in them, and their largest rows.
 
-Every other kind of window is in ``group_windows``, which says what a new one takes.
+Every other kind of window is in ``windows_per_group``, which says what a new one takes.
 """
 
 from __future__ import annotations
