@@ -10,7 +10,7 @@ import click
 from medusa.cli.options.command_options import AS_JSON, NODE
 from medusa.cli.options.key_options import key_options
 from medusa.errors import DataError
-from medusa.io.formats import FORMATS
+from medusa.io.formats import FORMATS, FORMATS_IN_WORDS
 from medusa.io.pacing import paced
 from medusa.io.places import place_of
 from medusa.query.suggest import did_you_mean
@@ -22,7 +22,14 @@ EXAMPLE = (
 )
 
 
-@click.command(epilog=EXAMPLE)
+HELP = f"""Publish the rows of FILE into STREAM (query.source) of a node.
+
+FILE is {FORMATS_IN_WORDS}; - is standard input. Text is read with the types of the source's columns. It
+ends when the node holds all.
+"""
+
+
+@click.command(epilog=EXAMPLE, help=HELP)
 @click.argument("stream")
 @click.argument("file")
 @NODE
@@ -51,11 +58,6 @@ def publish(
     key: str | None,
     server_key: str | None,
 ) -> None:
-    """Publish the rows of FILE into STREAM (query.source) of a node.
-
-    FILE is csv, jsonl, parquet, arrow or arrows; - is standard input. Text is read with the types of the
-    source's columns. It ends when the node holds all.
-    """
     from medusa.io.readers import open_reader
     from medusa.runtime.client.client import connect
 

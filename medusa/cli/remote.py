@@ -85,7 +85,10 @@ def listed(fed: Federation, as_json: bool) -> None:
     for name, each in found["offers"].items():
         boxes = ", ".join(each["boxes"]) or "nothing"
         reads = f"  may read {', '.join(each['streams'])}" if each["streams"] else ""
-        click.echo(f"{boxes}  offered to {name}  at most {each['definitions']:,} definitions{reads}")
+        more = "".join(
+            f"  {key} {each[key]}" for key in each if key not in ("boxes", "streams", "definitions")
+        )
+        click.echo(f"{boxes}  offered to {name}  at most {each['definitions']:,} definitions{reads}{more}")
 
 
 def _end(each: dict[str, Any]) -> str:

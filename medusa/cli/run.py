@@ -15,7 +15,7 @@ import click
 from medusa.cli.options.query_file import query_of, read_text
 from medusa.cli.signals import sigterm_interrupts
 from medusa.errors import DataError, DeadRowWarning, LateWarning, QueryError
-from medusa.io.formats import FORMATS
+from medusa.io.formats import FORMATS, FORMATS_IN_WORDS, FORMATS_OF_LINES
 from medusa.io.places import FilePlace, check_apart, delimiter_of, place_of, split_named
 from medusa.query.suggest import did_you_mean
 
@@ -33,7 +33,15 @@ Example:
   tail -f log.jsonl | medusa run query.sql --input log=-:jsonl --follow"""
 
 
-@click.command(epilog=EXAMPLES)
+HELP = f"""Run a query over files, or over what comes on standard input.
+
+QUERY is a file (.sql, or .json as q.to_json() writes it), or the text of a query. Files are
+{FORMATS_IN_WORDS}; {FORMATS_OF_LINES} also .gz. They are read in batches, merged by time.
+docs/sql.md describes SQL, docs/run.md this command.
+"""
+
+
+@click.command(epilog=EXAMPLES, help=HELP)
 @click.argument("query")
 @click.option(
     "--input",
@@ -96,13 +104,6 @@ Example:
 def run(
     query: str, *, explain: bool, as_json: bool, quiet: bool, follow: bool, on_error: str, **given: Any
 ) -> None:
-    """Run a query over files, or over what comes on standard input.
-
-    QUERY is a file (.sql, or .json as q.to_json() writes it), or the text of a query. Files are csv,
-    jsonl (both also .gz), parquet, arrow (IPC file) or arrows (IPC stream), and are read in batches,
-    merged by time.
-    docs/sql.md describes SQL, docs/run.md this command.
-    """
     from medusa.io.job import FileJob
 
     asked, inputs = _prepared(query, given, follow)

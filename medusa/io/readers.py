@@ -96,7 +96,7 @@ class _LineReader:
         strict: bool,
     ) -> None:
         self.lines: Lines | None
-        self._lines = self.lines = Lines(place, follow=follow, quoted=place.format == "csv")
+        self._lines = self.lines = Lines(place, follow=follow, quoted=FORMATS[place.format].quoted)
         self._follow = follow
         self._text = _TEXTS[place.format](place)
         try:

@@ -21,7 +21,9 @@ READING = (
     *("meta", "boundary", "failOnDataLoss"),
 )
 WRITING = ("writer", "epoch")
-OPTIONS = ("endpoint", "stream", "key", "serverKey", "timeout", *READING, *WRITING)
+OF_BOTH = ("endpoint", "stream", "key", "serverKey", "timeout")
+OPTIONS = (*OF_BOTH, *READING, *WRITING)
+"""Every option stands in one of the three: it is refused where it means nothing."""
 
 SPARKS_OWN = ("checkpointlocation", "queryname", "schema", "outputmode", "mode", "format")
 """What Spark hands on besides; it means nothing to us."""

@@ -1,1 +1,2 @@
-"""Fragments of nodes with ``store = "memory"``: what would be a checkpoint is a sealed cut at a neighbour."""
+"""Fragments of nodes with ``store = "memory"``: no checkpoint is kept; neighbours keep
+positions for them, as sealed cuts."""

@@ -16,7 +16,7 @@ from medusa.query.sql.aggregates import GroupAggregates, is_aggregate
 from medusa.query.sql.expressions import SqlReader, check_type, function_name
 from medusa.query.sql.scope import Scope, TimeColumn
 from medusa.query.sql.text import SqlText
-from medusa.query.sql.window_functions import WINDOW_BOUNDS, WINDOW_FUNCTIONS, WindowSpec
+from medusa.query.sql.window_functions import WINDOW_BOUNDS, WINDOW_FUNCTIONS, WindowSpec, windows_of_length
 from medusa.query.sql.windows import read_window
 
 __all__ = ["GroupedReader", "Grouping", "has_aggregate", "read_grouping", "window_of"]
@@ -40,8 +40,8 @@ class Grouping:
     def times(self) -> dict[str, TimeColumn]:
         """The window's columns that tell the time of its row."""
         times = {"window_end": TimeColumn(shift_us=1)}
-        if self.window.kind != "session":
-            times["window_start"] = TimeColumn(shift_us=1 - self.window.size_us)
+        if self.window.length_us is not None:
+            times["window_start"] = TimeColumn(shift_us=1 - self.window.length_us)
         return times
 
 
@@ -149,7 +149,7 @@ def window_of(node: Any, scope: Scope, text: SqlText) -> WindowSpec | None:
         return None
     size_us, advance_us = getattr(kind, "size_us", 0), getattr(kind, "advance_us", 1)
     if size_us == advance_us:
-        return WindowSpec("window", size_us, size_us)
+        return windows_of_length(size_us)
     raise text.error(
         node,
         "results of overlapping windows can't be grouped by their window again",

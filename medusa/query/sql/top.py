@@ -45,7 +45,7 @@ def build_top(clause: Any, scope: Scope, name: str | None, text: SqlText) -> tup
             keys.append(reader.checked(node))
         else:
             window = found
-    if window is None or window.kind == "session":
+    if window is None or window.length_us is None:
         raise text.error(
             over, "ROW_NUMBER() needs a window in its PARTITION BY", hint=FORM, code="query.window"
         )

@@ -11,7 +11,14 @@ from medusa.errors import QueryError
 if TYPE_CHECKING:
     from medusa.query.stream.stream import Stream
 
-__all__ = ["TABLE_FUNCTIONS", "WINDOW_BOUNDS", "WINDOW_FUNCTIONS", "WindowFunction", "WindowSpec"]
+__all__ = [
+    "TABLE_FUNCTIONS",
+    "WINDOW_BOUNDS",
+    "WINDOW_FUNCTIONS",
+    "WindowFunction",
+    "WindowSpec",
+    "windows_of_length",
+]
 
 BUCKET_ORIGIN_US = 10_959 * 86_400_000_000
 """2000-01-03, where DuckDB's and Timescale's time_bucket begins to count."""
@@ -19,19 +26,35 @@ BUCKET_ORIGIN_US = 10_959 * 86_400_000_000
 
 @dataclass(frozen=True, slots=True)
 class WindowSpec:
-    """A window as the text asks for it; lengths in microseconds, ``advance`` None for sessions."""
+    """A window as the text asks for it: equal ones have the same method and arguments.
 
-    kind: str
-    size_us: int
-    advance_us: int | None
+    Attributes:
+        method: of a stream, which cuts it into these windows.
+        given: its arguments.
+        length_us: of every window; None: they differ.
+    """
+
+    method: Callable[..., Any]
+    given: tuple[int, ...]
+    length_us: int | None
 
     def of(self, stream: Stream) -> Any:
         """The stream cut into these windows."""
-        if self.kind == "session":
-            return stream.session(self.size_us)
-        if self.advance_us == self.size_us:
-            return stream.window(self.size_us)
-        return stream.window(self.size_us, advance=self.advance_us)
+        return self.method(stream, *self.given)
+
+
+def windows_of_length(length_us: int, advance_us: int | None = None) -> WindowSpec:
+    """Windows of one length, one every ``advance_us``; None: one begins where the one before ends."""
+    given = (length_us, length_us if advance_us is None else advance_us)
+    return WindowSpec(_windows, given, length_us)
+
+
+def _windows(stream: Stream, length_us: int, advance_us: int) -> Any:
+    return stream.window(length_us, advance=None if advance_us == length_us else advance_us)
+
+
+def _sessions(stream: Stream, gap_us: int) -> Any:
+    return stream.session(gap_us)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +78,7 @@ class WindowFunction:
 
 
 def _tumble(lengths: Sequence[int]) -> WindowSpec:
-    return WindowSpec("window", lengths[0], lengths[0])
+    return windows_of_length(lengths[0])
 
 
 def _hop(lengths: Sequence[int]) -> WindowSpec:
@@ -66,11 +89,11 @@ def _hop(lengths: Sequence[int]) -> WindowSpec:
             hint=WINDOW_FUNCTIONS["hop"].form,
             code="query.window",
         )
-    return WindowSpec("window", size_us, advance_us)
+    return windows_of_length(size_us, advance_us)
 
 
 def _session(lengths: Sequence[int]) -> WindowSpec:
-    return WindowSpec("session", lengths[0], None)
+    return WindowSpec(_sessions, (lengths[0],), None)
 
 
 def _time_bucket(lengths: Sequence[int]) -> WindowSpec:

@@ -1,4 +1,6 @@
 """Files: groups that are there whole or not at all (``folder_store``), logs that only grow (``journal``),
 segments of histories, and what spills while a run lasts. They implement ports of ``medusa.ports``;
-``node_store`` opens the one that a node is to have.
+``node_store`` opens the one that a node is to have. What a place proves before rows leave is said in
+``medusa.nodes.fragment.durability``; checkpoints in a secondary's memory are in
+``medusa.nodes.recovery.held_checkpoint``.
 """

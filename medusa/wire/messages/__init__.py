@@ -1,5 +1,5 @@
 """What nodes and clients say to each other: one struct per message, every field with its bounds.
 
-One file for each subject; ``message_union`` makes the union. Who may say a message is decided
-in ``medusa.nodes.message_table``.
+One file for each subject. A new message: its struct in the file of its subject and its row in
+``medusa.nodes.message_table``, which decides who may say it; ``message_union`` finds it by itself.
 """
