@@ -716,6 +716,7 @@ class NodeMind:
         """Nothing that it asked and that hasn't been looked at is done any more."""
         self.naming.early.drop(peer)
         self.parsing.lost(peer)
+        self._streams.lost(peer)
         if peer in self.sessions:
             self._spread(now_us, peer, self.sessions[peer].lost())
             self._wake(now_us)
@@ -805,6 +806,7 @@ class NodeMind:
                 self.coordinator.came_up(now_us, peer, forgets=self.sessions[peer].forgets)
             if self.guard is not None and event is not LinkEvent.PEER_DOWN:
                 self.guard.came_up(peer)
+        self._streams.lost(peer)
         for hosted in self.fragments.values():
             hosted.peer_event(now_us, peer, event)
         if peer not in self.clients:
@@ -865,6 +867,7 @@ class NodeMind:
                 rows has something to do when it had before.
         """
         self.naming.flush()
+        self._streams.flush(now_us)
         self.recovery.flush(now_us)
         if not (rows and self._only_rows_flow):
             self._others_at_us = self._others_wake_at_us(now_us)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Container
+from dataclasses import replace
 
-from medusa.errors import LinkError
+from medusa.errors import LinkError, RemoteProtocolError
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.fragment.host import FragmentHost
@@ -12,6 +13,7 @@ from medusa.nodes.fragments import Fragments
 from medusa.nodes.lanes import Lanes
 from medusa.nodes.message_table import Heard
 from medusa.nodes.migration.rerouting import Rerouting
+from medusa.nodes.pending_attachments import PendingAttachments
 from medusa.nodes.security.registry import Caller, Refusal, no_deploy
 from medusa.nodes.security.sessions import check_reader, refusal_of, say_no
 from medusa.wire.link.automaton import ReceiverState
@@ -69,6 +71,7 @@ class StreamRouter:
         self._outbox = outbox
         self._count = count
         self._started_us = 0
+        self._pending = PendingAttachments()
 
     def start(self, now_us: int) -> None:
         """The node begins."""
@@ -83,21 +86,43 @@ class StreamRouter:
         now_us, peer, message = heard.now_us, heard.peer, heard.message
         match message:
             case Attach() | Ack() | Detach():
-                self._from_reader(now_us, peer, message, heard.caller)
+                self._from_reader(heard, message)
             case Attached() | Data() | Boundary() | Progress():
                 if not self._lanes.receive(now_us, peer, heard.lane, message, heard.payload):
                     self._unwanted(now_us, peer, message)
             case OpenPublisher():
-                self._open_publisher(now_us, peer, message, heard.caller)
+                self._open_publisher(heard, message)
             case Refuse():
                 self._refused(now_us, peer, message)
             case Forget():
                 self._forget(now_us, peer, message, heard.caller)
 
-    def _from_reader(
-        self, now_us: int, peer: str, message: Attach | Ack | Detach, caller: Caller | None
-    ) -> None:
+    def lost(self, peer: str) -> None:
+        """A peer, or its connection, is another one from now on."""
+        self._pending.lost(peer)
+
+    def flush(self, now_us: int) -> None:
+        """Answer those who asked for a stream before anybody knew whose it is."""
+        for heard in self._pending.take(now_us, self._rests) if self._pending else ():
+            try:
+                self.receive(replace(heard, now_us=now_us))
+            except RemoteProtocolError as error:
+                self._count(error.code)
+                self._outbox.append(CutPeer(peer=heard.peer))
+
+    def _rests(self, stream: str, kind: type) -> bool:
+        """Nobody knows yet whether the fragment of a stream is ours."""
+        try:
+            fragment, _ = self._catalog.sink(stream) if kind is Attach else self._catalog.entry(stream)
+        except LinkError:
+            return False
+        return self._running[fragment].frozen
+
+    def _from_reader(self, heard: Heard, message: Attach | Ack | Detach) -> None:
         """Somebody reads a stream, or wants to."""
+        now_us, peer, caller = heard.now_us, heard.peer, heard.caller
+        if isinstance(message, Detach):
+            self._pending.detached(peer, message.stream)
         try:
             fragment, sink = self._catalog.sink(message.stream)
         except LinkError as error:
@@ -112,6 +137,9 @@ class StreamRouter:
         if not isinstance(message, Detach) and (refusal := hosted.refusal(now_us, peer, message)) is not None:
             self._count(refusal.code)
             self._outbox.send(peer, refusal)
+            return
+        if isinstance(message, Attach) and hosted.rests_for(sink, peer):
+            self._pending.add(heard, message)
             return
         owner = caller.called if caller is not None else ""
         others = 0
@@ -129,11 +157,15 @@ class StreamRouter:
         if isinstance(message, Attach) and not message.plain:
             self._diverting.attached(now_us, fragment, sink, peer)
 
-    def _open_publisher(self, now_us: int, peer: str, message: OpenPublisher, caller: Caller | None) -> None:
+    def _open_publisher(self, heard: Heard, message: OpenPublisher) -> None:
         """A client has rows for a source."""
+        now_us, peer, caller = heard.now_us, heard.peer, heard.caller
         try:
             fragment, source = self._catalog.entry(message.stream)
             hosted = self._running[fragment]
+            if hosted.frozen:
+                self._pending.add(heard, message)
+                return
             owner = caller.called if caller is not None else ""
             key = key_of(owner, message.name) if message.name else peer
             known = hosted.inputs.get((source, key))

@@ -619,12 +619,15 @@ class FragmentHost:
         """What a reader hears that goes by another configuration of the query; None: it may be heard."""
         return self._fence.refusal(now_us, peer, message)
 
+    def rests_for(self, sink: str, peer: str) -> bool:
+        """Whether a reader can't attach yet: nobody knows who the owner is."""
+        return self.frozen and not (self.settling and peer in self.spec.readers.get(sink, ()))
+
     def from_reader(
         self, now_us: int, sink: str, peer: str, message: Attach | Ack | Detach, *, owner: str, others: int
     ) -> None:
         """Take a message of who reads an output: see ``Subscribers.receive``."""
-        planned = self.settling and peer in self.spec.readers.get(sink, ())
-        if self.frozen and not planned and isinstance(message, Attach):
+        if isinstance(message, Attach) and self.rests_for(sink, peer):
             return  # It asks again, and then somebody knows who the owner is.
         self.subscribers.receive(now_us, sink, peer, message, owner=owner, others=others)
         self._offer_mark()
