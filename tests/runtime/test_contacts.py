@@ -95,7 +95,7 @@ def test_which_nodes_there_are_is_asked_now_and_then():
 
 def test_it_is_asked_often_at_first_where_a_stream_is():
     rests = [ask_again_us(away_us) for away_us in (0, 20_000, 60_000, 400_000, 2_000_000, 60_000_000)]
-    assert rests == [ASK_FIRST_US, ASK_FIRST_US, 30_000, ASK_OFTEN_US, 200_000, ASK_LAST_US]
+    assert rests == [ASK_FIRST_US, ASK_FIRST_US, ASK_OFTEN_US, 40_000, 200_000, ASK_LAST_US]
 
 
 # --- what is given to connect -------------------------------------------------------------------------

@@ -15,7 +15,7 @@ came. Unknown for so long, it was removed on its way."""
 
 
 ASK_FIRST_US = 10_000
-ASK_OFTEN_US = 50_000
+ASK_OFTEN_US = 20_000
 ASK_LAST_US = 1_000_000
 
 
