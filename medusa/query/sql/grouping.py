@@ -141,8 +141,7 @@ def window_of(node: Any, scope: Scope, text: SqlText) -> WindowSpec | None:
     if not isinstance(node, exp.Column) or node.name not in WINDOW_COLUMNS:
         return None
     if scope.window is not None:
-        found: WindowSpec = scope.window
-        return found
+        return scope.window
     # Rows that are results of tumbling windows, grouped once more by their window.
     kind = scope.stream._shape.window
     if kind is None or not isinstance(scope.resolve(node, text), Column):

@@ -12,6 +12,7 @@ from medusa.query.boxes import Source
 from medusa.query.expressions.expression import Call, Column, Expression
 from medusa.query.shape import WINDOW_COLUMNS
 from medusa.query.sql.text import SqlText
+from medusa.query.sql.window_functions import WindowSpec
 from medusa.query.stream.stream import Stream
 from medusa.query.suggest import did_you_mean
 from medusa.units import TIME_UNITS_US
@@ -62,7 +63,7 @@ class Scope:
     stream: Stream
     relations: tuple[Relation, ...]
     times: Mapping[str, TimeColumn] = field(default_factory=dict)
-    window: Any = None
+    window: WindowSpec | None = None
     star: tuple[str, ...] | None = None
 
     def named(self, alias: str) -> Scope:

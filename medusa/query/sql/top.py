@@ -60,7 +60,7 @@ def build_top(clause: Any, scope: Scope, name: str | None, text: SqlText) -> tup
         if keys:
             windowed = windowed.group_by(*(_key(key, by, text) for key in keys))
         made = windowed.top(limit, by=Expr(ordered), descending=descending, name=name)
-    times = {"window_end": TimeColumn(shift_us=1), "window_start": TimeColumn(shift_us=1 - window.size_us)}
+    times = {"window_end": TimeColumn(shift_us=1), "window_start": TimeColumn(shift_us=1 - window.length_us)}
     return Scope(made, scope.relations, times, star=star), over
 
 
