@@ -38,7 +38,6 @@ _SERVER_KEYS = click.option(
     metavar="FILE|KEY",
     help="the public key of a node, or its .pub file; for each --node, in their order",
 )
-LISTEN = "127.0.0.1:8080"
 DASHBOARD_EXAMPLE = """\b
 Example:
   medusa dashboard --node tcp://127.0.0.1:5555 --node tcp://127.0.0.1:5557"""

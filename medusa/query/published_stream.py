@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 __all__ = ["PublishedStream", "reads_of", "refuse_published", "same_columns"]
 
-FULL_NAME_MAX = 255
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishedStream:

@@ -157,10 +157,6 @@ class FragmentOutput:
         self._again_us = self.boundary_us if self.given < self.rows else int(START_US) - 1
         """Boundaries up to this one are there already."""
 
-    @property
-    def schema_names(self) -> list[str]:
-        return list(self._codec.schema.names)
-
     def begun(self, life: int) -> None:
         """Its fragment was installed by this request, which so names the life of the stream.
 

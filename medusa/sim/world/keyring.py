@@ -65,7 +65,6 @@ class Keyring:
         self._offers = offers
         self._renewed: dict[str, int] = {}
         self._keys = {client_name(rules.key): rules.key for rules in self.clients.values()}
-        self._sequence = 0
 
     def name_of(self, client: str, program: str) -> str:
         """What a program calls itself that has the key of a client."""

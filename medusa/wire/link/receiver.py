@@ -87,7 +87,6 @@ class Receiver:
         boundary_us: the highest promise so far.
         schema, timed: expected; a plain receiver takes what ``Attached`` says (None until then).
         held_bytes: delivered and not yet consumed.
-        undurable_bytes: consumed since the last checkpoint: grows with what the sender must keep.
         pressed: the sender is near its bound: a checkpoint soon helps.
         refusal: what the sender answered to our last ``Attach`` if it refused; None once it attached.
         duplicates, stale, lost_rows, skipped, attachments: counts since the start.
@@ -141,7 +140,6 @@ class Receiver:
         self.durable_seq = max(next_seq, 0)
         self.boundary_us: int = boundary_us
         self.held_bytes = 0
-        self.undurable_bytes = 0
         self.pressed = False
         self.duplicates = self.stale = self.lost_rows = self.skipped = self.attachments = 0
         self.refusal: Refuse | None = None
@@ -466,7 +464,6 @@ class Receiver:
         """The owner took a delivery of this cost: room for as much more."""
         assert 0 <= cost <= self.held_bytes, "consumed more than was delivered"
         self.held_bytes -= cost
-        self.undurable_bytes += cost
         self._ack_soon(now_us)
 
     def durable(self, now_us: int, seq: int) -> None:
@@ -481,7 +478,6 @@ class Receiver:
             raise LocalProtocolError(f"stream {self.stream!r}: durable to {seq}, received {self.next_seq}")
         if seq > self.durable_seq:
             self.durable_seq = seq
-            self.undurable_bytes = 0
             self.pressed = False
             if self.plain:
                 self._ack_soon(now_us)

@@ -135,7 +135,6 @@ class PartTable(TableBox):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._plain_schema = self._schema
         self._schema = self._schema.append(pa.field(ORDER, pa.int64()))
         self._changes = self._schema.append(pa.field(DELETED, pa.bool_()))
 
