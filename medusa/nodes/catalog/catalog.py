@@ -366,6 +366,11 @@ class Catalog:
             self.configurations[query] = msgspec.structs.replace(kept, forgot=True)
         return True
 
+    @property
+    def is_whole(self) -> bool:
+        """Nothing that this node has ever written down was lost: what isn't here it never had, or gave up."""
+        return not (self.in_doubt or self.in_doubt.ever or self.birth.forgot)
+
     def is_buried(self, query: str, life: int) -> bool:
         """Whether this life of a query had a configuration that was removed from here."""
         return life in self.buried.get(query, ())
