@@ -55,6 +55,7 @@ class Followings:
         parsing: reads specs that owners send.
         make: makes the mind of a fragment from a checkpoint of its owner.
         check: raises LinkError if there is no room for a fragment.
+        memory: raises LinkError if there is no room for so many streams more.
         next_token: gives tickets: of this life only.
     """
 
@@ -71,6 +72,7 @@ class Followings:
         leaving: Callable[[str], bool],
         make: Callable[[FragmentSpec, SavedCheckpoint, str], StandbyFragment],
         check: Callable[[FragmentSpec], None],
+        memory: Callable[[int], None],
         next_token: Callable[[], int],
     ) -> None:
         self._settings = settings
@@ -83,6 +85,7 @@ class Followings:
         self._leaving = leaving
         self._make = make
         self._check = check
+        self._memory = memory
         self._next_token = next_token
         self._followed: dict[str, StateReceiver] = {}
         """What could take over, by fragment."""
@@ -202,9 +205,23 @@ class Followings:
         if self._leaving(name):  # If we died we would take what we had then for what we were sent since.
             text = f"the disk of node {me!r} doesn't say yet that fragment {name!r} has left it"
             raise LinkError(text, code="E_BUSY")
+        if name not in self._followed and name not in self._heirs:
+            self._check_number(1)
+
+    def _check_number(self, more: int) -> None:
         known = len(self._followed) + len(self._coming) + len(self._heirs)
-        if name not in self._followed and name not in self._heirs and known >= FOLLOWED_MAX:
-            raise LinkError(f"node {me!r} follows {FOLLOWED_MAX} fragments already", code="E_LIMIT")
+        if known + more > FOLLOWED_MAX:
+            text = f"node {self._settings.name!r} follows {known} fragments already, at most {FOLLOWED_MAX}"
+            raise LinkError(text, hint="have other nodes stand by for some of them", code="E_LIMIT")
+
+    def check_room(self, fragments: int, streams: int) -> None:
+        """Whether so many more could be followed, that read so many streams together.
+
+        Raises:
+            LinkError: there is no room.
+        """
+        self._check_number(fragments)
+        self._memory(streams)
 
     def _begin(self, now_us: int, peer: str, message: Seed, spec: FragmentSpec) -> None:
         me, name = self._settings.name, message.fragment
