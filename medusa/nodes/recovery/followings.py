@@ -341,6 +341,11 @@ class Followings:
         """It is begun anew here: it is followed no more."""
         return self._heirs.pop(fragment)
 
+    def inherit(self, spec: FragmentSpec, owner: str) -> None:
+        """What was ours is another's, and we could begin it anew: it keeps nothing."""
+        ticket = self._next_token()
+        self._heirs[spec.name] = Heir(spec=spec, owner=owner, attempt=0, ticket=ticket)
+
     def drop(self, fragment: str, *, only: StateReceiver | None = None) -> None:
         """Follow a fragment no more; ``only``: if this is what follows it."""
         if only is None:

@@ -185,11 +185,16 @@ class Succession:
                 case Step.GO_ON if hosted is not None:
                     comes = old is not None and old.replicas(replicas.fragment) is None
                     self._require(now_us, hosted, replicas, alone_since_us if comes else now_us)
+                case Step.TAKE_BACK if hosted is not None and hosted.spec.keeps_nothing:
+                    self._begin_anew(hosted, new, replicas)
                 case Step.TAKE_BACK if hosted is not None:
                     self._take_back(hosted, replicas)
                 case Step.TAKE_OVER if not is_alone(replicas):
                     self._logging[replicas.fragment] = None
                     self.logged(now_us)
+                case Step.REST if hosted is not None and hosted.spec.keeps_nothing:
+                    self._step_down(now_us, hosted, replicas)
+                    self._followings.inherit(hosted.spec, replicas.owner)
                 case Step.REST if hosted is not None:
                     self._keep(hosted)
                 case Step.STEP_DOWN if hosted is not None:
@@ -269,6 +274,7 @@ class Succession:
             return
         if self._followings.heir(name) is not None:
             spec = rewired(self._followings.take_heir(name).spec, configuration)
+            self._close_now(name)
             self._put_in(configuration, replicas, spec, lambda: self._empty(spec))
             self._look(now_us)
             return
@@ -285,6 +291,20 @@ class Succession:
         shadow.rewired(now_us, rewired(shadow.spec, configuration))
         self._put_in(configuration, replicas, shadow.spec, lambda: shadow)
         self._look(now_us)
+
+    def _begin_anew(self, hosted: FragmentHost, configuration: Configuration, replicas: Replicas) -> None:
+        """It is ours again, and has been another's meanwhile: what it holds counts as little as that had."""
+        hosted.freeze()
+        hosted.drop("it begins anew")
+        self._outbox.append(CloseFragment(fragment=replicas.fragment))
+        spec = rewired(hosted.spec, configuration)
+        self._put_in(configuration, replicas, spec, lambda: self._empty(spec))
+
+    def _close_now(self, fragment: str) -> None:
+        """What was ours before still runs if our disk hasn't said yet that it is another's."""
+        for each in [each for each in self._closing if each[1] == fragment]:
+            self._closing.remove(each)
+            self._outbox.append(CloseFragment(fragment=fragment))
 
     def _put_in(
         self,
@@ -528,7 +548,7 @@ class Succession:
             if not (ours and due) or (taken | self._read_here(but=each.fragment)).intersection(each.reads):
                 return each
             taken.update(each.reads)
-            if not (wanted or emptied) and self._followings.heir(each.fragment) is None:
+            if not (wanted or emptied):
                 return taken_from(each, self._me)
             others = (each.owner, *each.secondaries) if wanted else each.secondaries
             return owned_by(each, self._me, tuple(node for node in others if node != self._me))
