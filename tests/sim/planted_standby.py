@@ -232,8 +232,8 @@ STANDBY: dict[str, Mistake] = {
         about="An owner that doesn't know whether it has begun gives the fragment to the one before it, "
         "whose state is older than rows that may have been shown.",
         edits=edit(
-            "nodes.catalog.catalog:Catalog.is_whole",
-            "return not (self.in_doubt or self.in_doubt.ever or self.birth.forgot)",
+            "nodes.catalog.catalog:Catalog.never_owned",
+            "return self.is_whole and self.ownership.stood_by.get(fragment, epoch) < epoch",
             "return True",
         ),
         beside=edit(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -80,8 +80,8 @@ def taken_from(replicas: Replicas, owner: str) -> Replicas:
     return owned_by(replicas, owner, left, (replicas.owner, *replicas.predecessors))
 
 
-def given_back(replicas: Replicas, *, began: bool, silent: Collection[str] = ()) -> Replicas | None:
-    """Its owner has nothing of it; None: then nobody else may have it.
+def given_back(replicas: Replicas, *, began: bool, is_up: Callable[[str], bool]) -> Replicas | None:
+    """Its owner has nothing of it; None: nobody else may have it, or none of them is heard.
 
     It is that of the next in order, who has all that was shown or acknowledged before. Unless the owner may
     have begun since it was chosen, it can be that of the owner before too, who has the same: the first of
@@ -89,13 +89,12 @@ def given_back(replicas: Replicas, *, began: bool, silent: Collection[str] = ())
 
     Args:
         began: the owner may have shown or acknowledged something in its epoch.
-        silent: nodes that aren't heard.
+        is_up: whether a node is heard.
     """
     before = () if began else replicas.predecessors
-    choice = (*replicas.secondaries, *before[:1])
-    if not choice:
+    new = next(filter(is_up, (*replicas.secondaries, *before[:1])), None)
+    if new is None:
         return None
-    new = next((node for node in choice if node not in silent), choice[0])
     left = (node for node in replicas.secondaries if node != new)
     return owned_by(replicas, new, left, (node for node in before if node != new))
 

@@ -242,6 +242,7 @@ class Followings:
             ticket = self._next_token()
             heir = Heir(spec=spec, owner=peer, attempt=message.attempt, ticket=ticket)
             self._heirs[name] = heir
+            self._stands_by(name, message.epoch)
             heir.ready(self._outbox)
             return
         if (before := self._coming.pop(name, None)) is not None:
@@ -292,6 +293,11 @@ class Followings:
             return
         if taking.state is TargetState.FOLLOWING and name in self._coming:
             self._followed[name] = self._coming.pop(name)
+            self._stands_by(name, taking.epoch)
+
+    def _stands_by(self, fragment: str, epoch: int) -> None:
+        """From now on we may be chosen; what our disk says then it says with our vote on that."""
+        self._catalog.ownership.stood_by[fragment] = epoch
 
     def _check_room(self, taking: StateReceiver) -> None:
         """Checkpoints that come at once are in memory. Raises RemoteProtocolError if they don't fit."""

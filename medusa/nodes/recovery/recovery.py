@@ -156,6 +156,7 @@ class Recovery:
             wanted=self.handovers.wanted,
             guest=self.handovers.guest,
             regrouped=regrouped,
+            is_up=is_up,
         )
         self.guards = Guards(me, catalog, agreement, self.handovers, self.succession, is_up)
 

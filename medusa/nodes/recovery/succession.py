@@ -83,6 +83,7 @@ class Succession:
         wanted: whether the owner of what we follow wants us to have it.
         guest: the node that is no member and is to have a fragment of ours; empty: none is.
         regrouped: whether a fragment of ours is just being split or merged: then nobody stands by for it.
+        is_up: whether a node is heard here.
     """
 
     def __init__(
@@ -103,6 +104,7 @@ class Succession:
         wanted: Callable[[Replicas], bool],
         guest: Callable[[Replicas], str],
         regrouped: Callable[[str], bool],
+        is_up: Callable[[str], bool],
     ) -> None:
         self._me = me
         self._catalog = catalog
@@ -119,6 +121,7 @@ class Succession:
         self._wanted = wanted
         self._guest = guest
         self._regrouped = regrouped
+        self._is_up = is_up
         self._logging: dict[str, None] = {}
         """Fragments that are ours once all that we were fed of them is on our disk. Until then our catalog
         names them not, so if we die another secondary has it, which was fed the same, or the owner that
@@ -283,7 +286,7 @@ class Succession:
                 return  # It is being deployed, and comes in a moment.
             # We were chosen, and restarted before we heard: what we followed died with us.
             why = "this node was chosen as its owner and has lost what it followed"
-            self._say_without_state(replicas, why, began=not self._catalog.is_whole)
+            self._say_without_state(replicas, why, began=not self._catalog.never_owned(name, replicas.epoch))
             return
         taking = self._followings.take(name)
         shadow = taking.shadow
@@ -563,7 +566,7 @@ class Succession:
             began = self._without_state.get((each.fragment, each.epoch))
             if each.owner != self._me or began is None:
                 return each
-            return given_back(each, began=began, silent=self._silent_since_us) or each
+            return given_back(each, began=began, is_up=self._is_up) or each
 
         return changed(current, tuple(map(after, current.fragments)))
 
