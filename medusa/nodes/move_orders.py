@@ -280,7 +280,7 @@ class MoveOrders:
         number = self._number()
         order = msgspec.structs.replace(message, request=number)
         if isinstance(order, Move):  # Only an owner asks whether a node could have it.
-            order = msgspec.structs.replace(order, reads=None, links=())
+            order = msgspec.structs.replace(order, reads=None, links=(), fragments=0, streams=0)
         self._relayed.open(now_us, number, node, order, cause=cause, said=False)
         self._say_again(now_us)
 

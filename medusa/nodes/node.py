@@ -299,6 +299,7 @@ class NodeMind:
             is_up=self._is_linked,
             make=partial(self._host, secondary=True),
             check=self.installed.check_room,
+            memory=self.installed.check_memory,
             empty=self._empty,
             owned=self._owned,
             next_token=self._next_token,

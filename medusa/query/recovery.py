@@ -40,7 +40,7 @@ METHODS = {
 upstream backup can't for every box."""
 
 METHODS_BY_STRENGTH = (AMNESIA, UPSTREAM, PASSIVE, ACTIVE)
-"""Each promises what those before it promise."""
+"""Each promises what those before it promise; but upstream backup repeats rows, and amnesia never does."""
 
 EXAMPLE = 'recovery="precise", method="active_standby"; left out, rows wait until the machine is back'
 
@@ -87,8 +87,12 @@ def methods_for(recovery: str, method: str | None) -> tuple[str, ...]:
 
 
 def strongest(methods: Iterable[str]) -> str:
-    """The one that promises what each of them promises; empty: there are none."""
-    return max(methods, key=METHODS_BY_STRENGTH.index, default="")
+    """The one that promises what each of them promises; empty: there are none. Of one that may lose rows and
+    one that may repeat them it is the first that does neither."""
+    wished = {*methods}
+    if {AMNESIA, UPSTREAM} <= wished:
+        wished.add(PASSIVE)
+    return max(wished, key=METHODS_BY_STRENGTH.index, default="")
 
 
 def recovery_line(recovery: str | None, method: str | None) -> str:

@@ -92,8 +92,8 @@ STANDBY: dict[str, Mistake] = {
         about="An owner that hears that another node has its fragment goes on with it.",
         edits=edit(
             "nodes.recovery.succession:Succession.decided",
-            "elif hosted is not None:",
-            "elif hosted is not None and hosted.frozen:",
+            "case Step.STEP_DOWN if hosted is not None:",
+            "case Step.STEP_DOWN if hosted is not None and hosted.frozen:",
         ),
         scenarios=_SCENARIOS,
         seed=9,
@@ -214,6 +214,47 @@ STANDBY: dict[str, Mistake] = {
         ),
         scenarios=_SCENARIOS,
         seed=20,
+    ),
+    "an owner that wakes drops what its successor hasn't got": Mistake(
+        area="succession",
+        about="Who hears that another node was chosen drops the fragment at once. That one may have lost "
+        "what it followed by then, and nobody has the state.",
+        edits=edit(
+            "nodes.recovery.succession_table:role_of",
+            "return Role.PREDECESSOR if node in replicas.predecessors and knows else Role.OTHER",
+            "return Role.OTHER",
+        ),
+        tests="tests/nodes/recovery/test_given_back.py"
+        "::test_the_owner_before_goes_on_with_what_it_kept[nodes-between]",
+    ),
+    "who has lost its disk gives the fragment back": Mistake(
+        area="succession",
+        about="An owner that doesn't know whether it has begun gives the fragment to the one before it, "
+        "whose state is older than rows that may have been shown.",
+        edits=edit(
+            "nodes.catalog.catalog:Catalog.never_owned",
+            "return self.is_whole and self.ownership.stood_by.get(fragment, epoch) < epoch",
+            "return True",
+        ),
+        beside=edit(
+            "nodes.recovery.succession:Succession.lost",
+            'self._say_without_state(replicas, "the disk of this node, its owner, was lost", began=True)',
+            'self._say_without_state(replicas, "the disk of this node, its owner, was lost", began=False)',
+        ),
+        tests="tests/nodes/recovery/test_given_back.py"
+        "::test_who_has_lost_its_disk_may_have_begun_and_gives_nothing_back",
+    ),
+    "who takes over says at once that it has begun": Mistake(
+        area="succession",
+        about="The configuration that chooses a successor names no owner before it, so that one drops what "
+        "it has before its successor's disk knows.",
+        edits=edit(
+            "nodes.recovery.changes:taken_from",
+            "owned_by(replicas, owner, left, (replicas.owner, *replicas.predecessors))",
+            "owned_by(replicas, owner, left)",
+        ),
+        tests="tests/nodes/recovery/test_given_back.py"
+        "::test_the_owner_before_goes_on_with_what_it_kept[nodes-later]",
     ),
     "a restarted owner needs nobody's word": Mistake(
         area="succession",

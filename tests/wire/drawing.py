@@ -11,6 +11,7 @@ from medusa.nodes.message_table import MESSAGES
 from medusa.nodes.migration.automaton import OWNER, TARGET
 from medusa.nodes.recovery.agreement_automaton import PROPOSER, VOTER
 from medusa.nodes.recovery.replication_automaton import REPLICATION
+from medusa.nodes.recovery.succession_table import SUCCESSION, Here
 from medusa.nodes.repartition.automaton import SPLIT
 from medusa.wire import limits
 from medusa.wire.link.automaton import RECEIVER, SENDER
@@ -123,6 +124,15 @@ def rights_table():
     return "\n".join(rows)
 
 
+def succession_table():
+    """What a node does, by what it is to the fragment and by what it has of it."""
+    rows = [f"| By the configuration this node | {' | '.join(f'it {here.value}' for here in Here)} |"]
+    rows.append("|---" * (len(Here) + 1) + "|")
+    for role, steps in SUCCESSION.items():
+        rows.append(f"| {role.value} | {' | '.join(steps[here].value for here in Here)} |")
+    return "\n".join(rows)
+
+
 MOVING = {"owner": lambda: automaton(OWNER), "target": lambda: automaton(TARGET)}
 """Of docs/moving.md."""
 
@@ -133,6 +143,7 @@ AGREEING = {
     "replication": lambda: automaton(REPLICATION),
     "proposer": lambda: automaton(PROPOSER),
     "voter": lambda: automaton(VOTER),
+    "succession": succession_table,
 }
 """Of docs/standby.md."""
 

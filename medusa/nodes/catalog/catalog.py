@@ -286,6 +286,7 @@ class Catalog:
 
     def add(self, fragment: FragmentSpec, owner: str, request: int = 0) -> None:
         self.fragments[fragment.name] = fragment
+        self.ownership.stood_by.pop(fragment.name, None)
         self.owners[fragment.query] = owner
         self.installed.pop(fragment.name, None)
         if request:
@@ -339,6 +340,8 @@ class Catalog:
     def bury(self, query: str) -> bool:
         """Forget its configuration; whether there was one. What is late of it never makes it anew."""
         kept = self.configurations.pop(query, None)
+        for name in [name for name in self.ownership.stood_by if name.partition("/")[0] == query]:
+            del self.ownership.stood_by[name]
         if kept is not None and kept.current.life:
             before = self.buried.pop(query, ())
             self.buried[query] = (*before, kept.current.life)[-LIVES_MAX:]
@@ -365,6 +368,16 @@ class Catalog:
         for query, kept in self.configurations.items():
             self.configurations[query] = msgspec.structs.replace(kept, forgot=True)
         return True
+
+    @property
+    def is_whole(self) -> bool:
+        """Nothing that this node has ever written down was lost, as far as it knows."""
+        return not (self.in_doubt or self.in_doubt.ever or self.birth.forgot)
+
+    def never_owned(self, fragment: str, epoch: int) -> bool:
+        """Whether it is certain that this node hasn't begun with a fragment in this epoch, so that it has
+        shown nothing: it stood by for an earlier owner, and what it begins with it writes down before."""
+        return self.is_whole and self.ownership.stood_by.get(fragment, epoch) < epoch
 
     def is_buried(self, query: str, life: int) -> bool:
         """Whether this life of a query had a configuration that was removed from here."""

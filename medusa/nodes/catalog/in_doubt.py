@@ -50,6 +50,7 @@ class InDoubt(msgspec.Struct, kw_only=True):
         newest: number of the newest catalog, which was lost; 0: the catalog is known.
         old: the catalog before that, as it was on disk.
         accepted: an operator decided that what the lost catalog named beyond this is no more.
+        ever: something was in doubt before and isn't any more: this node may have had what it doesn't name.
     """
 
     fragments: dict[str, FragmentInDoubt] = {}
@@ -57,6 +58,7 @@ class InDoubt(msgspec.Struct, kw_only=True):
     newest: int = 0
     old: bytes = b""
     accepted: bool = False
+    ever: bool = False
 
     def __bool__(self) -> bool:
         return bool(self.fragments or self.unreadable or self.newest)
@@ -70,6 +72,7 @@ class InDoubt(msgspec.Struct, kw_only=True):
 
     def settle(self, fragment: str) -> FragmentInDoubt:
         """It is known whether it is here; what was known of it."""
+        self.ever = True
         return self.fragments.pop(fragment)
 
     def begin(self) -> None:
@@ -78,7 +81,7 @@ class InDoubt(msgspec.Struct, kw_only=True):
 
     def accept(self) -> None:
         """The older catalog counts: an operator decided so."""
-        self.newest, self.old, self.accepted = 0, b"", False
+        self.newest, self.old, self.accepted, self.ever = 0, b"", False, True
 
     def query_of(self, query: str) -> bool:
         """Whether a fragment of this query is in doubt."""

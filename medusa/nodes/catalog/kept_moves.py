@@ -40,6 +40,7 @@ class Ownership(msgspec.Struct, kw_only=True):
         taken: fragment -> from whom we took it -> by which attempt; also where it has gone since.
         unplaced: those that we took -> their coordinator, which hasn't said yet that it knows.
         replaced: fragment of which a box was split or merged -> that with its router, or with all of it, now.
+        stood_by: fragment that this node stood by for, and hasn't owned since -> its epoch at that owner.
     """
 
     moves: dict[str, KeptMove] = {}
@@ -47,6 +48,7 @@ class Ownership(msgspec.Struct, kw_only=True):
     taken: dict[str, dict[str, int]] = {}
     unplaced: dict[str, str] = {}
     replaced: dict[str, str] = {}
+    stood_by: dict[str, int] = {}
 
     def epoch(self, fragment: str) -> int:
         """Of a fragment of ours."""
@@ -60,7 +62,7 @@ class Ownership(msgspec.Struct, kw_only=True):
 
     def forget(self, fragment: str) -> None:
         """Its query is no more."""
-        for known in (self.moves, self.epochs, self.taken, self.unplaced):
+        for known in (self.moves, self.epochs, self.taken, self.unplaced, self.stood_by):
             known.pop(fragment, None)
         query, _, _ = fragment.partition("/")
         for name in [each for each in self.replaced if each.partition("/")[0] == query]:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from medusa.wire.messages.configuration import Configuration, Replicas
 
-__all__ = ["changed", "next_number", "owned_by", "remembering", "with_guest"]
+__all__ = [
+    "begun",
+    "changed",
+    "given_back",
+    "next_number",
+    "owned_by",
+    "remembering",
+    "taken_from",
+    "with_guest",
+]
 
 
 def next_number(current: Configuration) -> Configuration:
@@ -44,7 +53,9 @@ def _having(fragments: Iterable[Replicas]) -> dict[str, None]:
     return dict.fromkeys(having)
 
 
-def owned_by(replicas: Replicas, owner: str, secondaries: Collection[str]) -> Replicas:
+def owned_by(
+    replicas: Replicas, owner: str, secondaries: Iterable[str], predecessors: Iterable[str] = ()
+) -> Replicas:
     """Another node has it. One that is no member takes the place of who had it: as many stand by as
     before."""
     members = replicas.members
@@ -57,8 +68,40 @@ def owned_by(replicas: Replicas, owner: str, secondaries: Collection[str]) -> Re
         secondaries=tuple(secondaries),
         members=members,
         guest="" if owner == replicas.guest else replicas.guest,
+        predecessors=tuple(predecessors),
     )
     return remembering(replicas, made)
+
+
+def taken_from(replicas: Replicas, owner: str) -> Replicas:
+    """One that stands by has it instead of an owner that is silent, which keeps what it has: the next one may
+    have lost what it followed by the time it hears that it was chosen."""
+    left = (node for node in replicas.secondaries if node != owner)
+    return owned_by(replicas, owner, left, (replicas.owner, *replicas.predecessors))
+
+
+def given_back(replicas: Replicas, *, began: bool, is_up: Callable[[str], bool]) -> Replicas | None:
+    """Its owner has nothing of it; None: nobody else may have it, or none of them is heard.
+
+    It is that of the next in order, who has all that was shown or acknowledged before. Unless the owner may
+    have begun since it was chosen, it can be that of the owner before too, who has the same: the first of
+    them that is heard.
+
+    Args:
+        began: the owner may have shown or acknowledged something in its epoch.
+        is_up: whether a node is heard.
+    """
+    before = () if began else replicas.predecessors
+    new = next(filter(is_up, (*replicas.secondaries, *before[:1])), None)
+    if new is None:
+        return None
+    left = (node for node in replicas.secondaries if node != new)
+    return owned_by(replicas, new, left, (node for node in before if node != new))
+
+
+def begun(replicas: Replicas) -> Replicas:
+    """Its owner goes on with it: what owners before it have is of no use any more."""
+    return msgspec.structs.replace(replicas, predecessors=()) if replicas.predecessors else replicas
 
 
 def with_guest(replicas: Replicas, guest: str) -> Replicas:

@@ -55,6 +55,7 @@ class Followings:
         parsing: reads specs that owners send.
         make: makes the mind of a fragment from a checkpoint of its owner.
         check: raises LinkError if there is no room for a fragment.
+        memory: raises LinkError if there is no room for so many streams more.
         next_token: gives tickets: of this life only.
     """
 
@@ -71,6 +72,7 @@ class Followings:
         leaving: Callable[[str], bool],
         make: Callable[[FragmentSpec, SavedCheckpoint, str], StandbyFragment],
         check: Callable[[FragmentSpec], None],
+        memory: Callable[[int], None],
         next_token: Callable[[], int],
     ) -> None:
         self._settings = settings
@@ -83,6 +85,7 @@ class Followings:
         self._leaving = leaving
         self._make = make
         self._check = check
+        self._memory = memory
         self._next_token = next_token
         self._followed: dict[str, StateReceiver] = {}
         """What could take over, by fragment."""
@@ -202,9 +205,23 @@ class Followings:
         if self._leaving(name):  # If we died we would take what we had then for what we were sent since.
             text = f"the disk of node {me!r} doesn't say yet that fragment {name!r} has left it"
             raise LinkError(text, code="E_BUSY")
+        if name not in self._followed and name not in self._heirs:
+            self._check_number(1)
+
+    def _check_number(self, more: int) -> None:
         known = len(self._followed) + len(self._coming) + len(self._heirs)
-        if name not in self._followed and name not in self._heirs and known >= FOLLOWED_MAX:
-            raise LinkError(f"node {me!r} follows {FOLLOWED_MAX} fragments already", code="E_LIMIT")
+        if known + more > FOLLOWED_MAX:
+            text = f"node {self._settings.name!r} follows {known} fragments already, at most {FOLLOWED_MAX}"
+            raise LinkError(text, hint="have other nodes stand by for some of them", code="E_LIMIT")
+
+    def check_room(self, fragments: int, streams: int) -> None:
+        """Whether so many more could be followed, that read so many streams together.
+
+        Raises:
+            LinkError: there is no room.
+        """
+        self._check_number(fragments)
+        self._memory(streams)
 
     def _begin(self, now_us: int, peer: str, message: Seed, spec: FragmentSpec) -> None:
         me, name = self._settings.name, message.fragment
@@ -225,6 +242,7 @@ class Followings:
             ticket = self._next_token()
             heir = Heir(spec=spec, owner=peer, attempt=message.attempt, ticket=ticket)
             self._heirs[name] = heir
+            self._stands_by(name, message.epoch)
             heir.ready(self._outbox)
             return
         if (before := self._coming.pop(name, None)) is not None:
@@ -275,6 +293,11 @@ class Followings:
             return
         if taking.state is TargetState.FOLLOWING and name in self._coming:
             self._followed[name] = self._coming.pop(name)
+            self._stands_by(name, taking.epoch)
+
+    def _stands_by(self, fragment: str, epoch: int) -> None:
+        """From now on we may be chosen; what our disk says then it says with our vote on that."""
+        self._catalog.ownership.stood_by[fragment] = epoch
 
     def _check_room(self, taking: StateReceiver) -> None:
         """Checkpoints that come at once are in memory. Raises RemoteProtocolError if they don't fit."""
@@ -323,6 +346,11 @@ class Followings:
     def take_heir(self, fragment: str) -> Heir:
         """It is begun anew here: it is followed no more."""
         return self._heirs.pop(fragment)
+
+    def inherit(self, spec: FragmentSpec, owner: str) -> None:
+        """What was ours is another's, and we could begin it anew: it keeps nothing."""
+        ticket = self._next_token()
+        self._heirs[spec.name] = Heir(spec=spec, owner=owner, attempt=0, ticket=ticket)
 
     def drop(self, fragment: str, *, only: StateReceiver | None = None) -> None:
         """Follow a fragment no more; ``only``: if this is what follows it."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from medusa.errors import LinkError
 from medusa.nodes.catalog.catalog import Catalog
@@ -26,12 +26,14 @@ class Guards:
         agreement: Agreement,
         handovers: Handovers,
         succession: Succession,
+        is_up: Callable[[str], bool],
     ) -> None:
         self._me = me
         self._catalog = catalog
         self._agreement = agreement
         self._handovers = handovers
         self._succession = succession
+        self._is_up = is_up
 
     def check(self, spec: FragmentSpec) -> None:
         """Whether others may leave a fragment of ours to us alone.
@@ -64,6 +66,15 @@ class Guards:
         if current is not None and (why := crowded(current, guarded, gone, self._catalog.epoch)):
             text = f"who stands by for the parts can't be written down: there would be {why}"
             raise LinkError(text, hint="split it in fewer parts", code="E_LIMIT")
+
+    def followers(self, fragment: str) -> tuple[str, ...]:
+        """Nodes that stand by for a fragment of ours, or may."""
+        replicas = self._replicas(fragment)
+        return () if replicas is None else tuple(node for node in replicas.members if node != self._me)
+
+    def is_up(self, node: str) -> bool:
+        """Whether a node is heard here."""
+        return self._is_up(node)
 
     def lost(self, fragment: str) -> bool:
         """Whether another node has it by now."""

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from medusa.errors import LinkError
 from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.fragment.host import FragmentHost
@@ -110,6 +111,7 @@ class Handovers:
         is_up: whether a node is heard here; this node always is.
         leaves: whether a fragment that is here rests, since another node is to have it.
         nodes: as they are known here, by name.
+        room: raises LinkError if so many fragments more, with so many streams, can't be followed here.
     """
 
     def __init__(
@@ -125,6 +127,7 @@ class Handovers:
         is_up: Callable[[str], bool],
         leaves: Callable[[str], bool],
         nodes: Callable[[], Mapping[str, StandbyNode]],
+        room: Callable[[int, int], None],
     ) -> None:
         self._settings = settings
         self._me = settings.name
@@ -137,6 +140,7 @@ class Handovers:
         self._is_up = is_up
         self._leaves = leaves
         self._nodes = nodes
+        self._room = room
         self._orders: dict[str, _Order] = {}
         self._wishes: dict[str, _Wish] = {}
 
@@ -399,6 +403,9 @@ class Handovers:
     def asked(self, now_us: int, peer: str, message: Move) -> bool:
         """The owner of what we follow wants us to have it, or that of another fragment asks whether we could;
         whether this is either."""
+        if message.fragments and message.to == self._me:
+            self._asked_room(peer, message)
+            return True
         if message.reads is not None and message.to == self._me:
             self._asked_whether(peer, message, message.reads)
             return True
@@ -436,6 +443,14 @@ class Handovers:
             self._refuse(peer, message.request, no("E_PEER", text, f"add {who} to [peers] of {me}"))
         elif why := self._reads_already(streams):
             self._refuse(peer, message.request, why)
+        else:
+            self._outbox.send(peer, Reply(request=message.request))
+
+    def _asked_room(self, peer: str, message: Move) -> None:
+        try:
+            self._room(message.fragments, message.streams)
+        except LinkError as error:
+            self._refuse(peer, message.request, no(error.code, error.message, error.hint))
         else:
             self._outbox.send(peer, Reply(request=message.request))
 

@@ -52,6 +52,7 @@ class Recovery:
         check: raises LinkError if there is no room for a fragment.
         empty: makes what succeeds a lost owner with nothing.
         owned: called when a fragment that was taken over, or is ours again, may begin.
+        memory: raises LinkError if there is no room for so many streams more.
         next_token: gives tokens and numbers of attempts: larger than any before.
         role: told who coordinates what, where that changes.
         nodes: as they are known here, by name.
@@ -78,6 +79,7 @@ class Recovery:
         is_up: Callable[[str], bool],
         make: Callable[[FragmentSpec, SavedCheckpoint, str], StandbyFragment],
         check: Callable[[FragmentSpec], None],
+        memory: Callable[[int], None],
         empty: Callable[[FragmentSpec], FragmentHost],
         owned: Callable[[int, FragmentHost, Collection[str]], None],
         next_token: Callable[[], int],
@@ -122,6 +124,7 @@ class Recovery:
             leaving=lambda fragment: self.succession.leaving(fragment),
             make=make,
             check=check,
+            memory=memory,
             **shared,
         )
         self.handovers = Handovers(
@@ -135,6 +138,7 @@ class Recovery:
             is_up=is_up,
             leaves=lambda fragment: self.succession.stands_by(fragment),
             nodes=nodes,
+            room=self.followings.check_room,
         )
         self.succession = Succession(
             me,
@@ -152,8 +156,9 @@ class Recovery:
             wanted=self.handovers.wanted,
             guest=self.handovers.guest,
             regrouped=regrouped,
+            is_up=is_up,
         )
-        self.guards = Guards(me, catalog, agreement, self.handovers, self.succession)
+        self.guards = Guards(me, catalog, agreement, self.handovers, self.succession, is_up)
 
     def _audience(self, query: str) -> Collection[str]:
         return audience(self._catalog, query, [taking.spec for _, _, taking in self.followings.followed()])

@@ -24,11 +24,21 @@ from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.migration.rerouting import Rerouting
 from medusa.nodes.recovery.agreement import Agreement
-from medusa.nodes.recovery.changes import changed, next_number, owned_by, remembering, with_guest
+from medusa.nodes.recovery.changes import (
+    begun,
+    changed,
+    given_back,
+    next_number,
+    owned_by,
+    remembering,
+    taken_from,
+    with_guest,
+)
 from medusa.nodes.recovery.followings import Followings
 from medusa.nodes.recovery.regrouping import alone, is_alone, listed, unlisted
 from medusa.nodes.recovery.replication import Replication
 from medusa.nodes.recovery.rewiring import reader_switches, rewired, streams_read, switched_feeds
+from medusa.nodes.recovery.succession_table import SUCCESSION, Here, Step, role_of
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.configuration import Configuration, Replicas
@@ -73,6 +83,7 @@ class Succession:
         wanted: whether the owner of what we follow wants us to have it.
         guest: the node that is no member and is to have a fragment of ours; empty: none is.
         regrouped: whether a fragment of ours is just being split or merged: then nobody stands by for it.
+        is_up: whether a node is heard here.
     """
 
     def __init__(
@@ -93,6 +104,7 @@ class Succession:
         wanted: Callable[[Replicas], bool],
         guest: Callable[[Replicas], str],
         regrouped: Callable[[str], bool],
+        is_up: Callable[[str], bool],
     ) -> None:
         self._me = me
         self._catalog = catalog
@@ -109,6 +121,7 @@ class Succession:
         self._wanted = wanted
         self._guest = guest
         self._regrouped = regrouped
+        self._is_up = is_up
         self._logging: dict[str, None] = {}
         """Fragments that are ours once all that we were fed of them is on our disk. Until then our catalog
         names them not, so if we die another secondary has it, which was fed the same, or the owner that
@@ -123,8 +136,9 @@ class Succession:
         """Token of the catalog without it, and the fragment: then its files go."""
         self._sought: dict[tuple[str, str], int] = {}
         """Query and silent owner -> since when that was silent when we looked for what it had decided."""
-        self._without_state: set[tuple[str, int]] = set()
-        """Fragment and epoch that are ours and that we can't run."""
+        self._without_state: dict[tuple[str, int], bool] = {}
+        """Fragment and epoch that are ours and that we can't run -> whether we may have begun in it: our disk
+        has lost something. Else it would be named there: nothing is shown or acknowledged before."""
         self._emptied: dict[tuple[str, int], int] = {}
         """Fragment and epoch of which the owner says that its disk is lost -> since when."""
         self._said_hindered: set[tuple[str, int]] = set()
@@ -167,23 +181,29 @@ class Succession:
             hosted = self._fragments.get(replicas.fragment)
             if hosted is not None and self._catalog.epoch(replicas.fragment) > replicas.epoch:
                 continue  # It says so of an earlier fragment of that name.
-            if replicas.owner == self._me and replicas.gone:
-                self._end(replicas.fragment, hosted)
-            elif replicas.owner == self._me and hosted is not None:
-                if replicas.fragment in self._kept:
-                    self._take_back(hosted, replicas)
-                else:
+            role = role_of(self._me, replicas, knows=not self._catalog.in_doubt.newest)
+            match SUCCESSION[role][self._here(hosted, replicas)]:
+                case Step.END:
+                    self._end(replicas.fragment, hosted)
+                case Step.GO_ON if hosted is not None:
                     comes = old is not None and old.replicas(replicas.fragment) is None
                     self._require(now_us, hosted, replicas, alone_since_us if comes else now_us)
-            elif replicas.owner == self._me and not is_alone(replicas):
-                self._logging[replicas.fragment] = None
-                self.logged(now_us)
-            elif hosted is not None and self._is_kept(replicas):
-                self._keep(hosted)
-            elif hosted is not None:
-                self._step_down(now_us, hosted, replicas)
-            elif self._me not in replicas.followers:
-                self._followings.drop(replicas.fragment)
+                case Step.TAKE_BACK if hosted is not None and hosted.spec.keeps_nothing:
+                    self._begin_anew(hosted, new, replicas)
+                case Step.TAKE_BACK if hosted is not None:
+                    self._take_back(hosted, replicas)
+                case Step.TAKE_OVER if not is_alone(replicas):
+                    self._logging[replicas.fragment] = None
+                    self.logged(now_us)
+                case Step.REST if hosted is not None and hosted.spec.keeps_nothing:
+                    self._step_down(now_us, hosted, replicas)
+                    self._followings.inherit(hosted.spec, replicas.owner)
+                case Step.REST if hosted is not None:
+                    self._keep(hosted)
+                case Step.STEP_DOWN if hosted is not None:
+                    self._step_down(now_us, hosted, replicas)
+                case Step.FOLLOW if self._me not in (*replicas.followers, *replicas.predecessors):
+                    self._followings.drop(replicas.fragment)
         for hosted in list(self._fragments.values()):
             if hosted.spec.query == new.query:
                 self._rewire(now_us, hosted, new)
@@ -192,6 +212,13 @@ class Succession:
                 taking.rewired(now_us, rewired(taking.spec, new))
         self._place(new)
         self._saver.save()
+
+    def _here(self, hosted: FragmentHost | None, replicas: Replicas) -> Here:
+        if hosted is None:
+            return Here.NOTHING
+        if replicas.fragment in self._kept:
+            return Here.RESTS
+        return Here.STALE if self._catalog.epoch(replicas.fragment) < replicas.epoch else Here.RUNS
 
     def _ended_since_us(self, now_us: int, new: Configuration) -> int:
         """Since when nobody could take over what others have taken the place of here."""
@@ -250,6 +277,7 @@ class Succession:
             return
         if self._followings.heir(name) is not None:
             spec = rewired(self._followings.take_heir(name).spec, configuration)
+            self._close_now(name)
             self._put_in(configuration, replicas, spec, lambda: self._empty(spec))
             self._look(now_us)
             return
@@ -257,9 +285,8 @@ class Succession:
             if replicas.epoch == FIRST_EPOCH:
                 return  # It is being deployed, and comes in a moment.
             # We were chosen, and restarted before we heard: what we followed died with us.
-            self._say_without_state(
-                replicas, "this node was chosen as its owner and has lost what it followed"
-            )
+            why = "this node was chosen as its owner and has lost what it followed"
+            self._say_without_state(replicas, why, began=not self._catalog.never_owned(name, replicas.epoch))
             return
         taking = self._followings.take(name)
         shadow = taking.shadow
@@ -267,6 +294,20 @@ class Succession:
         shadow.rewired(now_us, rewired(shadow.spec, configuration))
         self._put_in(configuration, replicas, shadow.spec, lambda: shadow)
         self._look(now_us)
+
+    def _begin_anew(self, hosted: FragmentHost, configuration: Configuration, replicas: Replicas) -> None:
+        """It is ours again, and has been another's meanwhile: what it holds counts as little as that had."""
+        hosted.freeze()
+        hosted.drop("it begins anew")
+        self._outbox.append(CloseFragment(fragment=replicas.fragment))
+        spec = rewired(hosted.spec, configuration)
+        self._put_in(configuration, replicas, spec, lambda: self._empty(spec))
+
+    def _close_now(self, fragment: str) -> None:
+        """What was ours before still runs if our disk hasn't said yet that it is another's."""
+        for each in [each for each in self._closing if each[1] == fragment]:
+            self._closing.remove(each)
+            self._outbox.append(CloseFragment(fragment=fragment))
 
     def _put_in(
         self,
@@ -286,7 +327,7 @@ class Succession:
     def lost(self, replicas: Replicas) -> None:
         """A fragment of ours was on a disk that is lost: it is that of the next in order."""
         if (replicas.fragment, replicas.epoch) not in self._without_state:
-            self._say_without_state(replicas, "the disk of this node, its owner, was lost")
+            self._say_without_state(replicas, "the disk of this node, its owner, was lost", began=True)
 
     def owner_lost(self, now_us: int, current: Configuration, owner: str, fragments: Collection[str]) -> None:
         """An owner that is back says that its disk is lost, and with it these fragments: it is heard, and
@@ -309,10 +350,10 @@ class Succession:
         due_us = self._emptied_due_us(replicas)
         return due_us is not None and now_us >= due_us
 
-    def _say_without_state(self, replicas: Replicas, why: str) -> None:
+    def _say_without_state(self, replicas: Replicas, why: str, *, began: bool) -> None:
         name, epoch = replicas.fragment, replicas.epoch
         self._outbox.report("error", "fragment without state", fragment=name, epoch=epoch, why=why)
-        self._without_state.add((name, epoch))
+        self._without_state[name, epoch] = began
 
     def _look(self, now_us: int) -> None:
         """Takeovers that are on disk begin."""
@@ -336,13 +377,6 @@ class Succession:
         """Whether it was moved from here, and we could have it back."""
         return fragment in self._kept
 
-    def _is_kept(self, replicas: Replicas) -> bool:
-        """Whether what is here is that of a secondary: we were asked for it, and have not stepped down since.
-
-        Where the newest catalog was lost we may have done so, and what is here is older.
-        """
-        return self._me in replicas.secondaries and not self._catalog.in_doubt.newest
-
     def _keep(self, hosted: FragmentHost) -> None:
         """It rests here as it is; clients wait until one of us has it for certain."""
         name = hosted.spec.name
@@ -353,8 +387,10 @@ class Succession:
             hosted.freeze()
 
     def _take_back(self, hosted: FragmentHost, replicas: Replicas) -> None:
-        """Who was to have it can't: it is ours again, once our disk says so."""
+        """Who was to have it can't: it is ours again, once our disk says so. It may run here still, where we
+        hear of both at once."""
         name = hosted.spec.name
+        self._keep(hosted)
         del self._kept[name]
         self._catalog.ownership.epochs[name] = replicas.epoch
         self._takeovers[name] = _Takeover(hosted=hosted, token=self._saver.save(), epoch=replicas.epoch)
@@ -383,8 +419,15 @@ class Succession:
 
     def leaving(self, fragment: str) -> bool:
         """Whether we stepped down from it and our disk may say otherwise: after a death we would keep what it
-        was then."""
-        return any(name == fragment and token > self._saver.durable for token, name in self._closing)
+        was then. Or whether we keep it only until its new owner says that it has begun."""
+        closing = (name for token, name in self._closing if token > self._saver.durable)
+        return fragment in closing or self._precedes(fragment)
+
+    def _precedes(self, fragment: str) -> bool:
+        """Whether what rests here is that of an owner before, of whose successor nothing is known yet."""
+        current = self._agreement.current(fragment.partition("/")[0]) if fragment in self._kept else None
+        replicas = None if current is None else current.replicas(fragment)
+        return replicas is not None and self._me in replicas.predecessors
 
     # --- what is proposed ---------------------------------------------------------------------------------
 
@@ -444,8 +487,7 @@ class Succession:
         nothing changed, brings that to its end. Once for each silence.
         """
         found: dict[str, None] = {}
-        for name, _, taking in self._followings.followed():
-            query = taking.spec.query
+        for name, query in self._successors():
             configuration = self._agreement.current(query)
             replicas = None if configuration is None else configuration.replicas(name)
             since_us = None if replicas is None else self._silent_since_us.get(replicas.owner)
@@ -509,22 +551,22 @@ class Succession:
             if not (ours and due) or (taken | self._read_here(but=each.fragment)).intersection(each.reads):
                 return each
             taken.update(each.reads)
+            if not (wanted or emptied):
+                return taken_from(each, self._me)
             others = (each.owner, *each.secondaries) if wanted else each.secondaries
-            left = tuple(node for node in others if node != self._me)
-            return owned_by(each, self._me, left)
+            return owned_by(each, self._me, tuple(node for node in others if node != self._me))
 
         return changed(current, tuple(map(after, current.fragments)))
 
     def _resigning(self, current: Configuration) -> Configuration | None:
-        """What we propose: what we were chosen for and can't run is that of the next in order, who has all
-        that was shown or acknowledged before."""
+        """What we propose: what we were chosen for and can't run is that of another node, who has all that
+        was shown or acknowledged before."""
 
         def after(each: Replicas) -> Replicas:
-            ours = each.owner == self._me and (each.fragment, each.epoch) in self._without_state
-            if not ours or not each.secondaries:
+            began = self._without_state.get((each.fragment, each.epoch))
+            if each.owner != self._me or began is None:
                 return each
-            new, *left = each.secondaries
-            return owned_by(each, new, left)
+            return given_back(each, began=began, is_up=self._is_up) or each
 
         return changed(current, tuple(map(after, current.fragments)))
 
@@ -567,7 +609,9 @@ class Succession:
         return self._members(hosted, replicas) == replicas
 
     def _members(self, hosted: FragmentHost, replicas: Replicas) -> Replicas:
-        """With nobody beside us while it is split or merged, and with those of its spec if it stays whole."""
+        """With nobody beside us while it is split or merged, and with those of its spec if it stays whole. We
+        have begun: those who had it before need keep nothing."""
+        replicas = begun(replicas)
         if self._regrouped(replicas.fragment):
             return alone(replicas)
         if not is_alone(replicas):
@@ -660,10 +704,11 @@ class Succession:
         for by_fragment in (*known, self._taken_over_at_us):
             for name in [name for name in by_fragment if name.partition("/")[0] == query]:
                 del by_fragment[name]
-        for emptied in [each for each in self._emptied if each[0].partition("/")[0] == query]:
-            del self._emptied[emptied]
-        for of_epochs in (self._without_state, self._said_hindered):
-            of_epochs.difference_update([each for each in of_epochs if each[0].partition("/")[0] == query])
+        for of_epochs in (self._emptied, self._without_state):
+            for one in [one for one in of_epochs if one[0].partition("/")[0] == query]:
+                del of_epochs[one]
+        hindered = self._said_hindered
+        hindered.difference_update([one for one in hindered if one[0].partition("/")[0] == query])
         for about in [about for about in self._sought if about[0] == query]:
             del self._sought[about]
 

@@ -23,6 +23,7 @@ from medusa.nodes.names.unreachable_peers import UnreachablePeers
 from medusa.nodes.placement.repartition_plan import Replan, replan_merge, replan_split, set_of
 from medusa.nodes.recovery.guards import Guards
 from medusa.nodes.repartition.completed_orders import CompletedOrders, already, cuts_ordered, refuse
+from medusa.nodes.repartition.followers_room import FollowersRoom
 from medusa.nodes.repartition.job import NodeServices, RepartitionJob
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.wire.messages.commands import Reply
@@ -123,7 +124,7 @@ class RepartitionCoordinator:
     def order(self, now_us: int, peer: str, order: Split | Merge) -> None:
         """Somebody wants a box of a fragment of ours split or merged; hears when it is done, or why not."""
         try:
-            gone = self._check(order)
+            plan = self._check(order)
         except (QueryError, LinkError) as error:
             refuse(self._outbox, peer, order.request, error.code, error.message, error.hint)
             return
@@ -134,7 +135,8 @@ class RepartitionCoordinator:
             self,
             order,
             client=peer,
-            gone=gone,
+            gone=plan.gone,
+            room=self._room_elsewhere(order, plan),
             coordinator=coordinator,
             now_us=now_us,
             ended=self._jobs.remove,
@@ -143,8 +145,19 @@ class RepartitionCoordinator:
         with self._outbox.caused_by(peer, order.request):
             job.ask(now_us)
 
-    def _check(self, order: Split | Merge) -> tuple[str, ...]:
-        """The fragments that it is about.
+    def _room_elsewhere(self, order: Split | Merge, plan: Replan) -> FollowersRoom:
+        nodes = self._guards.followers(order.fragment)
+        return FollowersRoom(
+            outbox=self._outbox,
+            number=self._diverting.number() if nodes else 0,
+            fragment=order.fragment,
+            plan=plan,
+            nodes=nodes,
+            is_up=self._guards.is_up,
+        )
+
+    def _check(self, order: Split | Merge) -> Replan:
+        """What it would make of what.
 
         Raises:
             QueryError, LinkError: it can't be, or not now.
@@ -178,7 +191,7 @@ class RepartitionCoordinator:
             self._guards.check(hosted.spec)
         self._guards.check_room(plan.gone, plan.made)
         self.check_room(plan)
-        return plan.gone
+        return plan
 
     def check_room(self, plan: Replan) -> None:
         """Whether there is room for all of them, and those of other boxes that are just being split."""

@@ -28,6 +28,7 @@ from medusa.nodes.recovery.guards import Guards
 from medusa.nodes.repartition.automaton import SPLIT, SplitEvent, SplitState
 from medusa.nodes.repartition.catch_up import CatchUp
 from medusa.nodes.repartition.completed_orders import CompletedOrders, cuts_ordered, refuse
+from medusa.nodes.repartition.followers_room import FollowersRoom
 from medusa.nodes.repartition.successor import SuccessorFragment, begins_with, stands
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.boxes import Aggregate
@@ -105,12 +106,13 @@ class RepartitionJob:
 
     Args:
         gone: names of the fragments that it replaces.
+        room: asks those that stand by for them.
         coordinator: the node that coordinates the query.
         ended: told when it is over, before anything follows from that.
 
     Attributes:
         state: how far it is; ``SPLIT`` has every step.
-        agreed: the coordinator says that the query runs.
+        agreed: the coordinator says that the query runs, and there is room at those that stand by.
         plan: what takes the place of what; None: not before the engine cuts.
         follows: the old ones go on after they were copied; else they rest until they are no more.
         olds, news: the old fragments, and the new ones by name, as soon as they rest or are made.
@@ -125,6 +127,7 @@ class RepartitionJob:
         *,
         client: str,
         gone: tuple[str, ...],
+        room: FollowersRoom,
         coordinator: str,
         now_us: int,
         ended: Callable[[RepartitionJob], None],
@@ -144,6 +147,9 @@ class RepartitionJob:
         self._saver = node.saver
         self._planner = planner
         self._ended = ended
+        self._room = room
+        self._runs = False
+        """As the coordinator says."""
         self._coordinator = coordinator
         self._question = Placed(
             request=node.diverting.number(), query=self._query, fragment=order.fragment, node=node.name
@@ -192,25 +198,39 @@ class RepartitionJob:
     # --- the coordinator --------------------------------------------------------------------------
 
     def ask(self, now_us: int) -> None:
-        """Ask the coordinator, also again."""
+        """Ask the coordinator, and those that stand by, also again."""
         self._asked_us = now_us
-        self._outbox.send(self._coordinator, self._question)
+        if not self._runs:
+            self._outbox.send(self._coordinator, self._question)
+        self._room.ask()
 
     def answered(self, now_us: int, peer: str, reply: Reply) -> bool:
-        """Whether this is the answer of the coordinator."""
+        """Whether this is the answer of the coordinator, or of one that stands by."""
         asked = self._coordinator, self._question.request
-        if self.state is not _S.ASKING or (peer, reply.request) != asked:
+        if self.state is not _S.ASKING:
+            return False
+        if self._room.answered(peer, reply):
+            self._look(now_us)
+            return True
+        if (peer, reply.request) != asked:
             return False
         if reply.code:
             self._fail(now_us, reply.code, f"node {peer!r}: {reply.text}", reply.hint)
             return True
-        self.agreed = True
+        self._runs = True
         self._look(now_us)
         return True
 
     def _look_at_guards(self, now_us: int) -> None:
-        """What others stand by for waits until it is decided that they don't."""
+        """What others stand by for waits until they have room for what takes its place, and it is decided
+        that they don't."""
         guards = self._node.guards
+        if self._room.refusal is not None:
+            node, reply = self._room.refusal
+            text = f"node {node!r}, which stands by for fragment {self.gone[0]!r}, has no room for its parts"
+            self._fail(now_us, reply.code, f"{text}: {reply.text}", reply.hint)
+            return
+        self.agreed = self.agreed or (self._runs and not self._room.silent)
         if lost := next((name for name in self.gone if guards.lost(name)), ""):
             text = f"fragment {lost!r} left node {self._node.name!r} before"
             self._fail(now_us, "E_BROKEN", text, "order it again")
@@ -548,6 +568,13 @@ class RepartitionJob:
             if self.agreed:
                 text = f"more than half of the voters of query {about!r} haven't agreed in time"
                 self._fail(now_us, "E_TIMEOUT", text, "order it again when they are there")
+                return
+            if self._runs:
+                names = ", ".join(map(repr, self._room.silent))
+                text = (
+                    f"no answer from {names} in {ASK_US // 1_000_000} s: whether there is room for the parts"
+                )
+                self._fail(now_us, "E_TIMEOUT", text, "order it again")
                 return
             silent = f"no answer from {node!r} in {ASK_US // 1_000_000} s"
             text = f"{self._node.told_away(now_us, node) or silent}: it coordinates query {about!r}"

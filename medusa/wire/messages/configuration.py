@@ -70,6 +70,9 @@ class Replicas(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
         streams: those that it has: what it puts out, and sources that publishers feed.
         guest: no member, and follows so that the fragment can be moved to it; empty: none does.
         former: nodes that were members or guests. Who was away meanwhile may know no other owner.
+        predecessors: owners before this one, the last first, none of whose successors is known to have begun.
+            Each keeps what it has until its successor says so: one that never began, and has nothing, resigns
+            in favour of the last of them.
     """
 
     fragment: Name
@@ -81,6 +84,7 @@ class Replicas(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     streams: Names = ()
     guest: Annotated[str, Meta(max_length=limits.NAME_CHARS_MAX)] = ""
     former: Annotated[tuple[Name, ...], Meta(max_length=FORMER_MAX)] = ()
+    predecessors: Annotated[tuple[Name, ...], Meta(max_length=SECONDARIES_MAX + 1)] = ()
 
     @property
     def gone(self) -> bool:
@@ -102,6 +106,8 @@ class Replicas(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
             raise ValueError(f"node {self.owner!r} owns {self.fragment!r} and follows it")
         if len(set(self.secondaries)) < len(self.secondaries):
             raise ValueError(f"a node follows {self.fragment!r} twice")
+        if self.owner in self.predecessors:
+            raise ValueError(f"node {self.owner!r} owns {self.fragment!r} and precedes its owner")
 
 
 class QueryParts(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
@@ -170,7 +176,7 @@ class Configuration(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
         """All that it names, also twice."""
         yield from (self.query, self.coordinator, *self.voters, *self.witnesses)
         for each in self.fragments:
-            yield from (each.fragment, each.owner, *each.secondaries, *each.holders)
+            yield from (each.fragment, each.owner, *each.secondaries, *each.holders, *each.predecessors)
             yield from (*each.reads, *each.streams)
         if self.parts is not None:
             yield from self.parts.names()

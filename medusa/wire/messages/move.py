@@ -50,6 +50,9 @@ class Move(MessageBase, frozen=True, tag="move"):
         reads: streams that the fragment reads. From its owner to a target that doesn't stand by for it,
             before anything changes: could you? None: it is no such question.
         links: with it: the nodes that whoever has the fragment has to reach.
+        fragments, streams: with ``reads``, to a node that stands by, before the fragment is split: so many
+            take its place, and read so many streams together. Is there room for them? 0: it is no such
+            question.
     """
 
     request: Count
@@ -58,6 +61,8 @@ class Move(MessageBase, frozen=True, tag="move"):
     timeout_ms: Annotated[int, Meta(ge=1, le=86_400_000)]
     reads: Names | None = None
     links: Names = ()
+    fragments: Count = 0
+    streams: Count = 0
 
 
 class Grant(MessageBase, frozen=True, tag="grant"):

@@ -155,6 +155,22 @@ def test_an_owner_that_was_paused_and_wakes_harms_nobody(kind: str) -> None:
     run.until_guarded(run.fragment, 2)
 
 
+@pytest.mark.parametrize("sleeps", [3, 8], ids=["between", "later"])
+@pytest.mark.parametrize("kind", ["windows", "clients at both ends", "a union"])
+def test_who_was_chosen_and_knows_no_more_what_it_was_gives_it_back(kind: str, sleeps: int) -> None:
+    """The owner before begins it anew: it was only paused."""
+    run = amid_rows(kind, standby=("s1",))
+    run.fed.nodes["m"].pause(sleeps * WAIT_US // 2)
+    run.until(lambda: run.owner(run.fragment) == "s1", "it is taken over")
+    run.fed.run(for_us=600)
+    run.fed.nodes["s1"].crash("lost")
+    run.fed.run(for_us=WAIT_US // 2)
+    run.fed.restart("s1")
+    run.check_gap()
+    assert (run.owner(run.fragment), run.replicas(run.fragment).epoch) == ("m", 3)
+    run.until_guarded(run.fragment, 1)
+
+
 def test_an_owner_that_hears_no_majority_feeds_nothing() -> None:
     """Others may have taken over: what its clients gave it would be acknowledged and lost, and nobody could
     count it."""

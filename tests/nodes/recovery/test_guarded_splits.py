@@ -8,6 +8,8 @@ import msgspec
 import pytest
 
 import medusa as md
+from medusa.errors import LinkError
+from medusa.nodes.recovery import followings
 from medusa.sim.actors.client import Client
 from medusa.wire.messages.move import Move
 from medusa.wire.messages.split import Merge, Split
@@ -233,6 +235,51 @@ def test_it_is_refused_while_too_few_answer() -> None:
     assert (reply.code, "more than half of 6 voters decide that" in reply.text) == ("E_STANDBY", True)
     for node in ("s1", "s2", "w"):
         run.fed.restart(node)
+    ends_whole(run)
+
+
+def test_where_who_stands_by_has_no_room_for_the_parts_nothing_changes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = flowing("split")
+    number = run.newest().number
+    monkeypatch.setattr(followings, "FOLLOWED_MAX", 3)
+    reply, _ = run.fed.answer(*ordered(run, "split"))
+    assert (reply.code, reply.hint) == ("E_LIMIT", "have other nodes stand by for some of them")
+    assert "which stands by for fragment 'q/per_k', has no room for its parts: node" in reply.text
+    assert "follows 1 fragments already, at most 3" in reply.text
+    run.fed.run(for_us=500_000)
+    assert run.newest().number == number, "nobody had to leave it"
+    assert run.guarded("q/per_k", 2)
+    ends_whole(run)
+    assert parts(run) == ["q/per_k"]
+
+
+def test_who_stands_by_is_asked_whether_there_is_memory_for_what_the_parts_read(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    run = flowing("split")
+    asked = []
+
+    def memory(streams: int) -> None:
+        asked.append(streams)
+        raise LinkError("no more streams", hint="raise limits.memory", code="E_MEMORY")
+
+    monkeypatch.setattr(run.recovery("s2").followings, "_memory", memory)
+    reply, _ = run.fed.answer(*ordered(run, "split"))
+    assert (reply.code, reply.hint) == ("E_MEMORY", "raise limits.memory")
+    assert "node 's2', which stands by for fragment 'q/per_k'" in reply.text
+    assert asked == [5], "the router reads one, each part one, and the merge both"
+    ends_whole(run)
+
+
+def test_who_stands_by_and_is_away_is_not_asked() -> None:
+    run = flowing("split")
+    run.fed.nodes["s1"].pause(3_000_000)
+    peers = run.fed.nodes["m"].brain.peers
+    run.until(lambda: peers["s1"] == "silent", "m has noticed")
+    reply, _ = run.fed.answer(*ordered(run, "split"))
+    assert reply.code == "", reply
     ends_whole(run)
 
 

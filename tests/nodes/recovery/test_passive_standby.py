@@ -13,7 +13,7 @@ from medusa.nodes.recovery.held_checkpoint import CheckpointReceiver
 from medusa.query.boxes import Sink
 from medusa.query.recovery import PASSIVE
 from medusa.wire.codec import decode_frame
-from medusa.wire.messages.move import Fed, Piece, Whole
+from medusa.wire.messages.move import Fed, Piece, Seed, Whole
 from tests.nodes.taken_over import PIECE, ROWS, SCHEMA, Run
 from tests.nodes.test_taken_over import UNITED, WHOLE, check_union, counting, shown, two_sources, uniting
 from tests.nodes.test_taken_over_kinds import KINDS
@@ -158,6 +158,77 @@ def test_a_checkpoint_on_a_base_that_is_not_held_is_said_and_seeded_anew() -> No
     assert any(f"and {taking.held_token} is held" in line for line in said)
 
 
+class Backup:
+    """All that an owner sent a secondary until this held its first checkpoint, as it came."""
+
+    def __init__(self, run: Run, owner: str, to: str) -> None:
+        self.seed: tuple[Seed, bytes] | None = None
+        self.frames: list[tuple[Any, Any]] = []
+        self._followings = run.recovery(to).followings
+        asked, frame = self._followings.asked, self._followings.frame
+
+        def ask(now_us: int, peer: str, message: Seed, payload: Any, caller: Any = None) -> None:
+            if peer == owner:
+                self.seed, self.frames = (message, bytes(payload)), []
+            asked(now_us, peer, message, payload, caller)
+
+        def take(now_us: int, peer: str, message: Any, payload: Any) -> None:
+            if peer == owner and not any(isinstance(each, Whole) for each, _ in self.frames):
+                self.frames.append((message, None if payload is None else bytes(payload)))
+            frame(now_us, peer, message, payload)
+
+        self._patch = pytest.MonkeyPatch()
+        self._patch.setattr(self._followings, "asked", ask)
+        self._patch.setattr(self._followings, "frame", take)
+
+    def comes_again(self, run: Run, owner: str) -> None:
+        """By an owner that hasn't heard that it is one no more."""
+        self._patch.undo()
+        assert self.seed is not None
+        message, spec = self.seed
+        attempt = message.attempt + (1 << 20)
+        self._followings.asked(
+            run.fed.world.now_us, owner, msgspec.structs.replace(message, attempt=attempt), spec
+        )
+        run.fed.run(for_us=200_000)
+        coming = self._followings._coming.get(message.fragment)
+        for each, payload in self.frames:
+            if coming is not None:
+                same = msgspec.structs.replace(each, attempt=attempt, ticket=coming.ticket)
+                self._followings.frame(run.fed.world.now_us, owner, same, payload)
+
+
+def test_a_backup_of_an_older_epoch_does_not_win() -> None:
+    """Who stands by holds what the present owner sent, whatever one before still sends."""
+    run = Run(
+        passively(uniting()),
+        UNITED,
+        standby={"m": ["s1", "s2"], "e": ["s3"], "c": ["s3"]},
+        deploys="e",
+        witnesses=("w", "x"),
+        tables=two_sources(),
+    )
+    backup = Backup(run, "m", "s2")
+    run.deploy()
+    [fragment] = run.fed.nodes["m"].brain.fragments
+    run.read()
+    run.until_guarded(fragment, 2)
+    run.publish(0, HALF)
+    run.fed.run(for_us=30_000)
+    run.lose("m")
+    run.until_owned(fragment, "s1")
+    run.until_guarded(fragment, 1)
+    run.publish(HALF, ROWS - PIECE)
+    count = shown(run)
+    run.until(lambda: shown(run) > count, "the new owner shows rows")
+    backup.comes_again(run, "m")
+    assert held(run, "s2", fragment).owner == "s1"
+    run.lose("s1")
+    run.until_owned(fragment, "s2")
+    run.publish(ROWS - PIECE, ROWS)
+    check_union(run)
+
+
 def test_what_a_secondary_holds_counts_as_memory_and_is_given_back() -> None:
     run, fragment = run_of(counting(), WHOLE, "s1")
     run.publish(0, HALF)
@@ -185,6 +256,14 @@ MISTAKES = {
             "if not self.held_token:",
         ),
         test_a_checkpoint_on_a_base_that_is_not_held_is_said_and_seeded_anew,
+    ),
+    "a backup of an older epoch wins": (
+        edit(
+            "nodes.recovery.followings:Followings._check_free",
+            "if (replicas.owner, replicas.epoch) != (peer, message.epoch):",
+            "if False:",
+        ),
+        test_a_backup_of_an_older_epoch_does_not_win,
     ),
 }
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 
 import medusa as md
@@ -77,3 +79,50 @@ def test_who_takes_over_hears_of_another_sender_before_its_disk_has_the_fragment
     hosted.redirect(run.fed.world.now_us, "first", "e", up=True)
     run.until_owned("q/per_k", "s2")
     run.check()
+
+
+# --- rows may come again at one output, and may be lost at the other ---------------------------------------
+
+
+def again_and_lost() -> md.Query:
+    """``first`` feeds both."""
+    q = md.Query("q")
+    first = q.source("rows", SCHEMA, time="ts").filter("v >= 0", name="first")
+    per_k = first.window("1s").group_by("k").aggregate(n=md.count(), t=md.sum("v"), name="per_k")
+    q.sink("exact", per_k, recovery="rollback", method="upstream_backup")
+    totals = first.filter("v >= 0", name="some").window("2s").aggregate(n=md.count(), name="totals")
+    q.sink("trend", totals, recovery="gap")
+    return q
+
+
+@pytest.mark.parametrize("lost", ["m", "e", "c"])
+def test_one_output_repeats_what_it_lost_and_the_other_counts_it(lost: str) -> None:
+    run = Run(again_and_lost(), AT, standby=STANDBY, witnesses=("x",), deploys="w")
+    run.deploy()
+    run.read()
+    fragments = ("q/rows", "q/per_k", "q/some", "q/totals")
+    for fragment in fragments:
+        run.until_guarded(fragment, 1)
+    methods = {h.spec.name: h.spec.method for n in run.living for h in n.brain.fragments.values()}
+    assert methods == {
+        "q/rows": "passive_standby",  # It may neither lose rows nor repeat them.
+        "q/per_k": "upstream_backup",
+        "q/some": "amnesia",
+        "q/totals": "amnesia",
+    }
+    run.publish()
+    run.fed.run(for_us=60_000)
+    run.lose(lost)
+    run.until_ended()
+    want, got = (Counter(map(str, of.to_pylist())) for of in (run.want["exact"], run.got("exact")))
+    assert not want - got, "missing"
+    assert not got.keys() - want.keys(), "never was there"
+    if lost != "m":
+        assert got == want, "nothing was lost that makes them"
+    counted = sum(
+        each["lost_rows"]
+        for name in fragments
+        for each in run.fed.nodes[run.owner(name)].brain.status(run.fed.world.now_us)["fragments"]
+        if each["fragment"] == name
+    )
+    assert sum(run.got("trend").column("n").to_pylist()) + counted == ROWS
