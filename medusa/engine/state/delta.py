@@ -85,11 +85,13 @@ class DeltaFiles:
 
     Attributes:
         token: of its checkpoint.
+        base: of the one that it stands on.
         plan: as ``DeltaCut.plan`` gives it.
         files: its own files of the state.
     """
 
     token: int
+    base: int
     plan: Mapping[str, Any]
     files: Mapping[str, Buffer]
 

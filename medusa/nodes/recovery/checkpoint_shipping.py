@@ -7,8 +7,8 @@ Nothing that the fragment is fed goes. What a secondary holds, it holds whole: u
 next checkpoint has come it has the one before.
 
 Where the next one stands on the one that the secondary said it holds, by the owner's disk, only the deltas
-between the two go. The secondary holds a chain then, as the disk does, which ends when a checkpoint is written
-whole. A delta that doesn't fit what is held is refused, and all of the newest checkpoint goes.
+between the two go. The secondary then holds a chain, as the disk does, which ends when a checkpoint is
+written whole. A delta that doesn't fit what is held is refused, and all of the newest checkpoint goes.
 """
 
 from __future__ import annotations
@@ -49,11 +49,13 @@ class DeltaRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
 
     Attributes:
         token: of its checkpoint.
+        base: of the one that it stands on.
         same, changed: as ``medusa.engine.state.delta.DeltaCut`` has them.
         files: names of its own files, in the order of ``key``.
     """
 
     token: int
+    base: int
     same: tuple[str, ...]
     changed: dict[str, int]
     files: tuple[str, ...]
@@ -66,7 +68,7 @@ class DeltaRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_f
         """Put its own files to it. KeyError: one isn't there."""
         plan = {"same": list(self.same), "changed": self.changed}
         own = {name: held[self.key(place)] for place, name in enumerate(self.files)}
-        return DeltaFiles(self.token, plan, own)
+        return DeltaFiles(self.token, self.base, plan, own)
 
 
 class CheckpointManifest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -278,8 +280,8 @@ class CheckpointSender(StateSender):
             base = held.token
             made |= {name: fact for name, fact in held.files.items() if is_state(name)}
             for each in done.deltas:
-                plan = each.plan
-                delta = DeltaRecord(each.token, tuple(plan["same"]), dict(plan["changed"]), tuple(each.files))
+                same, changed = tuple(each.plan["same"]), dict(each.plan["changed"])
+                delta = DeltaRecord(each.token, each.base, same, changed, tuple(each.files))
                 deltas += (delta,)
                 for place, data in enumerate(each.files.values()):
                     made[delta.key(place)] = yield from self._file(delta.key(place), data)

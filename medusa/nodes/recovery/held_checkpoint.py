@@ -7,6 +7,7 @@ is held may be a whole checkpoint and deltas on it, as on a disk: they are put t
 from __future__ import annotations
 
 from collections.abc import Set
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -130,10 +131,14 @@ class CheckpointReceiver(StateReceiver):
 
     def _check_deltas(self, token: int, manifest: CheckpointManifest) -> None:
         """They can be put together, by their names, and end with this checkpoint."""
-        deltas = manifest.deltas
-        tokens = [each.token for each in deltas]
-        if deltas and (len(deltas) > DELTAS_MAX or tokens != sorted({*tokens}) or tokens[-1] != token):
-            raise _unfit(f"checkpoint {token} is made of deltas {tokens}")
+        deltas, held = manifest.deltas, self._manifest.deltas
+        new = deltas[len(held) :]
+        ends = [(each.base, each.token) for each in new]
+        wanted = [*pairwise((self.held_token, *(each.token for each in new)))]
+        if deltas and (deltas[: len(held)] != held or not new or ends != wanted or new[-1].token != token):
+            raise _unfit(f"checkpoint {token} is made of deltas {ends}, and {self.held_token} is held")
+        if len(deltas) > DELTAS_MAX:
+            raise _unfit(f"checkpoint {token} is made of {len(deltas)} deltas, more than {DELTAS_MAX}")
         own = {each.key(place) for each in deltas for place in range(len(each.files))}
         if not own <= manifest.files.keys():
             raise _unfit(f"checkpoint {token} lacks files of its deltas")

@@ -79,9 +79,12 @@ def read_copy(
     links, sum = read_links(name, store.read, store.where, since=since)
     _, facts, own = links[-1]
     check(token, name, facts)
-    found = [
-        DeltaFiles(each["token"], each["delta"], _state(files)) for _, each, files in links if "delta" in each
-    ]
+    found: list[DeltaFiles] = []
+    before = base
+    for _, each, own in links:
+        if "delta" in each:
+            found.append(DeltaFiles(each["token"], before, each["delta"], _state(own)))
+        before = each["token"]
     stands = len(found) == len(links)
     state = {} if stands else together(_state(links[0][2]), found, store.where(name))
     files = {**state, **{each: own[each] for each in (RECORD, LOG) if each in own}}
