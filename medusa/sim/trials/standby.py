@@ -23,7 +23,7 @@ from medusa.sim.actors.targeted_faults import TargetedFaults
 from medusa.sim.checkers.coordinators import CoordinatorChecks, QueryRemoval
 from medusa.sim.checkers.delivery import check_restarted
 from medusa.sim.checkers.replicas import ReplicaChecks
-from medusa.sim.trials.federations import OFTEN, ROWS, Keys, few_keys, options
+from medusa.sim.trials.federations import MANY_KEYS, OFTEN, ROWS, Keys, few_keys, many_keys, options
 from medusa.sim.trials.moves import KINDS, answered
 from medusa.sim.trials.queries import QueryOptions, QueryTrial
 from medusa.sim.trials.trial import Scenario
@@ -467,8 +467,13 @@ def forked(world: World, rows: int | None, parts: Any) -> StandbyTrial:
 
 
 def passive(world: World, rows: int | None, parts: Any) -> StandbyTrial:
-    """Secondaries hold checkpoints of their owner, and run nothing until they take over."""
-    return _trial(world, rows, lambda standby, witnesses: "", wish=PASSIVE_WISH)
+    """Secondaries hold checkpoints of their owner, and run nothing until they take over. Some states are so
+    large that they are sent deltas."""
+    if world.dice("deltas").random() < 0.5:
+        return _trial(world, rows, lambda standby, witnesses: "", wish=PASSIVE_WISH)
+    number = 2 * MANY_KEYS if rows is None else rows
+    large: dict[str, Any] = {"kinds": ["many"], "keys": many_keys, "pieces": LARGE_PIECES}
+    return _trial(world, number, lambda standby, witnesses: "", wish=PASSIVE_WISH, **large)
 
 
 def coordinated(world: World, rows: int | None, parts: Any) -> StandbyTrial:
@@ -484,6 +489,10 @@ def coordinated(world: World, rows: int | None, parts: Any) -> StandbyTrial:
 
 KINDS_DRAWN = ("slides", "unites", "unites")
 
+LARGE_PIECES = 8
+LARGE_US = 1_500_000
+"""Where there are many rows so many times as many are published at once, and over so long a time."""
+
 PASSIVE_WISH = {"recovery": "precise", "method": PASSIVE}
 
 
@@ -493,9 +502,9 @@ def _trial(
     deployer_of: Callable[[Sequence[str], Sequence[str]], str],
     *,
     kinds: Sequence[str] = KINDS_DRAWN,
-    wish: Mapping[str, str] | None = None,
+    **more: Any,
 ) -> StandbyTrial:
-    plan = planned(world, rows, deployer_of, kinds=kinds, wish=wish)
+    plan = planned(world, rows, deployer_of, kinds=kinds, **more)
     return StandbyTrial(world, plan.q, plan.tables, plan.options, want=plan.want, nodes=plan.nodes)
 
 
@@ -507,10 +516,12 @@ def planned(
     kinds: Sequence[str] = KINDS_DRAWN,
     keys: Keys = few_keys,
     wish: Mapping[str, str] | None = None,
+    pieces: int = 1,
 ) -> StandbyPlan:
     """What the seed decides about the query, and who stands by.
 
     Args:
+        pieces: so many times as many rows are published at once.
         wish: what each output wants; then others stand by for all fragments.
     """
     dice = world.dice("options")
@@ -538,8 +549,8 @@ def planned(
     decided = options(dice, at)
     made = StandbyOptions(
         at=at,
-        publish_us=decided.publish_us,
-        piece_rows=decided.piece_rows,
+        publish_us=decided.publish_us if pieces == 1 else LARGE_US,
+        piece_rows=decided.piece_rows * pieces,
         sync_us=min(decided.sync_us, 20_000),
         job_us=decided.job_us,
         delay_us=decided.delay_us,
