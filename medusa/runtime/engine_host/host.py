@@ -425,6 +425,8 @@ class EngineHost:
             except Exception as error:
                 self._fail(running, name, error)
             return
+        if running.holding is not None:
+            running.holding.feeds(effect.stream)
         feed = partial(fragment.feed_slice, effect.stream, effect.element)
         if not self._slice(running, fragment, name, feed):
             running.slices.begin(lambda: self._slice(running, fragment, name, fragment.go_on))
