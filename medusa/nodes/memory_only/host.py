@@ -385,11 +385,13 @@ class MemoryOnlyFragmentHost(FragmentHost):
                 boxes = ", ".join(self.uncounted) or "its boxes"
                 self._tell_unknown(f"nobody can say how many rows {boxes} held")
             if base.held > 0:
+                by = ", ".join(f"{source} {held:,}" for source, held, _ in base.sources if held)
                 self._outbox.report(
                     "error",
                     "rows lost",
                     fragment=self.spec.name,
                     rows=base.held,
+                    **({"by": by} if by else {}),
                     why="held when the node died",
                 )
         self._base = base

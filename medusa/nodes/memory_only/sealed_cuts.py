@@ -122,8 +122,8 @@ class CutSealer:
         return blake2b(data, key=self._key, digest_size=TAG_BYTES, person=b"medusa note").digest()
 
     def note(self, cut: SealedCut) -> bytes:
-        """Sealed, without what is lost by source where that doesn't fit; empty where it would be longer than a
-        note may be."""
+        """Sealed, without what is lost by source where that doesn't fit; empty where it would still be longer
+        than a note may be."""
         # Without its last field where that is empty: so wrote, and reads, the release before there was one.
         fields = msgspec.structs.astuple(cut)
         data = msgspec.msgpack.encode(fields)
