@@ -258,7 +258,7 @@ class FragmentHost:
 
     @property
     def lost_by(self) -> dict[str, int]:
-        """Those rows by the source that they came by; of some that an earlier release counted nobody knows."""
+        """Those rows by the source that they came by; of what an earlier release counted nobody may know."""
         found = {**dict.fromkeys(self._sources, 0), **self.known_lost_by}
         for input in self.inputs.values():
             found[input.source] += input.receiver.lost_rows

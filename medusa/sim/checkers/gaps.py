@@ -1,7 +1,7 @@
 """Rows that are missing where some may be: how many, and by which source they came.
 
-Rows are counted in windows (``n``), summed (``t``), and of two sources the values of the second are odd: those
-are counted too (``odd``).
+Rows are counted in windows (``n``) and summed (``t``). Of two sources the values of the second are odd, and
+those are counted too (``odd``).
 """
 
 from __future__ import annotations
