@@ -3,8 +3,8 @@
     python -m bench.shipped_bytes [--keys 100000] [--checkpoints 34]
 
 Data: a count and a sum for each of so many keys (text); between two checkpoints the rows of 1 % of the keys,
-at random. Nodes, disks and the network are those of the simulator, so that the figures are exact and the same on
-any machine; all messages between nodes are encoded. The peer: a secondary that takes no deltas, as in
+at random. Nodes, disks and the network are those of the simulator, so that the figures are exact and the same
+on any machine; all messages between nodes are encoded. The peer: a secondary that takes no deltas, as in
 releases before there were any, which is sent whole states. Whole ones are in the mean: one in 17 is.
 
 Exact first: at the end the secondary holds what lies on its owner's disk.
@@ -88,10 +88,9 @@ def main() -> None:
     deltas = measured(given.keys, given.checkpoints)
     with patch.object(CheckpointReceiver, "tick", _takes_none):
         whole = measured(given.keys, given.checkpoints)
-    print(
-        f"{given.keys:,} keys, 1 % changed; bytes a checkpoint: {whole:,.0f} without deltas, {deltas:,.0f} with"
-    )
-    print(f"at one checkpoint a second: {whole / 1e6:.2f} and {deltas / 1e6:.2f} MB/s, {deltas / whole:.1%}")
+    print(f"{given.keys:,} keys, 1 % changed: {whole:,.0f} bytes a checkpoint without, {deltas:,.0f} with")
+    share = f"{deltas / whole:.1%}"
+    print(f"at one checkpoint a second: {whole / 1e6:.2f} and {deltas / 1e6:.2f} MB/s, {share}")
 
 
 if __name__ == "__main__":

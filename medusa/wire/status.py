@@ -523,10 +523,13 @@ class SecondaryStatus(_Status, frozen=True, kw_only=True):
         since_us: for how long it has been so; None: nobody here knows.
         behind_bytes: what its owner has fed and it hasn't, beside the state that it is still being sent;
             None: nobody here knows.
+        deltas: of a passive standby: on a whole checkpoint it holds so many, which make the one that it has;
+            None: nobody here knows, or it is none.
     """
 
     state: str = ""
     since_us: int | None = None
+    deltas: int | None = None
     behind_bytes: Annotated[
         int | None, Metric("behind_bytes", "What the owner has fed and the secondary hasn't.")
     ] = None

@@ -256,6 +256,11 @@ class CheckpointSender(StateSender):
     def near(self) -> bool:
         return self.opened
 
+    @property
+    def deltas(self) -> int:
+        """How many it holds, on a whole checkpoint."""
+        return len(self._held.deltas)
+
     def copied(self, now_us: int, done: Copied) -> None:
         """The files of a checkpoint, or why they can't be read; two secondaries may be sent the same one, but
         for deltas on what only one of them holds."""

@@ -160,7 +160,12 @@ class Replication:
         if link is None:
             return SecondaryStatus(state=MISSING)
         behind = None if link.sender is None else link.tap.nbytes
-        return SecondaryStatus(state=SHOWN[link.state], since_us=now_us - link.since_us, behind_bytes=behind)
+        return SecondaryStatus(
+            state=SHOWN[link.state],
+            since_us=now_us - link.since_us,
+            behind_bytes=behind,
+            deltas=link.sender.deltas if isinstance(link.sender, CheckpointSender) else None,
+        )
 
     # --- messages ---------------------------------------------------------------------------------
 
