@@ -75,7 +75,7 @@ class SealedCut(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
     def lost_after(self) -> dict[str, int]:
         """Rows that are lost if the fragment goes on here, by the source that they came by; of those that an
         earlier release counted it may be unknown."""
-        names = {source for source, _, _ in self.inputs}
+        names = dict.fromkeys(source for source, _, _ in self.inputs)
         if len(names) == 1:
             return {name: self.lost + max(self.held, 0) for name in names}
         return {source: held + lost for source, held, lost in self.sources}

@@ -471,8 +471,8 @@ def passive(world: World, rows: int | None, parts: Any) -> StandbyTrial:
     large that they are sent deltas."""
     if world.dice("deltas").random() < 0.5:
         return _trial(world, rows, lambda standby, witnesses: "", wish=PASSIVE_WISH)
-    number = 2 * MANY_KEYS if rows is None else rows
-    large: dict[str, Any] = {"kinds": ["many"], "keys": many_keys, "pieces": LARGE_PIECES}
+    number = 5 * MANY_KEYS if rows is None else rows
+    large: dict[str, Any] = {"kinds": ["many"], "keys": many_keys, "large": True}
     return _trial(world, number, lambda standby, witnesses: "", wish=PASSIVE_WISH, **large)
 
 
@@ -489,9 +489,10 @@ def coordinated(world: World, rows: int | None, parts: Any) -> StandbyTrial:
 
 KINDS_DRAWN = ("slides", "unites", "unites")
 
-LARGE_PIECES = 8
-LARGE_US = 1_500_000
-"""Where there are many rows so many times as many are published at once, and over so long a time."""
+LARGE_PIECE_ROWS = 30
+LARGE_US = 2_500_000
+"""Where a state is large so many rows are published at once, over so long a time, and machines are lost until
+then."""
 
 PASSIVE_WISH = {"recovery": "precise", "method": PASSIVE}
 
@@ -516,12 +517,12 @@ def planned(
     kinds: Sequence[str] = KINDS_DRAWN,
     keys: Keys = few_keys,
     wish: Mapping[str, str] | None = None,
-    pieces: int = 1,
+    large: bool = False,
 ) -> StandbyPlan:
     """What the seed decides about the query, and who stands by.
 
     Args:
-        pieces: so many times as many rows are published at once.
+        large: there are many rows.
         wish: what each output wants; then others stand by for all fragments.
     """
     dice = world.dice("options")
@@ -547,10 +548,11 @@ def planned(
     deployer = deployer_of([*standby], witnesses)
     lost = _lost(dice, standby, witnesses, deployer, first)
     decided = options(dice, at)
+    latest_us = LARGE_US if large else LOST_AFTER_US[1]
     made = StandbyOptions(
         at=at,
-        publish_us=decided.publish_us if pieces == 1 else LARGE_US,
-        piece_rows=decided.piece_rows * pieces,
+        publish_us=LARGE_US if large else decided.publish_us,
+        piece_rows=LARGE_PIECE_ROWS if large else decided.piece_rows,
         sync_us=min(decided.sync_us, 20_000),
         job_us=decided.job_us,
         delay_us=decided.delay_us,
@@ -558,7 +560,7 @@ def planned(
         limits=decided.limits,
         standby=standby,
         witnesses=witnesses,
-        lost=tuple((node, dice.randrange(*LOST_AFTER_US)) for node in lost),
+        lost=tuple((node, dice.randrange(LOST_AFTER_US[0], latest_us)) for node in lost),
         deployer=deployer,
         wakes=deployer not in busy and world.dice("wakes").random() < 0.5,
     )

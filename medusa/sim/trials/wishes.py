@@ -52,7 +52,7 @@ WISHES_DRAWN = (
 """Of both outputs."""
 
 
-BY_SOURCE = {"n": count(), "t": sum("v"), "odd": sum("v % 2")}
+BY_SOURCE: dict[str, Any] = {"n": count(), "t": sum("v"), "odd": sum("v % 2")}
 """Of the rows of two sources."""
 
 
