@@ -435,16 +435,25 @@ BY_METHOD: dict[str, Mistake] = {
     ),
     "a delta on a wrong base": Mistake(
         area="passive standby",
-        about="Of the deltas since what the secondary holds only the newest goes, and is put on that.",
+        about="A delta is put on whatever checkpoint is held: what comes of that is the state of no moment.",
+        edits=edit(
+            "nodes.recovery.held_checkpoint:CheckpointReceiver._check_base",
+            "if len(came) < len(facts) and (message.base != self.held_token or not self.held_token):",
+            "if False:",
+        )
+        + edit("nodes.recovery.held_checkpoint:CheckpointReceiver._check_deltas", "ends != wanted", "False"),
+        tests="tests/nodes/recovery/test_shipped_deltas.py::"
+        "test_a_delta_that_does_not_fit_is_refused_and_all_of_it_comes[another_base]",
+    ),
+    "a delta is left out": Mistake(
+        area="passive standby",
+        about="Of the deltas since what the secondary holds only the newest goes.",
         edits=edit(
             "runtime.store.checkpoint_copy:read_copy",
             "tuple(found) if stands else ()",
             "tuple(found[-1:]) if stands else ()",
-        )
-        + edit("nodes.recovery.held_checkpoint:CheckpointReceiver._check_deltas", "ends != wanted", "False"),
-        scenarios=("passive",),
-        seed=0,
-        shows="",
+        ),
+        tests="tests/runtime/test_node_deltas.py::test_a_copy_on_a_base_has_all_deltas_since",
     ),
     "output released before it is covered": Mistake(
         area="passive standby",
@@ -454,9 +463,7 @@ BY_METHOD: dict[str, Mistake] = {
             "self._moved_us = now_us",
             "self._moved_us, self.decided = now_us, self._feed.arrived()",
         ),
-        scenarios=("passive",),
-        seed=0,
-        shows="SimulationError: ",
+        tests="tests/nodes/recovery/test_shipped_deltas.py::test_output_waits_until_a_checkpoint_is_held",
     ),
     "rows that were held are not counted": Mistake(
         area="amnesia",
@@ -477,7 +484,7 @@ BY_METHOD: dict[str, Mistake] = {
             "runtime.engine_host.host:EngineHost._run", "running.holding.feeds(effect.stream)", "pass"
         ),
         scenarios=("amnesia",),
-        seed=0,
+        seed=4,
         shows="SimulationError: by source",
     ),
     "a secondary's checkpoint counted twice": Mistake(

@@ -455,6 +455,20 @@ def test_what_was_refused_counts_as_nothing_and_its_answer_is_the_newest() -> No
     assert (sending.sender.covered, sending.sender.decided) == (5, 5)
 
 
+def test_output_waits_until_a_checkpoint_is_held() -> None:
+    sending = Sending()
+    for token, base in ((3, 0), (4, 3)):
+        sending.taken(token)
+        before = sending.sender.decided, sending.sender.covered
+        sending.sender.copied(0, copied(token, base))
+        frames = sending.sender._frame
+        part = Got(**sending.about, frames=frames - 1, opened=bool(base), durable=0, held=base)
+        sending.sender.got(0, part)
+        assert (sending.sender.decided, sending.sender.covered) == before
+        sending.came(token)
+        assert (sending.sender.decided, sending.sender.covered) == (token, token)
+
+
 MISTAKES = {
     "a delta on a wrong base is taken": (
         edit(
