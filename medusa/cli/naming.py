@@ -102,11 +102,13 @@ def _definition(of: dict[str, Any]) -> str:
 @with_client
 @AS_JSON
 def queries(fed: Federation, as_json: bool) -> None:
-    """List the queries of the participant: state, and the node of each fragment. Then what its nodes run for
-    other participants; --json lists the own ones only."""
+    """List the queries of the participant: state, the node of each fragment, and how many rows those of the
+    node that is asked have lost. Then what its nodes run for other participants; --json lists the own ones
+    only."""
     found, guests = fed.queries(), fed.guests()
     sees = bool(found) or as_json or _status(fed) is not None
     doubts = [] if as_json else _doubts(fed)
+    lost = {} if as_json or not found else _lost(fed)
     shown = str if as_json or not (found or guests) else _with_away(fed)
     if as_json:
         click.echo(json.dumps(found))
@@ -123,7 +125,7 @@ def queries(fed: Federation, as_json: bool) -> None:
         for fragment, nodes in each["fragments"].items():
             others = ", ".join(map(shown, guarded.get(fragment, {}).get("secondaries", ()))) or "nobody"
             standby = f"; standby: {others}" if fragment in guarded else ""
-            click.echo(f"  {fragment}  at {', '.join(map(shown, nodes))}{standby}")
+            click.echo(f"  {fragment}  at {', '.join(map(shown, nodes))}{standby}{lost.get(fragment, '')}")
         for fragment, node, participant, _ in each["abroad"]:
             click.echo(f"  {fragment}  at {shown(node)} of {participant}")
         for fragment, node in each["stopped"].items():
@@ -131,6 +133,19 @@ def queries(fed: Federation, as_json: bool) -> None:
     for each in guests:
         click.echo(f"{each['name']}  here for {each['participant']}")
         click.echo(f"  {each['fragment']}  at {shown(each['node'])}")
+
+
+def _lost(fed: Federation) -> dict[str, str]:
+    """Of fragments of the node that have lost rows, how many those are."""
+    from medusa.cli.screens.status_screen import lost_rows_text
+
+    status = _status(fed)
+    fragments = () if status is None else status.fragments
+    return {
+        each.fragment: f"; rows lost: {lost_rows_text(each)}{' and more' if each.lost_unknown else ''}"
+        for each in fragments
+        if each.lost_rows or each.lost_unknown
+    }
 
 
 def _doubts(fed: Federation) -> list[str]:

@@ -5,10 +5,13 @@ function of the row's time, at what time the last result comes that the row has 
 other they make the time at which the row's last result leaves by a sink. As long as the sink's boundary
 isn't above that, the row is held. All those functions grow with the time, so the rows held for any of
 several sinks are those held for one of them.
+
+Before that box nothing is kept, so a row that enters it is of the source that is being fed.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -41,10 +44,12 @@ class RowsAtRisk(NamedTuple):
     Attributes:
         rows: of which not all results have left; None: nobody can say.
         promises: of each source that judges lateness itself, the time below which rows are late.
+        sources: how many of the rows came by each source; those with none are left out.
     """
 
     rows: int | None = 0
     promises: tuple[tuple[str, int], ...] = ()
+    sources: tuple[tuple[str, int], ...] = ()
 
 
 NOTHING = RowsAtRisk()
@@ -64,7 +69,9 @@ class HeldRowsCount:
         self._consumers = checked.consumers
         self._specs = checked.boxes
         self.unknown: list[str] = []
-        self._counts: list[list[tuple[SinkBox, tuple[Step, ...], _Count]]] = []
+        self._counts: list[list[tuple[SinkBox, tuple[Step, ...], dict[str, _Count]]]] = []
+        """Of each input of a box: for each sink, the rows by the source that they came by."""
+        self._source = next(iter(fragment.sources), "")
         behind: set[str] = set()
         for spec in fragment.graph.boxes:
             box = fragment.boxes[spec.id]
@@ -86,13 +93,15 @@ class HeldRowsCount:
         if paths is None:
             self.unknown.append(spec.id)
             return
-        inputs = [[(sink, steps, _Count()) for sink, steps in paths] for _ in box.inputs_us]
+        inputs: list[list[tuple[SinkBox, tuple[Step, ...], dict[str, _Count]]]]
+        inputs = [[(sink, steps, {}) for sink, steps in paths] for _ in box.inputs_us]
         self._counts += inputs
 
         def look(input: int, train: Train) -> None:
             if train.kind is Kind.STABLE and train.times is not None:
                 times = _on_time(train)
-                for sink, steps, count in inputs[input]:
+                for sink, steps, counts in inputs[input]:
+                    count = counts.setdefault(self._source, _Count())
                     count.add(_last(times, steps), sink.boundary_us)
 
         box.watch_trains(look)
@@ -116,17 +125,23 @@ class HeldRowsCount:
                     found[sink.id, own + steps] = sink, own + steps
         return list(found.values()) if len(found) <= PATHS_MAX else None
 
+    def feeds(self, source: str) -> None:
+        """What enters from now on came by this source."""
+        self._source = source
+
     def held(self) -> RowsAtRisk:
         """Now."""
-        return RowsAtRisk(self._rows(), tuple((box.id, box.boundary_us) for box in self._sources))
-
-    def _rows(self) -> int | None:
+        promises = tuple((box.id, box.boundary_us) for box in self._sources)
         if self.unknown:
-            return None
-        return sum(
-            max((count.above(sink.boundary_us) for sink, _, count in input), default=0)
-            for input in self._counts
-        )
+            return RowsAtRisk(None, promises)
+        rows: Counter[str] = Counter()
+        for input in self._counts:
+            most: dict[str, int] = {}
+            for sink, _, counts in input:
+                for source, count in counts.items():
+                    most[source] = max(most.get(source, 0), count.above(sink.boundary_us))
+            rows.update(most)
+        return RowsAtRisk(rows.total(), promises, tuple(sorted((each, n) for each, n in rows.items() if n)))
 
 
 def uncounted(graph: Graph) -> list[str]:

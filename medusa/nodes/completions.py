@@ -75,8 +75,8 @@ class Completions:
             case Persisted():
                 self._persisted(now_us, done)
             case Copied():
-                self._orders.copied(now_us, done.fragment, done.token, done.files, done.why)
-                self._recovery.copied(now_us, done.fragment, done.token, done.files, done.why)
+                self._orders.copied(now_us, done)
+                self._recovery.copied(now_us, done)
             case Remade():
                 reached, rows = done.reached_us, done.rows
                 self._splits.remade(now_us, done.token, reached, done.outputs, rows, done.why)

@@ -20,6 +20,7 @@ from medusa.nodes.names.startup_grace import NEWS_US, StartupGrace
 from medusa.nodes.recovery.handovers import Handovers
 from medusa.nodes.recovery.recovery import Recovery
 from medusa.nodes.repartition.coordinator import RepartitionCoordinator
+from medusa.nodes.reports import Copied
 from medusa.nodes.requests import Requests
 from medusa.nodes.security.registry import Caller, no_deploy
 from medusa.nodes.security.sessions import refusal_of
@@ -344,6 +345,6 @@ class MoveOrders:
         if not self.splits.persisted(now_us, token, ok, why):
             self.arrivals.persisted(now_us, token, ok, why)
 
-    def copied(self, now_us: int, fragment: str, token: int, files: dict[str, Buffer], why: str) -> None:
+    def copied(self, now_us: int, done: Copied) -> None:
         """A checkpoint was read."""
-        self.moves.copied(now_us, fragment, token, files, why)
+        self.moves.copied(now_us, done)

@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from medusa.elements import Element
 from medusa.engine.fragment import Fragment
 from medusa.engine.held_rows_count import NOTHING, RowsAtRisk
+from medusa.engine.state.delta import DeltaFiles
 from medusa.errors import QueryError
 from medusa.nodes.config.settings_offers import OfferRules
 from medusa.nodes.config.settings_security import Security
@@ -124,12 +125,22 @@ class Fetched:
 
 @dataclass(frozen=True, slots=True)
 class Copied:
-    """A checkpoint was read to be sent, or not: ``why``."""
+    """A checkpoint was read to be sent, or not: ``why``.
+
+    Attributes:
+        files: all of it; with ``base`` all but the files of its state.
+        sum: the CRC-32C of its manifest, in hex.
+        base: the checkpoint that ``deltas`` stand on; 0: ``files`` has the state.
+        deltas: the oldest first; the last one is of the checkpoint itself.
+    """
 
     fragment: str
     token: int
-    files: dict[str, Buffer]
+    files: Mapping[str, Buffer]
     why: str = ""
+    sum: str = ""
+    base: int = 0
+    deltas: tuple[DeltaFiles, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

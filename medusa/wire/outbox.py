@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from medusa.elements import Element, Silent
+from medusa.engine.state.delta import DeltaFiles
 from medusa.ports import Buffer, Content
 from medusa.query.boxes import Graph, Input
 from medusa.wire.messages.links import Hello
@@ -162,12 +163,14 @@ class Parse:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenFragment:
     """Make a fragment ready to run. ``graph`` was checked. ``files``: its state, from another node; None:
-    from nothing. ``counts``: it counts the rows that it holds, since those die with it."""
+    from nothing. ``deltas``: on that state, the oldest first. ``counts``: it counts the rows that it holds,
+    since those die with it."""
 
     fragment: str
     graph: Graph
     files: Mapping[str, Buffer] | None = None
     counts: bool = False
+    deltas: tuple[DeltaFiles, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -184,10 +187,17 @@ class Copy:
 
     The driver answers with the token and the files, or why they can't be read: those of the checkpoint, and
     the output of others that it refers to as ``log-TOKEN``.
+
+    Attributes:
+        base: a checkpoint that the other node holds: where this one stands on it, only what was written after
+            it is read of the state; 0: all is wanted.
+        base_sum: the CRC-32C of that one's manifest, in hex.
     """
 
     fragment: str
     token: int
+    base: int = 0
+    base_sum: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

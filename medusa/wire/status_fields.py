@@ -267,6 +267,8 @@ class FragmentStatus(_Status, frozen=True, kw_only=True):
     """A part of a query at a node.
 
     Attributes:
+        lost_by: of ``lost_rows`` those that came by each source of the fragment; what an earlier release
+            counted may be in none.
         checkpoint_every_us: between two of its checkpoints; 0: its node keeps nothing, and takes none.
         configuration: of its query, the newest that the node knows; left out where nobody stands by for it.
         replicas: who stands by for it, by the word of this node, which has it; left out likewise.
@@ -287,6 +289,7 @@ class FragmentStatus(_Status, frozen=True, kw_only=True):
     boundary_us: int | None = None
     finished: bool = False
     lost_rows: Annotated[int, Metric("lost_rows", "Input rows that are lost.", counts=True)] = 0
+    lost_by: dict[str, int] = {}
     lost_unknown: Annotated[
         bool, Metric("lost_unknown", "1 when more rows are lost than anybody can count.")
     ] = False
@@ -520,10 +523,13 @@ class SecondaryStatus(_Status, frozen=True, kw_only=True):
         since_us: for how long it has been so; None: nobody here knows.
         behind_bytes: what its owner has fed and it hasn't, beside the state that it is still being sent;
             None: nobody here knows.
+        deltas: of a passive standby: on a whole checkpoint it holds so many, which make the one that it has;
+            None: nobody here knows, or it is none.
     """
 
     state: str = ""
     since_us: int | None = None
+    deltas: int | None = None
     behind_bytes: Annotated[
         int | None, Metric("behind_bytes", "What the owner has fed and the secondary hasn't.")
     ] = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -14,11 +15,13 @@ from rich.console import Console
 
 import medusa as md
 from medusa.cli.main import main
+from medusa.cli.naming import _lost
 from medusa.cli.screens.status_screen import screen
 from medusa.engine.stats import STATS_SCHEMA
 from medusa.runtime.client.status_tables import SCHEMAS, tables_of
+from medusa.runtime.exposition.prometheus_node import node_families
 from medusa.sim.actors.federation import Federation
-from medusa.wire.status_fields import status_of
+from medusa.wire.status_fields import FragmentStatus, NodeStatus, plain, status_of
 from tests.nodes.test_explaining import Three
 from tests.system.nodes import until
 
@@ -321,3 +324,32 @@ def test_tables_of_three_nodes_in_the_simulator() -> None:
         name: (0, schema) for name, schema in SCHEMAS.items()
     }
     assert isinstance(empty["nodes"], pa.Table)
+
+
+def test_lost_rows_are_told_by_source() -> None:
+    both = FragmentStatus(fragment="q/both", query="q", lost_rows=20, lost_by={"left": 12, "right": 8})
+    one = FragmentStatus(fragment="q/one", query="q", lost_rows=3, lost_by={"rows": 3}, lost_unknown=True)
+    none = FragmentStatus(fragment="q/none", query="q", lost_by={"left": 0, "right": 0})
+    status = NodeStatus(node="n", fragments=(both, one, none))
+    assert "20 (left 12, right 8)" in printed([plain(status)])
+    fed: Any = SimpleNamespace(status=lambda: plain(status))
+    assert _lost(fed) == {
+        "q/both": "; rows lost: 20 (left 12, right 8)",
+        "q/one": "; rows lost: 3 and more",
+    }
+    inputs = tables_of([status])["inputs"].to_pylist()
+    assert [
+        (each["fragment"], each["source"], each["lost_rows"], each["lost_unknown"]) for each in inputs
+    ] == [
+        ("q/both", "left", 12, False),
+        ("q/both", "right", 8, False),
+        ("q/one", "rows", 3, True),
+        ("q/none", "left", 0, False),
+        ("q/none", "right", 0, False),
+    ]
+    [served] = [each for each in node_families(status) if each.name == "medusa_fragment_source_lost_rows"]
+    assert {
+        (each.labels["fragment"], each.labels["source"]): each.value
+        for each in served.samples
+        if each.name.endswith("_total")
+    } == {(each["fragment"], each["source"]): each["lost_rows"] for each in inputs}

@@ -115,3 +115,72 @@ def test_many_times_are_put_together():
         fragment.feed("rows", Train(batch=batch([number * 7 % 90, number], dice)))
     boxes = fragment.boxes
     assert holding.held().rows == boxes["met"].rows_in
+
+
+def united(left: md.Stream, right: md.Stream) -> md.Stream:
+    return left.union(right, name="both").window("1s", advance="500ms").group_by("k").aggregate(n=md.count())
+
+
+def united_behind_filters(left: md.Stream, right: md.Stream) -> md.Stream:
+    return united(left.filter("v > 0", name="some"), right.filter("v % 2 == 0", name="even"))
+
+
+def joined(left: md.Stream, right: md.Stream) -> md.Stream:
+    return left.join(right, on="k", within="1s", name="met")
+
+
+def joined_behind_a_union(left: md.Stream, right: md.Stream) -> md.Stream:
+    """Rows of one source enter by both sides."""
+    both = left.union(right, name="both")
+    return both.join(left.select("ts", "k", w="v", name="again"), on="k", within="1s", name="met")
+
+
+LASTS = {
+    united: lambda time_us: last_end(time_us, 500_000, SECOND) - 1,
+    united_behind_filters: lambda time_us: last_end(time_us, 500_000, SECOND) - 1,
+    joined: lambda time_us: time_us + SECOND,
+    joined_behind_a_union: lambda time_us: time_us + SECOND,
+}
+"""At what time the last result comes that a row has a part in."""
+
+
+def counted(shape, source: str, v: int) -> int:
+    """How often a row is held."""
+    if shape is united_behind_filters:
+        return int(v > 0 if source == "left" else v % 2 == 0)
+    return 2 if shape is joined_behind_a_union and source == "left" else 1
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("shape", LASTS, ids=lambda shape: shape.__name__)
+def test_rows_are_held_by_the_source_that_they_came_by(shape, seed):
+    dice = Random(f"{shape.__name__} {seed}")
+    q = md.Query("q")
+    q.sink("out", shape(*(q.source(name, SCHEMA, time="ts") for name in ("left", "right"))))
+    fragment = Fragment(q.graph)
+    holding = HeldRowsCount(fragment)
+    taken: list[tuple[str, int, int]] = []
+    at_us = {"left": 0, "right": 0}
+    some = False
+    for _ in range(60):
+        source = dice.choice(["left", "left", "right"])
+        holding.feeds(source)
+        if dice.random() < 0.3:
+            at_us[source] += dice.randrange(600_000)
+            fragment.feed(source, Boundary(at_us[source]))
+        else:
+            times = sorted(at_us[source] + dice.randrange(400_000) for _ in range(dice.randrange(1, 9)))
+            made = batch(times, dice)
+            taken += [(source, each, v) for each, v in zip(times, made["v"].to_pylist(), strict=True)]
+            at_us[source] = times[-1]
+            fragment.feed(source, Train(batch=made))
+        fragment.drain("out")
+        passed = fragment.sinks["out"].boundary_us
+        want = dict.fromkeys(at_us, 0)
+        for name, time_us, v in taken:
+            want[name] += counted(shape, name, v) * (LASTS[shape](time_us) >= passed)
+        found = holding.held()
+        assert dict(found.sources) == {name: rows for name, rows in want.items() if rows}
+        assert found.rows == sum(want.values())
+        some = some or all(want.values())
+    assert some

@@ -284,6 +284,32 @@ def test_a_bit_turned_over_is_noticed():
         assert CutSealer(b"k").cut(bytes(damaged), "q/f") is None
 
 
+def test_of_one_source_a_note_is_as_before_rows_were_counted_by_source():
+    """So nodes of two releases take each other's, but for fragments of several sources."""
+    data = CutSealer().note(CUT)[16:]
+    fields = msgspec.structs.asdict(CUT)
+    assert not fields.pop("sources")
+    assert data == msgspec.msgpack.encode([*fields.values()])
+
+
+BY_SOURCE = msgspec.structs.replace(CUT, held=3, lost=8, sources=(("a", 1, 8), ("b", 2, 0)))
+
+
+def test_a_cut_says_what_is_lost_by_source():
+    assert CutSealer().cut(CutSealer().note(BY_SOURCE), "q/f") == BY_SOURCE
+    assert BY_SOURCE.lost_after == {"a": 9, "b": 2}
+    assert sum(BY_SOURCE.lost_after.values()) == BY_SOURCE.held + BY_SOURCE.lost
+    one = msgspec.structs.replace(CUT, inputs=(("a", "e", 10),), held=-1, lost=8)
+    assert one.lost_after == {"a": 8}
+    assert msgspec.structs.replace(CUT, held=3, lost=8).lost_after == {}, "an earlier release counted it"
+
+
+def test_where_it_does_not_fit_a_note_says_nothing_of_sources():
+    many = tuple((f"a source with a long name {number:0100}", 1, 1) for number in range(200))
+    note = CutSealer().note(msgspec.structs.replace(BY_SOURCE, sources=many))
+    assert CutSealer().cut(note, "q/f") == msgspec.structs.replace(BY_SOURCE, sources=())
+
+
 def test_a_note_that_is_too_long_is_not_sent():
     many = tuple(("b", f"pub-{number:0200}", 1) for number in range(100))
     assert CutSealer().note(msgspec.structs.replace(CUT, inputs=many)) == b""

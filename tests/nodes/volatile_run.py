@@ -174,6 +174,7 @@ class Run:
         assert ended, self.federation.last()
         node = self.federation.nodes["m"]
         (status,) = node.brain.status(self.federation.world.now_us)["fragments"]
+        assert sum(status["lost_by"].values()) == status["lost_rows"]
         batches = self.reader.rows.get("q.out0", [])
         came = sum(sum(b.column("n").to_pylist()) if self.shape.windows else len(b) for b in batches)
         return Outcome(

@@ -45,7 +45,7 @@ from tests.cli.test_status import printed
 from tests.nodes.test_explaining import Three
 
 DOCS = Path(__file__).parents[2] / "docs"
-COMPUTED = {"medusa_link_up", "medusa_fragment_secondaries"}
+COMPUTED = {"medusa_link_up", "medusa_fragment_secondaries", "medusa_fragment_source_lost_rows"}
 """Those that aren't a field of the status."""
 
 

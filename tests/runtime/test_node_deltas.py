@@ -17,7 +17,7 @@ from medusa.elements import Boundary, Train
 from medusa.engine.fragment import Fragment
 from medusa.engine.state import background_copy, checkpoint, delta
 from medusa.engine.state.checkpoint import DELTAS_MAX
-from medusa.engine.state.delta import read_table
+from medusa.engine.state.delta import read_table, together
 from medusa.errors import StateError
 from medusa.nodes.fragment.checkpoint_record import LOG, RECORD, FragmentRecord
 from medusa.nodes.reports import Persisted
@@ -25,7 +25,7 @@ from medusa.ports import Buffer
 from medusa.runtime.engine_host.group_names import GroupName, group_name
 from medusa.runtime.engine_host.host import EngineHost
 from medusa.runtime.repair.folder_contents import newest_checkpoint
-from medusa.runtime.store.checkpoint_copy import read_copy, read_state
+from medusa.runtime.store.checkpoint_copy import CheckpointCopy, read_copy, read_state
 from medusa.sim.world.disk import Disk
 from medusa.wire.outbox import Persist
 from tests.runtime.engine_by_hand import Ticking
@@ -285,6 +285,17 @@ def test_state_is_taken_again_before_the_last_is_on_disk(fails: tuple[int, ...])
     assert same(node.state(node.token), states[node.token])
 
 
+def copy_of(node: Node, base: int = 0, base_sum: str = "") -> CheckpointCopy:
+    def name_of(token: int, segment: bool) -> str:
+        return group_name(NAME, token)
+
+    return read_copy(node.disk, NAME, node.token, name_of, base=base, base_sum=base_sum)
+
+
+def state_of(files: dict[str, Buffer]) -> dict[str, Buffer]:
+    return {name: data for name, data in files.items() if name not in (RECORD, LOG)}
+
+
 def test_a_copy_for_another_node_is_whole() -> None:
     node = Node().begin()
     node.feed(1, 3000, 1000)
@@ -293,8 +304,44 @@ def test_a_copy_for_another_node_is_whole() -> None:
         assert node.persist()
         node.feed(turn, 2, 1000)
     assert node.token in node.deltas()
-    files = read_copy(node.disk, NAME, node.token, lambda token, segment: group_name(NAME, token))
-    assert same({name: data for name, data in files.items() if name not in (RECORD, LOG)}, wanted)
+    copy = copy_of(node)
+    assert (copy.base, copy.deltas) == (0, ())
+    assert same(state_of(copy.files), wanted)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("since", range(1, 6))
+def test_a_copy_on_a_base_has_all_deltas_since(since: int, shape: str) -> None:
+    node = Node(shape=shape).begin()
+    node.feed(1, 3000, 1000)
+    copies, wanted = {}, {}
+    for turn in range(6):
+        assert node.persist()
+        copies[node.token], wanted = copy_of(node), node.fragment.snapshot()
+        node.feed(turn, 2, 1000)
+    before = copies[since]
+    copy = copy_of(node, since, before.sum)
+    assert copy.base == since
+    assert [(each.base, each.token) for each in copy.deltas] == [(n, n + 1) for n in range(since, 6)]
+    assert not state_of(copy.files)
+    made = together(state_of(before.files), copy.deltas, "made")
+    assert same(made, wanted)
+
+
+def test_a_copy_on_what_it_does_not_stand_on_is_whole() -> None:
+    node = Node().begin()
+    node.feed(1, 3000, 1000)
+    sums = {}
+    for turn in range(DELTAS_MAX + 3):  # A new chain has begun.
+        assert node.persist()
+        sums[node.token] = copy_of(node).sum
+        wanted = node.fragment.snapshot()
+        node.feed(turn, 2, 1000)
+    for base, base_sum in ((5, sums[5]), (node.token - 1, sums[5]), (node.token - 1, ""), (99, sums[5])):
+        copy = copy_of(node, base, base_sum)
+        assert (copy.base, copy.deltas) == (0, ())
+        assert same(state_of(copy.files), wanted)
+    assert copy_of(node, node.token - 1, sums[node.token - 1]).base == node.token - 1
 
 
 def test_tables_that_are_compared_cost_what_changed_too() -> None:

@@ -462,13 +462,8 @@ BY_METHOD: dict[str, Mistake] = {
         about="Files that didn't come are taken from whatever checkpoint is held, whether they fit or not.",
         edits=edit(
             "nodes.recovery.held_checkpoint:CheckpointReceiver._check_base",
-            "if message.base != self.held_token or not self.held_token:",
+            "if self._manifest.files.get(name) != facts[name]:",
             "if False:",
-        )
-        + edit(
-            "nodes.recovery.held_checkpoint:CheckpointReceiver._whole",
-            'files[name], fits = self._held.get(name, b""), self._facts.get(name) == fact',
-            'files[name], fits = self._held.get(name, b""), True',
         )
         + edit(
             "nodes.recovery.checkpoint_shipping:CheckpointSender._frames",
@@ -478,6 +473,38 @@ BY_METHOD: dict[str, Mistake] = {
         scenarios=("passive",),
         seed=3,
         shows="",
+    ),
+    "a delta on a wrong base": Mistake(
+        area="passive standby",
+        about="A delta is put on whatever checkpoint is held: what comes of that is the state of no moment.",
+        edits=edit(
+            "nodes.recovery.held_checkpoint:CheckpointReceiver._check_base",
+            "if len(came) < len(facts) and (message.base != self.held_token or not self.held_token):",
+            "if False:",
+        )
+        + edit("nodes.recovery.held_checkpoint:CheckpointReceiver._check_deltas", "ends != wanted", "False"),
+        tests="tests/nodes/recovery/test_shipped_deltas.py::"
+        "test_a_delta_that_does_not_fit_is_refused_and_all_of_it_comes[another_base]",
+    ),
+    "a delta is left out": Mistake(
+        area="passive standby",
+        about="Of the deltas since what the secondary holds only the newest goes.",
+        edits=edit(
+            "runtime.store.checkpoint_copy:read_copy",
+            "tuple(found) if stands else ()",
+            "tuple(found[-1:]) if stands else ()",
+        ),
+        tests="tests/runtime/test_node_deltas.py::test_a_copy_on_a_base_has_all_deltas_since",
+    ),
+    "output released before it is covered": Mistake(
+        area="passive standby",
+        about="Output leaves once the checkpoint with its decision went, and not once it is held.",
+        edits=edit(
+            "nodes.recovery.checkpoint_shipping:CheckpointSender.copied",
+            "self._moved_us = now_us",
+            "self._moved_us, self.decided = now_us, self._feed.arrived()",
+        ),
+        tests="tests/nodes/recovery/test_shipped_deltas.py::test_output_waits_until_a_checkpoint_is_held",
     ),
     "rows that were held are not counted": Mistake(
         area="amnesia",
@@ -490,6 +517,16 @@ BY_METHOD: dict[str, Mistake] = {
         scenarios=("amnesia",),
         seed=3,
         shows="SimulationError: counted",
+    ),
+    "rows that are lost are counted for another source": Mistake(
+        area="amnesia",
+        about="What a union held is all of its first source: the other one's gap isn't told.",
+        edits=edit(
+            "runtime.engine_host.host:EngineHost._run", "running.holding.feeds(effect.stream)", "pass"
+        ),
+        scenarios=("amnesia",),
+        seed=4,
+        shows="SimulationError: by source",
     ),
     "a secondary's checkpoint counted twice": Mistake(
         area="durability",

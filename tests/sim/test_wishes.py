@@ -7,7 +7,7 @@ import pytest
 
 from medusa.sim.scenarios import run_scenario
 from tests.sim.planted_standby import BY_METHOD
-from tests.sim.planting import noticed, planted
+from tests.sim.planting import fails_its_tests, noticed, planted
 
 CI = 8
 """Seeds of ``make test-ci``."""
@@ -48,7 +48,12 @@ def test_more_seeds_of_passive(block: int) -> None:
         passed("passive", seed)
 
 
-@pytest.mark.parametrize("name", BY_METHOD)
+@pytest.mark.parametrize("name", [name for name, each in BY_METHOD.items() if each.tests])
+def test_its_tests_notice_it(name: str) -> None:
+    assert not fails_its_tests("tests.sim.planted_standby:BY_METHOD", name)
+
+
+@pytest.mark.parametrize("name", [name for name, each in BY_METHOD.items() if not each.tests])
 def test_the_recorded_seed_notices_it(name: str) -> None:
     mistake = BY_METHOD[name]
     assert mistake.seed is not None

@@ -50,3 +50,53 @@ def test_two_are_killed_for_good_one_after_the_other(
         nodes.kill(heir)
         assert nodes.until_taken_over(name, heir) in {*MEMBERS} - {owner, heir}
         clients.check()
+
+
+KEYS = 1_500
+"""What is kept of so many is sent as deltas."""
+
+
+def of_many_keys() -> md.Query:
+    """First each of many keys once, then few of them."""
+    q = md.Query("q")
+    some = q.source("rows", SCHEMA, time=None).filter("n >= 0", name="some")
+    keyed = some.select("n", k=f"case when n < {KEYS} then n else n % 40 end", name="keyed")
+    counted = keyed.group_by("k").running(rows=md.count(), total=md.sum("n"), name="kind")
+    q.sink("out", counted, recovery="precise", method="passive_standby")
+    return q
+
+
+class SlowClients(Clients):
+    """Rows come for so long that one sees deltas go."""
+
+    pause_s = 0.01
+
+
+def with_deltas(nodes: StandbyNodes, fragment: str, owner: str) -> int:
+    """How many of those that stand by hold deltas."""
+    with nodes.connect(owner) as fed:
+        [mine] = [each for each in fed.status()["fragments"] if each["fragment"] == fragment]
+    return sum((each["deltas"] or 0) > 0 for each in mine["replicas"]["secondaries"].values())
+
+
+def test_deltas_go_and_two_are_killed_for_good(tmp_path_factory: pytest.TempPathFactory) -> None:
+    name, at = "q/rows", {"m": ["rows", "some", "keyed", "kind", "out"]}
+    with contextlib.ExitStack() as held:
+        nodes = StandbyNodes(tmp_path_factory.mktemp("d"), keyed=False)
+        held.callback(nodes.close)
+        nodes.start()
+        with nodes.connect("e") as fed:
+            until(lambda: {*fed.status()["peers"].values()} == {"up"}, what="they hear each other")
+            fed.deploy(of_many_keys(), at=at, standby={"m": ["s1", "s2"]}, witness=["w"])
+        owner = nodes.until_followed(name)
+        clients = SlowClients(nodes, held, of_many_keys())
+        clients.until(KEYS)
+        until(lambda: with_deltas(nodes, name, owner) > 0, what="deltas went")
+        nodes.kill(owner)
+        assert nodes.until_taken_over(name, owner) in {*MEMBERS} - {owner}
+        heir = nodes.until_followed(name, 1)
+        clients.until(ROWS // 2)
+        until(lambda: with_deltas(nodes, name, heir) > 0, what="deltas of the new owner went")
+        nodes.kill(heir)
+        assert nodes.until_taken_over(name, heir) in {*MEMBERS} - {owner, heir}
+        clients.check()

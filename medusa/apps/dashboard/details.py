@@ -124,6 +124,8 @@ def _of_fragment(fragment: FragmentStatus, guarded: GuardedFragment | None) -> I
         "late, dead, lost, shed rows",
         _four(fragment.late, fragment.dead, fragment.lost_rows, fragment.shed_rows),
     )
+    if fragment.lost_rows and len(fragment.lost_by) > 1:
+        yield "lost, by source", ", ".join(f"{source} {rows:,}" for source, rows in fragment.lost_by.items())
     every = f", every {duration_text(fragment.checkpoint_every_us)}" if fragment.checkpoint_every_us else ""
     yield "checkpoints", f"{fragment.checkpoints:,}{every}"
     if fragment.disk_error:

@@ -28,7 +28,7 @@ from medusa.wire.status_fields import (
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["screen"]
+__all__ = ["lost_part_text", "lost_rows_text", "screen"]
 
 Status = Mapping[str, Any]
 
@@ -243,10 +243,18 @@ def _fragments(statuses: Iterable[NodeStatus]) -> Iterator[tuple[str, ...]]:
                 size_text(each.kept_bytes),
                 "ended" if each.finished else duration_text(each.lag_us // 1000 * 1000),
                 duration_text(each.checkpoint_every_us) if each.checkpoint_every_us else "-",
-                number(each.lost_rows),
+                lost_rows_text(each),
                 *(figure(field, value) for _, field, value in titled(each)),
                 each.failed or each.disk_error,
             )
+
+
+def lost_rows_text(fragment: FragmentStatus) -> str:
+    """How many rows are lost, and of several sources of which each."""
+    total, by = number(fragment.lost_rows), fragment.lost_by
+    if not fragment.lost_rows or len(by) < 2:
+        return total
+    return f"{total} ({', '.join(f'{source} {number(rows)}' for source, rows in by.items())})"
 
 
 def _load(load: SmoothedLoad | None) -> tuple[str, str, str, str]:

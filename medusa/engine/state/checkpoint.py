@@ -37,6 +37,7 @@ __all__ = [
     "Checkpoints",
     "crc32c",
     "read_chain",
+    "read_links",
     "seal",
     "unseal",
 ]
@@ -156,6 +157,10 @@ def _parse(text: bytes, where: str) -> dict[str, Any]:
     return manifest  # type: ignore[no-any-return]
 
 
+Link = tuple[str, dict[str, Any], dict[str, Buffer]]
+"""A group of a chain: its name, its manifest, its files."""
+
+
 def read_chain(
     name: str, read: Callable[[str], Mapping[str, Buffer]], where: Callable[[str], str]
 ) -> tuple[dict[str, Any], dict[str, Buffer], tuple[str, ...]]:
@@ -172,31 +177,59 @@ def read_chain(
     Raises:
         StateError: one of them is missing or damaged, or isn't the one that was meant.
     """
-    links: list[tuple[str, dict[str, Any], dict[str, Buffer]]] = []
-    wanted = None
+    links, _ = read_links(name, read, where)
+    parts: dict[str, Part | Patched] = dict(links[0][2])
+    for link, manifest, files in links[1:]:
+        parts = patched(parts, manifest["delta"], files, where(link))
+    return links[-1][1], as_files(parts), tuple(link for link, _, _ in links)
+
+
+def read_links(
+    name: str,
+    read: Callable[[str], Mapping[str, Buffer]],
+    where: Callable[[str], str],
+    *,
+    since: tuple[str, str] | None = None,
+) -> tuple[list[Link], str]:
+    """The groups that a checkpoint is made of, the oldest first.
+
+    Args:
+        read, where: as in ``read_chain``.
+        since: name of a checkpoint, and the CRC-32C of its manifest in hex: where the chain comes to just
+            that one, only what was written after it is read.
+
+    Returns:
+        Also the CRC-32C of the manifest of the checkpoint itself.
+
+    Raises:
+        StateError: as ``read_chain``.
+    """
+    links: list[Link] = []
+    sum = ""
+    wanted: str | None = None
     base: str | None = name
-    while base is not None:
+    while base is not None and (base, wanted) != since:
         group = read(base)
         manifest, files = unseal(group, where(base))
         if manifest.get("name", base) != base:
             raise StateError(
                 f"{where(base)}/{MANIFEST} was written as {manifest['name']!r:.80}", code="state.corrupt"
             )
-        if wanted is not None and bytes(group[MANIFEST_SUM]).decode().strip() != wanted:
+        found = bytes(group[MANIFEST_SUM]).decode().strip()
+        if wanted is not None and found != wanted:
             raise StateError(
                 f"{where(base)} is not the one that {where(links[-1][0])} was written after",
                 code="state.corrupt",
             )
+        sum = sum or found
         delta = manifest.get("delta")
         links.append((base, manifest, files))
         # Names ascend, so a chain that comes back to itself can't be.
         if delta is not None and not delta["base"] < base:
             raise StateError(f"{where(base)}/{MANIFEST}: a delta on a later one", code="state.corrupt")
         base, wanted = (None, None) if delta is None else (delta["base"], delta["base_crc32c"])
-    parts: dict[str, Part | Patched] = dict(links[-1][2])
-    for link, manifest, files in reversed(links[:-1]):
-        parts = patched(parts, manifest["delta"], files, where(link))
-    return links[0][1], as_files(parts), tuple(link for link, _, _ in reversed(links))
+    links.reverse()
+    return links, sum
 
 
 @dataclass(slots=True)

@@ -8,7 +8,7 @@ What is remembered of the last checkpoint is 16 bytes per row.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
@@ -23,6 +23,7 @@ from medusa.ports import Buffer
 
 __all__ = [
     "DeltaCut",
+    "DeltaFiles",
     "Part",
     "Patched",
     "Tables",
@@ -33,6 +34,7 @@ __all__ = [
     "patch",
     "patched",
     "read_table",
+    "together",
     "write_parts",
     "write_table",
 ]
@@ -75,6 +77,41 @@ class DeltaCut:
     def plan(self) -> dict[str, Any]:
         """For the manifest."""
         return {"same": self.same, "changed": self.changed}
+
+
+@dataclass(frozen=True, slots=True)
+class DeltaFiles:
+    """A delta without the checkpoint that it stands on.
+
+    Attributes:
+        token: of its checkpoint.
+        base: of the one that it stands on.
+        plan: as ``DeltaCut.plan`` gives it.
+        files: its own files of the state.
+    """
+
+    token: int
+    base: int
+    plan: Mapping[str, Any]
+    files: Mapping[str, Buffer]
+
+    def names_after(self, names: Set[str], where: str) -> set[str]:
+        """Names of all files of the state after it, by those before it.
+
+        Raises:
+            StateError: it needs a file that isn't there, or names one twice; names the file.
+        """
+        made = set(self.files)
+        for name in self.plan["same"]:
+            if name not in names or name in made:
+                raise _wrong(where, name, "is not in the checkpoint before")
+            made.add(name)
+        for name in self.plan["changed"]:
+            parts = set(part_names(name))
+            if name not in names or name in made or not parts <= made:
+                raise _wrong(where, name, "or what it is made of is missing")
+            made = (made - parts) | {name}
+        return made
 
 
 def cut(
@@ -258,6 +295,22 @@ def as_files(parts: Mapping[str, Part | Patched]) -> dict[str, Buffer]:
         whole = part.table() if isinstance(part, Patched) else part
         made[name] = write_table(whole) if isinstance(whole, pa.Table) else whole
     return made
+
+
+def together(files: Mapping[str, Buffer], deltas: Iterable[DeltaFiles], where: str) -> dict[str, Buffer]:
+    """The files of a state, had it been written whole.
+
+    Args:
+        files: of the whole one that the first delta stands on.
+        deltas: each stands on the one before.
+
+    Raises:
+        StateError: they don't fit together; names the file.
+    """
+    parts: dict[str, Part | Patched] = dict(files)
+    for each in deltas:
+        parts = patched(parts, each.plan, each.files, where)
+    return as_files(parts)
 
 
 def read_table(data: Buffer) -> pa.Table:

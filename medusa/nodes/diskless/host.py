@@ -19,7 +19,7 @@ fragment up as it would if it were dead.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from medusa.elements import END_US, START_US, Boundary, Element, Train
@@ -61,6 +61,7 @@ class MemoryOnlyFragmentHost(FragmentHost):
 
     Attributes:
         known_lost: rows that died with earlier lives of the node; ``lost_unknown``: and more may have.
+        known_lost_by: those rows by the source that they came by, as far as that is known.
     """
 
     forgets = True
@@ -81,6 +82,7 @@ class MemoryOnlyFragmentHost(FragmentHost):
         self._begins = begins
         self._successors: tuple[str, ...] = ()
         self.known_lost = 0
+        self.known_lost_by: dict[str, int] = {}
         self.lost_unknown = False
         self._base: SealedCut | None = None
         self._told: dict[tuple[str, str], SealedCut | None] = {}
@@ -377,16 +379,19 @@ class MemoryOnlyFragmentHost(FragmentHost):
             output.begin_at(begin)
         if base is not None:
             self.known_lost = base.lost + max(base.held, 0)
+            self.known_lost_by = base.lost_after
             self.lost_unknown = base.unknown
             if base.held < 0:
                 boxes = ", ".join(self.uncounted) or "its boxes"
                 self._tell_unknown(f"nobody can say how many rows {boxes} held")
             if base.held > 0:
+                by = ", ".join(f"{source} {held:,}" for source, held, _ in base.sources if held)
                 self._outbox.report(
                     "error",
                     "rows lost",
                     fragment=self.spec.name,
                     rows=base.held,
+                    **({"by": by} if by else {}),
                     why="held when the node died",
                 )
         self._base = base
@@ -460,7 +465,8 @@ class MemoryOnlyFragmentHost(FragmentHost):
             ),
             outputs=tuple(rows.items()),
             held=-1 if dying.rows is None else dying.rows,
-            lost=self.known_lost + sum(input.receiver.lost_rows for input in self.inputs.values()),
+            lost=self.lost_rows,
+            sources=self._by_source(dict(dying.sources)),
             unknown=self.lost_unknown,
             readers=tuple(
                 view.peer
@@ -475,6 +481,13 @@ class MemoryOnlyFragmentHost(FragmentHost):
             self._cuts.pop()
         self._cuts.append(cut)
         return self._seal.note(cut) if outputs else b""
+
+    def _by_source(self, held: Mapping[str, int]) -> tuple[tuple[str, int, int], ...]:
+        """As a cut has them; with one source its sums say it all."""
+        lost = self.lost_by
+        names = sorted({*held, *lost}) if len(self._sources) > 1 else ()
+        found = ((name, held.get(name, 0), lost.get(name, 0)) for name in names)
+        return tuple(each for each in found if each[1] or each[2])
 
     def _settle(self, now_us: int) -> None:
         """Tell upstream of the last cut that the policy holds for durable."""

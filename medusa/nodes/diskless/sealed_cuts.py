@@ -37,6 +37,9 @@ class SealedCut(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
         unknown: of some life nobody could say.
         readers: plain clients that read.
         promises: of sources that publishers feed, the time below which rows were late.
+        sources: where there are several: of each by which rows are held, or came that were lost, how many
+            those are: (source, held, lost). Sums are ``held`` and ``lost``, but for what an earlier release
+            counted.
     """
 
     fragment: str
@@ -52,6 +55,7 @@ class SealedCut(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
     version: int = VERSION
     epoch: int = 1
     notes: tuple[tuple[str, bytes], ...] = ()
+    sources: tuple[tuple[str, int, int], ...] = ()
 
     @property
     def token(self) -> int:
@@ -66,6 +70,15 @@ class SealedCut(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
     @property
     def order(self) -> tuple[int, int, int]:
         return (*self.whose, self.number)
+
+    @property
+    def lost_after(self) -> dict[str, int]:
+        """Rows that are lost if the fragment goes on here, by the source that they came by; of those that an
+        earlier release counted it may be unknown."""
+        names = dict.fromkeys(source for source, _, _ in self.inputs)
+        if len(names) == 1:
+            return {name: self.lost + max(self.held, 0) for name in names}
+        return {source: held + lost for source, held, lost in self.sources}
 
     def input_at(self, source: str, peer: str, *, any_peer: bool = False) -> int | None:
         """The next row of an input; None: there was no such input.
@@ -109,8 +122,13 @@ class CutSealer:
         return blake2b(data, key=self._key, digest_size=TAG_BYTES, person=b"medusa note").digest()
 
     def note(self, cut: SealedCut) -> bytes:
-        """Sealed; empty where it would be longer than a note may be."""
-        data = msgspec.msgpack.encode(cut)
+        """Sealed, without what is lost by source where that doesn't fit; empty where it would still be longer
+        than a note may be."""
+        # Without its last field where that is empty: so wrote, and reads, the release before there was one.
+        fields = msgspec.structs.astuple(cut)
+        data = msgspec.msgpack.encode(fields)
+        if not cut.sources or len(data) + TAG_BYTES > limits.NOTE_BYTES_MAX:
+            data = msgspec.msgpack.encode(fields[:-1])
         if len(data) + TAG_BYTES > limits.NOTE_BYTES_MAX:
             return b""
         return self._tag(data) + data

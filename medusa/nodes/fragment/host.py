@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -87,6 +88,7 @@ class FragmentHost:
         rows_in: fed since the process started.
         forgets: nothing of it is kept over the end of its node.
         known_lost: rows that died with earlier lives of one that forgets.
+        known_lost_by: those rows by the source that they came by, as far as that is known.
         lost_unknown: of some of those lives nobody can say.
         uncounted: boxes whose rows would die with it, and nobody could say how many.
         tap: takes what it is fed while it is copied, to another node or into other fragments; None: it isn't.
@@ -104,6 +106,7 @@ class FragmentHost:
     """
 
     known_lost = 0
+    known_lost_by: Mapping[str, int] = MappingProxyType({})
     forgets = False
     uncounted: tuple[str, ...] = ()
     tap: ChangeFeed | None = None
@@ -247,6 +250,19 @@ class FragmentHost:
         )
         made.receiver.fragment_epoch = lambda: self.epoch()
         return made
+
+    @property
+    def lost_rows(self) -> int:
+        """Input rows that are lost."""
+        return self.known_lost + sum(input.receiver.lost_rows for input in self.inputs.values())
+
+    @property
+    def lost_by(self) -> dict[str, int]:
+        """Those rows by the source that they came by; of what an earlier release counted nobody may know."""
+        found = {**dict.fromkeys(self._sources, 0), **self.known_lost_by}
+        for input in self.inputs.values():
+            found[input.source] += input.receiver.lost_rows
+        return found
 
     def change_spec(self, **changes: Any) -> FragmentSpec:
         """Whom it is linked with, or what its streams are called, is another from now on; its boxes stay."""

@@ -20,9 +20,9 @@ from medusa.nodes.migration.order import OutgoingMove, no
 from medusa.nodes.migration.rerouting import Rerouting
 from medusa.nodes.migration.state_sender import StateSender
 from medusa.nodes.names.unreachable_peers import UnreachablePeers
+from medusa.nodes.reports import Copied
 from medusa.nodes.security.registry import Refusal
 from medusa.nodes.spec.fragment_spec import fragment_to
-from medusa.ports import Buffer
 from medusa.wire import limits
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.commands import Reply
@@ -289,11 +289,11 @@ class OutgoingMoves:
             if order.to == peer:
                 self._end(now_us, order, _E.BROKEN, no("E_BROKEN", f"node {peer!r} went away", ""))
 
-    def copied(self, now_us: int, fragment: str, token: int, files: dict[str, Buffer], why: str) -> None:
+    def copied(self, now_us: int, done: Copied) -> None:
         """A checkpoint was read to be sent."""
-        order = self._orders.get(fragment)
-        if order is not None and order.handing is not None and order.handing.token == token:
-            order.handing.copied(now_us, files, why)
+        order = self._orders.get(done.fragment)
+        if order is not None and order.handing is not None and order.handing.token == done.token:
+            order.handing.copied(now_us, done)
             self.tick(now_us)
 
     def stop(self, now_us: int) -> None:

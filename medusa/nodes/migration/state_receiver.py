@@ -13,6 +13,7 @@ import msgspec
 
 from medusa.decoders import msgpack_decoder
 from medusa.engine.state.checkpoint import crc32c
+from medusa.engine.state.delta import DeltaFiles
 from medusa.errors import RemoteProtocolError, StateError
 from medusa.nodes.fragment.checkpoint_record import LOG, RECORD, read_record
 from medusa.nodes.fragment.checkpointing import SavedCheckpoint
@@ -91,6 +92,8 @@ class StateReceiver:
         """When the owner last sent something of it."""
         self.token = 0
         """Of the write that says that it is ours."""
+        self._said_held = self._refused = 0
+        """Of a passive secondary that takes deltas: as ``Got`` has them."""
         self._make = make
         self._outbox = outbox
         self._files: dict[str, bytearray] = {}
@@ -199,8 +202,12 @@ class StateReceiver:
         self._open(now_us, files)
         self.move(MoveEvent.WHOLE)
 
-    def _open(self, now_us: int, files: dict[str, Buffer]) -> None:
-        """Have the fragment run here from these files, and what it begins with written to disk."""
+    def _open(self, now_us: int, files: dict[str, Buffer], deltas: tuple[DeltaFiles, ...] = ()) -> None:
+        """Have the fragment run here from these files, and what it begins with written to disk.
+
+        Args:
+            deltas: on the state that these files bring.
+        """
         try:
             record = read_record(files.pop(RECORD, b""), where=f"the checkpoint of node {self.owner!r}")
             logs: dict[int, Buffer] = {}
@@ -217,7 +224,10 @@ class StateReceiver:
             raise self._broken_rule(f"the checkpoint can't be used: {error}") from None
         self._outbox.append(
             OpenFragment(
-                fragment=self.spec.name, graph=self.spec.graph, files=None if self.spec.reads_again else files
+                fragment=self.spec.name,
+                graph=self.spec.graph,
+                files=None if self.spec.reads_again else files,
+                deltas=deltas,
             )
         )
         self._base = self.shadow.base(now_us)
@@ -336,6 +346,8 @@ class StateReceiver:
                 frames=self.done,
                 opened=self._opened,
                 durable=self._durable,
+                held=self._said_held,
+                refused=self._refused,
             )
             self._outbox.send(self.owner, got)
 

@@ -22,6 +22,7 @@ from medusa.engine.state.checkpoint import crc32c
 from medusa.nodes.fragment.change_feed import ChangeFeed, CheckpointMark, FedElement, StandbyChangeFeed
 from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.migration.standby import Clients, ReaderPosition
+from medusa.nodes.reports import Copied
 from medusa.ports import Buffer
 from medusa.wire.messages.message_union import Message
 from medusa.wire.messages.move import Fed, Got, Handover, Piece, Ready, Standing, Whole
@@ -134,15 +135,15 @@ class StateSender:
 
     # --- what comes -----------------------------------------------------------------------------
 
-    def copied(self, now_us: int, files: Mapping[str, Buffer], why: str) -> None:
+    def copied(self, now_us: int, done: Copied) -> None:
         """The files of the checkpoint, or why they can't be read; two secondaries may be sent the same
         one."""
-        if self._files is not None:
+        if self._files is not None or done.base:
             return
-        if why:
-            self.broken = why
+        if done.why:
+            self.broken = done.why
             return
-        self._files = self._pieces(files)
+        self._files = self._pieces(done.files)
         if self._standby_tap is not None:
             self._standby_tap.read()
         self._pump(now_us)

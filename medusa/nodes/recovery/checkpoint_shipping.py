@@ -5,29 +5,36 @@
 
 Nothing that the fragment is fed goes. What a secondary holds, it holds whole: until the last frame of the
 next checkpoint has come it has the one before.
+
+Where the next one stands on the one that the secondary said it holds, by the owner's disk, only the deltas
+between the two go. The secondary then holds a chain, as the disk does, which ends when a checkpoint is
+written whole. A delta that doesn't fit what is held is refused, and all of the newest checkpoint goes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+import re
+from collections.abc import Callable, Generator, Iterator, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from medusa.elements import Silent, Train
 from medusa.engine.state.checkpoint import crc32c
+from medusa.engine.state.delta import DeltaFiles
 from medusa.nodes.fragment.change_feed import ITEM_BYTES, StandbyChangeFeed
-from medusa.nodes.fragment.checkpoint_record import LOG
+from medusa.nodes.fragment.checkpoint_record import LOG, RECORD
 from medusa.nodes.fragment.inputs import FragmentInput, Work
 from medusa.nodes.migration.state_sender import PIECE_BYTES, STUCK_US, StateSender
+from medusa.nodes.reports import Copied
 from medusa.nodes.upstream_backup.marks import Mark
 from medusa.ports import Buffer
 from medusa.wire.messages.message_union import Message
 from medusa.wire.messages.move import Got, Whole
 from medusa.wire.outbox import Copy
 
-__all__ = ["CheckpointFeed", "CheckpointSender", "FileFacts", "CheckpointManifest"]
+__all__ = ["CheckpointFeed", "CheckpointManifest", "CheckpointSender", "DeltaRecord", "FileFacts", "is_state"]
 
 
 class FileFacts(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -37,10 +44,57 @@ class FileFacts(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
     crc: int
 
 
+class DeltaRecord(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """A delta, which stands on the one before, and the first on files of the state that are there whole.
+
+    Attributes:
+        token: of its checkpoint.
+        base: of the one that it stands on.
+        same, changed: as ``medusa.engine.state.delta.DeltaCut`` has them.
+        files: names of its own files, in the order of ``key``.
+    """
+
+    token: int
+    base: int
+    same: tuple[str, ...]
+    changed: dict[str, int]
+    files: tuple[str, ...]
+
+    def key(self, place: int) -> str:
+        """What one of its files is called as it is sent and held: no other file has a colon."""
+        return f"{self.token}:{place}"
+
+    def files_of(self, held: Mapping[str, Buffer]) -> DeltaFiles:
+        """Put its own files to it. KeyError: one isn't there."""
+        plan = {"same": list(self.same), "changed": self.changed}
+        own = {name: held[self.key(place)] for place, name in enumerate(self.files)}
+        return DeltaFiles(self.token, self.base, plan, own)
+
+
 class CheckpointManifest(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """All files of a checkpoint, by name."""
+    """All files of a checkpoint, by name.
+
+    Attributes:
+        epoch, configuration: where deltas go: by which the fragment is its owner's.
+        deltas: that make it of the files of the state, the oldest first.
+    """
 
     files: dict[str, FileFacts]
+    epoch: int = 0
+    configuration: int = 0
+    deltas: tuple[DeltaRecord, ...] = ()
+
+    def to_bytes(self) -> bytes:
+        """As it is sent: without deltas as before there were any."""
+        return msgspec.msgpack.encode(self if self.deltas else (self.files,))
+
+
+_LOG_NAME = re.compile(rf"{LOG}(-\d+)?")
+
+
+def is_state(file: str) -> bool:
+    """Whether a file of a checkpoint, as it is sent, is of the state of its fragment."""
+    return file != RECORD and not _LOG_NAME.fullmatch(file)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +187,11 @@ class CheckpointFeed(StandbyChangeFeed):
     def read(self) -> None:
         self.reading = False
 
+    def refused(self) -> None:
+        """It doesn't fit what the secondary holds: the newest one goes, which may be this one again."""
+        self.token = 0
+        self.want()
+
     def arrived(self) -> int:
         """The secondary holds what was sent; decisions below this number are in it."""
         assert self._sent is not None
@@ -153,23 +212,43 @@ class CheckpointFeed(StandbyChangeFeed):
         """The next checkpoint has it."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Holding:
+    """A checkpoint as a secondary has it.
+
+    Attributes:
+        sum: the CRC-32C of its manifest on our disk, in hex; empty: none that a delta could stand on.
+    """
+
+    token: int = 0
+    sum: str = ""
+    files: Mapping[str, FileFacts] = field(default_factory=dict)
+    deltas: tuple[DeltaRecord, ...] = ()
+
+
 class CheckpointSender(StateSender):
     """Sends a passive secondary one checkpoint after the other: see ``StateSender``.
+
+    Args:
+        owned_by: epoch and number of the configuration by which the fragment is ours.
 
     Attributes:
         opened: it holds a checkpoint.
         decided, covered: of the newest one that it holds: the number of the next decision, and the token.
     """
 
-    def __init__(self, *args: Any, tap: CheckpointFeed, **more: Any) -> None:
+    def __init__(
+        self, *args: Any, tap: CheckpointFeed, owned_by: Callable[[], tuple[int, int]], **more: Any
+    ) -> None:
         super().__init__(*args, tap=tap, **more)
         self._feed = tap
-        self._asked_of = 0
-        self._held: dict[str, FileFacts] = {}
-        """Files of the checkpoint that it holds, the one with this token:"""
-        self._held_token = 0
-        self._going_files: dict[str, FileFacts] = {}
-        """Of the one that goes."""
+        self._owned_by = owned_by
+        self._asked_of = self._asked_base = 0
+        """Which checkpoint is read, and on which one it may be a delta."""
+        self._held = self._held_next = _Holding()
+        """What it holds, and what it will once all that goes has come."""
+        self._said_held = 0
+        """Its own word of that, by token."""
         self._news = False
         """It holds another one: who may succeed is looked at now."""
 
@@ -177,42 +256,64 @@ class CheckpointSender(StateSender):
     def near(self) -> bool:
         return self.opened
 
-    def copied(self, now_us: int, files: Mapping[str, Buffer], why: str) -> None:
-        """The files of a checkpoint, or why they can't be read; two secondaries may be sent the same one."""
-        if not self._feed.reading:
+    @property
+    def deltas(self) -> int:
+        """How many it holds, on a whole checkpoint."""
+        return len(self._held.deltas)
+
+    def copied(self, now_us: int, done: Copied) -> None:
+        """The files of a checkpoint, or why they can't be read; two secondaries may be sent the same one, but
+        for deltas on what only one of them holds."""
+        if not self._feed.reading or done.base not in (0, self._asked_base):
             return
         self._feed.read()
-        if why:
-            self.broken = self.broken or why
+        if done.why:
+            self.broken = self.broken or done.why
             return
         self._moved_us = now_us
         own = f"{LOG}-{self._feed.token}"  # As the checkpoints after it call it.
-        self._files = self._frames({own if name == LOG else name: data for name, data in files.items()})
+        files = {own if name == LOG else name: data for name, data in done.files.items()}
+        self._files = self._frames(files, done)
         self._pump(now_us)
 
-    def _frames(self, files: Mapping[str, Buffer]) -> Iterator[tuple[Message, Buffer | None]]:
+    def _frames(self, files: Mapping[str, Buffer], done: Copied) -> Iterator[tuple[Message, Buffer | None]]:
         """Pieces of the files that it lacks, then who reads, then what the whole is made of."""
+        held, token, base = self._held, self._feed.token, 0
         made: dict[str, FileFacts] = {}
+        deltas: tuple[DeltaRecord, ...] = ()
+        if done.base:
+            base = held.token
+            made |= {name: fact for name, fact in held.files.items() if is_state(name)}
+            for each in done.deltas:
+                same, changed = tuple(each.plan["same"]), dict(each.plan["changed"])
+                delta = DeltaRecord(each.token, each.base, same, changed, tuple(each.files))
+                deltas += (delta,)
+                for place, data in enumerate(each.files.values()):
+                    made[delta.key(place)] = yield from self._file(delta.key(place), data)
+            deltas = (*held.deltas, *deltas)
         for name, data in files.items():
             view = memoryview(data).cast("B")
-            known = self._held.get(name)
+            known = held.files.get(name)
             if known is not None and known.nbytes == len(view) and known.crc == crc32c(view):
-                made[name] = known
-                continue
-            crc = 0
-            for offset in range(0, max(len(view), 1), PIECE_BYTES):
-                part = view[offset : offset + PIECE_BYTES]
-                crc = crc32c(part, crc)
-                yield self._piece(name, view, offset, part), part
-            made[name] = FileFacts(len(view), crc)
-        token = self._feed.token
+                made[name], base = known, held.token
+            else:
+                made[name] = yield from self._file(name, data)
         standing, clients, _ = self._standing(token)
         yield msgspec.structs.replace(standing, frame=self._frame), clients
-        self._going_files = made
-        base = self._held_token if any(self._held.get(name) is known for name, known in made.items()) else 0
+        self._held_next = _Holding(token, done.sum, made, deltas)
         self._marks.append((self._frame, token))
         whole = Whole(frame=self._frame, files=len(made), token=token, base=base, **self._about)
-        yield whole, msgspec.msgpack.encode(CheckpointManifest(made))
+        epoch, configuration = self._owned_by() if deltas else (0, 0)
+        yield whole, CheckpointManifest(made, epoch, configuration, deltas).to_bytes()
+
+    def _file(self, name: str, data: Buffer) -> Generator[tuple[Message, Buffer | None], None, FileFacts]:
+        """The pieces of a file; at the end what is told of it."""
+        view, crc = memoryview(data).cast("B"), 0
+        for offset in range(0, max(len(view), 1), PIECE_BYTES):
+            part = view[offset : offset + PIECE_BYTES]
+            crc = crc32c(part, crc)
+            yield self._piece(name, view, offset, part), part
+        return FileFacts(len(view), crc)
 
     def _item(self) -> tuple[Message, Buffer | None, int] | None:
         if self._files is None or (frame := next(self._files, None)) is None:
@@ -227,15 +328,32 @@ class CheckpointSender(StateSender):
             self._first += 1
             self._acknowledged(now_us)
         self._pump(now_us)
+        self._said_held = message.held
         while self._marks and self._marks[0][0] < message.durable:
-            self._held_token = self.covered = self._marks.popleft()[1]
-            self._held, self._going_files = self._going_files, {}
+            self.covered = self._marks.popleft()[1]
+            self._held = self._held_next
             self._files = None
             self.opened = True
             self.decided = self._feed.arrived()
             self._feed.want()
             self._news = True
+        if self._marks and self._marks[0][0] == message.refused - 1:
+            self._was_refused()
         self._go_on(now_us)
+
+    def _was_refused(self) -> None:
+        """What went doesn't fit what it holds: it holds that still, and is sent all of the newest one."""
+        _, token = self._marks.popleft()
+        self._outbox.report(
+            "warning",
+            "secondary refuses a delta: all of the checkpoint goes",
+            fragment=self._hosted.spec.name,
+            peer=self._target,
+            checkpoint=token,
+        )
+        self._held, self._files = _Holding(), None
+        self._asked_of = 0
+        self._feed.refused()
 
     def tick(self, now_us: int) -> None:
         self._news = False
@@ -246,10 +364,15 @@ class CheckpointSender(StateSender):
         if self._feed.reading and self._asked_of != self._feed.token:
             self._asked_of = self._feed.token
             self._moved_us = now_us
+            name, held = self._hosted.spec.name, self._held
             if self._feed.files:
-                self.copied(now_us, self._feed.files, "")
+                self.copied(now_us, Copied(name, self._feed.token, self._feed.files))
             else:
-                self._outbox.append(Copy(fragment=self._hosted.spec.name, token=self._feed.token))
+                stands = bool(held.sum) and held.token == self._said_held
+                self._asked_base, sum = (held.token, held.sum) if stands else (0, "")
+                self._outbox.append(
+                    Copy(fragment=name, token=self._feed.token, base=self._asked_base, base_sum=sum)
+                )
         self._send_again(now_us)
         if not (self._going or self._feed.reading):
             self._moved_us = now_us  # Nothing is to be sent until the owner's next checkpoint.

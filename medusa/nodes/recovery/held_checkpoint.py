@@ -1,22 +1,25 @@
-"""The secondary's side of a passive standby: the newest whole checkpoint of the owner, as files in memory.
+"""The secondary's side of a passive standby: the newest checkpoint of the owner, as files in memory.
 
-Nothing runs here of the fragment. If it is to be ours it is opened from what is held, and goes on there.
+Nothing runs here of the fragment. If it is to be ours it is opened from what is held, and goes on there. What
+is held may be a whole checkpoint and deltas on it, as on a disk: they are put together when it is opened.
 """
 
 from __future__ import annotations
 
+from collections.abc import Set
+from itertools import pairwise
 from typing import Any
 
 import msgspec
 
 from medusa.decoders import msgpack_decoder
-from medusa.engine.state.checkpoint import crc32c
+from medusa.engine.state.checkpoint import DELTAS_MAX, crc32c
 from medusa.errors import StateError
 from medusa.nodes.fragment.checkpoint_record import LOG, RECORD, FragmentRecord, read_record
 from medusa.nodes.migration.automaton import MoveEvent, TargetState
 from medusa.nodes.migration.standby import Clients, ReaderPosition
 from medusa.nodes.migration.state_receiver import Carried, StateReceiver
-from medusa.nodes.recovery.checkpoint_shipping import CheckpointManifest, FileFacts
+from medusa.nodes.recovery.checkpoint_shipping import CheckpointManifest, FileFacts, is_state
 from medusa.ports import Buffer
 from medusa.wire.link.named_subscriptions import is_key
 from medusa.wire.messages.move import Piece, Standing, Whole
@@ -24,6 +27,10 @@ from medusa.wire.messages.move import Piece, Standing, Whole
 __all__ = ["CheckpointReceiver"]
 
 _MANIFESTS = msgpack_decoder(CheckpointManifest)
+
+
+def _unfit(why: str) -> StateError:
+    return StateError(why, code="state.base")
 
 
 class CheckpointReceiver(StateReceiver):
@@ -40,7 +47,7 @@ class CheckpointReceiver(StateReceiver):
         self.held_token = 0
         self.record: FragmentRecord | None = None
         self._held: dict[str, Buffer] = {}
-        self._facts: dict[str, FileFacts] = {}
+        self._manifest = CheckpointManifest({})
         self._clients = self._next_clients = Clients({})
 
     @property
@@ -70,35 +77,75 @@ class CheckpointReceiver(StateReceiver):
         """Hold it in place of the one before, all at once."""
         came, self._files, self._sizes, self._bytes = self._files, {}, {}, 0
         try:
-            facts = _MANIFESTS.decode(payload or b"").files
+            manifest = _MANIFESTS.decode(payload or b"")
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             raise self._broken_rule(f"no manifest: {error}"[:300]) from None
+        facts = manifest.files
         if message.files != len(facts) or not came.keys() <= facts.keys():
             raise self._broken_rule("the checkpoint isn't whole")
-        if came.keys() != facts.keys():
-            self._check_base(message)
+        try:
+            self._check_base(message, manifest, came.keys())
+        except StateError as error:
+            if not manifest.deltas:
+                raise self._broken_rule(error.message) from None
+            self._refuse(now_us, error.message)
+            return
         files: dict[str, Buffer] = {}
         for name, fact in facts.items():
-            if name in came:
-                files[name] = view = memoryview(came[name])
-                fits = FileFacts(len(view), crc32c(view)) == fact
-            else:
-                files[name], fits = self._held.get(name, b""), self._facts.get(name) == fact
-            if not fits:
+            files[name] = view = memoryview(came[name]) if name in came else self._held[name]
+            if name in came and FileFacts(len(came[name]), crc32c(view)) != fact:
                 raise self._broken_rule(f"file {name!r} of checkpoint {message.token} isn't what was said")
         record = self._record_of(files)
-        self._held, self._facts, self.held_token, self.record = files, facts, message.token, record
+        self._held, self._manifest, self.held_token, self.record = files, manifest, message.token, record
+        self._said_held, self._refused = 0 if self.spec.reads_again else message.token, 0
         self._clients = self._next_clients
         self._durable, self._opened, self._told = self._frames, True, -1
         if self.state is TargetState.FILLING:
             self.move(MoveEvent.WHOLE)
 
-    def _check_base(self, message: Whole) -> None:
-        """What didn't come is kept from the checkpoint that the owner names."""
-        if message.base != self.held_token or not self.held_token:
-            raise self._broken_rule(
-                f"checkpoint {message.token} goes on from {message.base}, and {self.held_token} is held"
-            )
+    def _refuse(self, now_us: int, why: str) -> None:
+        """Deltas don't fit what is held, which stays; their owner sends all of a checkpoint."""
+        self._refused, self._told = self._frames, -1
+        self._outbox.report(
+            "warning", "delta refused", fragment=self.spec.name, owner=self.owner, why=why[:300]
+        )
+
+    def _check_base(self, message: Whole, manifest: CheckpointManifest, came: Set[str]) -> None:
+        """What didn't come is kept from the checkpoint that the owner names; deltas stand on that.
+
+        Raises:
+            StateError: something doesn't fit what is held.
+        """
+        token, facts, deltas = message.token, manifest.files, manifest.deltas
+        if deltas and manifest.epoch != self.epoch:
+            raise _unfit(f"checkpoint {token} is of epoch {manifest.epoch}, and not of {self.epoch}")
+        if deltas and manifest.configuration < self._manifest.configuration:
+            known = self._manifest.configuration
+            raise _unfit(f"checkpoint {token} goes by configuration {manifest.configuration}, before {known}")
+        if len(came) < len(facts) and (message.base != self.held_token or not self.held_token):
+            raise _unfit(f"checkpoint {token} goes on from {message.base}, and {self.held_token} is held")
+        for name in facts.keys() - came:
+            if self._manifest.files.get(name) != facts[name]:
+                raise _unfit(f"file {name!r} of checkpoint {token} isn't what was said")
+        self._check_deltas(token, manifest)
+
+    def _check_deltas(self, token: int, manifest: CheckpointManifest) -> None:
+        """They can be put together, by their names, and end with this checkpoint."""
+        deltas, held = manifest.deltas, self._manifest.deltas
+        new = deltas[len(held) :]
+        ends = [(each.base, each.token) for each in new]
+        wanted = [*pairwise((self.held_token, *(each.token for each in new)))]
+        if deltas and (deltas[: len(held)] != held or not new or ends != wanted or new[-1].token != token):
+            raise _unfit(f"checkpoint {token} is made of deltas {ends}, and {self.held_token} is held")
+        if len(deltas) > DELTAS_MAX:
+            raise _unfit(f"checkpoint {token} is made of {len(deltas)} deltas, more than {DELTAS_MAX}")
+        own = {each.key(place) for each in deltas for place in range(len(each.files))}
+        if not own <= manifest.files.keys():
+            raise _unfit(f"checkpoint {token} lacks files of its deltas")
+        names: Set[str] = {name for name in manifest.files if is_state(name)} - own
+        nothing = dict.fromkeys(own, b"")
+        for each in deltas:
+            names = each.files_of(nothing).names_after(names, f"checkpoint {each.token}")
 
     def _record_of(self, files: dict[str, Buffer]) -> FragmentRecord:
         """It could be opened, as far as that can be told without doing so."""
@@ -121,12 +168,23 @@ class CheckpointReceiver(StateReceiver):
         if self.spec.reads_again:  # Rows come again, and may be others.
             version = self.spec.stream_version + 1
             self.spec = msgspec.structs.replace(self.spec, stream_version=version)
-        self._open(now_us, dict(self._held))
+        deltas = tuple(each.files_of(self._held) for each in self._manifest.deltas)
+        own = {each.key(place) for each in self._manifest.deltas for place in range(len(each.files))}
+        self._check_sums()
+        self._open(now_us, {name: data for name, data in self._held.items() if name not in own}, deltas)
         assert self.shadow is not None
         self._opened = False
         self._held, self._files = {}, {}
         self.shadow.standing(now_us, self._readers())
         self.shadow.held_by(self._clients.holders)
+
+    def _check_sums(self) -> None:
+        """What is held is what came: it has been in memory for long."""
+        for name, fact in self._manifest.files.items():
+            if crc32c(self._held[name]) != fact.crc:
+                raise self._broken_rule(
+                    f"file {name!r} of checkpoint {self.held_token} was damaged in memory"
+                )
 
     def _readers(self) -> dict[str, dict[str, ReaderPosition]]:
         """How far they were; a node that was succeeded meanwhile reads no more, and who succeeds it does."""

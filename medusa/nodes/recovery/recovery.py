@@ -29,6 +29,7 @@ from medusa.nodes.recovery.guards import Guards
 from medusa.nodes.recovery.handovers import Handovers
 from medusa.nodes.recovery.replication import FOLLOWING, MISSING, SEEDING, Replication
 from medusa.nodes.recovery.succession import Succession
+from medusa.nodes.reports import Copied
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
 from medusa.wire.link.automaton import LinkEvent
@@ -293,9 +294,9 @@ class Recovery:
         """Decisions of a fragment are on disk, or aren't."""
         self.succession.logged(now_us)
 
-    def copied(self, now_us: int, fragment: str, token: int, files: dict[str, Buffer], why: str) -> None:
+    def copied(self, now_us: int, done: Copied) -> None:
         """A checkpoint was read to be sent."""
-        self.replication.copied(now_us, fragment, token, files, why)
+        self.replication.copied(now_us, done)
 
     def written(self, now_us: int) -> None:
         """The catalog is on disk, as far as its writer says."""

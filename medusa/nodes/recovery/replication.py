@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -23,8 +24,8 @@ from medusa.nodes.migration.state_sender import StateSender
 from medusa.nodes.recovery.checkpoint_shipping import CheckpointFeed, CheckpointSender
 from medusa.nodes.recovery.replication_automaton import REPLICATION, ReplicationEvent, ReplicationState
 from medusa.nodes.recovery.rewiring import replicas_of, rewired
+from medusa.nodes.reports import Copied
 from medusa.nodes.spec.fragment_spec import FragmentSpec, fragment_to
-from medusa.ports import Buffer
 from medusa.query.recovery import PASSIVE, UPSTREAM
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.configuration import Configuration, Replicas
@@ -132,6 +133,12 @@ class Replication:
             if configuration is not None and replicas is not None and replicas.owner == self._me:
                 yield hosted, configuration, replicas
 
+    def _owned_by(self, spec: FragmentSpec) -> tuple[int, int]:
+        """Epoch and number of the configuration by which a fragment is this node's."""
+        configuration = self._configuration(spec.query)
+        replicas = None if configuration is None else replicas_of(configuration, spec.name)
+        return (0, 0) if configuration is None or replicas is None else (replicas.epoch, configuration.number)
+
     def follows(self, fragment: str, node: str) -> bool:
         """Whether a node has fed nearly all that this fragment was fed."""
         link = self._links.get((fragment, node))
@@ -153,7 +160,12 @@ class Replication:
         if link is None:
             return SecondaryStatus(state=MISSING)
         behind = None if link.sender is None else link.tap.nbytes
-        return SecondaryStatus(state=SHOWN[link.state], since_us=now_us - link.since_us, behind_bytes=behind)
+        return SecondaryStatus(
+            state=SHOWN[link.state],
+            since_us=now_us - link.since_us,
+            behind_bytes=behind,
+            deltas=link.sender.deltas if isinstance(link.sender, CheckpointSender) else None,
+        )
 
     # --- messages ---------------------------------------------------------------------------------
 
@@ -179,7 +191,9 @@ class Replication:
                     of = now_us, hosted, message
                     about: dict[str, Any] = {"node": self._me, "target": peer, "outbox": self._outbox}
                     if isinstance(link.tap, CheckpointFeed):
-                        link.sender = CheckpointSender(*of, tap=link.tap, **about)
+                        link.sender = CheckpointSender(
+                            *of, tap=link.tap, owned_by=partial(self._owned_by, hosted.spec), **about
+                        )
                     else:
                         link.sender = StateSender(*of, tap=link.tap, **about)
             case Got():
@@ -199,12 +213,13 @@ class Replication:
             self._outbox.report("info", "secondary follows", fragment=link.fragment, peer=link.node)
         hosted.secondary_said(now_us, link.node, decided=sender.decided, covered=sender.covered)
 
-    def copied(self, now_us: int, fragment: str, token: int, files: dict[str, Buffer], why: str) -> None:
+    def copied(self, now_us: int, done: Copied) -> None:
         """A checkpoint was read to be sent."""
         for link in self._links.values():
-            if link.fragment == fragment and link.sender is not None and link.sender.token == token:
-                link.sender.copied(now_us, files, why)
-        if (hosted := self._fragments.get(fragment)) is not None:
+            wanted = link.fragment == done.fragment and link.sender is not None
+            if wanted and link.sender is not None and link.sender.token == done.token:
+                link.sender.copied(now_us, done)
+        if (hosted := self._fragments.get(done.fragment)) is not None:
             hosted.secondaries_said(now_us)  # Its checkpoints go on.
 
     def peer_event(self, now_us: int, peer: str, event: LinkEvent) -> None:

@@ -88,9 +88,10 @@ class Federation:
         return self._statuses.statuses(all=all)
 
     def tables(self, *, all: bool = False) -> dict[str, pa.Table]:
-        """How it goes, as Arrow tables: ``nodes``, ``fragments``, ``boxes``, ``streams`` (one row per stream
-        and reader), ``replicas`` (one row per fragment and node that stands by for it) and ``links`` (one row
-        per node and peer). docs/brain.md describes each column.
+        """How it goes, as Arrow tables: ``nodes``, ``fragments``, ``inputs`` (one row per source of a
+        fragment: the rows that were lost), ``boxes``, ``streams`` (one row per stream and reader),
+        ``replicas`` (one row per fragment and node that stands by for it) and ``links`` (one row per node and
+        peer). docs/brain.md describes each column.
 
         Args:
             all: of every node that answers, not of this one alone.

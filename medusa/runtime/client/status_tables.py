@@ -20,6 +20,7 @@ from medusa.runtime.client.guarded_fragments import GuardedFragment, guarded_fra
 from medusa.wire.status_fields import (
     BoxStatus,
     FragmentStatus,
+    InputStatus,
     LinkStatus,
     LoadStatus,
     NamedStatus,
@@ -102,6 +103,7 @@ SCHEMAS = {
         FragmentStatus,
         SmoothedLoad,
     ),
+    "inputs": _schema("node query fragment source lost_rows lost_unknown", FragmentStatus, InputStatus),
     "boxes": _joined(
         _schema("node query fragment"),
         STATS_SCHEMA,
@@ -139,6 +141,7 @@ def tables_of(statuses: Sequence[NodeStatus]) -> dict[str, pa.Table]:
         for fragment in status.fragments:
             where = {"node": status.node, "query": fragment.query, "fragment": fragment.fragment}
             rows["fragments"].append({**where, **_fragment(fragment)})
+            rows["inputs"] += (where | row for row in _inputs(fragment))
             rows["boxes"] += (where | row for row in _boxes(fragment))
             rows["streams"] += (where | row for row in _streams(fragment.outputs))
     return {name: _table(rows[name], schema) for name, schema in SCHEMAS.items()}
@@ -161,6 +164,12 @@ def _node(status: NodeStatus) -> Row:
 def _fragment(fragment: FragmentStatus) -> Row:
     load = {} if fragment.load is None else asdict(fragment.load)
     return {**asdict(fragment), **load, "boundary": fragment.boundary_us}
+
+
+def _inputs(fragment: FragmentStatus) -> Iterator[Row]:
+    """One row per source."""
+    for source, rows in fragment.lost_by.items():
+        yield {"source": source, "lost_rows": rows, "lost_unknown": fragment.lost_unknown}
 
 
 def _boxes(fragment: FragmentStatus) -> Iterator[Row]:

@@ -17,6 +17,7 @@ from medusa.engine.fragment import Fragment
 from medusa.engine.held_rows_count import NOTHING, HeldRowsCount
 from medusa.engine.regrouping import Regrouped
 from medusa.engine.state.background_copy import BackgroundCopy
+from medusa.engine.state.delta import DeltaFiles
 from medusa.errors import DataError, StateError
 from medusa.nodes.reports import Completion, FragmentFailed, Persisted, Ran, Remade, Stats
 from medusa.ports import Buffer, Clock, Journal, Store
@@ -146,17 +147,24 @@ class EngineHost:
             self._budgets.found(name, fragment.graph.name, self._used_bytes(self._running[name]))
 
     def open(
-        self, name: str, graph: Graph, files: Mapping[str, Buffer] | None = None, *, counts: bool = False
+        self,
+        name: str,
+        graph: Graph,
+        files: Mapping[str, Buffer] | None = None,
+        *,
+        counts: bool = False,
+        deltas: tuple[DeltaFiles, ...] = (),
     ) -> None:
         """Make it from nothing, or from the state that it had at another node.
 
         Args:
             counts: it counts the rows that it holds, whatever others do.
+            deltas: on that state, the oldest first.
         """
         life = self._new_life(name)
         if counts:
             self._counting.add((name, life))
-        self._give(lambda: self._open(name, life, graph, files))
+        self._give(lambda: self._open(name, life, graph, files, deltas))
 
     def regroup(self, effect: Regroup) -> None:
         """Make fragments of others; those stay, and rest, or go on."""
@@ -323,13 +331,22 @@ class EngineHost:
             self._woken = True
             self._wake()
 
-    def _open(self, name: str, life: int, graph: Graph, files: Mapping[str, Buffer] | None = None) -> None:
+    def _open(
+        self,
+        name: str,
+        life: int,
+        graph: Graph,
+        files: Mapping[str, Buffer] | None = None,
+        deltas: tuple[DeltaFiles, ...] = (),
+    ) -> None:
         # What a former fragment of that name could not delete would be found as this one's after a crash.
         self._disk.give(lambda: self._kept.sweep(name))
         query = graph.name
         if why := self._budgets.admit(name, query, opening_bytes(graph, files or {})):
             self._not_opened(name, life, query, why, "E_MEMORY")
-        elif not self._openings.open(name, life, graph, files, owner=self._budgets.owner(query)):
+        elif not self._openings.open(
+            name, life, graph, files, deltas=deltas, owner=self._budgets.owner(query)
+        ):
             self._running[name] = HostedFragment(None, life, self._give, query=query)
 
     def _opened(self, name: str, life: int, graph: Graph, made: Made) -> None:
@@ -408,6 +425,8 @@ class EngineHost:
             except Exception as error:
                 self._fail(running, name, error)
             return
+        if running.holding is not None:
+            running.holding.feeds(effect.stream)
         feed = partial(fragment.feed_slice, effect.stream, effect.element)
         if not self._slice(running, fragment, name, feed):
             running.slices.begin(lambda: self._slice(running, fragment, name, fragment.go_on))

@@ -113,16 +113,20 @@ class HostDisk:
         self._tell(effect.fragment, life, Fetched(effect.fragment, effect.token, payloads, why))
 
     def copy(self, effect: Copy, life: int) -> None:
-        name, files, why = effect.fragment, {}, ""
+        name = effect.fragment
 
         def group(token: int, segment: bool) -> str:
             return segment_name(name, token) if segment else group_name(name, token)
 
         try:
-            files = read_copy(self._store, name, effect.token, group)
+            found = read_copy(
+                self._store, name, effect.token, group, base=effect.base, base_sum=effect.base_sum
+            )
         except StateError as error:
-            why = str(error)
-        self._tell(name, life, Copied(name, effect.token, files, why))
+            self._tell(name, life, Copied(name, effect.token, {}, str(error)))
+            return
+        copied = Copied(name, effect.token, found.files, sum=found.sum, base=found.base, deltas=found.deltas)
+        self._tell(name, life, copied)
 
     def forget(self, name: str, life: int) -> None:
         self._groups.sweep(name, ())

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from medusa.engine.fragment import Fragment
+from medusa.engine.state.delta import DeltaFiles, together
 from medusa.errors import MedusaError
 from medusa.ports import Buffer, Clock
 from medusa.query.boxes import Graph
@@ -91,10 +92,21 @@ class Openings:
         self._making: _Opening | None = None
 
     def open(
-        self, name: str, life: int, graph: Graph, files: Mapping[str, Buffer] | None, *, owner: str = ""
+        self,
+        name: str,
+        life: int,
+        graph: Graph,
+        files: Mapping[str, Buffer] | None,
+        *,
+        deltas: tuple[DeltaFiles, ...] = (),
+        owner: str = "",
     ) -> bool:
-        """Make it now, or beside; whether it is made."""
-        make = partial(_make, graph, files, self._clock)
+        """Make it now, or beside; whether it is made.
+
+        Args:
+            deltas: on the state that ``files`` brings.
+        """
+        make = partial(_make, graph, files, deltas, self._clock)
         if not _is_large(graph, files):
             self._opened(name, life, graph, make())
             return True
@@ -150,11 +162,14 @@ class Openings:
             job()
 
 
-def _make(graph: Graph, files: Mapping[str, Buffer] | None, clock: Clock) -> Made:
+def _make(
+    graph: Graph, files: Mapping[str, Buffer] | None, deltas: tuple[DeltaFiles, ...], clock: Clock
+) -> Made:
     try:
         if files is None:
             return Fragment(graph, clock=clock)
-        return Fragment.restore(graph, files, clock=clock)
+        state = together(files, deltas, "the state that came") if deltas else files
+        return Fragment.restore(graph, state, clock=clock)
     except MedusaError as error:
         return str(error)
     except Exception as error:

@@ -41,6 +41,7 @@ def node_families(status: NodeStatus) -> Iterator[Metric]:
     yield from _families(LinkStatus, "link", link, links)
     fragments = [(each, [status.node, each.query, each.fragment]) for each in status.fragments]
     yield from _families(FragmentStatus, "fragment", fragment, fragments)
+    yield _lost_by(fragments, [*fragment, "source"])
     # By the owner's word, which alone is whole.
     guarded = [(of.replicas, who) for of, who in fragments if of.replicas is not UNSET]
     yield _ready(guarded, fragment)
@@ -66,6 +67,17 @@ def _families(
             if (value := number(of, getattr(part, field))) is not None:
                 made.add_metric(who, value)
         yield made
+
+
+def _lost_by(fragments: Sequence[tuple[FragmentStatus, list[str]]], labels: Sequence[str]) -> Metric:
+    from prometheus_client.core import CounterMetricFamily
+
+    text = "Input rows that are lost, by the source of the fragment that they came by."
+    lost = CounterMetricFamily("medusa_fragment_source_lost_rows", text, labels=labels)
+    for of, who in fragments:
+        for source, rows in of.lost_by.items():
+            lost.add_metric([*who, source], float(rows))
+    return lost
 
 
 def _ready(guarded: Sequence[tuple[ReplicasStatus, list[str]]], labels: Sequence[str]) -> Metric:

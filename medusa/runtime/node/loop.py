@@ -420,7 +420,9 @@ class NodeLoop:
             case WakeAt():
                 self._wake_at_us = effect.at_us
             case OpenFragment():
-                self._host.open(effect.fragment, effect.graph, effect.files, counts=effect.counts)
+                self._host.open(
+                    effect.fragment, effect.graph, effect.files, counts=effect.counts, deltas=effect.deltas
+                )
             case Owned():
                 self._host.owned(effect)
             case Copy():

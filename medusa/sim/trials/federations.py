@@ -20,10 +20,23 @@ from medusa.sim.trials.trial import Scenario
 from medusa.sim.world.fault_kinds import BELIEVED, DAMAGE, LATE, LINKS, MACHINES, STORAGE, WEATHER
 from medusa.sim.world.virtual_time import World
 
-__all__ = ["FEDERATIONS", "OFTEN", "Keys", "counts", "few_keys", "in_order", "over_nodes"]
+__all__ = [
+    "FEDERATIONS",
+    "MANY_KEYS",
+    "OFTEN",
+    "Keys",
+    "counts",
+    "few_keys",
+    "in_order",
+    "many_keys",
+    "over_nodes",
+]
 
 SCHEMA = {"ts": "timestamp[us, UTC]", "k": "utf8", "v": "int64"}
 ROWS = 400
+MANY_KEYS = 300
+"""What ``moves.many`` keeps of so many takes more than 64 KiB: checkpoints are deltas."""
+
 OFTEN = ("crash", "crash", "crash", "write fails")
 """What finds most is drawn more often."""
 
@@ -70,6 +83,13 @@ Keys: TypeAlias = Callable[[Random, int], Sequence[str]]
 def few_keys(dice: Random, rows: int) -> list[str]:
     """One of six for each row."""
     return [dice.choice("abcdef") for _ in range(rows)]
+
+
+def many_keys(dice: Random, rows: int) -> list[str]:
+    """Each of many once, if there are so many rows, then a few of them again: what is kept of each stays, and
+    little of it changes."""
+    first = [f"key {n}" for n in range(MANY_KEYS)]
+    return [*first, *(dice.choice(first[:20]) for _ in range(rows - MANY_KEYS))][:rows]
 
 
 def table(dice: Random, rows: int, keys: Keys = few_keys) -> pa.Table:

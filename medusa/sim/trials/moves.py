@@ -95,6 +95,16 @@ def forks() -> tuple[Query, dict[str, list[str]]]:
     return q, {"e": ["flows", "most"], "a": ["per_k"], "b": ["so_far"], "z": ["all", "each"]}
 
 
+def many() -> tuple[Query, dict[str, list[str]]]:
+    """Clients publish into what counts rows by keys: its output waits until others have their order."""
+    q = Query("m")
+    most = q.source("flows", SCHEMA, time="ts", slack="50ms").filter("v > -90", name="most")
+    sums = {f"s{number}": sum(f"v + {number}") for number in range(12)}
+    so_far = most.group_by("k").running(n=count(), **sums, name="so_far")
+    q.sink("out", so_far.filter("n > 0", name="each"))
+    return q, {"e": ["flows", "most", "so_far"], "z": ["each", "out"]}
+
+
 NEWS_US = 1_000_000
 """Each node has looked at what it owns, and written it, within this."""
 
@@ -106,13 +116,14 @@ KINDS: dict[
     "unites": (unites, ("m/both", "m/some"), ("m/left", "m/right", "m/last")),
     "forks": (forks, (), ()),
     "meets": (meets, (), ()),
+    "many": (many, (), ()),
     "keeps": (partial(slides, "4s", "8s"), (), ()),
     "waits": (partial(slides, "4s", "8s", "12s"), (), ()),
     "decides": (partial(slides, "4s", "8s", idle="1h"), (), ()),
 }
 """The query; fragments that read and are read by nodes; those that clients read or publish into.
-The last four, whose windows hold many keys at any time, are for splits alone. Rows of the third may come far
-out of order; a fragment of the fourth logs what it decides, and so rests while it is split or merged."""
+The last three, whose windows hold many keys at any time, are for splits alone. Rows of the second may come
+far out of order; a fragment of the third logs what it decides, and so rests while it is split or merged."""
 
 
 @dataclass(frozen=True, slots=True)

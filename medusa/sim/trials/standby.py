@@ -23,7 +23,7 @@ from medusa.sim.actors.targeted_faults import TargetedFaults
 from medusa.sim.checkers.coordinators import CoordinatorChecks, QueryRemoval
 from medusa.sim.checkers.delivery import check_restarted
 from medusa.sim.checkers.replicas import ReplicaChecks
-from medusa.sim.trials.federations import OFTEN, ROWS, Keys, few_keys, options
+from medusa.sim.trials.federations import MANY_KEYS, OFTEN, ROWS, Keys, few_keys, many_keys, options
 from medusa.sim.trials.moves import KINDS, answered
 from medusa.sim.trials.queries import QueryOptions, QueryTrial
 from medusa.sim.trials.trial import Scenario
@@ -467,8 +467,13 @@ def forked(world: World, rows: int | None, parts: Any) -> StandbyTrial:
 
 
 def passive(world: World, rows: int | None, parts: Any) -> StandbyTrial:
-    """Secondaries hold checkpoints of their owner, and run nothing until they take over."""
-    return _trial(world, rows, lambda standby, witnesses: "", wish=PASSIVE_WISH)
+    """Secondaries hold checkpoints of their owner, and run nothing until they take over. Some states are so
+    large that they are sent deltas."""
+    if world.dice("deltas").random() < 0.5:
+        return _trial(world, rows, lambda standby, witnesses: "", wish=PASSIVE_WISH)
+    number = 5 * MANY_KEYS if rows is None else rows
+    large: dict[str, Any] = {"kinds": ["many"], "keys": many_keys, "large": True}
+    return _trial(world, number, lambda standby, witnesses: "", wish=PASSIVE_WISH, **large)
 
 
 def coordinated(world: World, rows: int | None, parts: Any) -> StandbyTrial:
@@ -484,6 +489,11 @@ def coordinated(world: World, rows: int | None, parts: Any) -> StandbyTrial:
 
 KINDS_DRAWN = ("slides", "unites", "unites")
 
+LARGE_PIECE_ROWS = 30
+LARGE_US = 2_500_000
+"""Where a state is large so many rows are published at once, over so long a time, and machines are lost until
+then."""
+
 PASSIVE_WISH = {"recovery": "precise", "method": PASSIVE}
 
 
@@ -493,9 +503,9 @@ def _trial(
     deployer_of: Callable[[Sequence[str], Sequence[str]], str],
     *,
     kinds: Sequence[str] = KINDS_DRAWN,
-    wish: Mapping[str, str] | None = None,
+    **more: Any,
 ) -> StandbyTrial:
-    plan = planned(world, rows, deployer_of, kinds=kinds, wish=wish)
+    plan = planned(world, rows, deployer_of, kinds=kinds, **more)
     return StandbyTrial(world, plan.q, plan.tables, plan.options, want=plan.want, nodes=plan.nodes)
 
 
@@ -507,10 +517,12 @@ def planned(
     kinds: Sequence[str] = KINDS_DRAWN,
     keys: Keys = few_keys,
     wish: Mapping[str, str] | None = None,
+    large: bool = False,
 ) -> StandbyPlan:
     """What the seed decides about the query, and who stands by.
 
     Args:
+        large: there are many rows.
         wish: what each output wants; then others stand by for all fragments.
     """
     dice = world.dice("options")
@@ -536,10 +548,11 @@ def planned(
     deployer = deployer_of([*standby], witnesses)
     lost = _lost(dice, standby, witnesses, deployer, first)
     decided = options(dice, at)
+    latest_us = LARGE_US if large else LOST_AFTER_US[1]
     made = StandbyOptions(
         at=at,
-        publish_us=decided.publish_us,
-        piece_rows=decided.piece_rows,
+        publish_us=LARGE_US if large else decided.publish_us,
+        piece_rows=LARGE_PIECE_ROWS if large else decided.piece_rows,
         sync_us=min(decided.sync_us, 20_000),
         job_us=decided.job_us,
         delay_us=decided.delay_us,
@@ -547,7 +560,7 @@ def planned(
         limits=decided.limits,
         standby=standby,
         witnesses=witnesses,
-        lost=tuple((node, dice.randrange(*LOST_AFTER_US)) for node in lost),
+        lost=tuple((node, dice.randrange(LOST_AFTER_US[0], latest_us)) for node in lost),
         deployer=deployer,
         wakes=deployer not in busy and world.dice("wakes").random() < 0.5,
     )

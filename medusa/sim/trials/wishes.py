@@ -52,6 +52,10 @@ WISHES_DRAWN = (
 """Of both outputs."""
 
 
+BY_SOURCE: dict[str, Any] = {"n": count(), "t": sum("v"), "odd": sum("v % 2")}
+"""Of the rows of two sources."""
+
+
 def _two_windows() -> Query:
     q = Query("w")
     first = q.source("rows", SCHEMA, time="ts").filter("v >= 0", name="first")
@@ -96,7 +100,7 @@ def unites() -> WishQuery:
     right = q.source("right", SCHEMA, time="ts").filter("v >= 0", name="r")
     both = left.union(right, name="both")
     q.sink(EXACT, both.filter("v >= 0", name="each"))
-    q.sink(TREND, both.window("1s").group_by("k").aggregate(n=count(), t=sum("v"), name="totals"))
+    q.sink(TREND, both.window("1s").group_by("k").aggregate(**BY_SOURCE, name="totals"))
     return WishQuery(
         q,
         {"a": ["left", "l"], "b": ["right", "r", "both"], "c": ["each", EXACT], "z": ["totals", TREND]},
@@ -111,7 +115,7 @@ def own_source() -> WishQuery:
     more = q.source("more", SCHEMA, time="ts").filter("v >= 0", name="others")
     q.sink(EXACT, first.filter("v >= 0", name="each"))
     both = first.union(more, name="both")
-    q.sink(TREND, both.window("1s").aggregate(n=count(), t=sum("v"), name="totals"))
+    q.sink(TREND, both.window("1s").aggregate(**BY_SOURCE, name="totals"))
     return WishQuery(
         q,
         {"a": ["rows", "first"], "b": ["each", EXACT], "z": ["more", "others", "both", "totals", TREND]},

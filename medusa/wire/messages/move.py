@@ -148,8 +148,8 @@ class Whole(MessageBase, frozen=True, tag="whole"):
     Attributes:
         files: how many it has.
         token: to a passive secondary: of the checkpoint.
-        base: to a passive secondary: of the checkpoint from which it keeps the files that didn't come; 0: all
-            came.
+        base: to a passive secondary: of the checkpoint from which it keeps the files that didn't come, and on
+            which deltas stand; 0: all came.
     """
 
     PAYLOAD: ClassVar[Payload] = Payload.OPTIONAL
@@ -236,7 +236,11 @@ class Got(MessageBase, frozen=True, tag="got"):
     Attributes:
         opened: the fragment runs here, from the checkpoint.
         durable: of a secondary: what so many frames brought is in a checkpoint on its disk.
+        held: of a passive secondary that takes deltas: the checkpoint that it holds, by token; 0: none.
+        refused: the ``Whole`` that ended so many frames didn't fit what it holds, which it holds still.
     """
+
+    TAIL: ClassVar[tuple[str, ...]] = ("held", "refused")
 
     fragment: Name
     attempt: Count
@@ -244,6 +248,8 @@ class Got(MessageBase, frozen=True, tag="got"):
     frames: Count
     opened: bool
     durable: Count = 0
+    held: Count = 0
+    refused: Count = 0
 
 
 class GiveUp(MessageBase, frozen=True, tag="giveup"):

@@ -66,7 +66,9 @@ def result(of: HaMethod, windows: Sequence[HaWindow] = WHOLE, **changes: Any) ->
         "told_unknown": False,
         "owner": of.secondary,
     }
-    return HaResult(of=of, shape=SHAPE, published=PUBLISHED, windows=windows, **{**known, **changes})
+    known |= changes
+    known.setdefault("told_lost_by", {"rows": known["told_lost"]})
+    return HaResult(of=of, shape=SHAPE, published=PUBLISHED, windows=windows, **known)
 
 
 def later(by_s: float) -> list[HaWindow]:
@@ -163,6 +165,7 @@ def test_all_that_the_poster_says_is_held() -> None:
         ("F", {"windows": [*GAP, GAP[0]]}, "F: nothing doubled"),
         ("F", {"told_lost": 3}, "F: the gap is counted"),
         ("F", {"told_lost": 0}, "F: the gap is counted"),
+        ("F", {"told_lost_by": {"rows": 1}}, "F: the gap is counted"),
         ("F", {"told_unknown": True}, "F: the gap is counted"),
         ("F", {"windows": WHOLE}, "F: the gap is counted"),
     ],
@@ -191,7 +194,7 @@ def test_what_is_wrong_ends_with_1(
         ("C", {"windows": later(0.2)}, "recovers fastest"),
         ("B", {"windows": WHOLE}, "adds most delay"),
         ("D", {"windows": later(0.04)}, "rows come again"),
-        ("F", {"windows": WHOLE, "told_lost": 0}, "there is a gap"),
+        ("F", {"windows": WHOLE, "told_lost": 0, "told_lost_by": {"rows": 0}}, "there is a gap"),
     ],
 )
 def test_a_comparison_that_is_not_held_is_said_and_fails_nothing(

@@ -88,7 +88,7 @@ def union_windows_query() -> tuple[md.Query, dict[str, list[str]]]:
         left.union(right, name="both")
         .window("1s")
         .group_by("k")
-        .aggregate(n=md.count(), t=md.sum("v"), name="per_k")
+        .aggregate(n=md.count(), t=md.sum("v"), odd=md.sum("v % 2"), name="per_k")
     )
     q.sink("out", s.filter("true", name="last"))
     return q, {"e": ["left", "l", "right", "r"], "m": ["both", "per_k"], "c": ["last", "out"]}
@@ -184,6 +184,32 @@ class AmnesiaRun(Run):
         fragments = self.fed.nodes[self.owner(fragment)].brain.status(self.fed.world.now_us)["fragments"]
         return next(each for each in fragments if each["fragment"] == fragment)
 
+    def missing_by(self) -> dict[str, int]:
+        """The same by the source that they were published to: of two the second has the odd values."""
+        sources = list(self.tables)
+        if len(sources) == 1:
+            return {sources[0]: self.missing()}
+        got, want = self.got("out").to_pylist(), self.want["out"].to_pylist()
+
+        def odd(rows: Sequence[Mapping[str, Any]]) -> int:
+            return sum(row["odd"] if "odd" in row else row["v"] % 2 for row in rows)
+
+        second = odd(want) - odd(got)
+        return {sources[0]: self.missing() - second, sources[1]: second}
+
+    def told_by(self) -> dict[str, int]:
+        """Rows that are counted as lost, by the source that they were published to, or by the box that united
+        them before: boxes of one source alone are called ``l`` and ``r``, or as the source."""
+        found = Counter(dict.fromkeys(self.tables, 0))
+        of = {"l": "left", "r": "right"}
+        for fragment in self.fragments:
+            told = self.status(fragment)
+            assert sum(told["lost_by"].values()) == told["lost_rows"]
+            for source, rows in told["lost_by"].items():
+                only = next(iter(self.tables)) if len(self.tables) == 1 else of.get(source, source)
+                found[only] += rows
+        return {source: rows for source, rows in found.items() if rows or source in self.tables}
+
     def missing(self) -> int:
         """Input rows of the fragment of which nothing came; asserts that no row came twice."""
         got, want = self.got("out").to_pylist(), self.want["out"].to_pylist()
@@ -191,7 +217,7 @@ class AmnesiaRun(Run):
             came, all_rows = Counter(row["v"] for row in got), Counter(row["v"] for row in want)
             assert not came - all_rows, "a row came twice, or from nowhere"
             return (all_rows - came).total()
-        columns = [name for name in got[0] if name not in ("n", "t")]
+        columns = [name for name in got[0] if name not in ("n", "t", "odd")]
         counts: Counter[Any] = Counter()
         totals: Counter[Any] = Counter()
         for row in got:
@@ -213,4 +239,6 @@ class AmnesiaRun(Run):
         assert not any(each["lost_unknown"] for each in told), "nobody knows\n" + self.fed.last()[-3000:]
         counted = [each["lost_rows"] for each in told]
         assert sum(counted) == missing, f"{missing} are missing, {counted} are counted"
+        if (by := self.told_by()).keys() == self.tables.keys():
+            assert by == self.missing_by(), "by source"
         return missing

@@ -57,6 +57,7 @@ def test_windows_lose_the_rows_that_they_held() -> None:
     run = amid_rows("windows behind a union")
     run.lose("m")
     assert run.check_gap() > 0
+    assert all(rows > 0 for rows in run.told_by().values()), "of both sources"
     lost = [report.fields for report in run.fed.nodes["s1"].reports if report.what == "rows lost"]
     assert [each["rows"] for each in lost] == [run.status()["lost_rows"]]
 

@@ -252,8 +252,8 @@ MISTAKES = {
     "a checkpoint on a wrong base is taken": (
         edit(
             "nodes.recovery.held_checkpoint:CheckpointReceiver._check_base",
-            "if message.base != self.held_token or not self.held_token:",
-            "if not self.held_token:",
+            "(message.base != self.held_token or not self.held_token)",
+            "not self.held_token",
         ),
         test_a_checkpoint_on_a_base_that_is_not_held_is_said_and_seeded_anew,
     ),

@@ -10,6 +10,7 @@ import pytest
 from medusa.nodes.fragment.change_feed import StandbyChangeFeed
 from medusa.nodes.migration.state_sender import AGAIN_US, AGAIN_US_MAX, StateSender
 from medusa.nodes.recovery.checkpoint_shipping import CheckpointFeed, CheckpointSender
+from medusa.nodes.reports import Copied
 from medusa.wire.messages.move import Got, Ready
 from medusa.wire.outbox import Outbox, Send
 
@@ -28,10 +29,10 @@ def sending(kind: str) -> tuple[StateSender, Outbox]:
         sender = StateSender(0, hosted, ready, tap=StandbyChangeFeed(), **of)
     else:
         feed = CheckpointFeed()
-        sender = CheckpointSender(0, hosted, ready, tap=feed, **of)
+        sender = CheckpointSender(0, hosted, ready, tap=feed, owned_by=lambda: (1, 1), **of)
         feed.begins(3, 0)
         feed.persisted(3, True, "")
-    sender.copied(0, {"state": b"1234"}, "")
+    sender.copied(0, Copied("q/rows", 3, {"state": b"1234"}))
     return sender, outbox
 
 

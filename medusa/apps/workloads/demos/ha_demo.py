@@ -132,6 +132,7 @@ class _Lane:
         self.sent_bytes: float | None = None
         self.owner = ""
         self.told_lost = 0
+        self.told_lost_by: dict[str, int] = {}
         self.told_unknown = False
 
     def take(self, trains: Subscription, start_s: float) -> None:
@@ -167,6 +168,7 @@ class _Lane:
         for each in status["fragments"]:
             if each["fragment"] == self.of.fragment:
                 self.told_lost, self.told_unknown = each["lost_rows"], each["lost_unknown"]
+                self.told_lost_by = each["lost_by"]
 
     def has_after(self, killed_s: float) -> bool:
         """Whether a window came with a row that was published later than this."""
@@ -220,6 +222,7 @@ class _HaRun:
                 secondary_cpu_us=each.cpu_us.get(each.of.secondary, 0.0),
                 sent_bytes=each.sent_bytes,
                 told_lost=each.told_lost,
+                told_lost_by=each.told_lost_by,
                 told_unknown=each.told_unknown,
                 owner=each.owner,
             )

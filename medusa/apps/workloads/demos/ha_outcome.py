@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -83,6 +83,7 @@ class HaResult:
         primary_cpu_us, secondary_cpu_us: of their processes for each row, before that.
         sent_bytes: from primary to secondary for each row, before that; None: nobody knows.
         told_lost: rows that the status says are lost; ``told_unknown``: it says that there are more.
+        told_lost_by: of each source of its fragment.
         owner: who has its fragment at the end.
     """
 
@@ -97,6 +98,7 @@ class HaResult:
     told_lost: int
     told_unknown: bool
     owner: str
+    told_lost_by: Mapping[str, int] = field(default_factory=dict)
     account: HaAccount = field(init=False)
 
     def __post_init__(self) -> None:
@@ -142,6 +144,7 @@ class HaResult:
             **amounts,
             "windows": len(self.windows),
             "told_lost": self.told_lost,
+            "told_lost_by": dict(self.told_lost_by),
             "told_unknown": self.told_unknown,
             "owner": self.owner,
             "delay_p50_s": self.delay_s(0.5),
@@ -283,8 +286,10 @@ def _exact(of: HaResult) -> list[HaCheck]:
         taken = of.owner == of.of.secondary
         gone = [HaCheck(f"{letter}: {of.of.secondary} has taken over", taken, True, of.owner or "nobody")]
     if of.of.recovery == "gap":
+        by = ", ".join(f"{source} {rows:,}" for source, rows in of.told_lost_by.items())
         told = f"status says {of.told_lost:,}" + (" and more" if of.told_unknown else "")
-        counted = of.told_lost == found.missing and not of.told_unknown
+        told += f" ({by})" if by else ""
+        counted = of.told_lost == found.missing == sum(of.told_lost_by.values()) and not of.told_unknown
         return [
             *gone,
             HaCheck(f"{letter}: nothing doubled, all figures right", _once(found), True, shown),
