@@ -50,12 +50,12 @@ KINDS: Mapping[str, Any] = {
 }
 
 
-def query(kind: str, *, slack: str = "1s", whole: bool = False) -> Any:
-    """The query, where its boxes go, and the table that goes in."""
+def query(kind: str, *, slack: str = "1s", whole: bool = False, recovery: str = "rollback") -> Any:
+    """The query, and where its boxes go."""
     q = md.Query("q")
     rows = q.source("rows", SCHEMA, time="ts", slack=slack).filter("v >= 0", name="first")
     kept = KINDS[kind](rows)
-    q.sink("out", kept.filter("true", name="last"), recovery="rollback", method=UPSTREAM)
+    q.sink("out", kept.filter("true", name="last"), recovery=recovery, method=UPSTREAM)
     boxes = [box.id for box in q.graph.boxes]
     if whole:
         return q, {"m": boxes}
