@@ -131,8 +131,8 @@ def _overhead(way: Sequence[FragmentSpec], nbytes: float) -> str:
     if any(each.reads_again for each in way):
         beside = f" for {_listed([each for each in way if each.reads_again])}" if costs else ""
         costs.append(
-            f"who stands by{beside} is sent some hundred bytes with each checkpoint; senders, and clients that "
-            "publish, keep rows until no window needs them"
+            f"who stands by{beside} is sent some hundred bytes with each checkpoint; senders, and clients "
+            "that publish, keep rows until no window needs them"
         )
     if not costs and any(each.keeps_nothing for each in way):
         costs.append("nothing is kept or sent, but a few hundred bytes with each train")

@@ -440,8 +440,8 @@ def guarded_as(plan: PlacementPlan, standby: Mapping[str, tuple[str, ...]]) -> P
 
 def with_methods(plan: PlacementPlan) -> PlacementPlan:
     """With how those who stand by can go on: each guarded fragment as the outputs wish to which its rows go,
-    and of several wishes by the strongest. What can't make its output again goes on by passive standby where an
-    output wishes for upstream backup and wants to be precise."""
+    and of several wishes by the strongest. What can't make its output again goes on by passive standby where
+    an output wishes for upstream backup and wants to be precise."""
     wished: dict[tuple[str, str], dict[str, None]] = {}
     for fragment in plan.fragments:
         way = way_to(plan, fragment)

@@ -46,8 +46,8 @@ between two checkpoints."""
 
 JUMP = 1 << 46
 """A successor's first row has a number so much higher than that of the mark: rows may come again, and in
-another order. More than all numbers between two marks. Of one that gives the same rows again there is no jump:
-it goes on with the numbers of the mark."""
+another order. More than all numbers between two marks. There is no jump where it gives the same rows again
+(``FragmentSpec.repeats``): those go on with the numbers of the mark."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,9 @@
 """How far back in time the state of a fragment reaches: which rows it still needs. Pure.
 
 A row is needed until the last result has left that it has a part in. Boxes that take row by row need none;
-windows of time say when that is (``BoxData.last_result``); a sunion holds a row until its own time is promised.
-Of such boxes behind each other the times add up. Of others nobody can say, and a fragment with such a box isn't
-recovered by upstream backup.
+windows of time say when that is (``BoxData.last_result``); a sunion holds a row until its own time is
+promised. Of such boxes behind each other the times add up. Of others nobody can say, and a fragment with such
+a box isn't recovered by upstream backup.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Machines are lost for good, others read rows again and give them their old numbers: as if nothing had happened."""
+"""Machines are lost for good, others read rows again and number results as before: the same answer."""
 
 from __future__ import annotations
 
@@ -37,9 +37,7 @@ PRECISELY, PASSIVELY = "precise_upstream_backup", "passive_standby"
 
 def _counted(rows: Any, name: str) -> Any:
     """Sums of floats show in which order rows came, and so do the first ones."""
-    return rows.group_by("k").aggregate(
-        n=count(), t=sum("v"), f=sum("v * 0.1"), a=first("v"), name=name
-    )
+    return rows.group_by("k").aggregate(n=count(), t=sum("v"), f=sum("v * 0.1"), a=first("v"), name=name)
 
 
 def windows() -> Made:
@@ -184,7 +182,7 @@ def read_again(world: World, rows: int | None, parts: Any) -> StandbyTrial:
 
 PRECISE: dict[str, Scenario] = {
     "precise": Scenario(
-        about="machines are lost for good and others read rows again: the same answer, under the same numbers",
+        about="machines are lost for good, others read rows again: the same answer under the same numbers",
         build=read_again,
         kinds=[*WEATHER, *LINKS, *OFTEN, *MACHINES, *TAKEOVERS, *TAKEOVERS],
         more=[*LATE, *BELIEVED, *LATE_VOTES],
