@@ -1,4 +1,4 @@
-"""A process that is killed for good and recovered by upstream backup: nothing is missing; or as if it hadn't been."""
+"""A process is killed for good and recovered by upstream backup: nothing is missing, or all is as it was."""
 
 from __future__ import annotations
 
