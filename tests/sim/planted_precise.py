@@ -27,7 +27,7 @@ PRECISE: dict[str, Mistake] = {
     ),
     "an input is trimmed that a late window still needs": Mistake(
         area="upstream backup",
-        about="A row counts as needed until its own time is promised, and not until its last window has left.",
+        about="A row counts as needed until its own time is promised, not until its last window has left.",
         edits=edit(
             "nodes.upstream_backup.reach:Reach.over",
             "_last(newest[source], steps) <",
@@ -67,8 +67,8 @@ PRECISE: dict[str, Mistake] = {
     ),
     "rows behind the mark count as read again": Mistake(
         area="upstream backup",
-        about="What one input brings behind the mark is fed while another still reads up to it: what comes out "
-        "of it is taken for what had been there.",
+        about="What one input brings behind the mark is fed while another reads up to it: what comes out of "
+        "it is taken for what had been there.",
         edits=edit("nodes.upstream_backup.warm_up:WarmUp._before", "if after >= len(train):", "if False:"),
         scenarios=_SCENARIOS,
         seed=0,

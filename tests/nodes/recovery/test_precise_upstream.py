@@ -15,6 +15,7 @@ from medusa.nodes.upstream_backup.reach import Reach, refusal_of
 from medusa.query.recovery import ACTIVE, PASSIVE, PRECISE_UPSTREAM, UPSTREAM
 from tests.nodes.recovery.upstream_run import KINDS, UpstreamRun, count_by_key, query, table
 from tests.nodes.taken_over import ROWS, SCHEMA
+from tests.nodes.test_taken_over import Named
 from tests.sim.planting import Mistake, edit, planted
 
 pytestmark = pytest.mark.filterwarnings("ignore::medusa.errors.LateWarning")
@@ -144,6 +145,39 @@ def test_a_reader_that_was_started_again_drops_what_it_has() -> None:
     run.fed.run(for_us=WAIT_US - 200_000)
     run.fed.nodes["c"].start()
     run.until_owned(run.fragment, "s1")
+    precise(run)
+
+
+@pytest.mark.parametrize("restarts", [False, True], ids=["stays", "dies too"])
+def test_a_reader_with_a_name_finds_each_row_once(restarts: bool) -> None:
+    """What it hadn't acknowledged comes again where it has forgotten it, under the same numbers."""
+    q, at = query("sliding", recovery="precise")
+    run = UpstreamRun(q, {"e": at["e"], "m": [*at["m"], "last", "out"]}, "s1", "s2", reads=False)
+    run.publish(0, 120)
+    stored: list[Any] = []
+    reader = Named(run, "named-1", stored)
+    run.until(lambda: len(stored) >= 20, "rows come")
+    reader.ack()
+    run.fed.run(for_us=70_000)
+    run.lose("m")
+    reader.dead = restarts
+    run.until_owned(run.fragment, "s1")
+    run.publish(120, ROWS)
+    if restarts:
+        run.fed.run(for_us=1_000_000)
+        reader = Named(run, "named-2", stored)
+    run.until(lambda: "q.out" in reader.ended, "all rows come")
+    assert stored == run.want["out"].to_pylist()
+    assert restarts or not reader.sent_again
+
+
+def test_whoever_reads_first_after_a_takeover_finds_all_that_had_come_out() -> None:
+    q, at = query("sliding", recovery="precise")
+    run = UpstreamRun(q, {"e": at["e"], "m": [*at["m"], "last", "out"]}, "s1", "s2", reads=False)
+    run.publish()
+    run.until(lambda: fed(run) >= 180, "rows are fed")
+    run.take_over("m", "s1")
+    run.read()
     precise(run)
 
 

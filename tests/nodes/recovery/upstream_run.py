@@ -74,14 +74,22 @@ class UpstreamRun(Run):
     """One run. Whoever isn't in ``others`` is stood by for by s3."""
 
     def __init__(
-        self, q: Any, at: Any, *others: str, guarded: str = "m", tables: Any = None, **more: Any
+        self,
+        q: Any,
+        at: Any,
+        *others: str,
+        guarded: str = "m",
+        tables: Any = None,
+        reads: bool = True,
+        **more: Any,
     ) -> None:
         standby = {node: others if node == guarded else ("s3",) for node in at}
         tables = tables or {source: table() for source in q.sources}
         super().__init__(q, at, standby=standby, deploys="e", witnesses=("w", "x"), tables=tables, **more)
         self.deploy()
         [self.fragment] = self.fed.nodes[guarded].brain.fragments
-        self.read()
+        if reads:
+            self.read()
         self.until_guarded(self.fragment, len(others))
 
     def take_over(self, owner: str, successor: str) -> None:
