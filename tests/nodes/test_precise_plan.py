@@ -27,6 +27,8 @@ def precise_by_upstream(box, *, recovery="precise"):
         "windows": lambda: rows.window("1s").group_by("v").aggregate(n=md.count(), name="kind"),
         "filter": lambda: rows.filter("v > 1", name="kind"),
         "running": lambda: rows.group_by("v").running(n=md.count(), name="kind"),
+        "random": lambda: rows.drop(0.5, name="kind"),
+        "timeout": lambda: rows.wsort("v", timeout="1s", name="kind"),
         "union": lambda: rows.union(more, name="kind"),
         "sunion": lambda: rows.sunion(more, bucket="1s", name="kind"),
     }
@@ -69,8 +71,9 @@ def test_precise_by_upstream_backup_is_passive_where_the_order_of_rows_cant_be_m
     assert fragment_from(fragment_to(specs["q/kind"])) == specs["q/kind"]
 
 
-def test_a_box_that_cant_be_read_again_is_refused_by_name_where_its_input_has_an_order():
-    graph, at = precise_by_upstream("running")
+@pytest.mark.parametrize("box", ["running", "random", "timeout"])
+def test_a_box_that_cant_be_read_again_is_refused_by_name_where_its_input_has_an_order(box):
+    graph, at = precise_by_upstream(box)
     with pytest.raises(
         QueryError, match=r"'q/kind' at 'b'.*upstream backup: .*'kind' has a state"
     ) as refused:

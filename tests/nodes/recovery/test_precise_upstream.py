@@ -13,7 +13,7 @@ from medusa.errors import QueryError
 from medusa.nodes.spec.fragment_spec import fragment_from, fragment_to
 from medusa.nodes.upstream_backup.reach import Reach, refusal_of
 from medusa.query.recovery import ACTIVE, PASSIVE, PRECISE_UPSTREAM, UPSTREAM
-from tests.nodes.recovery.upstream_run import KINDS, UpstreamRun, count_by_key, query, table
+from tests.nodes.recovery.upstream_run import KINDS, UpstreamRun, count_by_key, query, table, upstream
 from tests.nodes.taken_over import ROWS, SCHEMA
 from tests.nodes.test_taken_over import Named
 from tests.sim.planting import Mistake, edit, planted
@@ -255,6 +255,15 @@ def test_others_as_if_nothing_had_happened(kind: str, after_ms: int) -> None:
     run.fed.run(for_us=after_ms * 1_000)
     run.take_over("m", "s1")
     precise(run)
+
+
+@pytest.mark.parametrize("after_ms", [40, *(pytest.param(ms, marks=FULL) for ms in (10, 70, 100, 140))])
+def test_what_a_sunion_holds_is_read_again_where_rows_may_come_twice_too(after_ms: int) -> None:
+    q, at = serial()
+    run = begun(upstream(q), at, seed=after_ms)
+    run.fed.run(for_us=after_ms * 1_000)
+    run.take_over("m", "s1")
+    run.doubled()
 
 
 @pytest.mark.parametrize("method", [ACTIVE, pytest.param(PASSIVE, marks=FULL)])
