@@ -89,9 +89,9 @@ def unites() -> Made:
     left = q.source("left", SCHEMA, time="ts").filter("v >= 0", name="l")
     right = q.source("right", SCHEMA, time="ts").filter("v >= 0", name="r")
     both = left.union(right, name="both")
-    q.sink(EXACT, _counted(both.window("1s"), "per_k"), **WISH)
-    at = {"a": ["left", "l"], "b": ["right", "r", "both"], "z": ["per_k", EXACT]}
-    return q, at, {"p/left": PASSIVELY, "p/right": PASSIVELY, "p/per_k": PRECISELY}
+    q.sink(EXACT, both.window("1s").aggregate(n=count(), t=sum("v"), name="all"), **WISH)
+    at = {"a": ["left", "l"], "b": ["right", "r", "both"], "z": ["all", EXACT]}
+    return q, at, {"p/left": PASSIVELY, "p/right": PASSIVELY, "p/all": PRECISELY}
 
 
 def branches() -> Made:
