@@ -75,7 +75,7 @@ def settings(sizes: Sizes, methods: Sequence[HaMethod]) -> Iterator[tuple[HaMeth
     for rate in sizes.rates:
         for window_ms, groups in sizes.states:
             for method in (ALONE, *methods):
-                once = method.method in NO_CHECKPOINTS
+                once = method.name in NO_CHECKPOINTS
                 for interval in sizes.intervals[:1] if once else sizes.intervals:
                     yield (
                         method,
@@ -113,11 +113,11 @@ def measure(sizes: Sizes, methods: Sequence[HaMethod]) -> dict[str, Any]:
             if number == 0:
                 rows.append(
                     {
-                        "method": method.method,
+                        "method": method.name,
                         "rate": shape.rate,
                         "window_ms": shape.window_ms,
                         "groups": shape.groups,
-                        "interval": None if method.method in NO_CHECKPOINTS else shape.checkpoint_every,
+                        "interval": None if method.name in NO_CHECKPOINTS else shape.checkpoint_every,
                         "runs": [],
                     }
                 )
@@ -235,7 +235,7 @@ def write(found: dict[str, Any], folder: Path) -> str:
 
 
 def main() -> None:
-    known = {each.method: each for each in known_methods()}
+    known = {each.name: each for each in known_methods()}
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--quick", action="store_true", help="one rate, one window, one interval, one round")
     parser.add_argument("--rounds", type=int)

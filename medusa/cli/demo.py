@@ -175,12 +175,12 @@ def partition(*, as_json: bool, **options: Any) -> None:
 def ha(*, as_json: bool, **options: Any) -> None:
     """Watch machines die for good under one query by each method of recovery.
 
-    Node a feeds the same rows to a query for each method: B passive standby, C active standby, F amnesia, as
-    far as this release has them. Each has a primary and a secondary of its own; node w votes. All primaries
-    are killed at once (SIGKILL) and never started again. At the end every published row is accounted for:
-    received, missing, doubled; and delay, takeover and what it cost are compared. Exit code 1: something is
-    lost or doubled that a method promised to keep, or a gap isn't what the status says. Ctrl-C at any time
-    stops all nodes.
+    Node a feeds the same rows to a query for each method: B passive standby, C active standby, D upstream
+    backup, E the same with duplicates eliminated, F amnesia. Each has a primary and a secondary of its own;
+    node w votes. All primaries are killed at once (SIGKILL) and never started again. At the end every
+    published row is accounted for: received, missing, doubled; and delay, takeover and what it cost are
+    compared. Exit code 1: something is lost or doubled that a method promised to keep, or a gap isn't what
+    the status says. Ctrl-C at any time stops all nodes.
     """
     from medusa.apps.workloads.demos.ha_demo import HaOptions, run_demo
 

@@ -12,6 +12,7 @@ __all__ = [
     "METHODS",
     "METHODS_BY_STRENGTH",
     "PASSIVE",
+    "PRECISE_UPSTREAM",
     "UPSTREAM",
     "check_recovery",
     "methods_for",
@@ -25,6 +26,10 @@ AMNESIA = "amnesia"
 UPSTREAM = "upstream_backup"
 """Senders keep what the state still needs: whoever takes over begins empty at a mark, and reads it again."""
 
+PRECISE_UPSTREAM = "precise_upstream_backup"
+"""The same of a fragment that makes of the same rows the same output again: that has the numbers that it had.
+Nobody wishes for it by this name: it is ``UPSTREAM`` of an output that is to be precise."""
+
 PASSIVE = "passive_standby"
 """Who stands by holds checkpoints, and begins from the newest."""
 
@@ -32,14 +37,14 @@ ACTIVE = "active_standby"
 """Who stands by computes the same, and goes on at once."""
 
 METHODS = {
-    "precise": (ACTIVE, PASSIVE),
+    "precise": (ACTIVE, PASSIVE, UPSTREAM),
     "rollback": (UPSTREAM, PASSIVE, ACTIVE),
     "gap": (AMNESIA,),
 }
 """Kind of recovery -> the methods that promise it. Where nobody names one it is the first that can be, which
 upstream backup can't for every box."""
 
-METHODS_BY_STRENGTH = (AMNESIA, UPSTREAM, PASSIVE, ACTIVE)
+METHODS_BY_STRENGTH = (AMNESIA, UPSTREAM, PRECISE_UPSTREAM, PASSIVE, ACTIVE)
 """Each promises what those before it promise; but upstream backup repeats rows, and amnesia never does."""
 
 EXAMPLE = 'recovery="precise", method="active_standby"; left out, rows wait until the machine is back'
@@ -102,4 +107,6 @@ def recovery_line(recovery: str | None, method: str | None) -> str:
     first, *others = (each.replace("_", " ") for each in methods_for(recovery, method))
     if first == UPSTREAM.replace("_", " ") and others:
         first += f", or {others[0]} where a box needs it"
+    elif first == UPSTREAM.replace("_", " ") and recovery == "precise":
+        first += ", and passive standby where clients publish or rows come in no fixed order"
     return f"recovery {recovery} by {first}"

@@ -15,6 +15,7 @@ from medusa.sim.trials.federations import FEDERATIONS
 from medusa.sim.trials.handovers import HANDOVERS
 from medusa.sim.trials.moves import MOVES
 from medusa.sim.trials.owners import OWNERS
+from medusa.sim.trials.precise import PRECISE
 from medusa.sim.trials.publisher_restarts import COMEBACKS
 from medusa.sim.trials.rebuilds import REBUILDS
 from medusa.sim.trials.regroupings import REGROUPINGS
@@ -45,6 +46,7 @@ SCENARIOS: dict[str, Scenario] = {
     **REBUILDS,
     **WISHES,
     **UPSTREAM_BACKUP,
+    **PRECISE,
 }
 
 

@@ -272,6 +272,8 @@ class FragmentStatus(_Status, frozen=True, kw_only=True):
         checkpoint_every_us: between two of its checkpoints; 0: its node keeps nothing, and takes none.
         configuration: of its query, the newest that the node knows; left out where nobody stands by for it.
         replicas: who stands by for it, by the word of this node, which has it; left out likewise.
+        method: how who stands by for it goes on; empty: nobody was to.
+        method_reason: why that isn't as an output wishes that it feeds; empty: it is.
     """
 
     fragment: str
@@ -311,6 +313,8 @@ class FragmentStatus(_Status, frozen=True, kw_only=True):
     checkpoint_every_us: int = 0
     configuration: int | UnsetType = UNSET
     replicas: ReplicasStatus | UnsetType = UNSET
+    method: str = ""
+    method_reason: str = ""
 
     def is_held(self, box: str) -> bool:
         """Whether an input holds a box back while another is further on."""

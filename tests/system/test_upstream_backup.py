@@ -1,4 +1,4 @@
-"""A process that is killed for good and recovered by upstream backup: nothing is missing."""
+"""A process is killed for good and recovered by upstream backup: nothing is missing, or all is as it was."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ STANDBY = {"e": ["s1", "s2"], "m": ["s1", "s2"]}
 FRAGMENT = "q/per_k"
 
 
-def query() -> md.Query:
+def query(**wish: str) -> md.Query:
     q = md.Query("q")
     some = q.source("rows", SCHEMA, time="ts").filter("v >= 0", name="some")
     counted = some.window("2s", "1s").group_by("k").aggregate(n=md.count(), name="per_k")
-    q.sink("out", counted.filter("true", name="last"), recovery="rollback")
+    q.sink("out", counted.filter("true", name="last"), **wish)
     return q
 
 
@@ -44,7 +44,16 @@ def rows(begin: int, end: int) -> pa.Table:
     )
 
 
-def test_a_process_is_killed_for_good_and_nothing_is_missing(tmp_path: Any) -> None:
+ROLLBACK = {"recovery": "rollback"}
+PRECISE = {"recovery": "precise", "method": "upstream_backup"}
+PLANS = {
+    "rollback": ["at least once"],
+    "precise": ["exactly once", "q/rows by passive standby: source 'rows'"],
+}
+
+
+@pytest.mark.parametrize("wish", [ROLLBACK, PRECISE], ids=["rollback", "precise"])
+def test_a_process_is_killed_for_good_and_nothing_is_missing(wish: dict[str, str], tmp_path: Any) -> None:
     limits = f'{LIMITS}\n[recovery]\nwait = "200ms"'
     with contextlib.ExitStack() as held:
         nodes = StandbyNodes(tmp_path, keyed=False, limits=limits)
@@ -52,10 +61,9 @@ def test_a_process_is_killed_for_good_and_nothing_is_missing(tmp_path: Any) -> N
         nodes.start()
         with nodes.connect("e") as fed:
             until(lambda: {*fed.status()["peers"].values()} == {"up"}, what="they hear each other")
-            plan = str(fed.plan(query(), at=AT, standby=STANDBY, witness=["w"]))
-            assert "at least once" in plan
-            assert "upstream backup" in plan
-            fed.deploy(query(), at=AT, standby=STANDBY, witness=["w"])
+            plan = str(fed.plan(query(**wish), at=AT, standby=STANDBY, witness=["w"]))
+            assert all(text in plan for text in ["upstream backup", *PLANS[wish["recovery"]]])
+            fed.deploy(query(**wish), at=AT, standby=STANDBY, witness=["w"])
         for fragment in ("q/rows", FRAGMENT):
             nodes.until_guarded(fragment, "s1", "s2")
         publishes = held.enter_context(nodes.connect("e", "c"))
@@ -80,9 +88,11 @@ def test_a_process_is_killed_for_good_and_nothing_is_missing(tmp_path: Any) -> N
         reading.join(DEADLINE_S)
         assert not reading.is_alive(), f"{len(got)} rows came"
         print(f"the end came {time.monotonic() - killed_s:.2f} s after the kill")
-        want = {str(row) for row in collect(query(), rows=rows(0, ROWS))["out"].to_pylist()}
+        want = [str(row) for row in collect(query(), rows=rows(0, ROWS))["out"].to_pylist()]
         came = [str(row) for row in got]
-        assert {*came} == want, "a window is missing, or left in part"
+        assert {*came} == {*want}, "a window is missing, or left in part"
         assert reader.lost_rows == 0
-        assert reader.stream_version == 2
+        if wish == PRECISE:
+            assert came == want, "as if nothing had happened"
+        assert reader.stream_version == (1 if wish == PRECISE else 2)
         print(f"{len(came) - len(want)} rows came again")

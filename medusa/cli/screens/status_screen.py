@@ -125,6 +125,9 @@ def _of_node(status: NodeStatus, guarded: Sequence[GuardedFragment]) -> Iterator
         told = status.queries.get(each.query)
         if each.replicas.owner == status.node and (told is None or told.configuration is UNSET):
             yield f"{_replicas(each)}; configuration {each.number} of query {each.query}"
+    for part in status.fragments:
+        if part.method_reason:
+            yield f"{part.fragment} by {part.method.replace('_', ' ')}: {part.method_reason}"
     for fragment, going in status.moves.going.items():
         waits = f"; {going.waits_for}" if going.waits_for else ""
         sent = size_text(going.bytes)

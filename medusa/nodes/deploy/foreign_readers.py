@@ -142,9 +142,13 @@ class ForeignReaders:
                 code="E_STORE",
             )
         if spec.reads_again:
+            why = (
+                "no rows are kept for other queries"
+                if spec.repeats
+                else "its rows may have other numbers then"
+            )
             raise LinkError(
-                f"rows of stream {stream!r} may come again under other numbers: it is recovered by upstream "
-                "backup",
+                f"stream {stream!r} is recovered by upstream backup, and {why}",
                 hint='give that output of its query another method than "upstream_backup"',
                 code="E_STORE",
             )

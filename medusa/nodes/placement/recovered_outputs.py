@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from medusa.nodes.fragment.clock_decisions import decides
 from medusa.nodes.placement.estimating import BoxTraffic
@@ -12,7 +12,7 @@ from medusa.nodes.placement.secondaries import fed_bytes_per_s
 from medusa.nodes.placement.standby_plan import VOTERS_LEAST, is_output, method_on, way_to
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.boxes import Graph
-from medusa.query.recovery import ACTIVE, AMNESIA, UPSTREAM
+from medusa.query.recovery import ACTIVE, AMNESIA, PASSIVE, UPSTREAM
 
 __all__ = ["RecoveredOutput", "guarantee_of", "recovered_outputs", "ways_of"]
 
@@ -25,6 +25,7 @@ class RecoveredOutput:
         stream: its name.
         method: ``active_standby``; empty: nobody stands by for any fragment on its way.
         standby: fragment on its way -> its node, and who stands by for it.
+        otherwise: fragment on its way that goes on by another method -> which, and why.
         guarantee: what is promised, in words.
         overhead: what it costs while nothing fails, in words.
         bytes_per_s: that are sent once more, as estimated.
@@ -36,12 +37,15 @@ class RecoveredOutput:
     guarantee: str
     overhead: str
     bytes_per_s: float
+    otherwise: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         lines = [f"{self.stream}: {self.guarantee}"]
         if self.method:
             who = "; ".join(f"{', '.join(of) or 'nobody'} for {name}" for name, of in self.standby.items())
-            lines += [f"  {self.method.replace('_', ' ')}: {who}", f"  {self.overhead}"]
+            lines.append(f"  {self.method.replace('_', ' ')}: {who}")
+            lines += [f"  {name} by {how}" for name, how in self.otherwise.items()]
+            lines.append(f"  {self.overhead}")
         return "\n".join(lines)
 
 
@@ -89,6 +93,11 @@ def recovered_outputs(
             guarantee=guarantee_of([each.name for each in way if not each.standby], voters, method),
             overhead=_overhead(way, nbytes),
             bytes_per_s=nbytes,
+            otherwise={
+                each.name: f"{each.method.replace('_', ' ')}: {each.method_reason}"
+                for each in way
+                if each.method_reason
+            },
         )
         for stream, method, way in _outputs(plan)
         for nbytes in [sum(fed_bytes_per_s(each, graph, traffic) * len(each.standby) for each in _sent(way))]
@@ -109,28 +118,44 @@ def _outputs(plan: PlacementPlan) -> list[tuple[str, str, tuple[FragmentSpec, ..
 
 
 def _sent(way: Sequence[FragmentSpec]) -> list[FragmentSpec]:
-    """Those of which others are sent something."""
-    return [each for each in way if each.standby and not (each.keeps_nothing or each.reads_again)]
+    """Those of which others are sent what they are fed."""
+    return [each for each in way if each.standby and not (each.keeps_nothing or each.idle_standby)]
 
 
 def _overhead(way: Sequence[FragmentSpec], nbytes: float) -> str:
-    guarded = _sent(way)
-    if not guarded:
-        if any(each.reads_again for each in way):
-            return (
-                "who stands by is sent some hundred bytes with each checkpoint; senders, and clients that "
-                "publish, keep rows until no window needs them"
-            )
-        empty = any(each.keeps_nothing for each in way)
-        return "nothing is kept or sent, but a few hundred bytes with each train" if empty else ""
-    deciding = [each.name for each in guarded if decides(each.graph)]
-    what = (
-        f"what {' and '.join(each.name for each in guarded)} is fed is sent once more to each who stands by"
-    )
+    costs = []
+    if guarded := _sent(way):
+        costs.append(_of_active(guarded, nbytes))
+    if passive := [each for each in way if each.method == PASSIVE]:
+        costs.append(_of_passive(passive))
+    if any(each.reads_again for each in way):
+        beside = f" for {_listed([each for each in way if each.reads_again])}" if costs else ""
+        costs.append(
+            f"who stands by{beside} is sent some hundred bytes with each checkpoint; senders, and clients "
+            "that publish, keep rows until no window needs them"
+        )
+    if not costs and any(each.keeps_nothing for each in way):
+        costs.append("nothing is kept or sent, but a few hundred bytes with each train")
+    return "; ".join(costs)
+
+
+def _of_active(guarded: Sequence[FragmentSpec], nbytes: float) -> str:
+    deciding = [each for each in guarded if decides(each.graph)]
     waits = "no row waits for that, unless several clients publish into one source"
     if deciding:
         waits = (
-            f"rows of {' and '.join(deciding)} depend on the order in which others came, and wait one round "
+            f"rows of {_listed(deciding)} depend on the order in which others came, and wait one round "
             "trip until who stands by has that"
         )
+    what = f"what {_listed(guarded)} is fed is sent once more to each who stands by"
     return f"{what}, about {nbytes / 1e6:,.3f} MB/s; {waits}"
+
+
+def _of_passive(passive: Sequence[FragmentSpec]) -> str:
+    deciding = [each for each in passive if each.entries or decides(each.graph)]
+    waits = f", and output of {_listed(deciding)} waits for that" if deciding else ""
+    return f"who stands by for {_listed(passive)} is sent what changed with each checkpoint{waits}"
+
+
+def _listed(fragments: Sequence[FragmentSpec]) -> str:
+    return " and ".join(each.name for each in fragments)

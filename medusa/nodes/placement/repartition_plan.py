@@ -147,6 +147,7 @@ def replan_merge(specs: Sequence[FragmentSpec], box: str, *, node: str, taken: C
         read_versions={source: version for source, version in read.items() if source in ids},
         standby=guarded.standby,
         method=guarded.method,
+        method_reason=guarded.method_reason,
         checkpoint_every_us=min(
             (spec.checkpoint_every_us for spec in specs if spec.checkpoint_every_us), default=0
         ),
@@ -279,6 +280,7 @@ def _as_of(
         read_versions=versions,
         standby=spec.standby,
         method=spec.method,
+        method_reason=spec.method_reason,
         checkpoint_every_us=spec.checkpoint_every_us,
     )
 

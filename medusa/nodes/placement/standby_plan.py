@@ -21,11 +21,20 @@ from medusa.nodes.placement.fragment_keys import REST, WishWords, boxes_of, by_f
 from medusa.nodes.placement.own_streams import with_own_streams
 from medusa.nodes.placement.placement import PlacementPlan
 from medusa.nodes.placement.secondaries import Unguarded, recovery_work, spread
-from medusa.nodes.placement.upstream_plan import check_upstream
+from medusa.nodes.placement.upstream_plan import check_repeats, check_upstream
 from medusa.nodes.spec.fragment_spec import FragmentSpec
+from medusa.nodes.upstream_backup.decisions import decision_in
 from medusa.nodes.upstream_backup.reach import refusal_of
 from medusa.query.boxes import Box, Graph, Sink
-from medusa.query.recovery import ACTIVE, PASSIVE, UPSTREAM, methods_for, strongest
+from medusa.query.recovery import (
+    ACTIVE,
+    AMNESIA,
+    PASSIVE,
+    PRECISE_UPSTREAM,
+    UPSTREAM,
+    methods_for,
+    strongest,
+)
 from medusa.query.suggest import did_you_mean
 from medusa.wire.messages.configuration import VOTERS_MAX
 
@@ -205,6 +214,11 @@ class _Planning:
         standby = {self._plan.fragments[place].name: names for place, names in found.items()}
         guarded = with_methods(guarded_as(self._plan, standby))
         check_upstream(guarded)
+        for fragment in guarded.fragments:
+            for box in fragment.graph.boxes:
+                way = way_to(guarded, fragment)
+                if is_output(box, fragment) and method_on(way, box) == PRECISE_UPSTREAM:
+                    check_repeats(box.id, way)
         plan = replace(with_own_streams(guarded), witnesses=self._wish.witnesses)
         self._check_voters(plan)
         return plan
@@ -426,7 +440,8 @@ def guarded_as(plan: PlacementPlan, standby: Mapping[str, tuple[str, ...]]) -> P
 
 def with_methods(plan: PlacementPlan) -> PlacementPlan:
     """With how those who stand by can go on: each guarded fragment as the outputs wish to which its rows go,
-    and of several wishes by the strongest."""
+    and of several wishes by the strongest. What can't make its output again goes on by passive standby where
+    an output wishes for upstream backup and wants to be precise."""
     wished: dict[tuple[str, str], dict[str, None]] = {}
     for fragment in plan.fragments:
         way = way_to(plan, fragment)
@@ -435,13 +450,23 @@ def with_methods(plan: PlacementPlan) -> PlacementPlan:
             wished.setdefault((each.node, each.name), {}).update(dict.fromkeys(methods_here))
     fragments = []
     for each in plan.fragments:
-        methods = wished.get((each.node, each.name), {"": None})
-        method = strongest(filter(None, methods))
-        if method and "" in methods:  # An output without a wish loses nothing while the disks are there.
-            method = strongest((method, PASSIVE))
+        method, reason = _method_of(each, wished.get((each.node, each.name), {"": None}))
         changes = method and method != ACTIVE and each.standby
-        fragments.append(msgspec.structs.replace(each, method=method) if changes else each)
+        changed = msgspec.structs.replace(each, method=method, method_reason=reason) if changes else each
+        fragments.append(changed)
     return replace(plan, fragments=tuple(fragments))
+
+
+def _method_of(fragment: FragmentSpec, wished: Iterable[str]) -> tuple[str, str]:
+    """How a fragment goes on, and why that is another method than an output wishes for; empty: it isn't."""
+    wishes = {*wished}
+    decision = decision_in(fragment.graph) if PRECISE_UPSTREAM in wishes else None
+    methods = wishes - {PRECISE_UPSTREAM} | {PASSIVE} if decision is not None else wishes
+    method = strongest(filter(None, methods))
+    if method in (AMNESIA, UPSTREAM) and "" in methods:
+        method = PASSIVE  # An output without a wish loses nothing while the disks are there.
+    falls_back = decision is not None and method == PASSIVE and PASSIVE not in wishes
+    return method, " ".join(decision) if decision is not None and falls_back else ""
 
 
 def is_output(box: Box, fragment: FragmentSpec) -> TypeGuard[Sink]:
@@ -451,7 +476,7 @@ def is_output(box: Box, fragment: FragmentSpec) -> TypeGuard[Sink]:
 
 def method_on(way: Iterable[FragmentSpec], sink: Sink) -> str:
     """How an output is recovered: as it wishes, or by the first method that promises that for the boxes on
-    its way; empty: it has no wish.
+    its way; empty: it has no wish. Of single fragments ``with_methods`` may say another.
 
     Args:
         way: the fragments by which its rows come.
@@ -461,7 +486,8 @@ def method_on(way: Iterable[FragmentSpec], sink: Sink) -> str:
     possible = methods_for(sink.recovery, sink.method)
     if len(possible) > 1 and any(refusal_of(each.graph) is not None for each in way):
         possible = tuple(method for method in possible if method != UPSTREAM)
-    return possible[0]
+    precise = possible[0] == UPSTREAM and sink.recovery == "precise"
+    return PRECISE_UPSTREAM if precise else possible[0]
 
 
 def cost_of(fragment: FragmentSpec, traffic: BoxTraffic) -> float:

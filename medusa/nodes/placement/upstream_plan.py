@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from medusa.errors import QueryError
 from medusa.nodes.placement.placement import PlacementPlan
 from medusa.nodes.spec.fragment_spec import FragmentSpec
+from medusa.nodes.upstream_backup.decisions import decision_in
 from medusa.nodes.upstream_backup.reach import has_both, refusal_of
 
-__all__ = ["check_upstream"]
+__all__ = ["check_repeats", "check_upstream"]
 
 
 def check_upstream(plan: PlacementPlan) -> None:
@@ -17,7 +20,7 @@ def check_upstream(plan: PlacementPlan) -> None:
         QueryError: names the fragment, the box, and what to do.
     """
     read_again = [each for each in plan.fragments if each.reads_again]
-    streams = {stream for each in read_again for stream in each.streams.values()}
+    streams = {stream for each in read_again if not each.repeats for stream in each.streams.values()}
     for each in read_again:
         if (found := refusal_of(each.graph)) is not None:
             raise _refused(each, " ".join(found))
@@ -25,6 +28,27 @@ def check_upstream(plan: PlacementPlan) -> None:
         if feeds and has_both(each.graph):
             why = f"rows of stream {feeds[0]!r} may come again, and they go through windows to some outputs, "
             raise _refused(each, f"{why}and to others not: put those boxes at different nodes")
+
+
+def check_repeats(sink: str, way: Sequence[FragmentSpec]) -> None:
+    """Whether anything is recovered by upstream backup of an output that is to be so, and precise.
+
+    Args:
+        way: the fragments by which its rows come.
+
+    Raises:
+        QueryError: each of them goes on by another method; names the box, and what to do.
+    """
+    reasons = [(each, decision_in(each.graph)) for each in way]
+    if any(why is None for _, why in reasons):
+        return
+    last, why = reasons[-1]
+    raise QueryError(
+        f"sink {sink!r} can't be precise by upstream backup: in fragment {last.name!r} at {last.node!r} "
+        f"{' '.join(why or ())}",
+        hint='method="passive_standby", or put the boxes behind that one at another node',
+        code="E_STANDBY",
+    )
 
 
 def _refused(fragment: FragmentSpec, why: str) -> QueryError:

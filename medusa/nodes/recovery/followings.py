@@ -29,7 +29,6 @@ from medusa.nodes.recovery.rewiring import replicas_of
 from medusa.nodes.security.registry import Caller
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
-from medusa.query.recovery import PASSIVE, UPSTREAM
 from medusa.units import size_text
 from medusa.wire import limits
 from medusa.wire.messages.configuration import Configuration
@@ -247,7 +246,7 @@ class Followings:
             return
         if (before := self._coming.pop(name, None)) is not None:
             before.drop()
-        kind = CheckpointReceiver if spec.method in (PASSIVE, UPSTREAM) else StateReceiver
+        kind = CheckpointReceiver if spec.idle_standby else StateReceiver
         made = self._coming[name] = kind(
             spec,
             owner=peer,

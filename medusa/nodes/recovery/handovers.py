@@ -190,7 +190,7 @@ class Handovers:
             text = f"fragment {fragment!r} is recovered by amnesia: it would begin empty at node {to!r}"
             return no("E_STORE", text, "leave it where it is, or deploy its query anew")
         if fragment in self._fragments and self._fragments[fragment].spec.reads_again:
-            text = f"fragment {fragment!r} is recovered by upstream backup: its rows would come again"
+            text = f"fragment {fragment!r} is recovered by upstream backup: its rows would be read again"
             return no("E_STORE", text, "leave it where it is, or deploy its query anew")
         if to not in replicas.followers and (why := self._may_not_come(configuration, replicas, to)):
             return why

@@ -165,7 +165,7 @@ class CheckpointReceiver(StateReceiver):
     def open(self, now_us: int) -> None:
         if self.shadow is not None or not self.held_token:
             return
-        if self.spec.reads_again:  # Rows come again, and may be others.
+        if self.spec.reads_again and not self.spec.repeats:  # Rows come again, and may be others.
             version = self.spec.stream_version + 1
             self.spec = msgspec.structs.replace(self.spec, stream_version=version)
         deltas = tuple(each.files_of(self._held) for each in self._manifest.deltas)

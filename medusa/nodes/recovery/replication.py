@@ -26,7 +26,6 @@ from medusa.nodes.recovery.replication_automaton import REPLICATION, Replication
 from medusa.nodes.recovery.rewiring import replicas_of, rewired
 from medusa.nodes.reports import Copied
 from medusa.nodes.spec.fragment_spec import FragmentSpec, fragment_to
-from medusa.query.recovery import PASSIVE, UPSTREAM
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.configuration import Configuration, Replicas
 from medusa.wire.messages.move import GiveUp, Got, Ready, Seed
@@ -330,7 +329,7 @@ class Replication:
         others = tuple(node for node in replicas.members if node != link.node)
         link.spec = msgspec.structs.replace(hosted.spec, node=link.node, standby=others)
         link.tap = StandbyChangeFeed()
-        if hosted.spec.method in (PASSIVE, UPSTREAM):
+        if hosted.spec.idle_standby:
             link.tap = CheckpointFeed(marks=hosted.spec.reads_again)
         self._tap(link.fragment)
         self._say(now_us, replicas, link)

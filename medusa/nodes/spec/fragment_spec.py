@@ -13,11 +13,12 @@ from medusa.decoders import msgpack_decoder
 from medusa.errors import QueryError
 from medusa.nodes.spec.cached_attribute import lazily
 from medusa.nodes.spec.spec_limits import check_limits
+from medusa.nodes.upstream_backup.decisions import decision_in
 from medusa.ports import Buffer
 from medusa.query.boxes import Aggregate, Graph, Sink, Source
 from medusa.query.graph import CheckedGraph, check_graph, label_of
 from medusa.query.published_stream import reads_of
-from medusa.query.recovery import AMNESIA, METHODS_BY_STRENGTH, UPSTREAM
+from medusa.query.recovery import AMNESIA, METHODS_BY_STRENGTH, PASSIVE, PRECISE_UPSTREAM, UPSTREAM
 from medusa.query.user_registry import check_functions
 from medusa.wire import limits
 
@@ -91,6 +92,7 @@ class FragmentSpec(
         standby: nodes that were to stand by for it when it was deployed, in the order in which they succeed.
         checkpoint_every_us: between two of its checkpoints; 0: as its node has it.
         method: how who stands by for it can go on (``METHODS_BY_STRENGTH``); empty: by active standby.
+        method_reason: why that is another one than an output wishes for that it feeds; empty: it isn't.
         note_key: secret of those who may have it: seals what one that keeps nothing leaves with its
             neighbours. Its first owner makes it; empty: without keys nothing is sealed.
     """
@@ -108,6 +110,7 @@ class FragmentSpec(
     standby: tuple[Name, ...] = ()
     checkpoint_every_us: Annotated[int, Meta(ge=0, le=limits.CHECKPOINT_EVERY_US_MAX)] = 0
     method: str = ""
+    method_reason: Annotated[str, Meta(max_length=limits.TEXT_CHARS_MAX)] = ""
     note_key: Annotated[bytes, Meta(max_length=NOTE_KEY_BYTES)] = b""
 
     @property
@@ -122,7 +125,17 @@ class FragmentSpec(
     @property
     def reads_again(self) -> bool:
         """Whoever succeeds its owner begins empty at a mark: recovered by upstream backup."""
-        return self.method == UPSTREAM
+        return self.method in (UPSTREAM, PRECISE_UPSTREAM)
+
+    @property
+    def idle_standby(self) -> bool:
+        """Who stands by for it computes nothing, and holds checkpoints or marks."""
+        return self.reads_again or self.method == PASSIVE
+
+    @property
+    def repeats(self) -> bool:
+        """Of those: it gives the rows that it reads again the numbers that they had."""
+        return self.method == PRECISE_UPSTREAM
 
     def reader_query(self, sink: str) -> str:
         """The query that reads this one's stream to another node."""
@@ -247,6 +260,10 @@ def check_fragment(fragment: FragmentSpec) -> CheckedGraph:
         )
     if fragment.method and fragment.method not in METHODS_BY_STRENGTH:
         raise QueryError(f"{label}: method: {fragment.method[:80]!r} is unknown", code="query.placement")
+    if fragment.repeats and (decision := decision_in(fragment.graph)) is not None:
+        raise QueryError(
+            f"{label}: can't make its output again, since {' '.join(decision)}", code="query.placement"
+        )
     if 0 < fragment.checkpoint_every_us < limits.CHECKPOINT_EVERY_US_LEAST:
         raise QueryError(f"{label}: its checkpoints come too often", code="query.placement")
     if any(guest.sink not in sinks for guest in fragment.guests.values()):

@@ -20,6 +20,7 @@ from medusa.nodes.names.advertise import source_body
 from medusa.nodes.placement.recovered_outputs import guarantee_of
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.boxes import Source
+from medusa.query.recovery import ACTIVE
 from medusa.wire import limits
 from medusa.wire.link.automaton import ReceiverState, SenderState
 from medusa.wire.link.named_subscriptions import owner_and_name
@@ -181,6 +182,8 @@ def fragment_status(
         load=loads.fragment(name),
         configuration=UNSET if guarded is None else guarded[0],
         replicas=UNSET if guarded is None else guarded[1],
+        method=(hosted.spec.method or ACTIVE) if hosted.spec.standby else "",
+        method_reason=hosted.spec.method_reason,
     )
 
 

@@ -46,7 +46,8 @@ between two checkpoints."""
 
 JUMP = 1 << 46
 """A successor's first row has a number so much higher than that of the mark: rows may come again, and in
-another order. More than all numbers between two marks."""
+another order. More than all numbers between two marks. There is no jump where it gives the same rows again
+(``FragmentSpec.repeats``): those go on with the numbers of the mark."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +89,7 @@ class Marks:
     ) -> None:
         known = MarksRecord((InputMoment(),), {}) if record is None or record.marks is None else record.marks
         self.newest: Mark | None = None
+        self._jump = 0 if spec.repeats else JUMP
         self._entries = spec.entries
         self._reach = Reach(spec.graph)
         self._sources = sources
@@ -212,8 +214,10 @@ class Marks:
         first = {source: start.promised.get(source, int(START_US)) for source in self._entries}
         boundaries_us = {output.sink: output.boundary_us for output in outputs}
         rows = {output.sink: output.rows for output in outputs}
-        begins = {sink: seq + JUMP for sink, seq in rows.items()}
-        skips = {o.sink: (*o.skips, (rows[o.sink], begins[o.sink]))[-SKIPS_MAX:] for o in outputs}
+        begins = {sink: seq + self._jump for sink, seq in rows.items()}
+        skips = {o.sink: o.skips for o in outputs}
+        if self._jump:
+            skips = {sink: (*of, (rows[sink], begins[sink]))[-SKIPS_MAX:] for sink, of in skips.items()}
         return msgspec.structs.replace(
             record,
             inputs=tuple(_begins_at(each, self._publisher(each), start) for each in record.inputs),

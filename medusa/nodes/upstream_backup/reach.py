@@ -1,8 +1,9 @@
 """How far back in time the state of a fragment reaches: which rows it still needs. Pure.
 
 A row is needed until the last result has left that it has a part in. Boxes that take row by row need none;
-windows of time say when that is (``BoxData.last_result``). Of windows behind each other the times add up. Of
-others nobody can say, and a fragment with such a box isn't recovered by upstream backup.
+windows of time say when that is (``BoxData.last_result``); a sunion holds a row until its own time is
+promised. Of such boxes behind each other the times add up. Of others nobody can say, and a fragment with such
+a box isn't recovered by upstream backup.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from medusa.elements import START_US
-from medusa.query.boxes import Aggregate, Box, Graph, Source
+from medusa.query.boxes import Aggregate, Box, Graph, Source, SUnion
 from medusa.query.graph import label_of
 
 __all__ = ["Reach", "has_both", "refusal_of"]
@@ -32,7 +33,7 @@ class Reach:
 
     @property
     def windows(self) -> bool:
-        """There are windows on the way of some rows."""
+        """There are windows, or sunions, on the way of some rows."""
         return any(self._ways.values())
 
     def over(self, newest: Mapping[str, int], boundaries: Mapping[str, int]) -> bool:
@@ -74,7 +75,7 @@ def _against(box: Box) -> str | None:
             if getattr(box, name) is not None:
                 return f"has {name.removesuffix('_us')}=, and which rows were late can't be found again"
         return None
-    if _row_by_row(box) or _is_window(box):
+    if _row_by_row(box) or _is_window(box) or isinstance(box, SUnion):
         return None
     if isinstance(box, Aggregate):
         return "gives partial or early results, which can't be found again"
@@ -108,8 +109,7 @@ def _all_ways(graph: Graph) -> dict[str, set[tuple[str, tuple[Step, ...]]]]:
             return known[id]
         found: set[tuple[str, tuple[Step, ...]]] = set() if readers[id] else {(id, ())}
         for reader in readers[id].values():
-            step = reader.last_result or SAME
-            own = () if step == SAME else (step,)
+            own = () if _row_by_row(reader) else (reader.last_result or SAME,)
             found.update((sink, own + steps) for sink, steps in below(reader.id))
         known[id] = set(sorted(found)[: WAYS_MAX + 1])
         return known[id]

@@ -11,7 +11,7 @@ from medusa.nodes.placement.balance import NodeCapacity, PlacedPiece, host_loads
 from medusa.nodes.placement.estimating import Estimate, MeasuredBox, estimate, traffic_of
 from medusa.nodes.placement.placement import cut
 from medusa.nodes.placement.recovered_outputs import RecoveredOutput, recovered_outputs
-from medusa.nodes.placement.standby_plan import cost_of, guarded_as
+from medusa.nodes.placement.standby_plan import cost_of, guarded_as, with_methods
 from medusa.query.boxes import Graph
 from medusa.query.suggest import did_you_mean
 from medusa.units import byte_count, duration_text
@@ -270,7 +270,7 @@ def with_standby(
         said: who would stand by, as the node says that is asked to deploy.
     """
     traffic = traffic_of(graph, rates=rates, measured=_measured(graph.name, status))
-    plan = guarded_as(cut(graph, found.at), said.standby)
+    plan = with_methods(guarded_as(cut(graph, found.at), said.standby))
     outputs = recovered_outputs(plan, graph, traffic, voters=len(said.voters))
     loads = dict(found.loads)
     for fragment in plan.guarded():

@@ -339,8 +339,8 @@ class ReplicaChecks:
         codec = self._codec(self._nodes[source], message.stream) if isinstance(message, Data) else None
         if not isinstance(message, Data) or codec is None or payload is None:
             return
-        if message.stream in self._empty:
-            return  # What was shown to who is lost may come otherwise.
+        if not self._compares(message.stream):
+            return
         batch = codec.decode(message, payload).batch
         rows = self._rows.setdefault(message.stream, [])
         rows += [None] * (message.seq + message.rows - len(rows))
@@ -352,6 +352,10 @@ class ReplicaChecks:
                 )
             rows[seq] = row
         self._shown[message.stream] = max(self._shown.get(message.stream, 0), message.seq + message.rows)
+
+    def _compares(self, stream: str) -> bool:
+        """Whether its rows are the same from whoever sends them: of what keeps nothing they may be others."""
+        return stream not in self._empty
 
     def _codec(self, node: NodeMachine, stream: str) -> TrainCodec | None:
         if stream not in self._codecs and node.alive:

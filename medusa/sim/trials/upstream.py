@@ -23,7 +23,7 @@ from medusa.sim.world.virtual_time import SimulationError, World
 from medusa.wire.link.sender import Sender
 from medusa.wire.messages.configuration import Replicas
 
-__all__ = ["UPSTREAM_BACKUP"]
+__all__ = ["UPSTREAM_BACKUP", "check_whole"]
 
 WISH: Any = {"recovery": "rollback", "method": "upstream_backup"}
 
@@ -73,18 +73,24 @@ class MarkChecks(ReplicaChecks):
 
 
 def check_rollback(trial: StandbyTrial) -> None:
-    """At the end.
+    """At the end: see ``check_whole``."""
+    check_catalogs(trial.nodes.values())
+    check_whole(trial, "out")
+
+
+def check_whole(trial: StandbyTrial, sink: str) -> None:
+    """Of an output of windows, in which rows are counted (``n``) and summed (``t``).
 
     Raises:
         SimulationError: a row is missing of a window, or a window left with a part of its rows.
     """
-    check_catalogs(trial.nodes.values())
-    batches = [batch for client in trial.clients.values() for batch in client.rows.get("u.out", [])]
+    stream = f"{trial.q.graph.name}.{sink}"
+    batches = [batch for client in trial.clients.values() for batch in client.rows.get(stream, [])]
     came: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
-    for row in pa.Table.from_batches(batches, trial.want["out"].schema).to_pylist():
+    for row in pa.Table.from_batches(batches, trial.want[sink].schema).to_pylist():
         n, total = row.pop("n"), row.pop("t")
         came.setdefault(tuple(row.values()), []).append((n, total))
-    for row in trial.want["out"].to_pylist():
+    for row in trial.want[sink].to_pylist():
         n, total = row.pop("n"), row.pop("t")
         key = tuple(row.values())
         results = came.pop(key, [])

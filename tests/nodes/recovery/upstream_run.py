@@ -50,12 +50,12 @@ KINDS: Mapping[str, Any] = {
 }
 
 
-def query(kind: str, *, slack: str = "1s", whole: bool = False) -> Any:
-    """The query, where its boxes go, and the table that goes in."""
+def query(kind: str, *, slack: str = "1s", whole: bool = False, recovery: str = "rollback") -> Any:
+    """The query, and where its boxes go."""
     q = md.Query("q")
     rows = q.source("rows", SCHEMA, time="ts", slack=slack).filter("v >= 0", name="first")
     kept = KINDS[kind](rows)
-    q.sink("out", kept.filter("true", name="last"), recovery="rollback", method=UPSTREAM)
+    q.sink("out", kept.filter("true", name="last"), recovery=recovery, method=UPSTREAM)
     boxes = [box.id for box in q.graph.boxes]
     if whole:
         return q, {"m": boxes}
@@ -74,14 +74,22 @@ class UpstreamRun(Run):
     """One run. Whoever isn't in ``others`` is stood by for by s3."""
 
     def __init__(
-        self, q: Any, at: Any, *others: str, guarded: str = "m", tables: Any = None, **more: Any
+        self,
+        q: Any,
+        at: Any,
+        *others: str,
+        guarded: str = "m",
+        tables: Any = None,
+        reads: bool = True,
+        **more: Any,
     ) -> None:
         standby = {node: others if node == guarded else ("s3",) for node in at}
         tables = tables or {source: table() for source in q.sources}
         super().__init__(q, at, standby=standby, deploys="e", witnesses=("w", "x"), tables=tables, **more)
         self.deploy()
         [self.fragment] = self.fed.nodes[guarded].brain.fragments
-        self.read()
+        if reads:
+            self.read()
         self.until_guarded(self.fragment, len(others))
 
     def take_over(self, owner: str, successor: str) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from medusa.apps.workloads.demos.ha_query import COMES_LATER, POSTER, HaMethod, HaShape
+from medusa.apps.workloads.demos.ha_query import POSTER, HaMethod, HaShape
+from medusa.query.recovery import PRECISE_UPSTREAM
 
 __all__ = ["HaAccount", "HaCheck", "HaEvent", "HaOutcome", "HaResult", "HaWindow", "account"]
 
@@ -140,7 +141,7 @@ class HaResult:
         return {
             "letter": self.of.letter,
             "recovery": self.of.recovery,
-            "method": self.of.method,
+            "method": self.of.name,
             **amounts,
             "windows": len(self.windows),
             "told_lost": self.told_lost,
@@ -201,7 +202,7 @@ class HaOutcome:
     def checks(self) -> list[HaCheck]:
         """What the poster says, as far as it is about methods that ran; those that aren't there, as such."""
         exact = [check for each in self.results for check in _exact(each)]
-        return [*exact, *self._compared(), *self._later()]
+        return [*exact, self._duplicates(), *self._compared(), *self._absent()]
 
     @property
     def fine(self) -> bool:
@@ -215,7 +216,6 @@ class HaOutcome:
             "checks": [asdict(each) for each in self.checks()],
             "events": [{"at_s": round(each.at_s, 3), "what": each.what} for each in self.events],
             "results": [each.to_json() for each in self.results],
-            "comes_later": COMES_LATER,
             "seconds": round(self.seconds, 3),
         }
 
@@ -232,8 +232,18 @@ class HaOutcome:
                 lambda each: each.delay_s(0.5),
                 " ms",
                 1e3,
+                beside=(PRECISE_UPSTREAM,),
             ),
         ]
+
+    def _duplicates(self) -> HaCheck:
+        """What D costs its reader, and E doesn't."""
+        what = "duplicates in D, and none in E"
+        found = {each.of.letter: each.account.doubled for each in self.results}
+        if not {"D", "E"} <= found.keys():
+            return HaCheck(what, None, False, "nothing to compare: a method isn't there")
+        shown = f"D {found['D']:,}, E {found['E']:,}"
+        return HaCheck(what, found["D"] > 0 and found["E"] == 0, False, shown)
 
     def _is_most(
         self,
@@ -244,32 +254,35 @@ class HaOutcome:
         factor: float = 1.0,
         *,
         least: bool = False,
+        beside: Sequence[str] = (),
     ) -> HaCheck:
-        """That one method has the largest (or smallest) of a figure."""
+        """That one method has the largest (or smallest) of a figure.
+
+        Args:
+            beside: methods that are shown, and not compared: they wait for the same where clients publish.
+        """
         what = f"{method.replace('_', ' ')} {what}"
-        found = {each.of.method: figure(each) for each in self.results}
+        found = {each.of.name: figure(each) for each in self.results}
         known = {name: value for name, value in found.items() if value is not None}
         shown = ", ".join(
-            f"{each.of.letter} {known[each.of.method] * factor:,.1f}{unit}"
+            f"{each.of.letter} {known[each.of.name] * factor:,.1f}{unit}"
             for each in self.results
-            if each.of.method in known
+            if each.of.name in known
         )
         if method not in found or len(found) < 2:
             return HaCheck(what, None, False, "nothing to compare: a method isn't there")
         if len(known) < len(found):
             return HaCheck(what, None, False, f"not all known: {shown or 'none'}")
-        others = [value for name, value in known.items() if name != method]
+        others = [value for name, value in known.items() if name not in (method, *beside)]
+        if not others:
+            return HaCheck(what, None, False, "nothing to compare: a method isn't there")
         held = known[method] < min(others) if least else known[method] > max(others)
         return HaCheck(what, held, False, shown)
 
-    def _later(self) -> list[HaCheck]:
+    def _absent(self) -> list[HaCheck]:
         ran = [each.of.letter for each in self.results]
         missing = {each.letter: each.title for each in POSTER if each.letter not in ran}
-        return [
-            HaCheck(f"{letter}: {what}", None, False, shown)
-            for found, shown in ((missing, "didn't run"), (COMES_LATER, "comes later: no release has it yet"))
-            for letter, what in found.items()
-        ]
+        return [HaCheck(f"{letter}: {what}", None, False, "didn't run") for letter, what in missing.items()]
 
 
 def _bytes(of: HaResult) -> float | None:

@@ -18,13 +18,12 @@ from typing import TYPE_CHECKING
 
 from medusa.query.builder import Query
 from medusa.query.expressions.aggregates import count, max, min, sum
-from medusa.query.recovery import METHODS
+from medusa.query.recovery import METHODS, PRECISE_UPSTREAM, UPSTREAM
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 __all__ = [
-    "COMES_LATER",
     "ENTRY",
     "POSTER",
     "WITNESS",
@@ -53,8 +52,13 @@ class HaMethod:
     method: str | None
 
     @property
+    def name(self) -> str | None:
+        """Of the method, told from the others; None: nobody stands by."""
+        return PRECISE_UPSTREAM if (self.recovery, self.method) == ("precise", UPSTREAM) else self.method
+
+    @property
     def title(self) -> str:
-        return (self.method or "no standby").replace("_", " ")
+        return (self.name or "no standby").replace("_", " ")
 
     @property
     def query(self) -> str:
@@ -81,10 +85,9 @@ POSTER = (
     HaMethod("B", "precise", "passive_standby"),
     HaMethod("C", "precise", "active_standby"),
     HaMethod("D", "rollback", "upstream_backup"),
+    HaMethod("E", "precise", "upstream_backup"),
     HaMethod("F", "gap", "amnesia"),
 )
-COMES_LATER = {"E": "upstream backup, duplicates eliminated"}
-"""Of the poster's queries those that no release has yet."""
 
 
 def known_methods() -> list[HaMethod]:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["HaLane", "HaProgress", "draw", "show_outcome"]
 
-COLOURS = {"B": "#2b6cb0", "C": "#1b7f4b", "D": "#8a5a00", "F": "#b7472a"}
+COLOURS = {"B": "#2b6cb0", "C": "#1b7f4b", "D": "#8a5a00", "E": "#6b46c1", "F": "#b7472a"}
 NO_COLOUR = "#777"
 
 
