@@ -61,6 +61,9 @@ from medusa.apps.workloads.network.tcp_bytes import sent_bytes
 
 NAME = "recovery"
 PRIMARY, SECONDARY = "m", "m2"
+LIMITS = 'query_memory = "2 GiB"\nmemory = "2 GiB"\nretention = "1 GiB"'
+"""So that nothing waits for a bound, whatever the state is."""
+
 WARM_S = 1.0
 AFTER_S = 1.0
 
@@ -146,10 +149,11 @@ def setup_of(method: Method, shape: workload.Shape) -> Setup:
         standby={ENTRY: [WITNESS], PRIMARY: [SECONDARY]} if guarded else {},
         rows=partial(workload.rows_of, rate=shape.rate, groups=shape.groups, keys=shape.keys),
         rate=shape.rate,
-        fill=shape.keys,
+        fill=shape.keys if shape.filled else 0,
         sinks=("out", "held") if shape.keys else ("out",),
         interval=shape.interval,
         wait=shape.wait,
+        limits=LIMITS,
     )
 
 

@@ -45,7 +45,7 @@ class Setup:
         rows: of the source ``rows``.
         fill: so many rows are published at once, before those at their pace.
         sinks: that are read.
-        shown: the first of them that has to come before anything is measured.
+        limits: of each node, as in its configuration.
     """
 
     query: md.Query
@@ -58,9 +58,11 @@ class Setup:
     sinks: Sequence[str] = ("out",)
     interval: str = "200ms"
     wait: str = "2s"
+    limits: str = ""
 
     @property
     def shown(self) -> str:
+        """The sink whose rows have to come before anything is measured."""
         return self.sinks[0]
 
 
@@ -274,7 +276,7 @@ def flowing(setup: Setup) -> Iterator[Trial]:
         tempfile.TemporaryDirectory(prefix="md") as folder,
         contextlib.ExitStack() as held,
     ):
-        limits = f'[recovery]\nwait = "{setup.wait}"'
+        limits = f'{setup.limits}\n[recovery]\nwait = "{setup.wait}"'
         nodes = held.enter_context(contextlib.closing(TcpNodes(Path(folder), names, limits=limits)))
         nodes.start()
         orders, publishes, reads = (

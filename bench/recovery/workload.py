@@ -15,12 +15,13 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 import medusa as md
 from bench.recovery.methods import Method
 from medusa.apps.workloads.demos.ha_outcome import HaAccount, HaWindow, account
 
-__all__ = ["COLUMNS", "Shape", "counts_of", "held_of", "placed", "query", "rows_of", "windows_of"]
+__all__ = ["COLUMNS", "Shape", "counts_of", "held_of", "newest", "placed", "query", "rows_of", "windows_of"]
 
 COLUMNS = {"ts": "timestamp", "n": "int64", "k": "int64", "key": "int64", "sent": "int64"}
 FRAGMENT = "q/passed"
@@ -36,6 +37,7 @@ class Shape:
         window_ms: of ``counted``.
         groups: by which it counts.
         keys: of ``held``, whose windows take ``held_ms``; 0: there is no such window.
+        filled: a row of each key comes before those at their pace.
         interval: between two checkpoints of a fragment.
         wait: for an owner that is silent, as ``[recovery] wait``.
     """
@@ -45,6 +47,7 @@ class Shape:
     groups: int = 10
     keys: int = 0
     held_ms: int = 3_600_000
+    filled: bool = False
     interval: str = "200ms"
     wait: str = "2s"
 
@@ -111,6 +114,11 @@ def windows_of(came: Iterable[tuple[int, pa.RecordBatch]], start_ns: int) -> lis
         for at_ns, batch in came
         for row in batch.to_pylist()
     ]
+
+
+def newest(came: Sequence[tuple[int, pa.RecordBatch]]) -> int:
+    """The highest number that ``out`` has counted so far; -1: none."""
+    return pc.max(came[-1][1]["last"]).as_py() if came else -1
 
 
 def counts_of(windows: Sequence[HaWindow], published: int, groups: int) -> HaAccount:
