@@ -119,6 +119,9 @@ class Traffic:
         self._at_ns: list[int] = []
         self._upto: list[int] = []
         self.published = 0
+        self.began_ns = 0
+        """When row 0 was due, by the rows' own times."""
+
         self.job = _Job(self._run)
 
     def before(self, at_ns: int) -> int:
@@ -134,10 +137,10 @@ class Traffic:
     def _run(self) -> None:
         while self.published < self._fill:
             self._publish(min(self.published + FILL, self._fill))
-        begun = time.monotonic()
+        self.began_ns = time.monotonic_ns() - self._fill * 1_000_000_000 // self._rate
         while not self._over.wait(TICK_S):
             # As many as the clock says, so that a publisher that was late catches up.
-            due = self._fill + int((time.monotonic() - begun) * self._rate)
+            due = (time.monotonic_ns() - self.began_ns) * self._rate // 1_000_000_000
             while self.published < due:
                 self._publish(min(due, self.published + FILL))
         self._fed.finish(self._stream)
