@@ -141,6 +141,11 @@ def run(setting: dict[str, Any], sizes: Sizes) -> dict[str, Any]:
         return tried(trial, method, shape, MEASURED_S)
 
 
+def asked_of(sizes: Sizes) -> dict[str, Any]:
+    """What holds for all runs."""
+    return {"rows/s": sizes.rate, "checkpoints each": sizes.interval, "wait": sizes.wait}
+
+
 def measure(sizes: Sizes, methods: Sequence[Method], sheet: Sheet) -> dict[str, Any]:
     """All kills, the settings in turns; what has more goes on alone."""
 
@@ -286,8 +291,7 @@ def main() -> None:
     )
     try:
         methods = asked_for(options.methods)
-        asked = {"rows/s": sizes.rate, "checkpoints each": sizes.interval, "wait": sizes.wait}
-        sheet = Sheet(NAME, options.out, asked, resume=options.resume, budget_s=options.budget_s)
+        sheet = Sheet(NAME, options.out, asked_of(sizes), resume=options.resume, budget_s=options.budget_s)
     except ValueError as error:
         parser.error(str(error))
     found = measure(sizes, methods, sheet)

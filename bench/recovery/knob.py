@@ -16,10 +16,10 @@ Beside it: active standby of the chain on one node, which is a process pair, and
 standby (*alone*), where nobody is killed.
 
 - *CPU*: of all nodes of the chain and of the one that stands by, a row. *between*: bytes over TCP from each
-  node to the next and to who stands by, a row. *kept*: by all senders, just before the kill.
+  node to the next, and to who stands by, a row. *kept*: by all senders, just before the kill.
 - *noticed*, *taken*: as in ``bench.recovery``.
-- *held up*: how much later than usual the latest row came that a window held. Rows are late if they come after
-  the end of their last window by the clock; usual is the median before the kill.
+- *held up*: how much later than usual the latest row came, counted from the end of its last window by the
+  clock; usual is the median before the kill.
 - *read again*: rows that the lost node had been fed and its successor was fed again; *done again*: that times
   its boxes.
 
@@ -261,6 +261,16 @@ def lateness(came: Sequence[tuple[int, pa.RecordBatch]], began_ns: int) -> list[
     return found
 
 
+def asked_of(sizes: Sizes) -> dict[str, Any]:
+    """What holds for all runs."""
+    return {
+        "boxes": sizes.boxes,
+        "rows/s": sizes.rate,
+        "checkpoints each": sizes.interval,
+        "wait": sizes.wait,
+    }
+
+
 def measure(sizes: Sizes, sheet: Sheet) -> dict[str, Any]:
     """All figures, the settings in turns."""
     return sheet.run(settings(sizes), sizes.rounds, lambda setting: run(setting, sizes), told)
@@ -375,9 +385,8 @@ def main() -> None:
         rounds=options.rounds or base.rounds,
         seconds=options.seconds or base.seconds,
     )
-    asked = {"boxes": boxes, "rows/s": sizes.rate, "checkpoints each": sizes.interval, "wait": sizes.wait}
     try:
-        sheet = Sheet(NAME, options.out, asked, resume=options.resume, budget_s=options.budget_s)
+        sheet = Sheet(NAME, options.out, asked_of(sizes), resume=options.resume, budget_s=options.budget_s)
     except ValueError as error:
         parser.error(str(error))
     found = measure(sizes, sheet)

@@ -255,6 +255,11 @@ def came(
     return figures
 
 
+def asked_of(sizes: Sizes) -> dict[str, Any]:
+    """What holds for all runs."""
+    return {"seconds": sizes.seconds, "wait": sizes.wait}
+
+
 def measure(sizes: Sizes, methods: Sequence[Method], sheet: Sheet) -> dict[str, Any]:
     """All figures, the settings in turns."""
     return sheet.run(
@@ -423,8 +428,7 @@ def main() -> None:
     )
     try:
         methods = asked_for(options.methods)
-        asked = {"seconds": sizes.seconds, "wait": sizes.wait}
-        sheet = Sheet(NAME, options.out, asked, resume=options.resume, budget_s=options.budget_s)
+        sheet = Sheet(NAME, options.out, asked_of(sizes), resume=options.resume, budget_s=options.budget_s)
     except ValueError as error:
         parser.error(str(error))
     found = measure(sizes, methods, sheet)

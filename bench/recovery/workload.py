@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +22,18 @@ import medusa as md
 from bench.recovery.methods import Method
 from medusa.apps.workloads.demos.ha_outcome import HaAccount, HaWindow, account
 
-__all__ = ["COLUMNS", "Shape", "counts_of", "held_of", "newest", "placed", "query", "rows_of", "windows_of"]
+__all__ = [
+    "COLUMNS",
+    "Shape",
+    "counts",
+    "counts_of",
+    "held_of",
+    "newest",
+    "placed",
+    "query",
+    "rows_of",
+    "windows_of",
+]
 
 COLUMNS = {"ts": "timestamp", "n": "int64", "k": "int64", "key": "int64", "sent": "int64"}
 FRAGMENT = "q/passed"
@@ -52,23 +64,23 @@ class Shape:
     wait: str = "2s"
 
 
+def counts() -> dict[str, Any]:
+    """What a window says of its rows."""
+    return {
+        "rows": md.count(),
+        "first": md.min("n"),
+        "last": md.max("n"),
+        "total": md.sum("n"),
+        "sent": md.max("sent"),
+    }
+
+
 def query(method: Method, shape: Shape) -> md.Query:
     q = md.Query("q")
     kept = q.source("rows", COLUMNS, time="ts").filter("n >= 0", name="kept")
     # So that both windows are of one fragment, with one input.
     passed = kept.filter("key >= 0", name="passed")
-    counted = (
-        passed.window(f"{shape.window_ms}ms")
-        .group_by("k")
-        .aggregate(
-            rows=md.count(),
-            first=md.min("n"),
-            last=md.max("n"),
-            total=md.sum("n"),
-            sent=md.max("sent"),
-            name="counted",
-        )
-    )
+    counted = passed.window(f"{shape.window_ms}ms").group_by("k").aggregate(**counts(), name="counted")
     q.sink("out", counted, **method.wish)
     if shape.keys:
         held = passed.window(f"{shape.held_ms}ms").group_by("key")
