@@ -16,9 +16,9 @@ All at 100,000 rows/s, with a checkpoint each 2 s. Here each 5 minutes are ``--e
 - *pause-1*: one worker stands still (SIGSTOP) for half of ``--every``, and goes on: nobody tells it from a
   dead one meanwhile, nor from one behind a network that is cut.
 
-    publisher ── a rows ──┬── x0 counted0 ── out0 ──┬── reader     each worker stands by for the one before
-                          ├── x1 counted1 ── out1 ──┤
-                          └── ...                   ┘              w votes, and stands by for a
+    publisher ── a rows ──┬── x0 counted0 ── out0 ──┬── reader     each worker stands by for
+                          ├── x1 counted1 ── out1 ──┤              the one before it, and w,
+                          └── ...                   ┘              which votes, for a
 
 Their work is a shuffle: by its key each row goes to one worker, which keeps a state for each key. So it is
 here, as windows of 100 ms by key, of which every row is accounted for.
@@ -31,11 +31,11 @@ here, as windows of 100 ms by key, of which every row is accounted for.
   before the next failure.
 - *lost*, *doubled*: published rows that are in no received window, or in more than one.
 
-Exact first: a run counts only if its method's promise is held over all failures. Where a worker and who stands
-by for it are away at once, rows wait until one is back; of amnesia it may be that nobody can count what is lost.
-Not done: their systems beside it, for which there is no cluster here; Kubernetes, whose time to start a worker
-is theirs and for which ``--restart`` stands; their rates and hours; faults of the network between machines,
-of which their files have none (``medusa demo partition`` cuts one).
+Exact first: a run counts only if its method's promise is held over all failures. Where a worker and who
+stands XX
+Not done: their systems beside it, for which there is no cluster here; Kubernetes, whose time to start a
+worker is theirs and for which ``--restart`` stands; their rates and hours; faults of the network between
+machines, of which their files have none (``medusa demo partition`` cuts one).
 """
 
 from __future__ import annotations

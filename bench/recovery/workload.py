@@ -1,11 +1,11 @@
 """The query that is tried, its numbered rows, and the account of what came of them.
 
     publisher ── a rows ── kept ── m passed ──┬── counted ── out      m2 stands by for m
-                                              └── held ───── held     w votes, and stands by for a
+                                              └── longer ─── held     w votes, and stands by for a
 
 Row n is of group ``n mod groups``. A window of ``counted`` says how many rows of its group it holds, and
 their first, last and total number: so which numbers came, and how often, follows from the output alone.
-``held`` is there for its state: a longer window, which counts by ``n mod keys``.
+``longer`` is there for its state: a window, which counts by ``n mod keys``.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Shape:
         rate: rows a second, by their own time and by the clock.
         window_ms: of ``counted``.
         groups: by which it counts.
-        keys: of ``held``, whose windows take ``held_ms``; 0: there is no such window.
+        keys: of ``longer``, whose windows take ``held_ms``; 0: there is no such window.
         filled: a row of each key comes before those at their pace.
         interval: between two checkpoints of a fragment.
         wait: for an owner that is silent, as ``[recovery] wait``.
@@ -83,10 +83,10 @@ def query(method: Method, shape: Shape) -> md.Query:
     counted = passed.window(f"{shape.window_ms}ms").group_by("k").aggregate(**counts(), name="counted")
     q.sink("out", counted, **method.wish)
     if shape.keys:
-        held = passed.window(f"{shape.held_ms}ms").group_by("key")
+        longer = passed.window(f"{shape.held_ms}ms").group_by("key")
         q.sink(
             "held",
-            held.aggregate(rows=md.count(), first=md.min("n"), total=md.sum("n"), name="held"),
+            longer.aggregate(rows=md.count(), first=md.min("n"), total=md.sum("n"), name="longer"),
             **method.wish,
         )
     return q
