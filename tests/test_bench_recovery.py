@@ -315,6 +315,11 @@ def test_the_usual_setting_comes_before_those_that_differ_from_it() -> None:
         for key, interval in (("alone", None), ("passive_standby", "200ms"), ("amnesia", None))
     ]
     assert len(found) == len({json.dumps(each) for each in found}) == 2 * 3 * (1 + 2 + 1)
+    usual = table.settings(replace(table.FULL, apart=0), [PASSIVE, AMNESIA])
+    assert usual == found[:3]
+    once = table.settings(replace(table.FULL, apart=1), [PASSIVE, AMNESIA])
+    assert once == found[: len(once)]
+    assert len(once) == 3 + 3 + 2 * 3 + 1  # The usual one; another rate; two other states; another interval.
     later = [each["rate"] == 20_000 and each["groups"] == 1_000 for each in found]
     assert not any(later[: len(later) // 2])
 

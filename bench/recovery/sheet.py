@@ -179,7 +179,7 @@ def markdown(heads: Sequence[str], lines: Sequence[Sequence[str]]) -> list[str]:
 
 def preface(found: Mapping[str, Any]) -> str:
     """On what, when, and how much of it."""
-    runs = [len(row["runs"]) for row in found["rows"]]
+    runs = [len(row["runs"]) for row in found["rows"] if row["runs"]] or [0]
     many = f"{min(runs)}" if min(runs) == max(runs) else f"{min(runs)} to {max(runs)}"
     stopped = f" Stopped by {found['stopped']}." if found["stopped"] else ""
     asked = ", ".join(f"{key} {value}" for key, value in found["asked"].items())

@@ -1,6 +1,6 @@
 """Question: what does each method of recovery cost while nothing fails, and how fast does it go on?
 
-    python -m bench.recovery [--quick] [--rounds 5] [--seconds 5] [--methods amnesia,...] [--budget 10min]
+    python -m bench.recovery [--quick] [--rounds 5] [--apart 1] [--methods amnesia,...] [--budget 10min]
 
 A publisher feeds numbered rows to an entry node, which filters them; the next node, the primary, counts by
 window and group, and a reader takes its rows (``workload``). The entry's fragment is guarded by the same
@@ -61,7 +61,7 @@ from medusa.apps.workloads.network.tcp_bytes import sent_bytes
 
 NAME = "recovery"
 PRIMARY, SECONDARY = "m", "m2"
-LIMITS = 'query_memory = "2 GiB"\nmemory = "2 GiB"\nretention = "1 GiB"'
+LIMITS = 'query_memory = "2 GiB"\nowner_memory = "2 GiB"\nmemory = "2 GiB"\nretention = "1 GiB"'
 """So that nothing waits for a bound, whatever the state is."""
 
 WARM_S = 1.0
@@ -76,6 +76,7 @@ class Sizes:
         states: (milliseconds of a window, groups).
         intervals: between checkpoints.
         seconds: that are measured in each run, before the kill.
+        apart: in so many of rate, state and interval a setting may differ from the usual one.
     """
 
     rates: Sequence[int]
@@ -84,6 +85,7 @@ class Sizes:
     rounds: int
     seconds: float
     wait: str = "2s"
+    apart: int = 3
 
 
 FULL = Sizes(
@@ -100,10 +102,15 @@ def settings(sizes: Sizes, methods: Sequence[Method]) -> list[dict[str, Any]]:
     """What is run once in each round: first what differs least from the usual, since time may be short;
     *alone* before what is held against it."""
     cases = itertools.product(enumerate(sizes.rates), enumerate(sizes.states), enumerate(sizes.intervals))
+
+    def apart(case: Any) -> int:
+        return sum(number > 0 for number, _ in case)
+
     found: list[dict[str, Any]] = []
-    for (_, rate), (_, (window_ms, groups)), (nth, interval) in sorted(
-        cases, key=lambda case: sum(number > 0 for number, _ in case)
-    ):
+    for case in sorted(cases, key=apart):
+        if apart(case) > sizes.apart:
+            break
+        (_, rate), (_, (window_ms, groups)), (nth, interval) = case
         found += [
             {
                 "method": method.key,
@@ -416,6 +423,12 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, help="that are measured in each run")
     parser.add_argument("--methods", default=",".join(known_methods()), help="of %(default)s, by commas")
     parser.add_argument("--wait", default=FULL.wait, help="[recovery] wait of the nodes (%(default)s)")
+    parser.add_argument(
+        "--apart",
+        type=int,
+        default=FULL.apart,
+        help="0: the usual setting alone, 1: and what differs in one thing",
+    )
     options = options_of(parser)
     if options.docs:
         sys.exit(show(NAME, table, plot, options.out))
@@ -425,6 +438,7 @@ def main() -> None:
         rounds=options.rounds or base.rounds,
         seconds=options.seconds or base.seconds,
         wait=options.wait,
+        apart=options.apart,
     )
     try:
         methods = asked_for(options.methods)
