@@ -194,7 +194,7 @@ def setup_of(method: Method, sizes: Sizes) -> Setup:
         rows=partial(workload.rows_of, rate=sizes.rate, groups=sizes.groups),
         rate=sizes.rate,
         sinks=[f"out{number}" for number in numbers],
-        interval=sizes.interval,
+        checkpoint_every=dict.fromkeys(workers, sizes.interval),
         wait=sizes.wait,
     )
 

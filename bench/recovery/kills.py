@@ -10,6 +10,8 @@ window of the same fragment:
 - *span*: upstream backup, windows of 0.1, 1 and 10 s (1,000 groups). That is what it reads again.
 - amnesia: windows of 100 ms. What they held is lost, and counted.
 
+The primary takes a checkpoint each ``--interval``, the entry before it as its method needs them.
+
 *noticed*, *taken*, *total*: from the kill (SIGKILL) of the primary until another node said that it is gone,
 until its successor said that it has the fragment, until a row came of one that was published after the kill.
 *less the wait*: total without ``[recovery] wait``, for which upstream backup and amnesia give the owner time
@@ -133,7 +135,7 @@ def run(setting: dict[str, Any], sizes: Sizes) -> dict[str, Any]:
         AssertionError: what the method promises isn't held.
     """
     method, shape = known_methods()[setting["method"]], shape_of(setting, sizes)
-    with flowing(setup_of(method, shape)) as trial:
+    with flowing(setup_of(method, shape, everywhere=False)) as trial:
         out = trial.arrivals["out"].came
         trial.until(lambda: workload.newest(out) >= trial.setup.fill, "the state is there")
         trial.rest(WARM_S + (setting["span_ms"] or 0) / 1e3)

@@ -136,7 +136,7 @@ def setup_of(method: Method, sizes: Sizes, cuts: int) -> Setup:
         standby=standby if guarded else {},
         rows=partial(workload.rows_of, rate=sizes.rate, groups=1),
         rate=sizes.rate,
-        interval=sizes.interval,
+        checkpoint_every={"*": sizes.interval},
         wait=sizes.wait,
     )
 

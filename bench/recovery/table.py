@@ -145,8 +145,13 @@ def run(setting: dict[str, Any], seconds: float, wait: str) -> dict[str, Any]:
         return tried(trial, method, shape, seconds)
 
 
-def setup_of(method: Method, shape: workload.Shape) -> Setup:
-    """The query at entry and primary, guarded by its method."""
+def setup_of(method: Method, shape: workload.Shape, *, everywhere: bool = True) -> Setup:
+    """The query at entry and primary, guarded by its method.
+
+    Args:
+        everywhere: the interval is that of the entry too, whose rows wait for its checkpoints with passive
+            standby.
+    """
     q = workload.query(method, shape)
     guarded = method.method is not None
     return Setup(
@@ -158,7 +163,7 @@ def setup_of(method: Method, shape: workload.Shape) -> Setup:
         rate=shape.rate,
         fill=shape.keys if shape.filled else 0,
         sinks=("out", "held") if shape.keys else ("out",),
-        interval=shape.interval,
+        checkpoint_every={"*" if everywhere else PRIMARY: shape.interval},
         wait=shape.wait,
         limits=LIMITS,
     )

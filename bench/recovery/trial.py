@@ -41,7 +41,7 @@ class Setup:
 
     Attributes:
         nodes: besides ``ENTRY`` and ``WITNESS``.
-        standby: as ``Federation.deploy`` has it; empty: nobody stands by.
+        standby, checkpoint_every: as ``Federation.deploy`` has them; without ``standby`` nobody stands by.
         rows: of the source ``rows``.
         fill: so many rows are published at once, before those at their pace.
         sinks: that are read.
@@ -54,9 +54,9 @@ class Setup:
     standby: Mapping[str, Sequence[str]]
     rows: Rows
     rate: int
+    checkpoint_every: Mapping[str, str]
     fill: int = 0
     sinks: Sequence[str] = ("out",)
-    interval: str = "200ms"
     wait: str = "2s"
     limits: str = ""
 
@@ -305,5 +305,5 @@ def _deploy(setup: Setup, orders: md.Federation) -> None:
     if not setup.standby:
         orders.deploy(setup.query, at=setup.at)
         return
-    orders.deploy(setup.query, at=setup.at, standby=setup.standby, checkpoint_every={"*": setup.interval})
+    orders.deploy(setup.query, at=setup.at, standby=setup.standby, checkpoint_every=setup.checkpoint_every)
     until(lambda: all_follow(replicas(orders)), what="who stands by follows", deadline_s=DEADLINE_S)
