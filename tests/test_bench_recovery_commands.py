@@ -1,4 +1,4 @@
-"""The commands of the benchmarks of recovery: what they go through, their tables and plots, small real ones."""
+"""Commands of the benchmarks of recovery: what they go through, their tables and plots, small real runs."""
 
 from __future__ import annotations
 

@@ -228,7 +228,9 @@ class Trial:
     def told(self, node: str, fragment: str) -> dict[str, Any]:
         """What a node says of a fragment that it has."""
         with contextlib.closing(md.connect(self.nodes.addresses[node], timeout="60s")) as fed:
-            return next(each for each in fed.status()["fragments"] if each["fragment"] == fragment)
+            found = {each["fragment"]: each for each in fed.status()["fragments"]}
+        assert fragment in found, f"{node} has {', '.join(found) or 'nothing'}, and not {fragment}"
+        return found[fragment]
 
     def spent(self, *names: str) -> Spent:
         return spent(self.nodes, names, self.traffic.published)
