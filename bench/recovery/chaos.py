@@ -210,6 +210,8 @@ def run(setting: Mapping[str, Any], sizes: Sizes, round: int) -> dict[str, Any]:
     with flowing(setup_of(method, sizes)) as trial:
         trial.until(lambda: all(each.came for each in trial.arrivals.values()), "rows come of all workers")
         begun_ns = time.monotonic_ns()
+        _rest_until(trial, begun_ns, WARM_S)
+        trial.until_shown(begun_ns)
         struck_s = list(strike(trial, faults, begun_ns))
         _rest_until(trial, begun_ns, faults[-1].at_s + sizes.every_s)
         ended_s = (time.monotonic_ns() - begun_ns) / 1e9

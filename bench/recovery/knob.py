@@ -169,6 +169,7 @@ def tried(trial: Trial, method: Method, sizes: Sizes, cuts: int) -> dict[str, An
     names = trial.setup.nodes
     first, sent = trial.spent(*names), bytes_between(trial)
     trial.rest(sizes.seconds)
+    trial.until_shown(first.at_ns)
     last, sent_later = trial.spent(*names), bytes_between(trial)
     rows = max(last.rows - first.rows, 1)
     figures: dict[str, Any] = {

@@ -179,6 +179,7 @@ def tried(trial: Trial, method: Method, shape: workload.Shape, seconds: float) -
     names = trial.setup.nodes
     first, sent = trial.spent(*names), _sent(trial)
     trial.rest(seconds)
+    trial.until_shown(first.at_ns)
     last, sent_later = trial.spent(*names), _sent(trial)
     figures = costs(trial.before, first, last)
     for key, before in sent.items():

@@ -217,6 +217,11 @@ class Trial:
         time.sleep(seconds)
         self.look()
 
+    def until_shown(self, since_ns: int) -> None:
+        """Until a row has come since then: on a busy machine that takes its time."""
+        came = self.arrivals[self.setup.shown].came
+        self.until(lambda: came[-1:] and came[-1][0] > since_ns, "rows come")
+
     def fragments(self) -> dict[str, Any]:
         """Who has what, as was decided."""
         return replicas(self.orders)
