@@ -8,12 +8,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
 from bench.recovery import chaos, kills, knob, table, workload
-from bench.recovery.methods import ALONE, known_methods
+from bench.recovery.methods import ALONE, Method, known_methods
 from bench.recovery.sheet import Sheet, show, troubles
 from medusa.apps.workloads.demos.ha_outcome import HaWindow
 from medusa.runtime.embedded.embedded_run import collect
@@ -328,11 +327,19 @@ def test_a_small_knob(tmp_path: Path) -> None:
 
 
 @pytest.mark.system
-@pytest.mark.parametrize("scenario", chaos.SCENARIOS)
-def test_small_failures(tmp_path: Path, scenario: str) -> None:
+@pytest.mark.parametrize(
+    ("scenario", "method"),
+    [
+        ("kill-1", PASSIVE),
+        ("fail-2", ACTIVE),
+        ("kill-2", UPSTREAM),
+        ("kill-4", AMNESIA),
+        ("pause-1", ACTIVE),
+    ],
+    ids=lambda each: each if isinstance(each, str) else each.key,
+)
+def test_small_failures(tmp_path: Path, scenario: str, method: Method) -> None:
     sheet = Sheet(chaos.NAME, tmp_path, chaos.asked_of(chaos.QUICK))
-    scenarios = [chaos.SCENARIOS[scenario]]
-    found = fine(chaos.measure(chaos.QUICK, scenarios, [*METHODS.values()], sheet))
-    assert {each["method"] for each in found} == set(METHODS)
-    assert all(len(each["caught_up_s"]) == chaos.QUICK.times for each in found)
-    assert np.isfinite([each["throughput"] for each in found]).all()
+    [found] = fine(chaos.measure(chaos.QUICK, [chaos.SCENARIOS[scenario]], [method], sheet))
+    assert len(found["caught_up_s"]) == chaos.QUICK.times
+    assert found["throughput"] > 0
