@@ -245,6 +245,10 @@ def test_delay_throughput_and_catching_up() -> None:
     found = chaos.figures([*usual, *stalled], [4.0, 8.0], 10.0, 600, 100)
     assert (found["before_p50_s"], found["before_p99_s"]) == pytest.approx((0.01, 0.01))
     assert found["caught_up_s"] == [pytest.approx(2.25), 0.0]
+    assert found["unfinished"] == 0
+    struck_again = chaos.figures([*usual, *stalled], [4.0, 5.0], 10.0, 600, 100)
+    assert struck_again["caught_up_s"] == [pytest.approx(2.25), pytest.approx(1.25)]
+    assert struck_again["unfinished"] == 1
     assert found["worst_s"] == pytest.approx(2.25)
     assert found["throughput"] == pytest.approx(1.0, abs=0.02)
     assert found["worst_throughput"] == 0.0
@@ -270,7 +274,7 @@ def test_failures_give_their_table_and_curves(monkeypatch: pytest.MonkeyPatch, t
     assert [len(row["runs"]) for row in found["rows"]] == [2] * 4
     lines = lines_of(chaos.write(found, tmp_path))
     assert [line[:2] for line in lines[:2]] == [["kill-1", "active standby"], ["kill-1", "amnesia"]]
-    assert lines[1][-2:] == ["7, not all counted", "0"]
+    assert lines[1][-3:] == ["0 of 2", "7, not all counted", "0"]
     assert "<svg" in (tmp_path / "recovery-chaos.svg").read_text()
 
 

@@ -27,8 +27,8 @@ here, as windows of 100 ms by key, of which every row is accounted for.
   there on.
 - *throughput*: rows that came a second from the first failure on, of those that were published; and in the
   worst second.
-- *caught up*: from a failure until the last window came that was later than twice the usual p99 and 50 ms,
-  before the next failure.
+- *caught up*: from a failure until the last window came, of those due before the next failure, that was later
+  than twice the usual p99 and 50 ms; and how often the next failure came first.
 - *lost*, *doubled*: published rows that are in no received window, or in more than one.
 
 Exact first: a run counts only if its method's promise is held over all failures. Where a worker and who
@@ -283,18 +283,21 @@ def figures(
         published: rows between the first failure and the end.
     """
     times = np.array([each.at_s for each in windows])
-    delays = times - np.array([each.sent_s for each in windows])
+    sent = np.array([each.sent_s for each in windows])
+    delays = times - sent
     rows = np.array([each.rows for each in windows])
     before = (times >= 0) & (times < struck_s[0])
     assert before.any(), "no window came before the first failure"
     during = (times >= struck_s[0]) & (times <= ended_s)
     p50, p99 = (float(each) for each in np.quantile(delays[before], [0.5, 0.99]))
-    late = delays > 2 * p99 + LATE_S
-    caught = []
+    bound_s = 2 * p99 + LATE_S
+    caught, unfinished = [], 0
     for begin_s, end_s in zip(struck_s, [*struck_s[1:], ended_s], strict=True):
-        # What comes after the next failure counts for that one.
-        mine = times[late & (times >= begin_s) & (times < end_s)]
+        # Those that it has delayed, whenever they came.
+        due = (times >= begin_s) & (sent >= begin_s - bound_s) & (sent < end_s)
+        mine = times[due & (delays > bound_s)]
         caught.append(float(mine.max()) - begin_s if len(mine) else 0.0)
+        unfinished += bool(len(mine)) and float(mine.max()) >= end_s
     seconds = np.arange(struck_s[0], max(ended_s - 1.0, struck_s[0]) + BUCKET_S / 2, BUCKET_S)
     worst = min(int(rows[(times >= begin_s) & (times < begin_s + 1.0)].sum()) for begin_s in seconds)
     return {
@@ -306,6 +309,7 @@ def figures(
         "throughput": float(rows[during].sum()) / max(published, 1),
         "worst_throughput": worst / rate,
         "caught_up_s": caught,
+        "unfinished": unfinished,
         "struck_s": list(struck_s),
         "curve": curve(times, delays, rows, ended_s),
     }
@@ -373,6 +377,7 @@ HEADS = (
     "worst second",
     "caught up p50, s",
     "max",
+    "not before the next",
     "lost",
     "doubled",
 )
@@ -397,6 +402,7 @@ def table(found: dict[str, Any]) -> str:
                 *(spread(values(row, key), 100) + " %" for key in ("throughput", "worst_throughput")),
                 f"{float(np.median(caught)):.2f}",
                 f"{max(caught):.2f}",
+                f"{sum(made['unfinished'] for made in good(row))} of {len(caught)}",
                 spread(values(row, "missing")) + unknown,
                 spread(values(row, "doubled")),
             ]
