@@ -19,7 +19,6 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from bench import recovery
 from medusa.apps.workloads.demos import ha_demo
 from medusa.apps.workloads.demos.ha_outcome import HaOutcome, HaResult, HaWindow, account
 from medusa.apps.workloads.demos.ha_query import (
@@ -264,33 +263,6 @@ def test_a_plot_of_another_kind_is_refused_before_anything_starts(monkeypatch: p
 
 
 # --- the bench ----------------------------------------------------------------------------------------
-
-
-def test_the_bench_makes_its_table_and_plot(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-
-    def made(method: HaMethod, shape: HaShape, seconds: float) -> dict[str, Any]:
-        if method.method is None:
-            return result(method, later(0.02), killed_s=None, secondary_cpu_us=0.0, owner="n").to_json()
-        return recovery.figures(HaOutcome(results=[RESULTS[method.letter]], events=[], seconds=1.0))
-
-    monkeypatch.setattr(recovery, "run", made)
-    sizes = replace(recovery.QUICK, intervals=("100ms", "1s"), rounds=2)
-    text = recovery.write(recovery.measure(sizes, POSTER), tmp_path)
-    lines = [line for line in text.splitlines() if line.startswith("| ")]
-    names = [line.split(" | ")[0].strip("| ") for line in lines[1:]]
-    names_twice = ("passive standby", "active standby", "upstream backup", "precise upstream backup")
-    twice = (each for each in names_twice for _ in range(2))
-    assert names == ["alone", *twice, "amnesia"]
-    assert "| 30 B | 19.0 us | 1.90 | 10 ms | -20 ms |" in lines[4]
-    assert lines[-1].endswith("| 2 | 0 |")
-    assert "<svg" in (tmp_path / "recovery.svg").read_text()
-
-
-def test_the_bench_counts_no_run_that_lost_rows() -> None:
-    lost = HaOutcome(results=[replace(RESULTS["C"], windows=GAP)], events=[], seconds=1.0)
-    with pytest.raises(AssertionError, match="nothing lost"):
-        recovery.figures(lost)
 
 
 # --- bytes --------------------------------------------------------------------------------------------

@@ -1,0 +1,106 @@
+"""Methods of recovery: which this release has, and what each promises."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from medusa.apps.workloads.demos.ha_outcome import HaAccount
+from medusa.query.recovery import ACTIVE, AMNESIA, METHODS, PASSIVE, UPSTREAM
+
+__all__ = ["ALONE", "Method", "asked_for", "known_methods"]
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """How an output is recovered.
+
+    Attributes:
+        key: on the command line and in files.
+        recovery, method: as ``Query.sink`` has them; None: nobody stands by.
+    """
+
+    key: str
+    recovery: str | None
+    method: str | None
+
+    @property
+    def title(self) -> str:
+        return self.key.replace("_", " ")
+
+    @property
+    def wish(self) -> dict[str, str]:
+        """Arguments of ``Query.sink``."""
+        if self.recovery is None or self.method is None:
+            return {}
+        return {"recovery": self.recovery, "method": self.method}
+
+    @property
+    def has_interval(self) -> bool:
+        """Whether it takes checkpoints."""
+        return self.method not in (None, AMNESIA)
+
+    @property
+    def computes(self) -> bool:
+        """Who stands by is fed all rows before anything fails."""
+        return self.method == ACTIVE
+
+    def broken(self, found: HaAccount, told_lost: int = 0, *, told_unknown: bool = False) -> str:
+        """What it promises and hasn't kept; empty: it kept everything.
+
+        Args:
+            told_lost: rows that the status says are lost; ``told_unknown``: it says that there are more.
+        """
+        amount = f"{found.missing:,} missing, {found.doubled:,} doubled, {found.wrong:,} wrong"
+        if found.wrong:
+            return f"{amount}: {found.example}"
+        if self.recovery == "gap":
+            if found.doubled:
+                return f"{amount}: {found.example}"
+            if told_unknown or told_lost != found.missing:
+                return f"{amount}; status says {told_lost:,} lost" + (" and more" if told_unknown else "")
+            return ""
+        if found.missing or (found.doubled and self.recovery != "rollback"):
+            return f"{amount}: {found.example}"
+        return ""
+
+
+ALONE = Method("alone", None, None)
+"""What every other one is held against."""
+
+_ORDER = (
+    (ACTIVE, "precise"),
+    (PASSIVE, "precise"),
+    (UPSTREAM, "precise"),
+    (UPSTREAM, "rollback"),
+    (AMNESIA, "gap"),
+)
+
+
+def known_methods() -> dict[str, Method]:
+    """By key. A method that promises two kinds of recovery has the weaker one under its bare name."""
+    found = {}
+    for method, recovery in _ORDER:
+        if method in METHODS.get(recovery, ()):
+            key = f"{method}_precise" if (method, recovery) == (UPSTREAM, "precise") else method
+            found[key] = Method(key, recovery, method)
+    return found
+
+
+def asked_for(text: str, among: Sequence[str] | None = None) -> list[Method]:
+    """Those named, by commas.
+
+    Args:
+        among: keys that may be named; None: all.
+
+    Raises:
+        ValueError: one isn't among them.
+    """
+    known = known_methods()
+    may = [each for each in known if among is None or each in among]
+    asked = [each for each in text.split(",") if each]
+    if unknown := [each for each in asked if each not in may]:
+        raise ValueError(f"--methods: {', '.join(unknown)} is none of {', '.join(may)}")
+    if not asked:
+        raise ValueError(f"--methods: none is named; there are {', '.join(may)}")
+    return [known[each] for each in asked]
