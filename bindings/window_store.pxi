@@ -20,6 +20,7 @@ cdef extern from "window/window_session.h" nogil:
     md_rc md_sessions_load(md_sessions *s, const ArrowSchema *schema, const ArrowArray *array, int64_t n_keys,
                            int64_t next_slot, int64_t taken, md_error *err)
     md_rc md_sessions_renumber(md_sessions *s, const int64_t *ids, int64_t n, md_error *err)
+    md_items *md_sessions_items(md_sessions *s)
     int64_t md_sessions_next_end(md_sessions *s)
     int64_t md_sessions_open(const md_sessions *s)
     int64_t md_sessions_parts(const md_sessions *s)
@@ -171,6 +172,9 @@ cdef class Sessions:
 
     def rows(self):
         return self._rows(False, 0, 0)
+
+    def copy(self, int64_t number=0, int64_t base=0):
+        return _copy_of(self, &self._busy, md_sessions_items(self._s), number, base)
 
     def load(self, rows, *, int64_t keys, int64_t next_slot, int64_t taken):
         cdef Borrowed source

@@ -310,6 +310,23 @@ class Program:
             ValueError: outputs that the window doesn't take, a time below its boundary or out of range.
         """
 
+class ItemsCopy:
+    """Rows as they were when this was made, by the numbers of what they are of; given up when it is forgotten."""
+
+    @property
+    def left(self) -> int:
+        """Rows that are still to be copied."""
+
+    @property
+    def base_rows(self) -> int:
+        """Rows of the copy that this one is made of; 0: of none."""
+
+    def runs(self) -> Any:
+        """As ``Snapshot.runs``."""
+
+    def next(self, rows: int) -> Batch:
+        """So many rows more, or a few above; gives up the GIL. MemoryError: call again, or it has failed."""
+
 class Snapshot:
     """The state of a window as it was when this was made; given up when it is forgotten."""
 
@@ -383,6 +400,17 @@ class Sessions:
 
     def rows(self) -> Batch:
         """The same of all open sessions, which stay open."""
+
+    def copy(self, number: int = 0, base: int = 0) -> ItemsCopy:
+        """Begin a copy of these rows, by session, to be made in pieces while sessions change. Its keys have
+        the numbers that they have now.
+
+        Args:
+            number, base: as ``snapshot_of``.
+
+        Raises:
+            ValueError: one is under way.
+        """
 
     def load(self, rows: Any, *, keys: int, next_slot: int, taken: int) -> None:
         """Take back what ``rows`` and ``position`` gave; ValueError says which row can't be."""

@@ -175,7 +175,7 @@ class RunningBox(Operator):
             self._groups.save_keys(state, "keys", np.arange(len(slots)), more)
         state.meta["next_slot"] = self._expiry_slots()
         if self._plain:
-            self._groups.save(state, slots)
+            self._groups.save(state, len(slots), lambda: slots)
         if self._lags is not None:
             held, looked = self._lags.rows(np.asarray(slots, dtype=np.int64))
             state.tables["lags"] = pa.Table.from_arrays([pa.array(held), *looked], schema=self._lag_schema())

@@ -133,11 +133,10 @@ class SessionBox(Operator):
     # State
 
     def save_more(self, state: BoxState) -> None:
-        rows = _columns(pa.record_batch(self._sessions.rows()))
-        more = {name: pa.array(rows[name]) for name in PARTS[1:]}
-        self._groups.save_keys(state, "sessions", rows["key"], more)
+        parts = self._sessions.parts()
+        self._groups.save_items(state, "sessions", self._sessions.copy, parts, PARTS[1:])
         state.meta["slots"] = list(self._sessions.position())
-        self._groups.save(state, rows["slot"])
+        self._groups.save(state, parts, lambda: _columns(pa.record_batch(self._sessions.rows()))["slot"])
 
     def load_more(self, state: BoxState) -> None:
         schema = pa.schema([*self._groups.key_fields(), *((name, pa.int64()) for name in PARTS[1:])])

@@ -171,7 +171,7 @@ class SpanBox(Operator):
         panes = pa.record_batch(self._spans.panes())
         state.put("panes", pa.Table.from_arrays(panes.columns, names=list(PANES)))
         state.meta["slots"] = list(self._spans.position())
-        self._groups.save(state, as_int64(panes.column(3)))
+        self._groups.save(state, panes.num_rows, lambda: as_int64(panes.column(3)))
 
     def load_more(self, state: BoxState) -> None:
         keys = _one(expect_table(state.tables, "keys", _schema(self._groups.key_fields(), KEYS)))
