@@ -3,6 +3,8 @@
 
 cdef extern from "window/window_store.h" nogil:
     md_rc md_window_pick(md_window *w, const int64_t *slots, int64_t n, bint states, md_error *err)
+    md_rc md_window_leave(md_window *w, const int64_t *slots, int64_t n, md_error *err)
+    int64_t md_window_living(const md_window *w)
     md_rc md_keys_pick(const md_keys *keys, const int64_t *ids, int64_t n, ArrowSchema *schema, ArrowArray *array,
                        md_error *err)
 
@@ -87,6 +89,19 @@ cdef class Store(Window):
             return out
         finally:
             self._busy = False
+
+    def leave(self, slots):
+        cdef Borrowed source
+        cdef md_column column
+        cdef md_error err
+        refuse_busy(self._busy)
+        source = borrow(slots)
+        _typed(source, ord("l"), False, &column)
+        check(md_window_leave(self._w, _words(&column), column.length, &err), &err)
+
+    def living(self):
+        refuse_busy(self._busy)
+        return md_window_living(self._w)
 
 
 def pick_keys(Keys keys, ids):

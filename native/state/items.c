@@ -2,6 +2,7 @@
 
 #include "arrow/rows.h"
 #include "base/md_alloc.h"
+#include "state/runs.h"
 
 typedef struct many_rows {
     int64_t item, rows;
@@ -80,8 +81,11 @@ static bool widen(uint64_t **bits, int64_t words, int64_t capacity) {
     return true;
 }
 
+void md_items_begin_at(md_items *m, int64_t first) { m->origin = first & ~INT64_C(63); }
+
 md_rc md_items_reserve(md_items *m, int64_t end) {
     int64_t words = (end - m->origin + 63) >> 6;
+    if (words <= m->words) return MD_OK;
     if (words > m->capacity) {
         int64_t capacity = m->capacity + m->capacity / 2;
         if (capacity < words) capacity = words;
@@ -91,7 +95,7 @@ md_rc md_items_reserve(md_items *m, int64_t end) {
             return MD_NOMEM; /* what became wider is no harm */
         m->capacity = capacity;
     }
-    if (words > m->words) m->words = words;
+    m->words = words;
     return MD_OK;
 }
 
@@ -102,7 +106,7 @@ static void shift(uint64_t *bits, int64_t words, int64_t by) {
 
 int64_t md_items_trim(md_items *m) {
     int64_t gone = 0;
-    while (gone < m->words && m->open[gone] == 0) gone++;
+    while (gone < m->words - 1 && m->open[gone] == 0) gone++; /* the last one may be of items to come */
     if (gone == 0) return m->origin;
     shift(m->open, m->words, gone);
     shift(m->watch, m->words, gone);
@@ -240,30 +244,6 @@ static uint64_t changed_since(const md_items *m, int32_t base, int64_t at) {
     return found;
 }
 
-typedef struct runs {
-    int64_t *pairs, n, capacity;
-} runs;
-
-/* No run has rows of both tables: those from n_base on are of what is copied. */
-static bool put_run(runs *r, int64_t n_base, int64_t start, int64_t length) {
-    int64_t *last = r->n > 0 ? r->pairs + 2 * (r->n - 1) : NULL;
-    if (length == 0) return true;
-    if (last != NULL && last[0] + last[1] == start && start != n_base) {
-        last[1] += length;
-        return true;
-    }
-    if (r->n == r->capacity) {
-        int64_t capacity = 2 * r->capacity + 64;
-        int64_t *pairs = md_realloc(r->pairs, 2 * (size_t)capacity * sizeof *pairs);
-        if (pairs == NULL) return false;
-        r->pairs = pairs;
-        r->capacity = capacity;
-    }
-    r->pairs[2 * r->n] = start;
-    r->pairs[2 * r->n++ + 1] = length;
-    return true;
-}
-
 typedef struct counter { /* of rows, item by item */
     const many_rows *many;
     int64_t n;
@@ -277,56 +257,48 @@ static int64_t count(counter *c, int64_t at, uint64_t open) {
     return rows;
 }
 
-/* The items of a word, none of them twice: up to each that changed, then that one. */
-static bool put_word(md_items_copy *c, runs *r, int64_t at, uint64_t changed, uint64_t then, uint64_t now,
-                     counter *before, counter *after, int64_t *old, int64_t *fresh) {
-    uint64_t done = 0;
+/* The items of a word, of which some have more than one row: up to each that changed, then that one. */
+static bool put_word(md_runs *r, int64_t at, uint64_t changed, uint64_t then, uint64_t now, counter *before,
+                     counter *after) {
+    uint64_t rest = ~UINT64_C(0);
     for (uint64_t bits = changed & (then | now); bits != 0; bits &= bits - 1) {
-        uint64_t bit = bits & -bits, below = (bit - 1) & ~done;
-        counter unchanged = *before;
-        int64_t rows = count(&unchanged, at, then & below);
-        if (!put_run(r, c->n_base, *old, rows)) return false;
-        *old += rows;
-        unchanged = *before;
-        *old += count(&unchanged, at, then & bit);
-        unchanged = *after;
-        rows = count(&unchanged, at, now & bit);
-        if (!put_run(r, c->n_base, c->n_base + *fresh, rows)) return false;
-        *fresh += rows;
-        done |= below | bit;
+        uint64_t bit = bits & -bits;
+        counter old = *before, fresh = *after;
+        if (!md_runs_old(r, count(&old, at, then & (bit - 1) & rest))) return false;
+        old = *before;
+        r->old += count(&old, at, then & bit);
+        if (!md_runs_fresh(r, count(&fresh, at, now & bit))) return false;
+        rest = ~(bit | (bit - 1));
     }
-    int64_t rows = count(before, at, then & ~done);
-    (void)count(after, at, 0);
-    if (!put_run(r, c->n_base, *old, rows)) return false;
-    *old += rows;
-    return true;
+    return md_runs_old(r, count(before, at, then & rest));
 }
+
+static bool has_many(const counter *c, int64_t at) { return c->n > 0 && c->many->item < at + 64; }
 
 /* What changed since a capture becomes what is left. MD_EMPTY: more than half of all rows. */
 static md_rc find(const md_items *m, int32_t base, const md_items_capture *now, md_items_copy *c) {
     const md_items_capture *then = m->captures[base];
-    int64_t begin = then->origin < now->origin ? then->origin : now->origin, old = 0, fresh = 0;
+    int64_t begin = then->origin < now->origin ? then->origin : now->origin;
     counter before = {then->many, then->n_many}, after = {now->many, now->n_many};
-    runs r = {0};
-    c->n_base = then->rows;
-    for (int64_t at = begin; at < now->end || at < then->end; at += 64) {
+    md_runs r = {.n_base = then->rows};
+    for (int64_t at = begin; at < now->end; at += 64) {
         uint64_t was = word_of(then->open, then->origin, then->words, at);
         uint64_t is = word_of(now->open, now->origin, now->words, at), changed = changed_since(m, base, at);
-        if (!put_word(c, &r, at, changed, was, is, &before, &after, &old, &fresh)) {
+        bool put = has_many(&before, at) || has_many(&after, at) ? put_word(&r, at, changed, was, is, &before, &after)
+                                                                 : md_runs_word(&r, changed, was, is);
+        if (has_many(&after, at)) (void)count(&after, at, 0);
+        if (!put || r.fresh > now->rows / 2) {
             md_free(r.pairs);
-            return MD_NOMEM;
-        }
-        if (fresh > now->rows / 2) {
-            md_free(r.pairs);
-            return MD_EMPTY;
+            return put ? MD_EMPTY : MD_NOMEM;
         }
         if (at >= c->origin) c->left[(at - c->origin) >> 6] = changed & is;
     }
     c->partial = true;
-    c->rows_left = fresh;
-    c->runs = r.pairs != NULL ? r.pairs : md_malloc(1); /* NULL means that all is copied */
+    c->n_base = then->rows;
+    c->rows_left = r.fresh;
+    c->runs = r.pairs;
     c->n_runs = r.n;
-    return c->runs != NULL ? MD_OK : MD_NOMEM;
+    return MD_OK;
 }
 
 /* ---- copies ---- */
@@ -376,7 +348,9 @@ md_rc md_items_copy_begin(md_items *m, int64_t number, int64_t base, md_items_co
 const int64_t *md_items_copy_runs(const md_items_copy *c, int64_t *n, int64_t *n_base) {
     *n = c->n_runs;
     *n_base = c->n_base;
-    return c->partial ? c->runs : NULL;
+    static const int64_t none;
+    if (!c->partial) return NULL;
+    return c->runs != NULL ? c->runs : &none;
 }
 
 int64_t md_items_copy_left(const md_items_copy *c) { return c->rows_left; }

@@ -48,6 +48,8 @@ void md_items_init(md_items *m, const md_items_kind *kind, const void *owner);
 void md_items_free(md_items *m);
 size_t md_items_nbytes(const md_items *m);
 
+/* There are none so far, and will be none below `first`. */
+void md_items_begin_at(md_items *m, int64_t first);
 /* Room for items below `end`. MD_NOMEM: unchanged. */
 md_rc md_items_reserve(md_items *m, int64_t end);
 /* No item in front is open or will be touched: forget their bits. The first item that has one now. */

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from medusa._native import ItemsCopy, Snapshot, Window, snapshot_of
+from medusa._native import ItemsCopy, Snapshot, Store, Window, snapshot_of
 from medusa.engine.state import delta
 from medusa.engine.state.capture import Capture, Known
 from medusa.engine.state.delta import Part, write_parts, write_table
@@ -26,6 +26,7 @@ __all__ = [
     "SLICE_ROWS",
     "BackgroundCopy",
     "ByNumber",
+    "Deferred",
     "Document",
     "Later",
     "OfItems",
@@ -122,7 +123,7 @@ def groups_later(
     Returns:
         None: they are few, others than expected, or of kinds that aren't copied in pieces.
     """
-    held = window.groups_open()
+    held = window.living() if isinstance(window, Store) else window.groups_open()
     if groups is not None and held != groups:  # 0 too: groups that have left may be there still
         return None
     capture = capture_of(capture, held)
@@ -203,8 +204,8 @@ def rows_later(
 
 
 class OfItems:
-    """Rows of numbered items as they are when this is made, or those that changed. Methods and attributes as those
-    of ``OfWindow``.
+    """Rows of numbered items as they are when this is made, or those that changed. Methods and attributes as
+    those of ``OfWindow``.
 
     Args:
         take: columns of the table, of rows that were copied.
@@ -270,7 +271,41 @@ def items_later(
     return later
 
 
-Later: TypeAlias = OfWindow | ByNumber | OfItems
+class Deferred:
+    """A table of parts that never change, put together by who writes it. Methods and attributes as those of
+    ``OfWindow``.
+
+    Args:
+        make: the table and how it is made of an earlier one; called once, in any thread.
+    """
+
+    left = 0
+    done = True
+
+    def __init__(
+        self, make: Callable[[], tuple[pa.Table, TableChange | None]], *, captured: bool = False
+    ) -> None:
+        self.captured = captured
+        self._make = make
+        self._made: tuple[pa.Table, TableChange | None] | None = None
+
+    def _found(self) -> tuple[pa.Table, TableChange | None]:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    @property
+    def change(self) -> TableChange | None:
+        return self._found()[1]
+
+    def copy(self, rows: int) -> None:
+        """Nothing has to be."""
+
+    def table(self) -> pa.Table:
+        return self._found()[0]
+
+
+Later: TypeAlias = OfWindow | ByNumber | OfItems | Deferred
 """A table that is still being copied."""
 
 

@@ -237,6 +237,8 @@ class Groups:
             + ([("time", pa.int64())] if latest else [])
         )
         self._store = self._fresh()
+        self._left: list[Numbers] = []
+        """Slots that have left, that the store wasn't told of yet."""
         self._held = 0
         self._next = 0
         self._zeros = np.zeros(0, dtype=np.int64)
@@ -275,7 +277,12 @@ class Groups:
         state.put(name, later or table(self.keys_of(ids)))
 
     def save_items(
-        self, state: BoxState, name: str, begin: Callable[[int, int], ItemsCopy], rows: int, more: Sequence[str]
+        self,
+        state: BoxState,
+        name: str,
+        begin: Callable[[int, int], ItemsCopy],
+        rows: int,
+        more: Sequence[str],
     ) -> None:
         """Numbered items as a table: their keys, and columns ``more``.
 
@@ -444,6 +451,10 @@ class Groups:
         calls = [self.places[call] for call in batch.column(3).to_pylist()]
         return sorted(zip(which.tolist(), calls, strict=True))
 
+    def leave(self, slots: Numbers) -> None:
+        """They aren't in use any more."""
+        self._left.append(slots)
+
     def settle(self, next_slot: int, live: int) -> bool:
         """Whether most slots have left, so that ``keep`` is due."""
         self._held += next_slot - self._next
@@ -457,6 +468,7 @@ class Groups:
         self._store = self._fresh()
         self._store.load(state, boundary, taken)
         self._held = len(slots)
+        self._left = []
         if self._users is not None:
             self._users.keep(slots)
 
@@ -479,6 +491,9 @@ class Groups:
             count: how many those are.
             slots: gives them, where it has to be asked.
         """
+        for left in self._left:
+            self._store.leave(pa.array(left))
+        self._left = []
         patient, capture = state.patient, state.capture
         later = groups_later(self._store, self._table, count, patient=patient, capture=capture)
         state.put("groups", later or self._table(self._living(slots())))

@@ -101,6 +101,7 @@ class SessionBox(Operator):
         if len(heads) < len(order):
             numbers = np.repeat(np.arange(len(heads)), np.diff(begins, append=len(order)))
         finished = self._groups.finish(parts["slot"][order], numbers, len(heads))
+        self._groups.leave(parts["slot"][order])
         ends = parts["last"][heads] + self._gap
         keys = self._groups.keys_of(parts["key"][heads])
         times = ends - 1 if self._timed else None
