@@ -418,9 +418,6 @@ class Sessions:
 
         Args:
             number, base: as ``snapshot_of``.
-
-        Raises:
-            ValueError: one is under way.
         """
 
     def load(self, rows: Any, *, keys: int, next_slot: int, taken: int) -> None:
@@ -463,9 +460,6 @@ class Spans:
 
         Args:
             number, base: as ``snapshot_of``.
-
-        Raises:
-            ValueError: one is under way.
         """
 
     def copy_panes(self, number: int = 0, base: int = 0) -> ItemsCopy:
@@ -578,7 +572,7 @@ class Join:
             number, base: as ``snapshot_of``.
 
         Raises:
-            ValueError: one of this side is under way, or pairs of one time are still to come.
+            ValueError: pairs of one time are still to come.
         """
 
     def renumber(self, side: int, numbers: Any = None) -> None:

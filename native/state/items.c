@@ -171,7 +171,7 @@ md_rc md_items_keep_all(md_items *m) {
 }
 
 void md_items_clear(md_items *m) {
-    (void)md_items_keep_all(m);
+    (void)md_items_keep_all(m); /* else that copy has failed */
     leave(m);
     forget_all(m);
     if (m->words > 0) {
@@ -318,7 +318,8 @@ static md_items_copy *copy_new(md_items *m) {
 }
 
 md_rc md_items_copy_begin(md_items *m, int64_t number, int64_t base, md_items_copy **out, md_error *err) {
-    if (m->copy != NULL) return md_fail(err, MD_BADARG, "a copy is under way");
+    (void)md_items_keep_all(m);
+    leave(m);
     md_items_copy *c = copy_new(m);
     md_items_capture *now = c != NULL ? capture_of(m, number) : NULL;
     md_rc rc = now == NULL ? MD_NOMEM : MD_EMPTY;

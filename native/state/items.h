@@ -89,11 +89,12 @@ md_rc md_items_keep_all(md_items *m);
 /* The same, and no item is there any more, nor a capture known. */
 void md_items_clear(md_items *m);
 
-/* Begin a copy; it is the caller's, ended by md_items_copy_free.
+/* Begin a copy; it is the caller's, ended by md_items_copy_free. One that is under way goes on, with all that it needs
+ * copied now.
  *
  * number: under which later ones ask for what changed since, larger than all before; 0: none will. base: only what
  * changed since that one is copied, where it is known and at most half of all rows are; captures before it won't be
- * asked for any more. 0: all. MD_BADARG: a copy is under way; MD_NOMEM: nothing was noted. */
+ * asked for any more. 0: all. MD_NOMEM: nothing was noted. */
 md_rc md_items_copy_begin(md_items *m, int64_t number, int64_t base, md_items_copy **out, md_error *err);
 
 /* *n pairs (start, length): how the table is made of the *n_base rows of `base` and, behind them, of those that are

@@ -107,7 +107,7 @@ static bool same(const table *a, const table *b) {
 }
 
 static owner o;
-static table whole, fresh, made, known[KEPT];
+static table whole, fresh, made, now, got, known[KEPT];
 
 /* Copies in any number of pieces with changes in between, on any of the last captures: the table before with what
  * changed is the table of when the copy began. */
@@ -127,10 +127,9 @@ static int copies_of(const md_items_kind *kind, int64_t *partial, int64_t *small
         const table *base = &known[check_below(KEPT)];
         int64_t n_runs = 0, n_base = 0;
         bool nameless = check_below(6) == 0, ask = base->number > 0 && check_below(10) != 0;
-        md_items_copy *c = NULL, *other = NULL;
+        md_items_copy *c = NULL;
         table_of(&o, &whole);
         CHECK(md_items_copy_begin(&m, nameless ? 0 : number, ask ? base->number : 0, &c, NULL) == MD_OK);
-        CHECK(md_items_copy_begin(&m, 0, 0, &other, NULL) == MD_BADARG);
         const int64_t *runs = md_items_copy_runs(c, &n_runs, &n_base);
         CHECK(ask || runs == NULL);
         if (runs == NULL) CHECK(md_items_copy_left(c) == whole.n);
@@ -139,6 +138,16 @@ static int copies_of(const md_items_kind *kind, int64_t *partial, int64_t *small
         while (md_items_copy_left(c) > 0) {
             CHECK_OK(some_change(&o, &m, (int64_t)check_below(40)));
             if (check_below(20) == 0) CHECK(md_items_keep_all(&m) == MD_OK);
+            if (check_below(20) == 0) { /* another one is made in between, and the first goes on */
+                md_items_copy *other = NULL;
+                table_of(&o, &now);
+                got.n = 0;
+                CHECK(md_items_copy_begin(&m, 0, 0, &other, NULL) == MD_OK);
+                CHECK_OK(some_change(&o, &m, 20));
+                CHECK_OK(take(other, 1 << 20, &got));
+                CHECK(same(&got, &now));
+                md_items_copy_free(other);
+            }
             if (check_below(60) == 0) {
                 md_items_clear(&m);
                 o = (owner){0};
