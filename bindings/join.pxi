@@ -37,6 +37,7 @@ cdef extern from "join/join.h" nogil:
     md_rc md_join_judge(md_join *j, const ArrowSchema *schema, const ArrowArray *mask, md_error *err)
     md_rc md_join_results(md_join *j, ArrowSchema *schema, ArrowArray *array, md_error *err)
     md_rc md_join_rows(const md_join *j, int side, ArrowSchema *schema, ArrowArray *array, md_error *err)
+    md_rc md_join_items(md_join *j, int side, md_items **out, md_error *err)
     md_rc md_join_renumber(md_join *j, int side, const int64_t *numbers, int64_t n, md_error *err)
     md_rc md_join_resume(md_join *j, int64_t boundary, md_error *err)
     int64_t md_join_held(const md_join *j, int side)
@@ -168,6 +169,13 @@ cdef class Join:
         refuse_busy(self._busy)
         check(md_join_rows(self._j, _side(side), &schema, &array, &err), &err)
         return own(&schema, &array)
+
+    def copy(self, int side, int64_t number=0, int64_t base=0):
+        cdef md_items *items
+        cdef md_error err
+        refuse_busy(self._busy)
+        check(md_join_items(self._j, _side(side), &items, &err), &err)
+        return _copy_of(self, &self._busy, items, number, base)
 
     def renumber(self, int side, numbers=None):
         cdef Borrowed given = None

@@ -48,17 +48,7 @@ cdef class Snapshot:
     def runs(self):
         cdef int64_t n = 0, n_base = 0
         cdef const int64_t *found = md_snapshot_runs(self._s, &n, &n_base)
-        cdef ArrowArray array
-        if found is NULL:
-            return None
-        cdef int64_t *made = <int64_t *>md_malloc(2 * n * sizeof(int64_t))
-        if made is NULL:
-            raise MemoryError("out of memory")
-        memcpy(made, found, 2 * n * sizeof(int64_t))
-        if md_array_of(&array, 2 * n, 0, NULL, made) != MD_OK:
-            md_free(made)
-            raise MemoryError("out of memory")
-        return own_flat("l", &array)
+        return None if found is NULL else _runs(found, n)
 
     def finish(self):
         cdef ArrowSchema schema

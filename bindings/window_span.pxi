@@ -20,10 +20,14 @@ cdef extern from "window/window_span.h" nogil:
                           md_error *err)
     md_rc md_spans_finish(md_spans *s, md_error *err)
     md_rc md_spans_closed(md_spans *s, ArrowSchema *schema, ArrowArray *array, md_error *err)
-    md_rc md_spans_keys(const md_spans *s, ArrowSchema *schema, ArrowArray *array, md_error *err)
+    md_items *md_spans_key_items(md_spans *s)
+    md_items *md_spans_pane_items(md_spans *s)
     md_rc md_spans_panes(const md_spans *s, ArrowSchema *schema, ArrowArray *array, md_error *err)
     md_rc md_spans_load(md_spans *s, const md_column *keys, int64_t n_keys, const md_column *panes, int64_t n_panes,
                         int64_t next_slot, int64_t taken, md_error *err)
+    const int64_t *md_spans_left(const md_spans *s, int64_t *n)
+    void md_spans_forget_left(md_spans *s)
+    int64_t md_spans_n_keys(const md_spans *s)
     int64_t md_spans_parts(const md_spans *s)
     int64_t md_spans_next_slot(const md_spans *s)
     int64_t md_spans_taken(const md_spans *s)
@@ -101,13 +105,11 @@ cdef class Spans:
         check(md_spans_closed(self._s, &schema, &array, &err), &err)
         return own(&schema, &array)
 
-    def keys(self):
-        cdef ArrowSchema schema
-        cdef ArrowArray array
-        cdef md_error err
-        refuse_busy(self._busy)
-        check(md_spans_keys(self._s, &schema, &array, &err), &err)
-        return own(&schema, &array)
+    def copy_keys(self, int64_t number=0, int64_t base=0):
+        return _copy_of(self, &self._busy, md_spans_key_items(self._s), number, base)
+
+    def copy_panes(self, int64_t number=0, int64_t base=0):
+        return _copy_of(self, &self._busy, md_spans_pane_items(self._s), number, base)
 
     def panes(self):
         cdef ArrowSchema schema
@@ -128,6 +130,27 @@ cdef class Spans:
         check(md_columns_view(key_rows.schema, key_rows.array, 2, columns, &n_keys, &err), &err)
         check(md_columns_view(pane_rows.schema, pane_rows.array, 5, columns + 2, &n_panes, &err), &err)
         check(md_spans_load(self._s, columns, n_keys, columns + 2, n_panes, next_slot, taken, &err), &err)
+
+    def left(self):
+        cdef int64_t n = 0
+        cdef const int64_t *found
+        cdef int64_t *slots
+        refuse_busy(self._busy)
+        found = md_spans_left(self._s, &n)
+        if found is NULL:
+            md_spans_forget_left(self._s)
+            return None
+        slots = <int64_t *>md_malloc(8 * n)
+        if slots is NULL:
+            raise MemoryError("out of memory")
+        memcpy(slots, found, 8 * n)
+        made = _slots(slots, n)
+        md_spans_forget_left(self._s)
+        return made
+
+    def __len__(self):
+        refuse_busy(self._busy)
+        return md_spans_n_keys(self._s)
 
     def parts(self):
         refuse_busy(self._busy)

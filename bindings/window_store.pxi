@@ -3,6 +3,8 @@
 
 cdef extern from "window/window_store.h" nogil:
     md_rc md_window_pick(md_window *w, const int64_t *slots, int64_t n, bint states, md_error *err)
+    md_rc md_window_leave(md_window *w, const int64_t *slots, int64_t n, md_error *err)
+    int64_t md_window_living(const md_window *w)
     md_rc md_keys_pick(const md_keys *keys, const int64_t *ids, int64_t n, ArrowSchema *schema, ArrowArray *array,
                        md_error *err)
 
@@ -20,6 +22,7 @@ cdef extern from "window/window_session.h" nogil:
     md_rc md_sessions_load(md_sessions *s, const ArrowSchema *schema, const ArrowArray *array, int64_t n_keys,
                            int64_t next_slot, int64_t taken, md_error *err)
     md_rc md_sessions_renumber(md_sessions *s, const int64_t *ids, int64_t n, md_error *err)
+    md_items *md_sessions_items(md_sessions *s)
     int64_t md_sessions_next_end(md_sessions *s)
     int64_t md_sessions_open(const md_sessions *s)
     int64_t md_sessions_parts(const md_sessions *s)
@@ -86,6 +89,19 @@ cdef class Store(Window):
             return out
         finally:
             self._busy = False
+
+    def leave(self, slots):
+        cdef Borrowed source
+        cdef md_column column
+        cdef md_error err
+        refuse_busy(self._busy)
+        source = borrow(slots)
+        _typed(source, ord("l"), False, &column)
+        check(md_window_leave(self._w, _words(&column), column.length, &err), &err)
+
+    def living(self):
+        refuse_busy(self._busy)
+        return md_window_living(self._w)
 
 
 def pick_keys(Keys keys, ids):
@@ -171,6 +187,9 @@ cdef class Sessions:
 
     def rows(self):
         return self._rows(False, 0, 0)
+
+    def copy(self, int64_t number=0, int64_t base=0):
+        return _copy_of(self, &self._busy, md_sessions_items(self._s), number, base)
 
     def load(self, rows, *, int64_t keys, int64_t next_slot, int64_t taken):
         cdef Borrowed source

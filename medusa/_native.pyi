@@ -310,6 +310,23 @@ class Program:
             ValueError: outputs that the window doesn't take, a time below its boundary or out of range.
         """
 
+class ItemsCopy:
+    """Rows of numbered items as they were when this was made; given up when it is forgotten."""
+
+    @property
+    def left(self) -> int:
+        """Rows that are still to be copied."""
+
+    @property
+    def base_rows(self) -> int:
+        """Rows of the copy that this one is made of; 0: of none."""
+
+    def runs(self) -> Any:
+        """As ``Snapshot.runs``."""
+
+    def next(self, rows: int) -> Batch:
+        """So many rows more, or a few above; gives up the GIL. MemoryError: call again, or it has failed."""
+
 class Snapshot:
     """The state of a window as it was when this was made; given up when it is forgotten."""
 
@@ -336,7 +353,8 @@ class Snapshot:
         """What ``state`` would have given, or what changed since ``base``; once, when nothing is left."""
 
 def snapshot_of(window: Window, number: int = 0, base: int = 0) -> Snapshot | None:
-    """Begin a copy of ``state`` as it is now, to be made in pieces while rows come and windows close.
+    """Begin a copy of ``state`` as it is now, to be made in pieces while rows come and windows close; without
+    slots that have left.
 
     Args:
         number: by which later copies may have this one as their ``base``: larger than all before; 0: none.
@@ -362,6 +380,16 @@ class Store(Window):
             ValueError: a slot that no row has.
         """
 
+    def leave(self, slots: Any) -> None:
+        """These slots (int64 array) have left: they stay, but are in no copy that ``snapshot_of`` begins.
+
+        Raises:
+            ValueError: a slot that no row has; none has left.
+        """
+
+    def living(self) -> int:
+        """Slots that haven't left."""
+
 class RunningStore(Store):
     """A ``Store`` that tells the aggregates of a slot after each row."""
 
@@ -383,6 +411,14 @@ class Sessions:
 
     def rows(self) -> Batch:
         """The same of all open sessions, which stay open."""
+
+    def copy(self, number: int = 0, base: int = 0) -> ItemsCopy:
+        """Begin a copy of these rows, by session, to be made in pieces while sessions change. Its keys have
+        the numbers that they have now.
+
+        Args:
+            number, base: as ``snapshot_of``.
+        """
 
     def load(self, rows: Any, *, keys: int, next_slot: int, taken: int) -> None:
         """Take back what ``rows`` and ``position`` gave; ValueError says which row can't be."""
@@ -419,14 +455,29 @@ class Spans:
     def closed(self) -> Batch:
         """The windows closed since, one row per pane: window, key, row, position, slot, number."""
 
-    def keys(self) -> Batch:
-        """last, next_window of each key."""
+    def copy_keys(self, number: int = 0, base: int = 0) -> ItemsCopy:
+        """Begin a copy of the keys, to be made in pieces while rows come: key, last, next_window.
+
+        Args:
+            number, base: as ``snapshot_of``.
+        """
+
+    def copy_panes(self, number: int = 0, base: int = 0) -> ItemsCopy:
+        """The same of the panes, in no order: key, low, high, slot, position."""
 
     def panes(self) -> Batch:
-        """key, low, high, slot, position of each pane."""
+        """These panes, key by key, those of a key the oldest first."""
+
+    def left(self) -> Any:
+        """The slots (int64 array) of panes that no window needs any more, since this was asked; None: there
+        was no memory to note them all."""
 
     def load(self, keys: Any, panes: Any, *, next_slot: int, taken: int) -> None:
-        """Take back what ``keys``, ``panes`` and ``position`` gave; ValueError says what can't be."""
+        """Take back last and next_window of keys 0, 1, 2 ..., what ``panes`` gave, and ``position``;
+        ValueError says what can't be."""
+
+    def __len__(self) -> int:
+        """Keys."""
 
     def parts(self) -> int: ...
     def position(self) -> tuple[int, int]: ...
@@ -512,6 +563,17 @@ class Join:
 
     def rows(self, side: int) -> Batch:
         """The rows held, by number: row, time (timestamp[us, UTC]), matched."""
+
+    def copy(self, side: int, number: int = 0, base: int = 0) -> ItemsCopy:
+        """Begin a copy of these rows, to be made in pieces while the join goes on: row, time (us), matched
+        (0 or 1), all int64.
+
+        Args:
+            number, base: as ``snapshot_of``.
+
+        Raises:
+            ValueError: pairs of one time are still to come.
+        """
 
     def renumber(self, side: int, numbers: Any = None) -> None:
         """Number the rows held anew, in the order of ``rows``: 0, 1, 2 ... or by these, which ascend."""

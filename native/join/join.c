@@ -35,8 +35,10 @@ void md_join_free(md_join *j) {
     if (j == NULL) return;
     md_keys_free(j->keys);
     md_free(j->heads);
-    md_free(j->sides[0].block);
-    md_free(j->sides[1].block);
+    for (int side = 0; side < 2; side++) {
+        md_free(j->sides[side].block);
+        join_track_free(&j->sides[side]);
+    }
     md_free(j->pairs);
     md_free(j->dense.left);
     md_free(j->dense.right);
@@ -117,7 +119,9 @@ md_rc md_join_add(md_join *j, int side, const struct ArrowSchema *schema, const 
         if (time < least) least = time;
     }
     if (least < j->boundary) return md_fail(err, MD_BADARG, "a row below the boundary");
-    if (join_forget_keys(j) != MD_OK || join_reserve(s, c.n) != MD_OK) return md_nomem(err);
+    int64_t last = numbers != NULL ? numbers[c.n - 1] : first + c.n - 1;
+    if (join_forget_keys(j) != MD_OK || join_reserve(s, c.n) != MD_OK || join_track_reserve(s, last + 1) != MD_OK)
+        return md_nomem(err);
     int32_t *ids = md_malloc((size_t)c.n * sizeof *ids);
     if (ids == NULL) return md_nomem(err);
     int64_t known = j->keys->count;
@@ -134,10 +138,12 @@ md_rc md_join_add(md_join *j, int side, const struct ArrowSchema *schema, const 
         *to = (join_row){.time = md_column_i64(&c.columns[0], i), .row = numbers != NULL ? numbers[i] : first + i,
                          .prev = -1, .id = id,
                          .flags = c.matched != NULL && md_column_bool(c.matched, i) ? JOIN_MATCHED : 0};
-        to += id >= 0 || join_keeps(j->how, side);
+        if (id < 0 && !join_keeps(j->how, side)) continue;
+        if (s->track != NULL) join_track_row(s, to);
+        to++;
     }
     s->count = to - join_at(s, s->base);
-    s->last_number = numbers != NULL ? numbers[c.n - 1] : first + c.n - 1;
+    s->last_number = last;
     md_free(ids);
     return MD_OK;
 }
@@ -213,6 +219,7 @@ md_rc md_join_renumber(md_join *j, int side, const int64_t *numbers, int64_t n_n
     join_row *rows = join_at(s, s->base);
     bool fit = numbers == NULL || n == n_numbers;
     for (int64_t i = 0; fit && numbers != NULL && i < n; i++) fit = numbers[i] > (i > 0 ? numbers[i - 1] : -1);
+    if (fit) join_track_end(s);
     for (int64_t i = 0; fit && i < n; i++) rows[found[i] - rows].row = numbers != NULL ? numbers[i] : i;
     if (fit) s->last_number = n == 0 ? -1 : numbers != NULL ? numbers[n - 1] : n - 1;
     md_free(found);
@@ -256,6 +263,7 @@ int64_t md_join_waiting(const md_join *j, int side) { return join_end(&j->sides[
 size_t md_join_nbytes(const md_join *j) {
     return sizeof *j + md_keys_nbytes(j->keys) + 2 * (size_t)j->heads_capacity * sizeof *j->heads +
            (size_t)(j->sides[0].capacity + j->sides[1].capacity) * sizeof(join_row) +
+           join_track_nbytes(&j->sides[0]) + join_track_nbytes(&j->sides[1]) +
            (size_t)j->pairs_capacity * sizeof *j->pairs +
            (size_t)(j->dense.left_capacity + j->dense.right_capacity) * sizeof(join_found);
 }

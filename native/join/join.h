@@ -27,6 +27,7 @@
 
 #include "arrow/column.h"
 #include "base/md_base.h"
+#include "state/items.h"
 
 typedef enum {
     MD_JOIN_INNER,
@@ -89,6 +90,10 @@ md_rc md_join_results(md_join *j, struct ArrowSchema *schema, struct ArrowArray 
  * MD_BADARG: between steps, while the pairs of one time are still to come. */
 md_rc md_join_rows(const md_join *j, int side, struct ArrowSchema *schema, struct ArrowArray *array,
                    md_error *err);
+
+/* The rows of a side by their numbers, for copies of them: row, time (us), matched (0 or 1). What this costs begins
+ * with the first call. Lives until md_join_renumber, and only the join changes it. MD_BADARG: as md_join_rows. */
+md_rc md_join_items(md_join *j, int side, md_items **out, md_error *err);
 
 /* Number the rows that a side holds anew, in the order of md_join_rows: 0, 1, 2 ... or, where that isn't NULL, by
  * the n numbers, which ascend from 0 on. MD_BADARG: others, or another n. */

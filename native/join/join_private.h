@@ -14,6 +14,8 @@ typedef struct join_row {
     uint32_t flags;
 } join_row;
 
+typedef struct join_track join_track; /* join_items.c */
+
 typedef struct join_side {
     join_row *block;
     int64_t capacity, start; /* rows[0] is block[start] */
@@ -23,6 +25,7 @@ typedef struct join_side {
     int64_t last_number;
     int64_t live;       /* of an interval join: rows before it are too old for what becomes done now */
     int64_t superseded; /* rows with that flag */
+    join_track *track;  /* NULL: none of it was captured so far */
 } join_side;
 
 typedef struct join_pair {
@@ -103,6 +106,20 @@ void join_drop(join_side *s, int64_t n);
 void join_compact(md_join *j, int side);
 /* Forget keys of which no row is held, when they are many. */
 md_rc join_forget_keys(md_join *j);
+
+/* ---- join_items.c ---- */
+
+/* Room for rows with numbers below `end`. */
+md_rc join_track_reserve(join_side *s, int64_t end);
+/* The rest is for sides that are tracked, and can't fail. A row is there (again); it is about to be matched, or to
+ * go. */
+void join_track_row(join_side *s, const join_row *r);
+void join_track_match(join_side *s, const join_row *r);
+void join_track_drop(join_side *s, const join_row *r);
+/* Its rows are about to get other numbers: copies under way have all that they need, captures are known no more. */
+void join_track_end(join_side *s);
+void join_track_free(join_side *s);
+size_t join_track_nbytes(const join_side *s);
 
 /* ---- join_dense.c ---- */
 

@@ -23,7 +23,9 @@ void join_supersede(md_join *j, int64_t seq, join_row *r) {
     join_side *right = &j->sides[MD_JOIN_RIGHT_SIDE];
     int64_t *head = &j->heads[2 * (int64_t)r->id + MD_JOIN_RIGHT_SIDE];
     if (*head >= right->base) {
-        join_at(right, *head)->flags |= JOIN_SUPERSEDED;
+        join_row *before = join_at(right, *head);
+        if (right->track != NULL) join_track_drop(right, before);
+        before->flags |= JOIN_SUPERSEDED;
         right->superseded++;
     }
     r->prev = *head; /* to find back, should the step fail */
@@ -122,9 +124,16 @@ MD_INLINE md_rc probe_time(md_join *j, int side, int64_t t) {
     return MD_OK;
 }
 
+MD_INLINE void mark_row(join_side *s, int64_t seq) {
+    join_row *r = join_at(s, seq);
+    if (r->flags & JOIN_MATCHED) return;
+    if (s->track != NULL) join_track_match(s, r);
+    r->flags |= JOIN_MATCHED;
+}
+
 static void mark(md_join *j, const join_pair *p) {
-    join_at(&j->sides[0], p->left_seq)->flags |= JOIN_MATCHED;
-    join_at(&j->sides[1], p->right_seq)->flags |= JOIN_MATCHED;
+    mark_row(&j->sides[0], p->left_seq);
+    mark_row(&j->sides[1], p->right_seq);
 }
 
 void join_count_pairs(md_join *j, int64_t first) {
@@ -184,6 +193,7 @@ void join_undo(md_join *j, const int64_t *seqs, int64_t n_pairs) {
             j->heads[2 * (int64_t)r->id + side] = r->prev;
             if (join_is_asof(j) && !j->judged && r->prev >= s->base) {
                 join_at(s, r->prev)->flags &= ~(uint32_t)JOIN_SUPERSEDED;
+                if (s->track != NULL) join_track_row(s, join_at(s, r->prev));
                 s->superseded--;
             }
         }

@@ -1,11 +1,14 @@
 #include "state/changes.h"
 
 #include "base/md_alloc.h"
+#include "state/runs.h"
 
 enum { EPOCHS = 255 };
 
 typedef struct held { /* a pane, when it was captured */
-    int64_t start, number, groups;
+    int64_t start, number, groups, rows; /* rows: groups that had not left */
+    uint64_t *gone;                      /* those that had */
+    int64_t gone_words;
 } held;
 
 typedef struct capture {
@@ -20,8 +23,13 @@ struct md_changes {
     uint8_t now;
 };
 
+static void panes_free(held *panes, int64_t n) {
+    for (int64_t i = 0; panes != NULL && i < n; i++) md_free(panes[i].gone);
+    md_free(panes);
+}
+
 static void forget(md_changes *c, int32_t at) {
-    md_free(c->captures[at].panes);
+    panes_free(c->captures[at].panes, c->captures[at].n_panes);
     c->n--;
     memmove(c->captures + at, c->captures + at + 1, (size_t)(c->n - at) * sizeof *c->captures);
 }
@@ -48,109 +56,84 @@ static const capture *capture_of(const md_window *w, int64_t number) {
 }
 
 void md_changed_free(md_changed *changed) {
-    md_free(changed->ids);
+    md_free(changed->groups);
     md_free(changed->counts);
     md_free(changed->runs);
     *changed = (md_changed){0};
 }
 
-enum { LOOK = 32 };
-
-/* Groups of the pane at or after `from` that have not changed: where they end. */
-static int64_t unchanged_to(const uint8_t *epochs, int64_t from, int64_t n, uint8_t epoch) {
-    int64_t id = from;
-    for (; id + LOOK <= n; id += LOOK) { /* many at a time: few have changed */
-        uint8_t latest = 0;
-        for (int64_t k = 0; k < LOOK; k++) latest = epochs[id + k] > latest ? epochs[id + k] : latest;
-        if (latest > epoch) break;
+/* Of n <= 64 groups: those with a later epoch. */
+static uint64_t later_of(const uint8_t *epochs, int64_t n, uint8_t epoch) {
+    uint8_t latest = 0;
+    uint64_t found = 0;
+    if (n == 64) { /* all at once: in most of them none has changed */
+        for (int64_t k = 0; k < 64; k++) latest = epochs[k] > latest ? epochs[k] : latest;
+        if (latest <= epoch) return 0;
     }
-    while (id < n && epochs[id] <= epoch) id++;
-    return id;
+    for (int64_t k = 0; k < n; k++) found |= (uint64_t)(epochs[k] > epoch) << k;
+    return found;
 }
 
-/* Behind the others; false without memory. */
-static bool put_ids(md_changed *out, int64_t *capacity, int64_t first, int64_t n) {
-    if (!md_grow(&out->ids, capacity, out->count + n, sizeof *out->ids)) return false;
-    for (int64_t k = 0; k < n; k++) out->ids[out->count++] = (int32_t)(first + k);
-    return true;
-}
-
-/* The groups of a pane that changed, of the `known` it had, and those that came later. Stops at more than `most`. */
-static md_rc find_in(const md_pane *pane, int64_t known, uint8_t epoch, int64_t most, md_changed *out,
-                     int64_t *capacity) {
-    const uint8_t *epochs = pane->marks.epochs;
-    for (int64_t id = 0; (id = unchanged_to(epochs, id, known, epoch)) < known; id++) {
-        if (!put_ids(out, capacity, id, 1)) return MD_NOMEM;
-        if (out->count > most) return MD_EMPTY;
+/* The groups of a pane that changed since it was captured (NULL: it wasn't there), as bits, and their runs. */
+static md_rc find_in(const md_pane *pane, const held *then, uint8_t epoch, int64_t most, md_runs *runs,
+                     uint64_t *changed) {
+    int64_t groups = pane->keys->count, known = then != NULL ? then->groups : 0;
+    for (int64_t word = 0; word < md_group_words(groups); word++) {
+        int64_t n = known - 64 * word;
+        uint64_t was = then != NULL ? md_groups_held(known, then->gone, then->gone_words, word) : 0;
+        uint64_t is = md_groups_held(groups, pane->marks.gone, pane->marks.gone_words, word);
+        uint64_t found = n > 0 ? later_of(pane->marks.epochs + 64 * word, n < 64 ? n : 64, epoch) : 0;
+        found |= was ^ is;
+        if (!md_runs_word(runs, found, was, is)) return MD_NOMEM;
+        if (runs->fresh > most) return MD_EMPTY;
+        changed[word] = found & is;
     }
-    int64_t later = pane->keys->count - known;
-    if (out->count + later > most) return MD_EMPTY;
-    return put_ids(out, capacity, known, later) ? MD_OK : MD_NOMEM;
-}
-
-static void put_run(md_changed *out, int64_t start, int64_t length) {
-    if (length == 0) return;
-    int64_t *last = out->n_runs > 0 ? out->runs + 2 * (out->n_runs - 1) : NULL;
-    if (last != NULL && last[0] + last[1] == start && start != out->n_old) { /* no run has rows of both */
-        last[1] += length;
-        return;
-    }
-    out->runs[2 * out->n_runs] = start;
-    out->runs[2 * out->n_runs++ + 1] = length;
-}
-
-/* The pane had `known` groups, from row `at` of the table on. */
-static void put_runs(int64_t at, int64_t known, int64_t first, int64_t end, md_changed *out) {
-    int64_t next = 0; /* group */
-    for (int64_t k = first; k < end; k++) {
-        int64_t id = out->ids[k];
-        put_run(out, at + next, (id < known ? id : known) - next);
-        put_run(out, out->n_old + k, 1);
-        next = id < known ? id + 1 : known;
-    }
-    put_run(out, at + next, known - next);
+    return MD_OK;
 }
 
 typedef struct cursor { /* in the panes of a capture */
     int64_t next, at;
 } cursor;
 
-/* How many groups the pane had then; their rows begin at c->at. */
-static int64_t known_of(const capture *base, const md_pane *pane, cursor *c) {
-    while (c->next < base->n_panes && base->panes[c->next].start < pane->start) c->at += base->panes[c->next++].groups;
+/* The pane as it was then, NULL if it wasn't there; its rows begin at c->at. */
+static const held *then_of(const capture *base, const md_pane *pane, cursor *c) {
+    while (c->next < base->n_panes && base->panes[c->next].start < pane->start) c->at += base->panes[c->next++].rows;
     bool same = c->next < base->n_panes && base->panes[c->next].number == pane->number;
-    return same ? base->panes[c->next].groups : 0;
+    return same ? &base->panes[c->next] : NULL;
 }
 
-static md_rc find_all(const md_window *w, const capture *base, md_changed *out) {
-    int64_t capacity = 0, first = 0;
-    cursor c = {0}, again = {0};
+static md_rc find_all(const md_window *w, const capture *base, md_changed *out, md_runs *runs) {
+    int64_t words = 0, at = 0;
+    cursor c = {0};
+    for (int64_t i = 0; i < w->n_panes; i++) words += md_group_words(w->panes[i]->keys->count);
     out->counts = md_malloc((size_t)w->n_panes * sizeof *out->counts);
-    if (out->counts == NULL) return MD_NOMEM;
+    out->groups = md_malloc((size_t)words * sizeof *out->groups);
+    if (out->counts == NULL || out->groups == NULL) return MD_NOMEM;
     for (int64_t i = 0; i < w->n_panes; i++) {
-        int64_t before = out->count, known = known_of(base, w->panes[i], &c);
-        md_rc rc = find_in(w->panes[i], known, base->epoch, out->total / 2, out, &capacity);
+        const held *then = then_of(base, w->panes[i], &c);
+        int64_t before = runs->fresh;
+        if (then != NULL) runs->old = c.at;
+        md_rc rc = find_in(w->panes[i], then, base->epoch, out->total / 2, runs, out->groups + at);
         if (rc != MD_OK) return rc;
-        out->counts[i] = out->count - before;
-    }
-    /* A run of its own for each, one before each, and one that ends each pane. */
-    out->runs = md_malloc((size_t)(2 * out->count + w->n_panes + 1) * 2 * sizeof *out->runs);
-    if (out->runs == NULL) return MD_NOMEM;
-    for (int64_t i = 0; i < w->n_panes; i++) {
-        int64_t known = known_of(base, w->panes[i], &again);
-        put_runs(again.at, known, first, first + out->counts[i], out);
-        first += out->counts[i];
+        out->counts[i] = runs->fresh - before;
+        at += md_group_words(w->panes[i]->keys->count);
     }
     return MD_OK;
 }
 
 md_rc md_changes_find(const md_window *w, int64_t number, md_changed *out) {
     const capture *base = capture_of(w, number);
+    md_runs runs = {0};
     *out = (md_changed){0};
     if (base == NULL) return MD_EMPTY;
-    for (int64_t i = 0; i < base->n_panes; i++) out->n_old += base->panes[i].groups;
-    out->total = md_window_groups_open(w);
-    md_rc rc = find_all(w, base, out);
+    for (int64_t i = 0; i < base->n_panes; i++) runs.n_base += base->panes[i].rows;
+    for (int64_t i = 0; i < w->n_panes; i++) out->total += w->panes[i]->keys->count - w->panes[i]->marks.n_gone;
+    md_rc rc = find_all(w, base, out, &runs);
+    if (rc == MD_OK && runs.pairs == NULL && (runs.pairs = md_malloc(1)) == NULL) rc = MD_NOMEM;
+    out->n_old = runs.n_base;
+    out->count = runs.fresh;
+    out->runs = runs.pairs;
+    out->n_runs = runs.n;
     if (rc != MD_OK) md_changed_free(out);
     return rc;
 }
@@ -166,6 +149,19 @@ static md_rc reserve(const md_window *w) {
     return MD_OK;
 }
 
+/* Which groups have left by now; false without memory. */
+static bool keep_gone(const md_window *w, held *panes) {
+    for (int64_t i = 0; i < w->n_panes; i++) {
+        const struct md_marks *marks = &w->panes[i]->marks;
+        if (marks->n_gone == 0) continue;
+        panes[i].gone = md_malloc((size_t)marks->gone_words * sizeof *panes[i].gone);
+        if (panes[i].gone == NULL) return false;
+        memcpy(panes[i].gone, marks->gone, (size_t)marks->gone_words * sizeof *panes[i].gone);
+        panes[i].gone_words = marks->gone_words;
+    }
+    return true;
+}
+
 /* The epochs are used up: what was captured before is not known any more. */
 static void begin_anew(md_window *w) {
     while (w->changes->n > 0) forget(w->changes, 0);
@@ -177,9 +173,9 @@ md_rc md_changes_note(md_window *w, int64_t number, int64_t base) {
     if (w->changes == NULL && (w->changes = md_calloc(1, sizeof *w->changes)) == NULL) return MD_NOMEM;
     md_changes *c = w->changes;
     capture made = {.number = number, .n_panes = w->n_panes};
-    made.panes = md_malloc((size_t)w->n_panes * sizeof *made.panes);
-    if (made.panes == NULL || reserve(w) != MD_OK) {
-        md_free(made.panes);
+    made.panes = md_calloc((size_t)w->n_panes, sizeof *made.panes);
+    if (made.panes == NULL || reserve(w) != MD_OK || !keep_gone(w, made.panes)) {
+        panes_free(made.panes, w->n_panes);
         return MD_NOMEM;
     }
     while (c->n > 0 && c->captures[0].number < base) forget(c, 0);
@@ -190,7 +186,9 @@ md_rc md_changes_note(md_window *w, int64_t number, int64_t base) {
     for (int64_t i = 0; i < w->n_panes; i++) {
         md_pane *pane = w->panes[i];
         int64_t groups = pane->keys->count;
-        made.panes[i] = (held){.start = pane->start, .number = pane->number, .groups = groups};
+        made.panes[i] = (held){.start = pane->start, .number = pane->number, .groups = groups,
+                               .rows = groups - pane->marks.n_gone, .gone = made.panes[i].gone,
+                               .gone_words = made.panes[i].gone_words};
         memset(pane->marks.epochs + pane->marks.n, 0, (size_t)(groups - pane->marks.n) + 1);
         pane->marks.n = groups;
         pane->marks.now = c->now;

@@ -6,10 +6,11 @@
  *
  *   pane   epochs [ 1 | 3 | 0 | 0 | 3 | .. ]  the epoch in which a group changed last; a capture ends an epoch
  *                                      n      groups at the last capture; those that came later have no epoch yet
+ *          gone     .   1   .   .   .         groups that have left a store (window_store.h): they are in no table
  *
- * A group changed since a capture if its epoch is a later one, or if it came later. So a capture whose file was never
+ * A group changed since a capture if its epoch is a later one, if it came later, or if it has left since. So a capture whose file was never
  * written costs nothing and loses nothing: the next one asks for the changes since the one before.
- * One byte per group, from the first capture on. Not for others than snapshot.c. */
+ * One byte per group, from the first capture on, and a bit of a store. Not for others than snapshot.c. */
 #ifndef MD_CHANGES_H
 #define MD_CHANGES_H
 
@@ -19,10 +20,19 @@
 
 typedef struct md_changed {
     int64_t n_old, total, count; /* rows of the table then and now; how many of those changed */
-    int32_t *ids;                /* their groups, pane by pane, ascending */
-    int64_t *counts;             /* per pane: how many of ids */
-    int64_t *runs, n_runs;       /* pairs (start, length) of [ rows of then | ids ], as digest.h says */
+    uint64_t *groups;            /* which: a bit for each, pane by pane, each from a word on */
+    int64_t *counts;             /* per pane: how many */
+    int64_t *runs, n_runs;       /* pairs (start, length) of [ rows of then | those ], as runs.h says */
 } md_changed;
+
+/* Words of bits of so many groups. */
+MD_INLINE int64_t md_group_words(int64_t groups) { return (groups + 63) >> 6; }
+/* Of 64 groups of a pane from 64 * word on: those that there are and that haven't left. gone: n words; NULL: none. */
+MD_INLINE uint64_t md_groups_held(int64_t groups, const uint64_t *gone, int64_t n, int64_t word) {
+    uint64_t all = ~UINT64_C(0);
+    if (groups < 64 * (word + 1)) all = groups > 64 * word ? (UINT64_C(1) << (groups & 63)) - 1 : 0;
+    return word < n ? all & ~gone[word] : all;
+}
 
 /* What changed since capture number `base`. *out is ended by md_changed_free. MD_EMPTY: nothing is known of that
  * capture, or more than half of all rows changed; MD_NOMEM: nothing was made. The window is unchanged. */

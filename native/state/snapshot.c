@@ -15,8 +15,8 @@ struct md_frozen {
     int64_t at;     /* row of the first one */
     int64_t next;   /* how many have been copied with their keys and first positions, in order */
     int64_t block;  /* the next 64 groups in order */
-    const int32_t *ids; /* n of them, ascending; NULL: all groups */
-    int32_t *starts;    /* where the ids of each 64 groups begin, and their end; NULL: all groups */
+    const uint64_t *wanted; /* n bits of groups; NULL: all groups */
+    int32_t *starts;        /* how many are wanted before each 64 groups, and of all; NULL: all groups */
     uint64_t *kept; /* a bit per 64 groups: their accumulators are copied */
 };
 
@@ -26,8 +26,9 @@ struct md_snapshot {
     md_frozen *panes;
     int64_t n_panes, first; /* the first that isn't copied whole */
     int64_t left, total;
-    bool partial; /* only what changed */
+    bool partial, some; /* only what changed; not all groups */
     md_changed changed;
+    uint64_t *held;     /* of all panes: groups that haven't left, where some have */
     uint64_t *kept;
     int32_t *starts;
     int32_t order[MD_CHUNK]; /* scratch */
@@ -45,11 +46,18 @@ static int64_t row_of(const md_frozen *f, int64_t block) {
     return block << KEPT_SHIFT < f->n ? block << KEPT_SHIFT : f->n;
 }
 
-/* The groups of rows [start, start + n) of a pane. */
-static const int32_t *order_of(md_frozen *f, int64_t start, int64_t n) {
-    if (f->ids != NULL) return f->ids + start;
-    for (int64_t k = 0; k < n; k++) f->snapshot->order[k] = (int32_t)(start + k);
-    return f->snapshot->order;
+/* The groups of the blocks [from, to) of a pane, at most MD_CHUNK. */
+static const int32_t *order_of(md_frozen *f, int64_t from, int64_t to) {
+    int32_t *order = f->snapshot->order;
+    int64_t n = 0;
+    if (f->wanted == NULL)
+        for (int64_t group = from << KEPT_SHIFT, end = group + row_of(f, to) - row_of(f, from); group < end; group++)
+            order[n++] = (int32_t)group;
+    else
+        for (int64_t block = from; block < to; block++)
+            for (uint64_t bits = f->wanted[block]; bits != 0; bits &= bits - 1)
+                order[n++] = (int32_t)((block << KEPT_SHIFT) + __builtin_ctzll(bits));
+    return order;
 }
 
 /* Accumulators of the blocks [from, to), at most MD_CHUNK groups. There is room, and a bitmap where there may be
@@ -58,7 +66,7 @@ static void keep_blocks(md_frozen *f, int64_t from, int64_t to) {
     md_snapshot *s = f->snapshot;
     int64_t start = row_of(f, from), n = row_of(f, to) - start;
     s->rows->length = f->at + start;
-    (void)md_state_words(s->w, f->pane, s->rows, order_of(f, start, n), n, s->words, s->valid);
+    (void)md_state_words(s->w, f->pane, s->rows, order_of(f, from, to), n, s->words, s->valid);
     for (int64_t block = from; block < to; block++) f->kept[block / 64] |= UINT64_C(1) << (block % 64);
 }
 
@@ -74,7 +82,7 @@ static md_rc copy_blocks(md_frozen *f, int64_t end) {
     md_snapshot *s = f->snapshot;
     int64_t n = row_of(f, end) - f->next;
     s->rows->length = f->at + f->next;
-    md_rc rc = md_state_keys(f->pane, s->rows, order_of(f, f->next, n), n, s->words, s->valid);
+    md_rc rc = md_state_keys(f->pane, s->rows, order_of(f, f->block, end), n, s->words, s->valid);
     if (rc != MD_OK) return rc;
     for (int64_t from = f->block, to; from < end; from = to) {
         for (to = from; to < end && !is_kept(f, to); to++) {}
@@ -134,18 +142,28 @@ static bool fits(const md_window *w) {
     return w->stage != MD_COMBINE && w->n_keys > 0 && w->plan->n_objects == 0 && w->plan->n_distinct == 0;
 }
 
+static bool has_gone(const md_window *w) {
+    for (int64_t i = 0; i < w->n_panes; i++)
+        if (w->panes[i]->marks.n_gone > 0) return true;
+    return false;
+}
+
 static md_rc make_room(md_snapshot *s) {
     md_window *w = s->w;
-    int64_t words = 0, blocks = 0, groups = md_window_groups_open(w);
+    int64_t words = 0, blocks = 0, rows = 0;
     for (int64_t i = 0; i < w->n_panes; i++) {
-        blocks += blocks_of(w->panes[i]->keys->count) + 1;
+        blocks += blocks_of(w->panes[i]->keys->count);
         words += (blocks_of(w->panes[i]->keys->count) + 63) / 64;
+        rows += w->panes[i]->keys->count - w->panes[i]->marks.n_gone;
     }
-    s->total = s->left = s->partial ? s->changed.count : groups;
+    s->total = s->left = s->partial ? s->changed.count : rows;
+    s->some = s->partial || has_gone(w);
     s->kept = md_calloc((size_t)words, sizeof *s->kept);
     s->panes = md_calloc((size_t)w->n_panes, sizeof *s->panes);
-    if (s->partial) s->starts = md_malloc((size_t)blocks * sizeof *s->starts);
-    if (s->kept == NULL || s->panes == NULL || (s->partial && s->starts == NULL)) return MD_NOMEM;
+    if (s->some) s->starts = md_malloc((size_t)(blocks + w->n_panes) * sizeof *s->starts);
+    if (s->some && !s->partial) s->held = md_malloc((size_t)blocks * sizeof *s->held);
+    if (s->kept == NULL || s->panes == NULL || (s->some && s->starts == NULL)) return MD_NOMEM;
+    if (s->some && !s->partial && s->held == NULL) return MD_NOMEM;
     md_rc rc = md_state_rows(w, &s->rows);
     if (rc == MD_OK) rc = md_rows_reserve(s->rows, s->total);
     for (int32_t i = 0; rc == MD_OK && i < w->plan->n_state; i++)
@@ -155,26 +173,36 @@ static md_rc make_room(md_snapshot *s) {
 
 static void fill_starts(md_frozen *f) {
     int64_t row = 0, blocks = blocks_of(f->groups);
-    for (int64_t block = 0; block <= blocks; block++) {
-        while (row < f->n && f->ids[row] >> KEPT_SHIFT < block) row++;
+    for (int64_t block = 0; block < blocks; block++) {
         f->starts[block] = (int32_t)row;
+        row += __builtin_popcountll(f->wanted[block]);
     }
+    f->starts[blocks] = (int32_t)row;
+}
+
+/* All groups of a pane that haven't left. */
+static void fill_held(const md_pane *pane, uint64_t *held) {
+    int64_t groups = pane->keys->count;
+    for (int64_t word = 0; word < md_group_words(groups); word++)
+        held[word] = md_groups_held(groups, pane->marks.gone, pane->marks.gone_words, word);
 }
 
 static void freeze_panes(md_snapshot *s) {
     md_window *w = s->w;
-    uint64_t *kept = s->kept;
+    uint64_t *kept = s->kept, *wanted = s->partial ? s->changed.groups : s->held;
     int32_t *starts = s->starts;
     int64_t at = 0;
     for (int64_t i = 0; i < w->n_panes; i++) {
         md_pane *pane = w->panes[i];
         md_frozen *f = &s->panes[i];
-        int64_t groups = pane->keys->count, n = s->partial ? s->changed.counts[i] : groups;
+        int64_t groups = pane->keys->count, n = s->partial ? s->changed.counts[i] : groups - pane->marks.n_gone;
         *f = (md_frozen){.snapshot = s, .pane = pane, .groups = groups, .n = n, .at = at, .kept = kept};
-        if (s->partial) {
-            f->ids = s->changed.ids + at;
+        if (s->some) {
+            if (!s->partial) fill_held(pane, wanted);
+            f->wanted = wanted;
             f->starts = starts;
             fill_starts(f);
+            wanted += blocks_of(groups);
             starts += blocks_of(groups) + 1;
         }
         pane->frozen = f;
@@ -236,6 +264,7 @@ void md_snapshot_free(md_snapshot *s) {
     md_changed_free(&s->changed);
     md_free(s->panes);
     md_free(s->starts);
+    md_free(s->held);
     md_free(s->kept);
     md_free(s);
 }

@@ -28,6 +28,7 @@ static void pane_free(const md_window *w, md_pane *pane) {
     md_free(pane->set_marks);
     md_undo_free(w->plan, &pane->undo);
     md_free(pane->marks.epochs);
+    md_free(pane->marks.gone);
     md_free(pane);
 }
 
@@ -55,7 +56,7 @@ static md_rc pane_new(md_window *w, md_pane **out) {
 
 static size_t pane_nbytes(const md_window *w, const md_pane *pane) {
     size_t n = sizeof *pane + md_keys_nbytes(pane->keys) + md_table_nbytes(w->plan, &pane->table);
-    n += (size_t)pane->marks.capacity;
+    n += (size_t)pane->marks.capacity + (size_t)pane->marks.gone_words * sizeof *pane->marks.gone;
     for (int32_t d = 0; d < w->plan->n_distinct; d++) n += md_keys_nbytes(pane->sets[d]->keys);
     return n;
 }
@@ -79,6 +80,8 @@ void md_pane_retire(md_window *w, md_pane *pane) {
     pane->rows = 0;
     pane->touched = false;
     pane->marks.n = 0;
+    if (pane->marks.n_gone > 0) memset(pane->marks.gone, 0, (size_t)pane->marks.gone_words * sizeof *pane->marks.gone);
+    pane->marks.n_gone = 0;
     w->spare[w->n_spare++] = pane;
 }
 

@@ -47,6 +47,8 @@ typedef struct md_pane {
         uint8_t *epochs;      /* n + 1 of them, the last for all groups that came later; NULL: nobody asks */
         int64_t n, capacity;
         uint8_t now;
+        uint64_t *gone;       /* of a store: bits of the groups that have left, those behind haven't; NULL: none */
+        int64_t n_gone, gone_words;
     } marks;
 } md_pane;
 

@@ -33,7 +33,33 @@ struct md_sessions {
     int32_t free_session, free_part;
     entry *heap;
     int64_t n_heap, heap_capacity;
+    md_items items; /* the sessions, by where they stand in `sessions` */
 };
+
+enum { KEY, FIRST, LAST, POSITION, SLOT, SESSION, WIDTH };
+
+static int64_t rows_of(const void *owner, int64_t at) {
+    const md_sessions *s = owner;
+    int64_t n = 1;
+    for (int32_t p = s->sessions[at].part; p != NONE; p = s->parts[p].next) n++;
+    return n;
+}
+
+static void put_rows(const void *owner, int64_t at, int64_t *const *columns, int64_t row) {
+    const md_sessions *s = owner;
+    const session *each = &s->sessions[at];
+    int64_t slot = each->slot;
+    for (int32_t p = each->part;; p = s->parts[p].next) {
+        const int64_t values[WIDTH] = {each->key, each->first, each->last, each->position, slot, at};
+        for (int32_t c = 0; c < WIDTH; c++) columns[c][row] = values[c];
+        row++;
+        if (p == NONE) return;
+        slot = s->parts[p].slot;
+    }
+}
+
+static const char *const NAMES[WIDTH] = {"key", "first", "last", "position", "slot", "session"};
+static const md_items_kind KIND = {.width = WIDTH, .names = NAMES, .rows = rows_of, .put = put_rows};
 
 md_rc md_sessions_new(int64_t gap, md_sessions **out, md_error *err) {
     if (gap < 1 || gap > MD_SIZE_LIMIT) return md_fail(err, MD_BADARG, "a gap of %lld us", (long long)gap);
@@ -41,6 +67,7 @@ md_rc md_sessions_new(int64_t gap, md_sessions **out, md_error *err) {
     if (s == NULL) return md_nomem(err);
     s->gap = gap;
     s->free_session = s->free_part = NONE;
+    md_items_init(&s->items, &KIND, s);
     *out = s;
     return MD_OK;
 }
@@ -51,6 +78,7 @@ void md_sessions_free(md_sessions *s) {
     md_free(s->sessions);
     md_free(s->parts);
     md_free(s->heap);
+    md_items_free(&s->items);
     md_free(s);
 }
 
@@ -123,11 +151,12 @@ static md_rc open_session(md_sessions *s, session made, int32_t *out) {
     if (at != NONE) {
         s->free_session = s->sessions[at].next;
     } else {
-        if (s->n_sessions >= INT32_MAX ||
+        if (s->n_sessions >= INT32_MAX || md_items_reserve(&s->items, s->n_sessions + 1) != MD_OK ||
             !md_grow(&s->sessions, &s->sessions_capacity, s->n_sessions + 1, sizeof *s->sessions))
             return MD_NOMEM;
         at = (int32_t)s->n_sessions++;
     }
+    md_items_open(&s->items, at);
     made.next = s->heads[made.key];
     made.part = made.tail = NONE;
     s->sessions[at] = made;
@@ -164,6 +193,8 @@ static md_rc add_part(md_sessions *s, session *to, int64_t slot) {
 /* The later session becomes a part of the earlier one. */
 static md_rc join(md_sessions *s, int32_t earlier, int32_t later) {
     session *a = &s->sessions[earlier], *b = &s->sessions[later];
+    md_items_grow(&s->items, earlier);
+    md_items_close(&s->items, later);
     md_rc rc = add_part(s, a, b->slot);
     if (rc != MD_OK) return rc;
     if (b->part != NONE) {
@@ -203,6 +234,7 @@ static md_rc place(md_sessions *s, int32_t key, int64_t t, int64_t position, int
             other = swapped;
         }
         session *to = &s->sessions[found];
+        md_items_touch(&s->items, found);
         if (t < to->first) to->first = t;
         if (t > to->last) to->last = t;
         if (other != NONE) {
@@ -230,7 +262,10 @@ md_rc md_sessions_assign(md_sessions *s, const md_column *ids, const md_column *
         int64_t t = md_column_i64(times, i);
         session *only = at != NONE ? &s->sessions[at] : NULL;
         if (MD_LIKELY(only != NULL && t >= only->first && t < only->last + s->gap && only->next == NONE)) {
-            if (t > only->last) only->last = t; /* the usual case */
+            if (t > only->last) { /* the usual case */
+                md_items_touch(&s->items, at);
+                only->last = t;
+            }
             slots[i] = only->slot;
             continue;
         }
@@ -243,32 +278,26 @@ md_rc md_sessions_assign(md_sessions *s, const md_column *ids, const md_column *
 
 /* ---- rows out ---- */
 
-enum { KEY, FIRST, LAST, POSITION, SLOT, SESSION, WIDTH };
-
 static md_rc new_rows(md_rows **out) {
-    static const char *const names[WIDTH] = {"key", "first", "last", "position", "slot", "session"};
     md_rc rc = md_rows_new(WIDTH, out);
-    for (int32_t c = 0; rc == MD_OK && c < WIDTH; c++) md_rows_define(*out, c, "l", names[c], false);
+    for (int32_t c = 0; rc == MD_OK && c < WIDTH; c++) md_rows_define(*out, c, "l", NAMES[c], false);
     return rc;
 }
 
 static md_rc put_session(const md_sessions *s, md_rows *rows, int32_t at) {
-    const session *each = &s->sessions[at];
-    int64_t slot = each->slot;
-    for (int32_t p = each->part;; p = s->parts[p].next) {
-        md_rc rc = md_rows_reserve(rows, 1);
-        if (rc != MD_OK) return rc;
-        const int64_t values[WIDTH] = {each->key, each->first, each->last, each->position, slot, at};
-        for (int32_t c = 0; c < WIDTH; c++) md_rows_words(rows, c)->i = values[c];
-        md_rows_commit(rows, 1);
-        if (p == NONE) return MD_OK;
-        slot = s->parts[p].slot;
-    }
+    int64_t n = rows_of(s, at), *columns[WIDTH];
+    md_rc rc = md_rows_reserve(rows, n);
+    if (rc != MD_OK) return rc;
+    for (int32_t c = 0; c < WIDTH; c++) columns[c] = (int64_t *)(void *)md_rows_words(rows, c);
+    put_rows(s, at, columns, 0);
+    md_rows_commit(rows, n);
+    return MD_OK;
 }
 
 /* Take a session out of its chain; the heap has let it go. */
 static void end_session(md_sessions *s, int32_t at) {
     session *each = &s->sessions[at];
+    md_items_close(&s->items, at);
     unlink_session(s, at);
     s->n_open--;
     s->n_parts--;
@@ -331,6 +360,7 @@ static md_rc load_row(md_sessions *s, const md_column *c, int64_t i, int32_t *op
         if (v[KEY] != to->key || v[FIRST] != to->first || v[LAST] != to->last || v[POSITION] != to->position)
             return bad_row(err, i, "parts of one session differ");
         s->n_parts++;
+        md_items_grow(&s->items, *open);
         return add_part(s, to, v[SLOT]) == MD_OK ? MD_OK : md_nomem(err);
     }
     if (v[KEY] < 0 || v[KEY] >= n_keys) return bad_row(err, i, "a key that isn't there");
@@ -363,6 +393,7 @@ md_rc md_sessions_load(md_sessions *s, const struct ArrowSchema *schema, const s
         rc = load_row(s, columns, i, &open, &number, n_keys, next_slot, taken, err);
     if (rc != MD_OK) { /* as before it */
         s->n_heads = s->n_sessions = s->parts_used = s->n_heap = s->n_open = s->n_parts = 0;
+        md_items_clear(&s->items);
         return rc;
     }
     s->next_slot = next_slot;
@@ -377,6 +408,7 @@ md_rc md_sessions_renumber(md_sessions *s, const int64_t *ids, int64_t n, md_err
         if (ids[i] < 0 || ids[i] >= s->n_heads || s->heads[ids[i]] == NONE || (i > 0 && ids[i] <= ids[i - 1]))
             return md_fail(err, MD_BADARG, "key %lld has no session or is out of order", (long long)ids[i]);
     if (used != n) return md_fail(err, MD_BADARG, "%lld keys of %lld", (long long)n, (long long)used);
+    if (md_items_keep_all(&s->items) != MD_OK) return md_nomem(err);
     for (; at < n; at++) {
         s->heads[at] = s->heads[ids[at]];
         for (int32_t each = s->heads[at]; each != NONE; each = s->sessions[each].next) s->sessions[each].key = (int32_t)at;
@@ -384,6 +416,8 @@ md_rc md_sessions_renumber(md_sessions *s, const int64_t *ids, int64_t n, md_err
     s->n_heads = n;
     return MD_OK;
 }
+
+md_items *md_sessions_items(md_sessions *s) { return &s->items; }
 
 int64_t md_sessions_next_end(md_sessions *s) { return settle_top(s) ? s->heap[0].end : INT64_MAX; }
 int64_t md_sessions_open(const md_sessions *s) { return s->n_open; }
@@ -393,5 +427,6 @@ int64_t md_sessions_taken(const md_sessions *s) { return s->taken; }
 
 size_t md_sessions_nbytes(const md_sessions *s) {
     return sizeof *s + (size_t)s->heads_capacity * sizeof *s->heads + (size_t)s->sessions_capacity * sizeof *s->sessions +
-           (size_t)s->parts_capacity * sizeof *s->parts + (size_t)s->heap_capacity * sizeof *s->heap;
+           (size_t)s->parts_capacity * sizeof *s->parts + (size_t)s->heap_capacity * sizeof *s->heap +
+           md_items_nbytes(&s->items);
 }

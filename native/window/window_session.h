@@ -7,13 +7,15 @@
  * more part, so accumulators are merged when the session closes, in this order, and what comes out depends on
  * the order of the rows only. Times within +-2^61 us, gap at most 2^60 us.
  *
- * Invariants: sessions of one key are at least the gap apart; every open session stands in the heap once. */
+ * Invariants: sessions of one key are at least the gap apart; every open session stands in the heap once, and is an
+ * open item by its number. */
 #ifndef MD_WINDOW_SESSION_H
 #define MD_WINDOW_SESSION_H
 
 #include "arrow/arrow_abi.h"
 #include "arrow/column.h"
 #include "base/md_base.h"
+#include "state/items.h"
 
 typedef struct md_sessions md_sessions;
 
@@ -41,6 +43,10 @@ md_rc md_sessions_load(md_sessions *s, const struct ArrowSchema *schema, const s
 
 /* Keys get new numbers: that of ids[i] is i. ids: all keys that have a session, ascending; MD_BADARG otherwise. */
 md_rc md_sessions_renumber(md_sessions *s, const int64_t *ids, int64_t n, md_error *err);
+
+/* The sessions by their numbers, for copies of them with the rows of md_sessions_rows. Keys of a copy under way have
+ * the numbers of when it began. Lives as long as the object, and only this changes it. */
+md_items *md_sessions_items(md_sessions *s);
 
 int64_t md_sessions_next_end(md_sessions *s); /* earliest end of an open session; INT64_MAX: none */
 int64_t md_sessions_open(const md_sessions *s);

@@ -10,6 +10,7 @@
 typedef struct pane {
     int64_t low, high, slot, position;
     int32_t next; /* younger; of the free ones */
+    int32_t key;
 } pane;
 
 typedef struct key_state {
@@ -29,7 +30,30 @@ struct md_spans {
     int64_t panes_used, panes_capacity;
     int32_t free_pane;
     md_rows *closed;
+    md_items key_items, pane_items; /* by where they stand in `keys` and `panes` */
+    int64_t *left; /* slots of panes that were dropped */
+    int64_t n_left, left_capacity;
+    bool left_lost;
 };
+
+enum { KEY_WIDTH = 1 + MD_SPAN_KEY_COLUMNS };
+
+static void put_key(const void *owner, int64_t at, int64_t *const *columns, int64_t row) {
+    const key_state *key = &((const md_spans *)owner)->keys[at];
+    const int64_t values[KEY_WIDTH] = {at, key->last.i, key->next};
+    for (int32_t c = 0; c < KEY_WIDTH; c++) columns[c][row] = values[c];
+}
+
+static void put_pane(const void *owner, int64_t at, int64_t *const *columns, int64_t row) {
+    const pane *p = &((const md_spans *)owner)->panes[at];
+    const int64_t values[MD_SPAN_PANE_COLUMNS] = {p->key, p->low, p->high, p->slot, p->position};
+    for (int32_t c = 0; c < MD_SPAN_PANE_COLUMNS; c++) columns[c][row] = values[c];
+}
+
+static const char *const KEY_NAMES[] = {"key", "last", "next_window"};
+static const char *const PANE_NAMES[] = {"key", "low", "high", "slot", "position"};
+static const md_items_kind KEY_KIND = {.width = KEY_WIDTH, .names = KEY_NAMES, .put = put_key};
+static const md_items_kind PANE_KIND = {.width = MD_SPAN_PANE_COLUMNS, .names = PANE_NAMES, .put = put_pane};
 
 enum { WINDOW, KEY, ROW, POSITION, SLOT, NUMBER, WIDTH };
 
@@ -50,6 +74,8 @@ md_rc md_spans_new(md_span_kind kind, md_number size, md_number advance, md_span
     s->size = size;
     s->advance = advance;
     s->free_pane = NONE;
+    md_items_init(&s->key_items, &KEY_KIND, s);
+    md_items_init(&s->pane_items, &PANE_KIND, s);
     if (rows_of(names, WIDTH, &s->closed) != MD_OK) {
         md_spans_free(s);
         return md_nomem(err);
@@ -63,6 +89,9 @@ void md_spans_free(md_spans *s) {
     md_free(s->keys);
     md_free(s->panes);
     md_rows_free(s->closed);
+    md_items_free(&s->key_items);
+    md_items_free(&s->pane_items);
+    md_free(s->left);
     md_free(s);
 }
 
@@ -95,10 +124,12 @@ static md_rc add_pane(md_spans *s, key_state *key, pane made) {
     if (at != NONE) {
         s->free_pane = s->panes[at].next;
     } else {
-        if (s->panes_used >= INT32_MAX || !md_grow(&s->panes, &s->panes_capacity, s->panes_used + 1, sizeof *s->panes))
+        if (s->panes_used >= INT32_MAX || md_items_reserve(&s->pane_items, s->panes_used + 1) != MD_OK ||
+            !md_grow(&s->panes, &s->panes_capacity, s->panes_used + 1, sizeof *s->panes))
             return MD_NOMEM;
         at = (int32_t)s->panes_used++;
     }
+    md_items_open(&s->pane_items, at);
     made.next = NONE;
     s->panes[at] = made;
     if (key->tail == NONE) key->head = at;
@@ -110,6 +141,9 @@ static md_rc add_pane(md_spans *s, key_state *key, pane made) {
 
 static void drop_head(md_spans *s, key_state *key) {
     int32_t at = key->head;
+    md_items_close(&s->pane_items, at);
+    if (md_grow(&s->left, &s->left_capacity, s->n_left + 1, sizeof *s->left)) s->left[s->n_left++] = s->panes[at].slot;
+    else s->left_lost = true;
     key->head = s->panes[at].next;
     if (key->head == NONE) key->tail = NONE;
     s->panes[at].next = s->free_pane;
@@ -153,9 +187,12 @@ static md_rc close_until(md_spans *s, int64_t key_id, int64_t until, int64_t row
 /* ---- rows in ---- */
 
 static md_rc keys_up_to(md_spans *s, int64_t n) {
-    if (!md_grow(&s->keys, &s->keys_capacity, n, sizeof *s->keys)) return MD_NOMEM;
-    while (s->n_keys < n)
-        s->keys[s->n_keys++] = (key_state){.next = s->kind == MD_SPAN_ROWS ? 0 : INT64_MIN, .head = NONE, .tail = NONE};
+    if (!md_grow(&s->keys, &s->keys_capacity, n, sizeof *s->keys) || md_items_reserve(&s->key_items, n) != MD_OK)
+        return MD_NOMEM;
+    for (; s->n_keys < n; s->n_keys++) {
+        md_items_open(&s->key_items, s->n_keys);
+        s->keys[s->n_keys] = (key_state){.next = s->kind == MD_SPAN_ROWS ? 0 : INT64_MIN, .head = NONE, .tail = NONE};
+    }
     return MD_OK;
 }
 
@@ -163,7 +200,7 @@ static md_rc place(md_spans *s, int64_t key_id, int64_t low, int64_t high, int64
     key_state *key = &s->keys[key_id];
     const pane *tail = key->tail != NONE ? &s->panes[key->tail] : NULL;
     if (tail == NULL || tail->low != low || tail->high != high) {
-        pane made = {.low = low, .high = high, .slot = s->next_slot, .position = s->taken + i};
+        pane made = {.low = low, .high = high, .slot = s->next_slot, .position = s->taken + i, .key = (int32_t)key_id};
         md_rc rc = add_pane(s, key, made);
         if (rc != MD_OK) return rc;
         s->next_slot++;
@@ -176,6 +213,7 @@ static md_rc place(md_spans *s, int64_t key_id, int64_t low, int64_t high, int64
 static md_rc count_row(md_spans *s, int64_t key_id, int64_t i, int64_t *slot) {
     key_state *key = &s->keys[key_id];
     int64_t low, high, until, ignored, at = key->last.i;
+    md_items_touch(&s->key_items, key_id);
     if (MD_LIKELY(s->advance.i == s->size.i && key->tail != NONE)) { /* tumbling, inside a window */
         *slot = s->panes[key->tail].slot;
         key->last.i = at + 1;
@@ -207,6 +245,7 @@ static md_rc value_row(md_spans *s, int64_t key_id, const md_column *values, int
         if (key->known && v.i < key->last.i) *slot = MD_SPAN_LATE;
     }
     if (*slot == MD_SPAN_LATE) return MD_OK;
+    md_items_touch(&s->key_items, key_id);
     key->last = v;
     key->known = true;
     md_rc rc = low > key->next ? close_until(s, key_id, low, i) : MD_OK;
@@ -233,7 +272,10 @@ md_rc md_spans_assign(md_spans *s, const md_column *ids, const md_column *values
 
 md_rc md_spans_finish(md_spans *s, md_error *err) {
     md_rc rc = MD_OK;
-    for (int64_t key = 0; rc == MD_OK && key < s->n_keys; key++) rc = close_until(s, key, INT64_MAX, -1);
+    for (int64_t key = 0; rc == MD_OK && key < s->n_keys; key++) {
+        md_items_touch(&s->key_items, key);
+        rc = close_until(s, key, INT64_MAX, -1);
+    }
     return rc == MD_OK ? MD_OK : md_nomem(err);
 }
 
@@ -245,37 +287,15 @@ md_rc md_spans_closed(md_spans *s, struct ArrowSchema *schema, struct ArrowArray
 
 /* ---- state ---- */
 
-md_rc md_spans_keys(const md_spans *s, struct ArrowSchema *schema, struct ArrowArray *array, md_error *err) {
-    static const char *const names[] = {"last", "next_window"};
-    md_rows *rows = NULL;
-    md_rc rc = rows_of(names, MD_SPAN_KEY_COLUMNS, &rows);
-    if (rc == MD_OK) rc = md_rows_reserve(rows, s->n_keys);
-    for (int64_t k = 0; rc == MD_OK && k < s->n_keys; k++) {
-        md_rows_words(rows, 0)[k] = s->keys[k].last;
-        md_rows_words(rows, 1)[k].i = s->keys[k].next;
-    }
-    if (rc == MD_OK) {
-        md_rows_commit(rows, s->n_keys);
-        rc = md_rows_finish(rows, schema, array);
-    }
-    md_rows_free(rows);
-    return rc == MD_OK ? MD_OK : md_nomem(err);
-}
-
 md_rc md_spans_panes(const md_spans *s, struct ArrowSchema *schema, struct ArrowArray *array, md_error *err) {
-    static const char *const names[] = {"key", "low", "high", "slot", "position"};
     md_rows *rows = NULL;
-    md_rc rc = rows_of(names, MD_SPAN_PANE_COLUMNS, &rows);
+    int64_t n = 0, *columns[MD_SPAN_PANE_COLUMNS];
+    md_rc rc = rows_of(PANE_NAMES, MD_SPAN_PANE_COLUMNS, &rows);
     if (rc == MD_OK) rc = md_rows_reserve(rows, s->n_parts);
-    int64_t n = 0;
-    for (int64_t k = 0; rc == MD_OK && k < s->n_keys; k++) {
-        for (int32_t at = s->keys[k].head; at != NONE; at = s->panes[at].next) {
-            const pane *p = &s->panes[at];
-            const int64_t values[] = {k, p->low, p->high, p->slot, p->position};
-            for (int32_t c = 0; c < MD_SPAN_PANE_COLUMNS; c++) md_rows_words(rows, c)[n].i = values[c];
-            n++;
-        }
-    }
+    for (int32_t c = 0; rc == MD_OK && c < MD_SPAN_PANE_COLUMNS; c++)
+        columns[c] = (int64_t *)(void *)md_rows_words(rows, c);
+    for (int64_t k = 0; rc == MD_OK && k < s->n_keys; k++)
+        for (int32_t at = s->keys[k].head; at != NONE; at = s->panes[at].next) put_pane(s, at, columns, n++);
     if (rc == MD_OK) {
         md_rows_commit(rows, n);
         rc = md_rows_finish(rows, schema, array);
@@ -312,7 +332,7 @@ static md_rc load_key(md_spans *s, int64_t k, md_word last, int64_t next, md_err
 static md_rc load_pane(md_spans *s, const md_column *c, int64_t i, int64_t next_slot, int64_t taken, md_error *err) {
     int64_t key_id = md_column_i64(&c[0], i);
     pane made = {.low = md_column_i64(&c[1], i), .high = md_column_i64(&c[2], i), .slot = md_column_i64(&c[3], i),
-                 .position = md_column_i64(&c[4], i)};
+                 .position = md_column_i64(&c[4], i), .key = (int32_t)key_id};
     if (key_id < 0 || key_id >= s->n_keys) return bad_row(err, i, "a key that isn't there");
     key_state *key = &s->keys[key_id];
     if (made.slot < 0 || made.slot >= next_slot) return bad_row(err, i, "a slot that was never given");
@@ -343,6 +363,8 @@ md_rc md_spans_load(md_spans *s, const md_column *keys, int64_t n_keys, const md
     for (int64_t i = 0; rc == MD_OK && i < n_panes; i++) rc = load_pane(s, panes, i, next_slot, taken, err);
     if (rc != MD_OK) { /* as before it */
         s->n_keys = s->panes_used = s->n_parts = 0;
+        md_items_clear(&s->key_items);
+        md_items_clear(&s->pane_items);
         return rc;
     }
     s->next_slot = next_slot;
@@ -350,11 +372,26 @@ md_rc md_spans_load(md_spans *s, const md_column *keys, int64_t n_keys, const md
     return MD_OK;
 }
 
+md_items *md_spans_key_items(md_spans *s) { return &s->key_items; }
+md_items *md_spans_pane_items(md_spans *s) { return &s->pane_items; }
+
+const int64_t *md_spans_left(const md_spans *s, int64_t *n) {
+    static const int64_t none;
+    *n = s->n_left;
+    return s->left_lost ? NULL : s->left != NULL ? s->left : &none;
+}
+
+void md_spans_forget_left(md_spans *s) {
+    s->n_left = 0;
+    s->left_lost = false;
+}
+
+int64_t md_spans_n_keys(const md_spans *s) { return s->n_keys; }
 int64_t md_spans_parts(const md_spans *s) { return s->n_parts; }
 int64_t md_spans_next_slot(const md_spans *s) { return s->next_slot; }
 int64_t md_spans_taken(const md_spans *s) { return s->taken; }
 
 size_t md_spans_nbytes(const md_spans *s) {
     return sizeof *s + (size_t)s->keys_capacity * sizeof *s->keys + (size_t)s->panes_capacity * sizeof *s->panes +
-           md_rows_nbytes(s->closed);
+           md_rows_nbytes(s->closed) + (size_t)s->left_capacity * sizeof *s->left + md_items_nbytes(&s->key_items) + md_items_nbytes(&s->pane_items);
 }

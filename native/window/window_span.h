@@ -15,6 +15,7 @@
 #include "arrow/arrow_abi.h"
 #include "arrow/column.h"
 #include "base/md_base.h"
+#include "state/items.h"
 
 typedef enum { MD_SPAN_ROWS, MD_SPAN_I64, MD_SPAN_U64, MD_SPAN_F64 } md_span_kind;
 
@@ -45,17 +46,27 @@ md_rc md_spans_finish(md_spans *s, md_error *err);
  * one window stand together, oldest first). In the order in which they closed. MD_NOMEM: nothing changed. */
 md_rc md_spans_closed(md_spans *s, struct ArrowSchema *schema, struct ArrowArray *array, md_error *err);
 
-/* Everything held: per key `count` (rows counted, or the last value as a word) and the next window; per pane key, low,
- * high, slot, position. What has closed must be taken before. */
-md_rc md_spans_keys(const md_spans *s, struct ArrowSchema *schema, struct ArrowArray *array, md_error *err);
+/* Everything held, for copies: per key its number, `last` (rows counted, or the last value as a word) and the next
+ * window; per pane key, low, high, slot, position. What has closed must be taken before. Both live as long as the
+ * object, and only this changes them. */
+md_items *md_spans_key_items(md_spans *s);
+md_items *md_spans_pane_items(md_spans *s);
+/* The panes again, key by key. */
 md_rc md_spans_panes(const md_spans *s, struct ArrowSchema *schema, struct ArrowArray *array, md_error *err);
 
-/* Take both back, into an object that never took a row. MD_BADDATA says what can't be. */
+/* Take both back, into an object that never took a row: last and next window of keys 0 .. n_keys, and panes, those of a
+ * key the oldest first. MD_BADDATA says what can't be. */
 md_rc md_spans_load(md_spans *s, const md_column *keys, int64_t n_keys, const md_column *panes, int64_t n_panes,
                     int64_t next_slot, int64_t taken, md_error *err);
 #define MD_SPAN_KEY_COLUMNS 2
 #define MD_SPAN_PANE_COLUMNS 5
 
+/* The slots of panes that no open window needs any more, since md_spans_forget_left; NULL: there was no memory to note
+ * them all. Until the next call. */
+const int64_t *md_spans_left(const md_spans *s, int64_t *n);
+void md_spans_forget_left(md_spans *s);
+
+int64_t md_spans_n_keys(const md_spans *s);
 int64_t md_spans_parts(const md_spans *s); /* slots in use */
 int64_t md_spans_next_slot(const md_spans *s);
 int64_t md_spans_taken(const md_spans *s);

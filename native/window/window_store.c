@@ -33,19 +33,67 @@ static md_rc state_rows(md_window *w, md_rows **out) {
     return MD_OK;
 }
 
-md_rc md_window_pick(md_window *w, const int64_t *slots, int64_t n, bool states, md_error *err) {
+/* The groups of slots, to be freed by the caller. */
+static md_rc groups_of(md_window *w, const int64_t *slots, int64_t n, int32_t **out, md_error *err) {
     if (w->n_keys != 1 || w->key_types[0] != MD_I64 || w->stage == MD_COMBINE || w->n_panes > 1)
         return md_fail(err, MD_BADARG, "not a store: one int64 key and one pane");
-    if (n == 0) return MD_OK;
-    if (w->n_panes == 0) return md_fail(err, MD_BADARG, "slot %lld is not held", (long long)slots[0]);
-    const md_pane *pane = w->panes[0];
+    if (n > 0 && w->n_panes == 0) return md_fail(err, MD_BADARG, "slot %lld is not held", (long long)slots[0]);
     md_column column = {.type = MD_I64, .length = n, .values = (const uint8_t *)slots};
     size_t size;
     int32_t *ids = md_mul_size((size_t)n, sizeof *ids, &size) ? md_malloc(size) : NULL;
     if (ids == NULL) return md_nomem(err);
-    md_rc rc = md_keys_map(pane->keys, &column, NULL, 0, n, 0, false, ids);
+    md_rc rc = n > 0 ? md_keys_map(w->panes[0]->keys, &column, NULL, 0, n, 0, false, ids) : MD_OK;
     for (int64_t i = 0; rc == MD_OK && i < n; i++)
         if (ids[i] < 0) rc = md_fail(err, MD_BADARG, "slot %lld is not held", (long long)slots[i]);
+    if (rc == MD_OK) *out = ids;
+    else md_free(ids);
+    return rc;
+}
+
+md_rc md_window_leave(md_window *w, const int64_t *slots, int64_t n, md_error *err) {
+    int32_t *ids;
+    md_rc rc = groups_of(w, slots, n, &ids, err);
+    if (rc != MD_OK || n == 0) {
+        if (rc == MD_OK) md_free(ids);
+        return rc;
+    }
+    struct md_marks *marks = &w->panes[0]->marks;
+    int64_t words = (w->panes[0]->keys->count + 63) >> 6, before = marks->gone_words;
+    if (words > before) {
+        int64_t wanted = before + before / 2 > words ? before + before / 2 : words;
+        uint64_t *gone = md_realloc(marks->gone, (size_t)wanted * sizeof *gone);
+        if (gone == NULL) {
+            md_free(ids);
+            return md_nomem(err);
+        }
+        memset(gone + before, 0, (size_t)(wanted - before) * sizeof *gone);
+        marks->gone = gone;
+        marks->gone_words = wanted;
+    }
+    for (int64_t i = 0; i < n; i++) {
+        uint64_t bit = UINT64_C(1) << (ids[i] & 63), *word = &marks->gone[ids[i] >> 6];
+        marks->n_gone += !(*word & bit);
+        *word |= bit;
+    }
+    md_free(ids);
+    return MD_OK;
+}
+
+int64_t md_window_living(const md_window *w) {
+    int64_t n = md_window_groups_open(w);
+    for (int64_t i = 0; i < w->n_panes; i++) n -= w->panes[i]->marks.n_gone;
+    return n;
+}
+
+md_rc md_window_pick(md_window *w, const int64_t *slots, int64_t n, bool states, md_error *err) {
+    int32_t *ids;
+    md_rc rc = groups_of(w, slots, n, &ids, err);
+    if (rc != MD_OK) return rc;
+    if (n == 0) {
+        md_free(ids);
+        return MD_OK;
+    }
+    const md_pane *pane = w->panes[0];
     md_rows *own = w->shared, *other = NULL;
     md_stage stage = w->stage;
     int64_t ready = w->n_ready, failed = w->failed->length, shared = w->shared->length;

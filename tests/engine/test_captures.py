@@ -7,11 +7,14 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import medusa as md
+from medusa.elements import Train
+from medusa.engine.fragment import Fragment
 from medusa.engine.state import background_copy, delta
 from medusa.engine.state.capture import Capture, Known
 from medusa.engine.state.checkpoint import Checkpoints
@@ -29,17 +32,24 @@ KNOWING: dict[str, Callable[[Any], Any]] = {
     "window by text": lambda s: s.window("20 s").group_by("s", "k").aggregate(**CALLS),
     "sliding window": lambda s: s.window("21 s", "6 s").group_by("s").aggregate(**CALLS),
     "running": lambda s: s.group_by("s").running(**CALLS),
+    "lag": lambda s: s.group_by("s").running(before=md.lag("s"), third=md.lag("v", 3), total="sum(v)"),
+    "sessions": lambda s: s.session("4 s").group_by("s").aggregate(**CALLS),
+    "windows of rows": lambda s: s.group_by("k").window_rows(7).aggregate(**CALLS),
+    "join": lambda s: s.join(s.select("k", w="v"), on="k", within="5 s"),
 }
 """Boxes that say it of a table at least."""
 
 ANY = {
     **KNOWING,
     "running that expires": lambda s: s.group_by("s").running(expire="9 s", **CALLS),
-    "sessions": lambda s: s.session("4 s").group_by("s").aggregate(**CALLS),
-    "windows of rows": lambda s: s.group_by("k").window_rows(7, 3).aggregate(**CALLS),
+    "lag that expires": lambda s: s.group_by("s").running(expire="9 s", before=md.lag("s")),
+    "sessions without keys": lambda s: s.session("2 s").aggregate(**CALLS),
+    "windows of rows that overlap": lambda s: s.group_by("s").window_rows(7, 3).aggregate(**CALLS),
+    "windows of values": lambda s: s.group_by("k").window_values("ts", 5, 2).aggregate(**CALLS),
     "sets": lambda s: s.window("20 s").group_by("k").aggregate(n=md.count_distinct("s"), m=md.median("v")),
     "no keys": lambda s: s.window("20 s").aggregate(**CALLS),
-    "join": lambda s: s.join(s.select("k", w="v"), on="k", within="5 s"),
+    "left join": lambda s: s.join(s.filter("v > 9").select("k", w="s"), on="k", within="5 s", how="left"),
+    "semi join": lambda s: s.join(s.filter("v > 9").select("k", w="s"), on="k", within="5 s", how="semi"),
     "asof join": lambda s: s.asof_join(s.select("k", w="v"), on="k", within="9 s"),
 }
 
@@ -115,6 +125,50 @@ def test_a_whole_one_and_its_deltas_make_the_state_of_that_moment(
             assert same(Checkpoints(disk).load()[1], wanted)
 
 
+def rows_after(fragment: Any, seed: int, now: int, keys: int) -> list[dict[str, Any]]:
+    """What comes of the same rows and the end."""
+    for step in range(4):
+        draw = np.random.default_rng(seed + step)
+        k = draw.integers(0, keys, 40)
+        columns = {"ts": now + 2 * step + draw.integers(0, 3, 40), "k": k}
+        columns |= {"s": pa.array([f"key {key}" for key in k.tolist()]), "v": k * 0.5 + step}
+        batch = pa.record_batch({name: pa.array(columns[name]) for name in COLUMNS})
+        fragment.push_rows("s", [batch], fragment.check_rows("s", [batch]))
+    fragment.finish()
+    trains = [element for element in fragment.drain("o") if isinstance(element, Train)]
+    return [row for train in trains for row in train.batch.to_pylist()]
+
+
+@pytest.mark.parametrize("kind", ANY)
+@given(steps=st.lists(STEPS, min_size=4, max_size=16), seed=st.integers(0, 99))
+@settings(max_examples=4, deadline=None)
+def test_what_goes_on_from_a_chain_goes_on_as_what_never_stopped(
+    kind: str, steps: list[tuple[int, int, int, str]], seed: int
+) -> None:
+    disk = Disk("here")
+    checkpoints = Checkpoints(disk, secret=SECRET)
+    now = 100
+    q = md.Query("q")
+    q.sink("o", ANY[kind](q.source("s", COLUMNS, time="ts", unit="s", slack="3 s")))
+    with md.start(q) as run, md.start(q) as never_captured:
+        for step, (rows, keys, passed, what) in enumerate([*steps, (50, 40, 1, "last")]):
+            now += passed
+            for each in (run, never_captured):
+                push(each, seed + step, now, rows, keys)
+            if what == "nothing":
+                continue
+            copying = run._fragment.captured(checkpoints.capture(), patient=what != "last")
+            while not copying.step(70):
+                now += passed % 2
+                for each in (run, never_captured):
+                    push(each, seed + step + 1000, now, 20, keys)
+            checkpoints.save(copying.files(), {}, copying.known())
+        restored = Fragment.restore(q.graph, Checkpoints(disk).load()[1])
+        wanted = rows_after(never_captured._fragment, seed, now, 60)
+        assert rows_after(restored, seed, now, 60) == wanted
+        assert rows_after(run._fragment, seed, now, 60) == wanted
+
+
 @pytest.mark.parametrize("kind", KNOWING)
 def test_a_delta_has_what_changed_and_compares_nothing(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoints = Checkpoints(Disk("here"), secret=SECRET)
@@ -129,19 +183,57 @@ def test_a_delta_has_what_changed_and_compares_nothing(kind: str, monkeypatch: p
 
         push(run, 1, 100, 2000, 400)
         known, files = capture()
-        (name,) = (each for each in known.whole if ".groups" in each)
-        assert name in files
+        names = {name for name in known.whole if not name.startswith("o.")}
+        assert names
+        assert names == {name for name in files if name.endswith(".arrow") and not name.startswith("o.")}
         known, files = capture()
-        assert name in known.same
-        assert not any(".groups" in each for each in files)
+        assert known.same == names
+        assert not names & files.keys()
         push(run, 2, 100, 1, 400)
         known, files = capture()
-        assert name in known.changed
-        fresh = read_table(files[delta.part_names(name)[0]])
-        assert fresh.num_rows == 1
-        push(run, 3, 100, 2000, 400)  # most: whole
+        assert known.changed.keys() | known.same == names
+        assert known.changed
+        for name in known.changed:
+            assert read_table(files[delta.part_names(name)[0]]).num_rows <= 3  # as deep as ``lag`` looks
+        push(run, 3, 100, 5000, 400)  # most: whole
         known, files = capture()
-        assert name in known.whole
+        assert known.whole == names - known.changed.keys() - known.same
+        assert known.whole
+
+
+@pytest.mark.parametrize("kind", ["sessions", "windows of rows"])
+def test_groups_that_leave_cost_nothing(kind: str) -> None:
+    """However many have left and wait to be freed, what stays is known."""
+    checkpoints = Checkpoints(Disk("here"), secret=SECRET)
+    with started(KNOWING[kind]) as run:
+        fragment = run._fragment
+
+        def capture() -> Known:
+            copying = fragment.captured(checkpoints.capture())
+            checkpoints.save(copying.files(), {}, copying.known())
+            return copying.known()
+
+        def touch(keys: range, now: int, times: int = 1) -> None:
+            k = np.repeat(np.arange(keys.start, keys.stop), times)
+            run.push(
+                "s", {"ts": np.full(len(k), now), "k": k, "s": [f"key {key}" for key in k], "v": k * 1.0}
+            )
+            run.take("o")
+
+        touch(range(3000), 100)
+        if kind == "sessions":
+            touch(range(500, 3000), 105)
+            capture()
+            touch(range(2900, 3000), 110)  # the first 500 end
+            left = 2600
+        else:
+            capture()
+            touch(range(500), 101, 6)
+            left = 2500
+        known = capture()
+        groups = next(name for name in known.changed if ".groups." in name)
+        assert known.changed[groups] == left
+        assert read_table(fragment.snapshot()[groups]).num_rows == left
 
 
 def test_a_capture_of_another_run_is_whole() -> None:

@@ -2,6 +2,8 @@
 #include "base/md_alloc.h"
 #include "batches.h"
 #include "state/snapshot.h"
+#include "window/window_feed.h"
+#include "window/window_store.h"
 
 static const md_type KEYS[] = {MD_UTF8, MD_I64};
 static const md_type INPUTS[] = {MD_F64, MD_I64, MD_BOOL};
@@ -223,5 +225,100 @@ static int test_every_allocation_may_fail(void) {
     return 0;
 }
 
-TEST_MAIN(TEST(test_what_changed_and_the_table_before_make_the_table), TEST(test_epochs_begin_anew),
+/* ---- stores, whose groups leave one by one ---- */
+
+enum { SLOTS = 1500 };
+
+/* The rows of the state whose slots have not left. */
+static table living_of(md_window *w, const bool *left) {
+    batch b;
+    if (md_window_state(w, &b.schema, &b.array, NULL) != MD_OK) abort();
+    table all = digests(&b), t = {.rows = calloc((size_t)b.array.length + 1, 16)};
+    const int64_t *slots = b.array.children[4]->buffers[1];
+    for (int64_t i = 0; i < all.n; i++)
+        if (!left[slots[i]]) memcpy(t.rows + 2 * t.n++, all.rows + 2 * i, 16);
+    free(all.rows);
+    batch_free(&b);
+    return t;
+}
+
+/* A row of each of n slots of those below *end that haven't left, or of new ones. */
+static md_rc add_slots(md_window *w, const bool *left, int64_t *end, int64_t n) {
+    int64_t times[64] = {0}, slots[64], at = 0;
+    double values[64];
+    for (int64_t i = 0; i < n; i++) {
+        int64_t slot = *end < SLOTS && check_below(3) == 0 ? (*end)++ : (int64_t)check_below((uint64_t)*end + 1);
+        if (slot >= *end || left[slot]) continue;
+        slots[at] = slot;
+        values[at++] = (double)check_below(1000);
+    }
+    md_column views[] = {{.type = MD_I64, .length = at, .values = (const uint8_t *)times},
+                         {.type = MD_I64, .length = at, .values = (const uint8_t *)slots},
+                         {.type = MD_F64, .length = at, .values = (const uint8_t *)values}};
+    return at == 0 ? MD_OK : md_window_add_views(w, views, at, NULL, NULL);
+}
+
+/* Groups leave before, between and behind the pieces of copies: they are in none that begins then. */
+static int test_what_has_left_is_in_no_copy(void) {
+    static const md_aggregate sums[] = {{.function = MD_SUM, .input = 0}, {.function = MD_COUNT, .input = -1}};
+    static const md_type slot[] = {MD_I64}, value[] = {MD_F64};
+    int64_t partial = 0, small = 0;
+    for (int round = 0; round < 30; round++) {
+        md_window_config c = {.size_us = INT64_C(1) << 60, .advance_us = INT64_C(1) << 60, .keys = slot, .n_keys = 1,
+                              .inputs = value, .n_inputs = 1, .aggregates = sums, .n_aggregates = 2, .seed = 7};
+        md_window *w = NULL;
+        table known[KEPT] = {0};
+        static bool left[SLOTS];
+        int64_t end = 0;
+        memset(left, 0, sizeof left);
+        CHECK(md_window_new(&c, &w, NULL) == MD_OK && md_window_living(w) == 0);
+        while (end < 400) CHECK(add_slots(w, left, &end, 60) == MD_OK);
+        for (int64_t number = 1; number <= 30; number++) {
+            int64_t base = known[check_below(KEPT)].number, n_runs = 0, n_base = 0;
+            md_snapshot *s = NULL;
+            table whole = living_of(w, left);
+            CHECK(md_window_living(w) == whole.n);
+            CHECK(md_snapshot_begin(w, number, base, &s, NULL) == MD_OK);
+            const int64_t *runs = md_snapshot_runs(s, &n_runs, &n_base);
+            do {
+                CHECK(add_slots(w, left, &end, (int64_t)check_below(60)) == MD_OK);
+                int64_t going[8], n = 0;
+                for (int64_t i = (int64_t)check_below(number % 4 == 0 ? 8 : 3); i > 0; i--) {
+                    int64_t one = (int64_t)check_below((uint64_t)end);
+                    if (!left[one]) going[n++] = one;
+                    left[one] = true;
+                }
+                CHECK(md_window_leave(w, going, n, NULL) == MD_OK);
+                CHECK(md_snapshot_copy(s, (int64_t)check_below(200), NULL) == MD_OK);
+            } while (md_snapshot_left(s) > 0 || check_below(4) != 0);
+            batch made;
+            CHECK(md_snapshot_finish(s, &made.schema, &made.array, NULL) == MD_OK);
+            table fresh = digests(&made), found = fresh;
+            if (runs != NULL) {
+                for (int k = 0; k < KEPT; k++)
+                    if (known[k].number == base && known[k].n == n_base) found = patched(&known[k], &fresh, runs, n_runs);
+                partial++;
+                small += fresh.n < whole.n / 4;
+                free(fresh.rows);
+            }
+            CHECK(same(&found, &whole));
+            batch_free(&made);
+            md_snapshot_free(s);
+            free(found.rows);
+            whole.number = number;
+            int place = (int)check_below(KEPT);
+            free(known[place].rows);
+            known[place] = whole;
+        }
+        const int64_t unknown[] = {1 << 20};
+        int64_t living = md_window_living(w);
+        CHECK(md_window_leave(w, unknown, 1, NULL) == MD_BADARG && md_window_living(w) == living);
+        for (int k = 0; k < KEPT; k++) free(known[k].rows);
+        md_window_free(w);
+    }
+    CHECK(partial > 200 && small > 50);
+    return 0;
+}
+
+TEST_MAIN(TEST(test_what_has_left_is_in_no_copy), TEST(test_what_changed_and_the_table_before_make_the_table), TEST(test_epochs_begin_anew),
           TEST(test_an_unknown_base_is_a_whole_copy), TEST(test_every_allocation_may_fail))

@@ -10,14 +10,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
+from operator import attrgetter
 from typing import Any, Protocol
 
 import pyarrow as pa
 
+from medusa._native import ItemsCopy
 from medusa.elements import END_US, START_US, Boundary, Element, Kind, Train
 from medusa.engine.core.rows import on_time_rows
 from medusa.engine.core.spool import Streamed
-from medusa.engine.state.background_copy import Later
+from medusa.engine.state.background_copy import Later, items_later
 from medusa.engine.state.capture import Capture
 
 __all__ = ["BoxState", "Now", "Operator", "Stateless", "expect_table", "show_time"]
@@ -51,11 +54,26 @@ class BoxState:
 
     def put(self, name: str, table: pa.Table | Later) -> None:
         """Add a table whose memory the box never changes, or one that is still being copied."""
+        if not isinstance(table, pa.Table) and not self.patient and self.capture is None:
+            table = table.table()  # all of it is copied
         if isinstance(table, pa.Table):
             self.tables[name] = table
             self.copied.add(name)
         else:
             self.later[name] = table
+
+    def put_items(
+        self, name: str, begin: Callable[[int, int], ItemsCopy], rows: int, columns: Sequence[str]
+    ) -> None:
+        """Add a table of numbered items.
+
+        Args:
+            begin: a copy of these columns of them.
+            rows: how many there are.
+        """
+        made = partial(pa.Table.from_arrays, names=list(columns))
+        take = attrgetter("columns")
+        self.put(name, items_later(begin, rows, take, made, patient=self.patient, capture=self.capture))
 
     def note(self, **values: Any) -> None:
         """Add small numbers, as JSON values."""

@@ -117,15 +117,22 @@ class KeptRows:
         """
         if not self._parts:
             return None
+        pick = self.picking()
+
+        def take(start: int, end: int) -> list[pa.Array]:
+            return pick(numbers.slice(start, end - start))
+
+        return rows_later(len(numbers), take, made, patient=patient, captured=captured, change=change)
+
+    def picking(self) -> Callable[[pa.Array], list[pa.Array]]:
+        """Gives all columns of rows by number: of those held now, however many are forgotten then."""
+        if not self._parts:
+            return lambda numbers: [pa.nulls(len(numbers), field.type) for field in self.schema]
         chunks = Chunks()  # ours forget
         for part in self._parts:
             chunks.add(part.batch, part.first)
         columns = range(len(self.schema))
-
-        def take(start: int, end: int) -> list[pa.Array]:
-            return pa.record_batch(chunks.take(numbers.slice(start, end - start), columns)).columns  # type: ignore[no-any-return]
-
-        return rows_later(len(numbers), take, made, patient=patient, captured=captured, change=change)
+        return lambda numbers: pa.record_batch(chunks.take(numbers, columns)).columns
 
     def forget(self, before_us: int) -> None:
         """Drop the batches whose rows are all older."""

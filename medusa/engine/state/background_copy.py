@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from medusa._native import Snapshot, Window, snapshot_of
+from medusa._native import ItemsCopy, Snapshot, Store, Window, snapshot_of
 from medusa.engine.state import delta
 from medusa.engine.state.capture import Capture, Known
 from medusa.engine.state.delta import Part, write_parts, write_table
@@ -26,10 +26,14 @@ __all__ = [
     "SLICE_ROWS",
     "BackgroundCopy",
     "ByNumber",
+    "Deferred",
     "Document",
     "Later",
+    "OfItems",
     "OfWindow",
+    "capture_of",
     "groups_later",
+    "items_later",
     "rows_later",
 ]
 
@@ -62,12 +66,7 @@ class OfWindow:
         self._snapshot: Snapshot | None = snapshot
         self._made = made
         self._rows: pa.RecordBatch | None = None
-        runs = snapshot.runs()
-        self.change: TableChange | None = None
-        if runs is not None:
-            self.change = TableChange(
-                snapshot.base_rows, np.asarray(pa.array(runs).to_numpy()).reshape(-1, 2)
-            )
+        self.change = _change_of(snapshot)
         self.captured = captured
 
     @property
@@ -94,6 +93,18 @@ class OfWindow:
         return self._made(self._rows)
 
 
+def _change_of(copy: Snapshot | ItemsCopy) -> TableChange | None:
+    runs = copy.runs()
+    if runs is None:
+        return None
+    return TableChange(copy.base_rows, np.asarray(pa.array(runs).to_numpy()).reshape(-1, 2))
+
+
+def capture_of(capture: Capture | None, rows: int) -> Capture | None:
+    """What a table of so many rows is captured for; None: it is small, and always written whole."""
+    return capture if rows >= delta.ROWS_MIN else None
+
+
 def groups_later(
     window: Window,
     made: Callable[[pa.RecordBatch], pa.Table],
@@ -112,11 +123,10 @@ def groups_later(
     Returns:
         None: they are few, others than expected, or of kinds that aren't copied in pieces.
     """
-    held = window.groups_open()
+    held = window.living() if isinstance(window, Store) else window.groups_open()
     if groups is not None and held != groups:  # 0 too: groups that have left may be there still
         return None
-    if held < delta.ROWS_MIN:
-        capture = None
+    capture = capture_of(capture, held)
     if capture is None and (not patient or held <= AT_ONCE):
         return None
     snapshot = snapshot_of(window, *((capture.number, capture.base) if capture else ()))
@@ -193,7 +203,109 @@ def rows_later(
     return later
 
 
-Later: TypeAlias = OfWindow | ByNumber
+class OfItems:
+    """Rows of numbered items as they are when this is made, or those that changed. Methods and attributes as
+    those of ``OfWindow``.
+
+    Args:
+        take: columns of the table, of rows that were copied.
+        made: the table of all its columns.
+    """
+
+    def __init__(
+        self,
+        copy: ItemsCopy,
+        take: Callable[[pa.RecordBatch], list[pa.Array]],
+        made: Callable[[list[pa.Array]], pa.Table],
+        *,
+        captured: bool = False,
+    ) -> None:
+        self.captured = captured
+        self.change = _change_of(copy)
+        self._copy: ItemsCopy | None = copy
+        self._take = take
+        self._made = made
+        self._parts: list[list[pa.Array]] = []
+
+    @property
+    def left(self) -> int:
+        return self._copy.left if self._copy is not None else 0
+
+    @property
+    def done(self) -> bool:
+        return self._copy is None
+
+    def copy(self, rows: int) -> None:
+        if self._copy is None:
+            return
+        self._parts.append(self._take(pa.record_batch(self._copy.next(rows))))
+        if not self._copy.left:
+            self._copy = None
+
+    def table(self) -> pa.Table:
+        return self._made([pa.concat_arrays(parts) for parts in zip(*self._parts, strict=True)])
+
+
+def items_later(
+    begin: Callable[[int, int], ItemsCopy],
+    rows: int,
+    take: Callable[[pa.RecordBatch], list[pa.Array]],
+    made: Callable[[list[pa.Array]], pa.Table],
+    *,
+    patient: bool = True,
+    capture: Capture | None = None,
+) -> OfItems:
+    """As ``OfItems``; copied already where it is little, or all is wanted at once.
+
+    Args:
+        begin: a copy, by its number and that of the one before.
+        rows: how many there are.
+        patient: not all at once.
+        capture: only those that changed since its base, where that is known.
+    """
+    capture = capture_of(capture, rows)
+    copy = begin(*((capture.number, capture.base) if capture is not None else (0, 0)))
+    later = OfItems(copy, take, made, captured=capture is not None)
+    if not patient or copy.left <= (PICKED_AT_ONCE if later.change else AT_ONCE):
+        later.copy(copy.left + 1)
+    return later
+
+
+class Deferred:
+    """A table of parts that never change, put together by who writes it. Methods and attributes as those of
+    ``OfWindow``.
+
+    Args:
+        make: the table and how it is made of an earlier one; called once, in any thread.
+    """
+
+    left = 0
+    done = True
+
+    def __init__(
+        self, make: Callable[[], tuple[pa.Table, TableChange | None]], *, captured: bool = False
+    ) -> None:
+        self.captured = captured
+        self._make = make
+        self._made: tuple[pa.Table, TableChange | None] | None = None
+
+    def _found(self) -> tuple[pa.Table, TableChange | None]:
+        if self._made is None:
+            self._made = self._make()
+        return self._made
+
+    @property
+    def change(self) -> TableChange | None:
+        return self._found()[1]
+
+    def copy(self, rows: int) -> None:
+        """Nothing has to be."""
+
+    def table(self) -> pa.Table:
+        return self._found()[0]
+
+
+Later: TypeAlias = OfWindow | ByNumber | OfItems | Deferred
 """A table that is still being copied."""
 
 
@@ -218,7 +330,7 @@ class BackgroundCopy:
     def __init__(self, found: Mapping[str, Part | Later | Document], capture: Capture | None = None) -> None:
         self._found = dict(found)
         self._capture = capture
-        later = (part for part in found.values() if isinstance(part, OfWindow | ByNumber))
+        later = (part for part in found.values() if isinstance(part, Later))
         self._later = [part for part in later if not part.done]
 
     @property
@@ -247,7 +359,7 @@ class BackgroundCopy:
         """What boxes said themselves of what changed."""
         if self._capture is None:
             return Known()
-        later = {name: part for name, part in self._found.items() if isinstance(part, OfWindow | ByNumber)}
+        later = {name: part for name, part in self._found.items() if isinstance(part, Later)}
         ours = {name: part.change for name, part in later.items() if part.captured}
         return Known(
             number=self._capture.number,
@@ -261,8 +373,8 @@ class BackgroundCopy:
         assert self.done, "not copied yet"
         made: dict[str, Buffer] = {}
         for name, part in self._found.items():
-            change = part.change if isinstance(part, OfWindow | ByNumber) else None
-            if isinstance(part, OfWindow | ByNumber) and change is not None:
+            change = part.change if isinstance(part, Later) else None
+            if isinstance(part, Later) and change is not None:
                 if not change.same:
                     made |= write_parts(name, part.table(), change.runs, change.base_rows)
             else:
@@ -273,6 +385,6 @@ class BackgroundCopy:
 def _written(part: Part | Later | Document) -> Buffer:
     if isinstance(part, Document):
         return part.text()
-    if isinstance(part, OfWindow | ByNumber):
+    if isinstance(part, Later):
         part = part.table()
     return write_table(part) if isinstance(part, pa.Table) else part

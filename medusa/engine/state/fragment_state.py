@@ -119,7 +119,7 @@ def save(
             "format": box.state_format,
             "sum": sums[id],
             "meta": state.meta,
-            "tables": names,
+            "tables": dict(sorted(names.items())),  # not by which were copied at once
         }
     document = {"version": VERSION, "query": checked.graph.name, "boxes": index}
     files[INDEX] = Document(document)

@@ -6,6 +6,7 @@ and the marks say all: 9 bytes per row, or none at all where no row goes.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -14,7 +15,7 @@ import numpy.typing as npt
 
 from medusa.engine.state.capture import Capture
 
-__all__ = ["TableChange", "GrowingRows", "NumberedRows"]
+__all__ = ["TableChange", "GrowingRows", "NumberedRows", "SlotChanges", "SlottedRows", "slots_changed"]
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -67,6 +68,10 @@ class _Captures(Generic[T]):
         self._noted[capture.number] = now
         return found
 
+    def noted(self) -> Iterable[T]:
+        """All that may be asked for."""
+        return self._noted.values()
+
 
 class GrowingRows:
     """Of a table of which no row changes or goes."""
@@ -111,6 +116,78 @@ class NumberedRows:
         if found is None:
             found = _anywhere(held, marked, numbers, marks)
         return found if len(found[1]) <= len(numbers) // 2 else None
+
+
+@dataclass(frozen=True, slots=True)
+class SlottedRows:
+    """Where the rows of each slot stand in a table by slot, of which some newer ones stand apart.
+
+    Attributes:
+        held: the slot of each row, ascending.
+        newer: the same of the newer ones; where a slot has any, those in ``held`` count no more.
+    """
+
+    held: Ints
+    newer: Ints
+
+    def before(self, slots: Ints) -> Ints:
+        """How many rows stand before those of each slot."""
+        seen = np.unique(self.newer)
+        replaced = self.held.searchsorted(seen, side="right") - self.held.searchsorted(seen)
+        gone = np.concatenate([[0], np.cumsum(replaced)])
+        found = (
+            self.held.searchsorted(slots) + self.newer.searchsorted(slots) - gone[seen.searchsorted(slots)]
+        )
+        return np.asarray(found, dtype=np.int64)
+
+
+class SlotChanges:
+    """Which of the slots 0, 1, 2 ... changed since a capture, where every slot has a row at least."""
+
+    def __init__(self) -> None:
+        self._captures: _Captures[tuple[SlottedRows, Bools]] = _Captures()
+
+    def note(self, slots: Ints) -> None:
+        """These change, or come; they ascend."""
+        for _, marks in self._captures.noted():
+            marks[slots[: slots.searchsorted(len(marks))]] = True
+
+    def since(self, capture: Capture, rows: SlottedRows, slots: int) -> tuple[SlottedRows, Ints] | None:
+        """Where rows stood at the base of a capture, and the slots that changed since, ascending.
+
+        Args:
+            rows: where they stand now.
+            slots: how many there are now.
+
+        Returns:
+            None: nothing is known of the base, or more than half changed.
+        """
+        base = self._captures.turn(capture, (rows, np.zeros(slots, dtype=np.bool_)))
+        if base is None:
+            return None
+        then, marks = base
+        changed = np.concatenate([np.flatnonzero(marks), np.arange(len(marks), slots)])
+        return (then, changed) if len(changed) <= slots // 2 else None
+
+
+def slots_changed(then: SlottedRows, slots: Ints, fresh: Ints) -> TableChange:
+    """How a table by slot is made of an earlier one.
+
+    Args:
+        then: of the earlier one.
+        slots: those that changed, ascending.
+        fresh: the slot of each of their rows now, ascending.
+    """
+    begins, ends = then.before(slots), then.before(slots + 1)
+    (rows,) = then.before(np.array([np.iinfo(np.int64).max])).tolist()
+    first = fresh.searchsorted(slots)
+    # The rows between two that changed, then those of that one; at last those behind.
+    runs = np.empty((2 * len(slots) + 1, 2), dtype=np.int64)
+    runs[0::2, 0] = np.concatenate([[0], ends])
+    runs[0::2, 1] = np.append(begins, rows) - runs[0::2, 0]
+    runs[1::2, 0] = rows + first
+    runs[1::2, 1] = fresh.searchsorted(slots, side="right") - first
+    return TableChange(rows, runs[runs[:, 1] > 0])
 
 
 def _behind(held: Ints, marked: Bools, numbers: Ints, marks: Bools) -> tuple[TableChange, Ints] | None:

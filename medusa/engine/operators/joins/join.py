@@ -7,7 +7,7 @@ partner can come any more.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -26,7 +26,7 @@ from medusa.engine.core.site import Site
 from medusa.engine.expressions.box_expressions import Columns
 from medusa.engine.operators.joins.join_parts import JoinParts
 from medusa.engine.operators.joins.join_where import PairCondition, SideCondition
-from medusa.engine.state import delta
+from medusa.engine.state.background_copy import capture_of, items_later
 from medusa.engine.state.row_changes import NumberedRows, TableChange
 from medusa.ports import Workers
 from medusa.query import boxes as query
@@ -56,7 +56,7 @@ class _Side:
     """One input: its keys, and the rows that results may name.
 
     Attributes:
-        known: which rows were held at earlier captures.
+        known: which rows were held at earlier captures, where several copies of the join hold them.
     """
 
     def __init__(
@@ -365,17 +365,34 @@ class JoinBox(Operator):
 
     def save_more(self, state: BoxState) -> None:
         for number, (name, side) in enumerate(zip(("left", "right"), self._sides, strict=True)):
-            rows = pa.record_batch(self._join.rows(number))
-            capture = state.capture if rows.num_rows >= max(delta.ROWS_MIN, 1) else None
-            change: TableChange | None = None
-            if capture is not None:
-                found = side.known.since(capture, as_int64(rows.column(0)), as_bools(rows.column(2)))
-                if found is not None:
-                    change, rows = found[0], rows.take(pa.array(found[1]))
-            made = partial(_table, rows.columns[1:], side.state_schema())
-            patient, captured = state.patient, capture is not None
-            later = side.kept.later(rows.column(0), made, patient=patient, captured=captured, change=change)
-            state.put(name, later or made(side.kept.take(rows.column(0), range(len(side.kept.schema)))))
+            if isinstance(self._join, JoinParts):
+                self._save_compared(state, name, side, pa.record_batch(self._join.rows(number)))
+            else:
+                pick = side.kept.picking()
+                state.put(
+                    name,
+                    items_later(
+                        partial(self._join.copy, number),
+                        self._join.held(number),
+                        partial(_columns, pick),
+                        partial(pa.Table.from_arrays, schema=side.state_schema()),
+                        patient=state.patient,
+                        capture=state.capture,
+                    ),
+                )
+
+    def _save_compared(self, state: BoxState, name: str, side: _Side, rows: pa.RecordBatch) -> None:
+        """Rows that several copies of the join hold: their numbers and marks say what changed."""
+        capture = capture_of(state.capture, rows.num_rows) if rows.num_rows else None
+        change: TableChange | None = None
+        if capture is not None:
+            found = side.known.since(capture, as_int64(rows.column(0)), as_bools(rows.column(2)))
+            if found is not None:
+                change, rows = found[0], rows.take(pa.array(found[1]))
+        made = partial(_table, rows.columns[1:], side.state_schema())
+        patient, captured = state.patient, capture is not None
+        later = side.kept.later(rows.column(0), made, patient=patient, captured=captured, change=change)
+        state.put(name, later or made(side.kept.take(rows.column(0), range(len(side.kept.schema)))))
 
     def upgrade(self, state: BoxState, format: int) -> None:
         """Format 1 had the keys apart, the rows in no order (some gone already), and inner joins only."""
@@ -433,6 +450,12 @@ def join_options(box: query.Join | query.WindowJoin | query.AsofJoin, site: Site
         "schema": site.output.schema,
         "letters": site.letters,
     }
+
+
+def _columns(pick: Callable[[pa.Array], list[pa.Array]], rows: pa.RecordBatch) -> list[pa.Array]:
+    """Those of a saved state, of rows as the native join tells them."""
+    numbers, times, matched = rows.columns
+    return [*pick(numbers), times.cast(TIME), matched.cast(pa.bool_())]
 
 
 def _table(more: list[pa.Array], schema: pa.Schema, columns: list[pa.Array]) -> pa.Table:

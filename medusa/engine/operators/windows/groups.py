@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from medusa._native import Keys, RunningStore, Window, keys_nbytes, pick_keys
+from medusa._native import ItemsCopy, Keys, RunningStore, Window, keys_nbytes, pick_keys
 from medusa.elements import END_US, Train
 from medusa.engine.core.box import BoxState, Operator, expect_table
 from medusa.engine.core.dead_letters import DeadLetters
@@ -24,8 +24,14 @@ from medusa.engine.expressions.box_expressions import Columns
 from medusa.engine.operators.windows.aggregate_calls import NativeCall, calls_of
 from medusa.engine.operators.windows.groups_user import SlotAggregates
 from medusa.engine.operators.windows.slot_results import Finished, Numbers
-from medusa.engine.state import delta
-from medusa.engine.state.background_copy import ByNumber, groups_later, rows_later
+from medusa.engine.state.background_copy import (
+    ByNumber,
+    OfItems,
+    capture_of,
+    groups_later,
+    items_later,
+    rows_later,
+)
 from medusa.engine.state.row_changes import GrowingRows
 from medusa.query.boxes import AggregateCall, Schema
 from medusa.query.expressions.aggregates import AGGREGATES
@@ -103,7 +109,7 @@ class KeyIndex:
         """
         if not self._types:
             return None
-        capture = state.capture if rows >= delta.ROWS_MIN else None
+        capture = capture_of(state.capture, rows)
         change = known.since(capture, rows) if capture is not None else None
         first = change.base_rows if change is not None else 0
         keys = self._taking(lambda start, end: np.arange(first + start, first + end))
@@ -114,15 +120,41 @@ class KeyIndex:
         captured = capture is not None
         return rows_later(rows - first, take, made, patient=state.patient, captured=captured, change=change)
 
+    def of_items(
+        self,
+        begin: Callable[[int, int], ItemsCopy],
+        rows: int,
+        made: Callable[[list[pa.Array]], pa.Table],
+        state: BoxState,
+    ) -> OfItems:
+        """A table of the keys of numbered items, and of other columns of them.
+
+        Args:
+            begin: a copy of the items: first the number of the key, then those columns.
+            rows: how many there are.
+            made: the table, of all columns.
+        """
+        pick = self._picking()
+
+        def take(items: pa.RecordBatch) -> list[pa.Array]:
+            return [*pick(items.column(0)), *items.columns[1:]]
+
+        return items_later(begin, rows, take, made, patient=state.patient, capture=state.capture)
+
+    def _picking(self) -> Callable[[pa.Array], list[pa.Array]]:
+        """Their columns, of some numbers."""
+        keys, types = self.keys, self._types  # ``keep`` leaves them as they are
+
+        def pick(ids: pa.Array) -> list[pa.Array]:
+            batch = pa.record_batch(pick_keys(keys, ids))
+            return [narrow(column, type) for column, type in zip(batch.columns, types, strict=True)]
+
+        return pick if types else lambda ids: []
+
     def _taking(self, ids: Callable[[int, int], Numbers]) -> Callable[[int, int], list[pa.Array]]:
         """Their columns, of the numbers [start, end) of some."""
-        keys = self.keys  # ``keep`` leaves it as it is
-
-        def take(start: int, end: int) -> list[pa.Array]:
-            batch = pa.record_batch(pick_keys(keys, pa.array(ids(start, end))))
-            return [narrow(column, type) for column, type in zip(batch.columns, self._types, strict=True)]
-
-        return take
+        pick = self._picking()
+        return lambda start, end: pick(pa.array(ids(start, end)))
 
     def nbytes(self) -> int:
         return keys_nbytes(self.keys)
@@ -205,6 +237,8 @@ class Groups:
             + ([("time", pa.int64())] if latest else [])
         )
         self._store = self._fresh()
+        self._left: list[Numbers] = []
+        """Slots that have left, that the store wasn't told of yet."""
         self._held = 0
         self._next = 0
         self._zeros = np.zeros(0, dtype=np.int64)
@@ -241,6 +275,27 @@ class Groups:
 
         later = self.index.later(ids, table) if state.patient else None
         state.put(name, later or table(self.keys_of(ids)))
+
+    def save_items(
+        self,
+        state: BoxState,
+        name: str,
+        begin: Callable[[int, int], ItemsCopy],
+        rows: int,
+        more: Sequence[str],
+    ) -> None:
+        """Numbered items as a table: their keys, and columns ``more``.
+
+        Args:
+            begin: a copy of them: the number of the key, then those columns.
+            rows: how many there are.
+        """
+        names = [*self._key_names, *more]
+
+        def table(columns: list[pa.Array]) -> pa.Table:
+            return pa.Table.from_arrays(columns, names=names)
+
+        state.put(name, self.index.of_items(begin, rows, table, state))
 
     def save_grown_keys(
         self,
@@ -396,6 +451,10 @@ class Groups:
         calls = [self.places[call] for call in batch.column(3).to_pylist()]
         return sorted(zip(which.tolist(), calls, strict=True))
 
+    def leave(self, slots: Numbers) -> None:
+        """They aren't in use any more."""
+        self._left.append(slots)
+
     def settle(self, next_slot: int, live: int) -> bool:
         """Whether most slots have left, so that ``keep`` is due."""
         self._held += next_slot - self._next
@@ -409,6 +468,7 @@ class Groups:
         self._store = self._fresh()
         self._store.load(state, boundary, taken)
         self._held = len(slots)
+        self._left = []
         if self._users is not None:
             self._users.keep(slots)
 
@@ -424,14 +484,22 @@ class Groups:
 
     # State
 
-    def save(self, state: BoxState, slots: Numbers | range) -> None:
-        """The accumulators of the slots in use, as table ``groups``."""
+    def save(self, state: BoxState, count: int, slots: Callable[[], Numbers | range]) -> None:
+        """The accumulators of the slots in use, as table ``groups``.
+
+        Args:
+            count: how many those are.
+            slots: gives them, where it has to be asked.
+        """
+        for left in self._left:
+            self._store.leave(pa.array(left))
+        self._left = []
         patient, capture = state.patient, state.capture
-        later = groups_later(self._store, self._table, len(slots), patient=patient, capture=capture)
-        state.put("groups", later or self._table(self._living(slots)))
+        later = groups_later(self._store, self._table, count, patient=patient, capture=capture)
+        state.put("groups", later or self._table(self._living(slots())))
         state.meta["rows"] = self._store.position()[1]
         if self._users is not None:
-            state.tables["users"] = self._users.save(np.asarray(slots, dtype=np.int64))
+            state.tables["users"] = self._users.save(np.asarray(slots(), dtype=np.int64))
 
     def _table(self, rows: pa.RecordBatch) -> pa.Table:
         groups = pa.Table.from_batches([rows])

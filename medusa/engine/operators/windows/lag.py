@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+
+from medusa.engine.state.background_copy import Deferred
+from medusa.engine.state.capture import Capture
+from medusa.engine.state.row_changes import SlotChanges, SlottedRows, TableChange, slots_changed
 
 __all__ = ["Lags"]
 
@@ -17,7 +22,7 @@ NONE = np.zeros(0, dtype=np.int64)
 
 
 class _Held:
-    """Rows by slot, oldest first within one: ``slots`` ascend."""
+    """Rows by slot, oldest first within one: ``slots`` ascend. It never changes."""
 
     def __init__(self, slots: Index, columns: Sequence[pa.Array]) -> None:
         self.slots = slots
@@ -44,6 +49,26 @@ class _Held:
         return _Held(slots, columns).at(np.argsort(slots, kind="stable"))
 
 
+@dataclass(frozen=True, slots=True)
+class _Both:
+    """Rows of most slots, and the newer ones of those seen lately. They never change."""
+
+    base: _Held
+    recent: _Held
+
+    def of(self, slots: Index) -> _Held:
+        """The rows of some slots (ascending)."""
+        recent = self.recent.of(slots)
+        older = self.base.of(np.setdiff1d(slots, recent.slots, assume_unique=False))
+        return older.with_(recent)
+
+    def all(self) -> _Held:
+        return self.base.without(self.recent.slots).with_(self.recent)
+
+    def layout(self) -> SlottedRows:
+        return SlottedRows(self.base.slots, self.recent.slots)
+
+
 class Lags:
     """The last rows of every slot, of some columns.
 
@@ -60,6 +85,7 @@ class Lags:
         self._types = list(types)
         self._base = self._empty()
         self._recent = self._empty()
+        self._changes = SlotChanges()
 
     def _empty(self) -> _Held:
         return _Held(NONE, [pa.nulls(0, type) for type in self._types])
@@ -67,9 +93,8 @@ class Lags:
     def take(self, slots: Index, columns: Sequence[pa.Array]) -> list[pa.Array]:
         """The results of these rows, which are then held themselves."""
         seen = np.unique(slots)
-        recent = self._recent.of(seen)
-        older = self._base.of(np.setdiff1d(seen, recent.slots, assume_unique=False))
-        before = older.with_(recent)
+        self._changes.note(seen)
+        before = _Both(self._base, self._recent).of(seen)
         held = len(before.slots)
         together = before.with_(_Held(slots, columns))
         all_slots = np.concatenate([before.slots, slots])
@@ -91,7 +116,7 @@ class Lags:
         return results
 
     def _settle(self) -> None:
-        self._base = self._base.without(self._recent.slots).with_(self._recent)
+        self._base = _Both(self._base, self._recent).all()
         self._recent = self._empty()
 
     def keep(self, slots: Index) -> None:
@@ -106,6 +131,23 @@ class Lags:
         )
 
     # State
+
+    def later(self, slots: int, schema: pa.Schema, capture: Capture | None = None) -> Deferred:
+        """What is held as a table of these columns; only where no slot was ever forgotten.
+
+        Args:
+            slots: how many there are: all from 0 on.
+            capture: only those that changed since its base, where that is known.
+        """
+        both = _Both(self._base, self._recent)
+        found = self._changes.since(capture, both.layout(), slots) if capture is not None else None
+
+        def make() -> tuple[pa.Table, TableChange | None]:
+            held = both.all() if found is None else both.of(found[1])
+            table = pa.Table.from_arrays([pa.array(held.slots), *held.columns], schema=schema)
+            return table, None if found is None else slots_changed(*found, held.slots)
+
+        return Deferred(make, captured=capture is not None)
 
     def rows(self, slots: Index) -> tuple[Index, list[pa.Array]]:
         """What is held of these slots: slots, ascending, and their columns, oldest row first."""

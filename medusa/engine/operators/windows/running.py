@@ -16,6 +16,7 @@ from medusa.engine.core.rows import as_int64, take, take_array
 from medusa.engine.operators.windows.groups import Groups, expect_integers
 from medusa.engine.operators.windows.lag import Lags
 from medusa.engine.operators.windows.slot_results import Numbers
+from medusa.engine.state.background_copy import capture_of
 from medusa.engine.state.row_changes import GrowingRows
 from medusa.query.boxes import AggregateCall, Running, Schema
 from medusa.query.boxes.calls import LAG
@@ -175,8 +176,11 @@ class RunningBox(Operator):
             self._groups.save_keys(state, "keys", np.arange(len(slots)), more)
         state.meta["next_slot"] = self._expiry_slots()
         if self._plain:
-            self._groups.save(state, slots)
-        if self._lags is not None:
+            self._groups.save(state, len(slots), lambda: slots)
+        if self._lags is not None and self._expiry is None:
+            capture = capture_of(state.capture, len(slots))
+            state.put("lags", self._lags.later(len(slots), self._lag_schema(), capture))
+        elif self._lags is not None:
             held, looked = self._lags.rows(np.asarray(slots, dtype=np.int64))
             state.tables["lags"] = pa.Table.from_arrays([pa.array(held), *looked], schema=self._lag_schema())
 

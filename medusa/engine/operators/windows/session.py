@@ -101,6 +101,7 @@ class SessionBox(Operator):
         if len(heads) < len(order):
             numbers = np.repeat(np.arange(len(heads)), np.diff(begins, append=len(order)))
         finished = self._groups.finish(parts["slot"][order], numbers, len(heads))
+        self._groups.leave(parts["slot"][order])
         ends = parts["last"][heads] + self._gap
         keys = self._groups.keys_of(parts["key"][heads])
         times = ends - 1 if self._timed else None
@@ -133,11 +134,10 @@ class SessionBox(Operator):
     # State
 
     def save_more(self, state: BoxState) -> None:
-        rows = _columns(pa.record_batch(self._sessions.rows()))
-        more = {name: pa.array(rows[name]) for name in PARTS[1:]}
-        self._groups.save_keys(state, "sessions", rows["key"], more)
+        parts = self._sessions.parts()
+        self._groups.save_items(state, "sessions", self._sessions.copy, parts, PARTS[1:])
         state.meta["slots"] = list(self._sessions.position())
-        self._groups.save(state, rows["slot"])
+        self._groups.save(state, parts, lambda: _columns(pa.record_batch(self._sessions.rows()))["slot"])
 
     def load_more(self, state: BoxState) -> None:
         schema = pa.schema([*self._groups.key_fields(), *((name, pa.int64()) for name in PARTS[1:])])

@@ -36,6 +36,7 @@ class SpanBox(Operator):
     """
 
     kind = "window"
+    state_format = 2
 
     def __init__(
         self,
@@ -142,7 +143,8 @@ class SpanBox(Operator):
         keys = self._groups.keys_of(key[begins])
         self.emit_train(self._results.train(finished, self._bounds(window[begins]), keys, times))
         if self._groups.settle(self._spans.position()[0], self._spans.parts()):
-            self._groups.keep(as_int64(pa.record_batch(self._spans.panes()).column(3)))
+            self._spans.left()  # they are forgotten
+            self._groups.keep(_slots_of(pa.record_batch(self._spans.panes())))
 
     def _bounds(self, window: Numbers) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
         """In float64 each bound is computed as the native code does, so that they agree."""
@@ -165,13 +167,15 @@ class SpanBox(Operator):
     # State
 
     def save_more(self, state: BoxState) -> None:
-        spans = pa.record_batch(self._spans.keys())
-        more = dict(zip(KEYS, spans.columns, strict=True))
-        self._groups.save_keys(state, "keys", np.arange(spans.num_rows), more)
-        panes = pa.record_batch(self._spans.panes())
-        state.put("panes", pa.Table.from_arrays(panes.columns, names=list(PANES)))
+        self._groups.save_items(state, "keys", self._spans.copy_keys, len(self._spans), KEYS)
+        state.put_items("panes", self._spans.copy_panes, self._spans.parts(), PANES)
         state.meta["slots"] = list(self._spans.position())
-        self._groups.save(state, as_int64(panes.column(3)))
+        if (left := self._spans.left()) is not None:
+            self._groups.leave(as_int64(pa.array(left)))
+        self._groups.save(state, self._spans.parts(), lambda: _slots_of(pa.record_batch(self._spans.panes())))
+
+    def upgrade(self, state: BoxState, format: int) -> None:
+        """Format 1 had the panes key by key."""
 
     def load_more(self, state: BoxState) -> None:
         keys = _one(expect_table(state.tables, "keys", _schema(self._groups.key_fields(), KEYS)))
@@ -182,12 +186,19 @@ class SpanBox(Operator):
         if not np.array_equal(ids, np.arange(keys.num_rows)):
             raise ValueError("keys: one stands there twice")
         spans = pa.RecordBatch.from_arrays(keys.columns[width:], names=list(KEYS))
+        panes = take(
+            panes, pa.array(np.lexsort([as_int64(panes.column(name)) for name in ("position", "key")]))
+        )
         self._spans.load(spans, panes, next_slot=next_slot, taken=taken)
-        self._groups.load(state, as_int64(panes.column(3)), next_slot)
+        self._groups.load(state, _slots_of(panes), next_slot)
 
 
 KEYS = ("last", "next_window")
 PANES = ("key", "low", "high", "slot", "position")
+
+
+def _slots_of(panes: pa.RecordBatch) -> Numbers:
+    return as_int64(panes.column(PANES.index("slot")))
 
 
 def _schema(fields: Sequence[Any], names: Sequence[str]) -> pa.Schema:

@@ -1,0 +1,428 @@
+#include "state/items.h"
+
+#include "arrow/rows.h"
+#include "base/md_alloc.h"
+#include "state/runs.h"
+
+typedef struct many_rows {
+    int64_t item, rows;
+} many_rows;
+
+struct md_items_capture {
+    int64_t number, origin, words, end;
+    uint64_t *open, *changed; /* then; after it, up to the next capture. One block */
+    many_rows *many;          /* those with more than one row, ascending */
+    int64_t n_many, rows;
+};
+
+struct md_items_copy {
+    md_items *items; /* NULL: it needs none any more, or it failed */
+    const md_items_kind *kind;
+    int64_t origin, words, next; /* next: word */
+    uint64_t *left, *kept;       /* to be copied; of those: its rows are in `store`. One block */
+    int64_t *place;              /* of kept ones: where in the store; else anything */
+    int64_t *store;              /* how many rows, and those, one after the other */
+    int64_t stored, store_capacity;
+    int64_t rows_left;
+    int64_t *runs, n_runs, n_base;
+    bool partial, failed, orphaned;
+};
+
+#define BIT(item) (UINT64_C(1) << ((item) & 63))
+
+void md_items_init(md_items *m, const md_items_kind *kind, const void *owner) {
+    *m = (md_items){.kind = kind, .owner = owner};
+}
+
+static void capture_free(md_items_capture *c) {
+    if (c == NULL) return;
+    md_free(c->open);
+    md_free(c->many);
+    md_free(c);
+}
+
+static void forget(md_items *m, int32_t at) {
+    capture_free(m->captures[at]);
+    m->n_captures--;
+    memmove(m->captures + at, m->captures + at + 1, (size_t)(m->n_captures - at) * sizeof *m->captures);
+}
+
+static void forget_all(md_items *m) {
+    while (m->n_captures > 0) forget(m, m->n_captures - 1);
+}
+
+static void leave(md_items *m) {
+    if (m->copy != NULL) m->copy->items = NULL;
+    m->copy = NULL;
+}
+
+void md_items_free(md_items *m) {
+    if (m->copy != NULL) m->copy->orphaned = true;
+    leave(m);
+    forget_all(m);
+    md_free(m->open);
+    md_free(m->many);
+    md_free(m->watch);
+    *m = (md_items){0};
+}
+
+size_t md_items_nbytes(const md_items *m) {
+    size_t n = (size_t)m->capacity * (m->kind->rows != NULL ? 24 : 16);
+    for (int32_t i = 0; i < m->n_captures; i++)
+        n += (size_t)m->captures[i]->words * 16 + (size_t)m->captures[i]->n_many * sizeof(many_rows);
+    return n;
+}
+
+static bool widen(uint64_t **bits, int64_t words, int64_t capacity) {
+    uint64_t *made = md_realloc(*bits, (size_t)capacity * sizeof *made);
+    if (made == NULL) return false;
+    memset(made + words, 0, (size_t)(capacity - words) * sizeof *made);
+    *bits = made;
+    return true;
+}
+
+void md_items_begin_at(md_items *m, int64_t first) { m->origin = first & ~INT64_C(63); }
+
+md_rc md_items_reserve(md_items *m, int64_t end) {
+    int64_t words = (end - m->origin + 63) >> 6;
+    if (words <= m->words) return MD_OK;
+    if (words > m->capacity) {
+        int64_t capacity = m->capacity + m->capacity / 2;
+        if (capacity < words) capacity = words;
+        if (capacity < 16) capacity = 16;
+        if (!widen(&m->open, m->words, capacity) || !widen(&m->watch, m->words, capacity) ||
+            (m->kind->rows != NULL && !widen(&m->many, m->words, capacity)))
+            return MD_NOMEM; /* what became wider is no harm */
+        m->capacity = capacity;
+    }
+    m->words = words;
+    return MD_OK;
+}
+
+static void shift(uint64_t *bits, int64_t words, int64_t by) {
+    memmove(bits, bits + by, (size_t)(words - by) * sizeof *bits);
+    memset(bits + words - by, 0, (size_t)by * sizeof *bits);
+}
+
+int64_t md_items_trim(md_items *m) {
+    int64_t gone = 0;
+    while (gone < m->words - 1 && m->open[gone] == 0) gone++; /* the last one may be of items to come */
+    if (gone == 0) return m->origin;
+    shift(m->open, m->words, gone);
+    shift(m->watch, m->words, gone);
+    if (m->many != NULL) shift(m->many, m->words, gone);
+    m->words -= gone;
+    m->origin += 64 * gone;
+    return m->origin;
+}
+
+/* ---- touches ---- */
+
+/* Its rows as they are now; false without memory. */
+static bool keep(md_items *m, md_items_copy *c, int64_t item) {
+    int64_t rows = m->kind->rows != NULL ? m->kind->rows(m->owner, item) : 1, width = c->kind->width;
+    int64_t *columns[MD_ITEMS_WIDTH], need = c->stored + 1 + rows * width;
+    if (need > c->store_capacity) {
+        int64_t capacity = need + need / 2 + 64;
+        int64_t *store = md_realloc(c->store, (size_t)capacity * sizeof *store);
+        if (store == NULL) return false;
+        c->store = store;
+        c->store_capacity = capacity;
+    }
+    c->store[c->stored] = rows;
+    for (int64_t k = 0; k < width; k++) columns[k] = c->store + c->stored + 1 + k * rows;
+    m->kind->put(m->owner, item, columns, 0);
+    c->place[item - c->origin] = c->stored;
+    c->kept[(item - c->origin) >> 6] |= BIT(item);
+    c->stored = need;
+    return true;
+}
+
+static void fail(md_items *m) {
+    m->copy->failed = true;
+    leave(m);
+}
+
+static bool is_in(int64_t item, int64_t origin, int64_t words) { return item >= origin && item < origin + 64 * words; }
+
+void md_items_touched(md_items *m, int64_t item) {
+    m->watch[(item - m->origin) >> 6] &= ~BIT(item);
+    if (m->n_captures > 0) {
+        md_items_capture *last = m->captures[m->n_captures - 1];
+        if (is_in(item, last->origin, last->words)) last->changed[(item - last->origin) >> 6] |= BIT(item);
+    }
+    md_items_copy *c = m->copy;
+    if (c == NULL || !is_in(item, c->origin, c->words)) return;
+    int64_t word = (item - c->origin) >> 6;
+    if (c->left[word] & ~c->kept[word] & BIT(item) && !keep(m, c, item)) fail(m);
+}
+
+md_rc md_items_keep_all(md_items *m) {
+    md_items_copy *c = m->copy;
+    if (c == NULL) return MD_OK;
+    for (int64_t word = c->next; word < c->words; word++) {
+        for (uint64_t bits = c->left[word] & ~c->kept[word]; bits != 0; bits &= bits - 1) {
+            if (keep(m, c, c->origin + 64 * word + __builtin_ctzll(bits))) continue;
+            fail(m);
+            return MD_NOMEM;
+        }
+    }
+    return MD_OK;
+}
+
+void md_items_clear(md_items *m) {
+    (void)md_items_keep_all(m); /* else that copy has failed */
+    leave(m);
+    forget_all(m);
+    if (m->words > 0) {
+        memset(m->open, 0, (size_t)m->words * sizeof *m->open);
+        memset(m->watch, 0, (size_t)m->words * sizeof *m->watch);
+        if (m->many != NULL) memset(m->many, 0, (size_t)m->words * sizeof *m->many);
+    }
+    m->origin = m->words = m->watched = 0;
+}
+
+/* ---- captures ---- */
+
+/* Those with more than one row, ascending; *rows: of all. NULL without memory. */
+static many_rows *find_many(const md_items *m, int64_t *n, int64_t *rows) {
+    int64_t count = 0, at = 0, total = 0;
+    for (int64_t w = 0; w < m->words; w++) {
+        total += __builtin_popcountll(m->open[w]);
+        if (m->many != NULL) count += __builtin_popcountll(m->many[w]);
+    }
+    many_rows *made = md_malloc((size_t)count * sizeof *made);
+    if (made == NULL) return NULL;
+    for (int64_t w = 0; count > 0 && w < m->words; w++) {
+        for (uint64_t bits = m->many[w]; bits != 0; bits &= bits - 1) {
+            int64_t item = m->origin + 64 * w + __builtin_ctzll(bits);
+            made[at] = (many_rows){.item = item, .rows = m->kind->rows(m->owner, item)};
+            total += made[at++].rows - 1;
+        }
+    }
+    *n = count;
+    *rows = total;
+    return made;
+}
+
+/* All items as they are; NULL without memory. */
+static md_items_capture *capture_of(const md_items *m, int64_t number) {
+    md_items_capture *c = md_calloc(1, sizeof *c);
+    if (c == NULL) return NULL;
+    *c = (md_items_capture){.number = number, .origin = m->origin, .words = m->words};
+    c->end = m->origin + 64 * m->words;
+    c->open = md_calloc(2 * (size_t)m->words, sizeof *c->open);
+    c->many = find_many(m, &c->n_many, &c->rows);
+    if (c->open == NULL || c->many == NULL) {
+        capture_free(c);
+        return NULL;
+    }
+    c->changed = c->open + m->words;
+    if (m->words > 0) memcpy(c->open, m->open, (size_t)m->words * sizeof *c->open);
+    return c;
+}
+
+static void note(md_items *m, md_items_capture *made, int64_t base) {
+    while (m->n_captures > 0 && m->captures[0]->number < base) forget(m, 0);
+    /* The base is the oldest now, and stays. */
+    if (m->n_captures == MD_ITEMS_CAPTURES) forget(m, m->captures[0]->number == base ? 1 : 0);
+    m->captures[m->n_captures++] = made;
+}
+
+/* ---- what changed ---- */
+
+static uint64_t word_of(const uint64_t *bits, int64_t origin, int64_t words, int64_t at) {
+    int64_t w = (at - origin) >> 6;
+    return w >= 0 && w < words ? bits[w] : 0;
+}
+
+/* Of 64 items from `at` on: those touched since a capture, or that came behind it. */
+static uint64_t changed_since(const md_items *m, int32_t base, int64_t at) {
+    uint64_t found = at < m->captures[base]->end ? 0 : ~UINT64_C(0);
+    for (int32_t i = base; i < m->n_captures; i++)
+        found |= word_of(m->captures[i]->changed, m->captures[i]->origin, m->captures[i]->words, at);
+    return found;
+}
+
+typedef struct counter { /* of rows, item by item */
+    const many_rows *many;
+    int64_t n;
+} counter;
+
+/* Rows of the items of a word; its many come next. */
+static int64_t count(counter *c, int64_t at, uint64_t open) {
+    int64_t rows = __builtin_popcountll(open);
+    for (; c->n > 0 && c->many->item < at + 64; c->many++, c->n--)
+        if (c->many->item >= at && open & BIT(c->many->item)) rows += c->many->rows - 1;
+    return rows;
+}
+
+/* The items of a word, of which some have more than one row: up to each that changed, then that one. */
+static bool put_word(md_runs *r, int64_t at, uint64_t changed, uint64_t then, uint64_t now, counter *before,
+                     counter *after) {
+    uint64_t rest = ~UINT64_C(0);
+    for (uint64_t bits = changed & (then | now); bits != 0; bits &= bits - 1) {
+        uint64_t bit = bits & -bits;
+        counter old = *before, fresh = *after;
+        if (!md_runs_old(r, count(&old, at, then & (bit - 1) & rest))) return false;
+        old = *before;
+        r->old += count(&old, at, then & bit);
+        if (!md_runs_fresh(r, count(&fresh, at, now & bit))) return false;
+        rest = ~(bit | (bit - 1));
+    }
+    return md_runs_old(r, count(before, at, then & rest));
+}
+
+static bool has_many(const counter *c, int64_t at) { return c->n > 0 && c->many->item < at + 64; }
+
+/* What changed since a capture becomes what is left. MD_EMPTY: more than half of all rows. */
+static md_rc find(const md_items *m, int32_t base, const md_items_capture *now, md_items_copy *c) {
+    const md_items_capture *then = m->captures[base];
+    int64_t begin = then->origin < now->origin ? then->origin : now->origin;
+    counter before = {then->many, then->n_many}, after = {now->many, now->n_many};
+    md_runs r = {.n_base = then->rows};
+    for (int64_t at = begin; at < now->end; at += 64) {
+        uint64_t was = word_of(then->open, then->origin, then->words, at);
+        uint64_t is = word_of(now->open, now->origin, now->words, at), changed = changed_since(m, base, at);
+        bool put = has_many(&before, at) || has_many(&after, at) ? put_word(&r, at, changed, was, is, &before, &after)
+                                                                 : md_runs_word(&r, changed, was, is);
+        if (has_many(&after, at)) (void)count(&after, at, 0);
+        if (!put || r.fresh > now->rows / 2) {
+            md_free(r.pairs);
+            return put ? MD_EMPTY : MD_NOMEM;
+        }
+        if (at >= c->origin) c->left[(at - c->origin) >> 6] = changed & is;
+    }
+    c->partial = true;
+    c->n_base = then->rows;
+    c->rows_left = r.fresh;
+    c->runs = r.pairs;
+    c->n_runs = r.n;
+    return MD_OK;
+}
+
+/* ---- copies ---- */
+
+static md_items_copy *copy_new(md_items *m) {
+    md_items_copy *c = md_calloc(1, sizeof *c);
+    if (c == NULL) return NULL;
+    *c = (md_items_copy){.items = m, .kind = m->kind, .origin = m->origin, .words = m->words};
+    c->left = md_calloc(2 * (size_t)m->words, sizeof *c->left);
+    c->place = md_malloc(64 * (size_t)m->words * sizeof *c->place); /* touched where something is kept */
+    if (c->left == NULL || c->place == NULL) {
+        md_items_copy_free(c);
+        return NULL;
+    }
+    c->kept = c->left + m->words;
+    return c;
+}
+
+md_rc md_items_copy_begin(md_items *m, int64_t number, int64_t base, md_items_copy **out, md_error *err) {
+    (void)md_items_keep_all(m);
+    leave(m);
+    md_items_copy *c = copy_new(m);
+    md_items_capture *now = c != NULL ? capture_of(m, number) : NULL;
+    md_rc rc = now == NULL ? MD_NOMEM : MD_EMPTY;
+    for (int32_t i = 0; rc == MD_EMPTY && base > 0 && i < m->n_captures; i++) {
+        if (m->captures[i]->number != base) continue;
+        rc = find(m, i, now, c);
+        break;
+    }
+    if (rc == MD_NOMEM) {
+        capture_free(now);
+        if (c != NULL) c->items = NULL;
+        md_items_copy_free(c);
+        return md_nomem(err);
+    }
+    if (rc == MD_EMPTY) {
+        if (m->words > 0) memcpy(c->left, m->open, (size_t)m->words * sizeof *c->left);
+        c->rows_left = now->rows;
+    }
+    if (number > 0) note(m, now, base);
+    else capture_free(now);
+    if (m->words > 0) memset(m->watch, 0xff, (size_t)m->words * sizeof *m->watch);
+    m->watched = m->origin + 64 * m->words;
+    m->copy = *out = c;
+    return MD_OK;
+}
+
+const int64_t *md_items_copy_runs(const md_items_copy *c, int64_t *n, int64_t *n_base) {
+    *n = c->n_runs;
+    *n_base = c->n_base;
+    static const int64_t none;
+    if (!c->partial) return NULL;
+    return c->runs != NULL ? c->runs : &none;
+}
+
+int64_t md_items_copy_left(const md_items_copy *c) { return c->rows_left; }
+
+static int64_t rows_of(const md_items_copy *c, int64_t item) {
+    int64_t at = item - c->origin;
+    if (c->kept[at >> 6] & BIT(item)) return c->store[c->place[at]];
+    return c->kind->rows != NULL ? c->kind->rows(c->items->owner, item) : 1;
+}
+
+/* Whole words, until there are `rows`: where they end, and their rows. */
+static int64_t end_of(const md_items_copy *c, int64_t rows, int64_t *n) {
+    int64_t word = c->next;
+    for (*n = 0; word < c->words && *n < rows; word++) {
+        if (c->kind->rows == NULL) {
+            *n += __builtin_popcountll(c->left[word]);
+            continue;
+        }
+        for (uint64_t bits = c->left[word]; bits != 0; bits &= bits - 1)
+            *n += rows_of(c, c->origin + 64 * word + __builtin_ctzll(bits));
+    }
+    return word;
+}
+
+static int64_t put_item(const md_items_copy *c, int64_t item, int64_t *const *columns, int64_t at) {
+    int64_t rows = rows_of(c, item);
+    if (!(c->kept[(item - c->origin) >> 6] & BIT(item))) {
+        c->kind->put(c->items->owner, item, columns, at);
+        return rows;
+    }
+    const int64_t *from = c->store + c->place[item - c->origin] + 1;
+    for (int32_t k = 0; k < c->kind->width; k++)
+        memcpy(columns[k] + at, from + k * rows, (size_t)rows * sizeof *from);
+    return rows;
+}
+
+md_rc md_items_copy_next(md_items_copy *c, int64_t rows, struct ArrowSchema *schema, struct ArrowArray *array,
+                         md_error *err) {
+    md_rows *made = NULL;
+    int64_t *columns[MD_ITEMS_WIDTH], n, at = 0;
+    if (c->orphaned) return md_fail(err, MD_BADARG, "whose rows these are is gone");
+    if (c->failed) return md_fail(err, MD_NOMEM, "out of memory for rows that changed during a copy");
+    int64_t end = end_of(c, rows, &n);
+    md_rc rc = md_rows_new(c->kind->width, &made);
+    if (rc == MD_OK) {
+        for (int32_t k = 0; k < c->kind->width; k++) md_rows_define(made, k, "l", c->kind->names[k], false);
+        rc = md_rows_reserve(made, n);
+    }
+    if (rc == MD_OK) {
+        for (int32_t k = 0; k < c->kind->width; k++) columns[k] = (int64_t *)(void *)md_rows_words(made, k);
+        for (int64_t word = c->next; word < end; word++)
+            for (uint64_t bits = c->left[word]; bits != 0; bits &= bits - 1)
+                at += put_item(c, c->origin + 64 * word + __builtin_ctzll(bits), columns, at);
+        md_rows_commit(made, n);
+        rc = md_rows_finish(made, schema, array);
+    }
+    md_rows_free(made);
+    if (rc != MD_OK) return md_nomem(err);
+    memset(c->left + c->next, 0, (size_t)(end - c->next) * sizeof *c->left);
+    c->next = end;
+    c->rows_left -= n;
+    if (c->rows_left == 0 && c->items != NULL) leave(c->items);
+    return MD_OK;
+}
+
+void md_items_copy_free(md_items_copy *c) {
+    if (c == NULL) return;
+    if (c->items != NULL && c->items->copy == c) leave(c->items);
+    md_free(c->left);
+    md_free(c->place);
+    md_free(c->store);
+    md_free(c->runs);
+    md_free(c);
+}
