@@ -48,6 +48,23 @@ STANDBY: dict[str, Mistake] = {
         scenarios=_SCENARIOS,
         seed=0,
     ),
+    "of two secondaries one is counted twice": Mistake(
+        area="durability",
+        about="The word of one that stands by counts for the other one too. Where both it and the owner are "
+        "lost, the other goes on without decisions that were shown; rows are gone that were acknowledged.",
+        edits=edit(
+            "nodes.fragment.durability:Secondaries.released",
+            "min(self._decided.values(), default=ALL)",
+            "max(self._decided.values(), default=ALL)",
+        )
+        + edit(
+            "nodes.fragment.durability:Secondaries.covers",
+            "return all(moment.token <= at for at in self._covered.values())",
+            "return not self._covered or any(moment.token <= at for at in self._covered.values())",
+        ),
+        scenarios=_SCENARIOS,
+        seed=3,
+    ),
     "a publisher's count runs ahead of the secondary": Mistake(
         area="durability",
         about="What nodes send is acknowledged when the secondary has it, what publishers send when the "

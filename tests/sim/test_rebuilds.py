@@ -14,6 +14,8 @@ FOUND = (
     45,
     # A publisher that had rested since before the loss was told that there is no such source.
     63,
+    # Who was chosen died before its disk knew, and the owner before had only slept: nobody had the state.
+    192,
 )
 """Seeds that have shown something before."""
 

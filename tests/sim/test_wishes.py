@@ -12,13 +12,19 @@ from tests.sim.planting import fails_its_tests, noticed, planted
 CI = 8
 """Seeds of ``make test-ci``."""
 
+FOUND = (
+    # Who was chosen died before its disk knew, and the owner before had only slept: nobody had the state.
+    *(72, 172),
+)
+"""Seeds that have shown something before."""
+
 
 def passed(scenario: str, seed: int) -> None:
     outcome = run_scenario(scenario, seed)
     assert outcome.ok, str(outcome)
 
 
-@pytest.mark.parametrize("seed", range(CI))
+@pytest.mark.parametrize("seed", dict.fromkeys((*range(CI), *FOUND)))
 def test_seed_of_wishes(seed: int) -> None:
     """As ``medusa.sim.trials.wishes`` says."""
     passed("wishes", seed)
