@@ -49,6 +49,11 @@ cdef class ItemsCopy:
         md_items_copy_runs(self._c, &n, &n_base)
         return n_base
 
+    @property
+    def partial(self):
+        cdef int64_t n = 0, n_base = 0
+        return md_items_copy_runs(self._c, &n, &n_base) is not NULL
+
     def runs(self):
         cdef int64_t n = 0, n_base = 0
         cdef const int64_t *found = md_items_copy_runs(self._c, &n, &n_base)

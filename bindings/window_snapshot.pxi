@@ -45,6 +45,11 @@ cdef class Snapshot:
         md_snapshot_runs(self._s, &n, &n_base)
         return n_base
 
+    @property
+    def partial(self):
+        cdef int64_t n = 0, n_base = 0
+        return md_snapshot_runs(self._s, &n, &n_base) is not NULL
+
     def runs(self):
         cdef int64_t n = 0, n_base = 0
         cdef const int64_t *found = md_snapshot_runs(self._s, &n, &n_base)

@@ -321,6 +321,10 @@ class ItemsCopy:
     def base_rows(self) -> int:
         """Rows of the copy that this one is made of; 0: of none."""
 
+    @property
+    def partial(self) -> bool:
+        """Only what changed is copied: there are ``runs``."""
+
     def runs(self) -> Any:
         """As ``Snapshot.runs``."""
 
@@ -338,12 +342,16 @@ class Snapshot:
     def base_rows(self) -> int:
         """Rows of the copy that this one is made of; 0: of none."""
 
+    @property
+    def partial(self) -> bool:
+        """Only what changed is copied: there are ``runs``."""
+
     def copy(self, groups: int) -> None:
         """Copy so many more, or a few above; gives up the GIL. MemoryError: nothing is lost, call again."""
 
     def runs(self) -> Any:
         """How ``state`` is made of the rows of the copy ``base`` and of those of this one: int64 pairs
-        (start, length), one run after the other, of rows of [ base | this ].
+        (start, length), one run after the other, of rows of [ base | this ]. In any thread.
 
         Returns:
             None: this copy is all of it.

@@ -3,7 +3,7 @@
 #include "base/md_alloc.h"
 #include "state/runs.h"
 
-enum { EPOCHS = 255 };
+enum { EPOCHS = 128 }; /* so that a byte has a bit to spare: see later_of */
 
 typedef struct held { /* a pane, when it was captured */
     int64_t start, number, groups, rows; /* rows: groups that had not left */
@@ -64,13 +64,19 @@ void md_changed_free(md_changed *changed) {
 
 /* Of n <= 64 groups: those with a later epoch. */
 static uint64_t later_of(const uint8_t *epochs, int64_t n, uint8_t epoch) {
-    uint8_t latest = 0;
-    uint64_t found = 0;
-    if (n == 64) { /* all at once: in most of them none has changed */
-        for (int64_t k = 0; k < 64; k++) latest = epochs[k] > latest ? epochs[k] : latest;
-        if (latest <= epoch) return 0;
+    const uint64_t ones = UINT64_C(0x0101010101010101), more = ones * (uint64_t)(EPOCHS - 1 - epoch);
+    uint64_t any = 0, found = 0;
+    if (n < 64) {
+        for (int64_t k = 0; k < n; k++) found |= (uint64_t)(epochs[k] > epoch) << k;
+        return found;
     }
-    for (int64_t k = 0; k < n; k++) found |= (uint64_t)(epochs[k] > epoch) << k;
+    /* Eight at a time: the high bit of a byte is set where more than the epoch stood there. In most words none has. */
+    for (int64_t k = 0; k < 8; k++) any |= md_load_u64(epochs + 8 * k) + more;
+    if ((any & ones << 7) == 0) return 0;
+    for (int64_t k = 0; k < 8; k++) {
+        uint64_t high = (md_load_u64(epochs + 8 * k) + more) >> 7 & ones;
+        found |= (high * UINT64_C(0x0102040810204080) >> 56) << (8 * k); /* the eight bits side by side */
+    }
     return found;
 }
 
@@ -112,13 +118,13 @@ static md_rc find_all(const md_window *w, const capture *base, md_changed *out, 
     for (int64_t i = 0; i < w->n_panes; i++) {
         const held *then = then_of(base, w->panes[i], &c);
         int64_t before = runs->fresh;
-        if (then != NULL) runs->old = c.at;
+        if (then != NULL && !md_runs_seek(runs, c.at)) return MD_NOMEM;
         md_rc rc = find_in(w->panes[i], then, base->epoch, out->total / 2, runs, out->groups + at);
         if (rc != MD_OK) return rc;
         out->counts[i] = runs->fresh - before;
         at += md_group_words(w->panes[i]->keys->count);
     }
-    return MD_OK;
+    return md_runs_flush(runs) ? MD_OK : MD_NOMEM;
 }
 
 md_rc md_changes_find(const md_window *w, int64_t number, md_changed *out) {

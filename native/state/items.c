@@ -19,7 +19,8 @@ struct md_items_copy {
     md_items *items; /* NULL: it needs none any more, or it failed */
     const md_items_kind *kind;
     int64_t origin, words, next; /* next: word */
-    uint64_t *left, *kept;       /* to be copied; of those: its rows are in `store`. One block */
+    uint64_t *left;              /* to be copied */
+    uint64_t *kept;              /* of those: its rows are in `store`. NULL: none is */
     int64_t *place;              /* of kept ones: where in the store; else anything */
     int64_t *store;              /* how many rows, and those, one after the other */
     int64_t stored, store_capacity;
@@ -118,8 +119,25 @@ int64_t md_items_trim(md_items *m) {
 
 /* ---- touches ---- */
 
+static bool is_kept(const md_items_copy *c, int64_t item) {
+    return c->kept != NULL && c->kept[(item - c->origin) >> 6] & BIT(item);
+}
+
+/* Room for what is kept, once it is needed: most of it is never touched. */
+static bool make_store(md_items_copy *c) {
+    c->kept = md_calloc((size_t)c->words, sizeof *c->kept);
+    c->place = md_malloc(64 * (size_t)c->words * sizeof *c->place);
+    if (c->kept != NULL && c->place != NULL) return true;
+    md_free(c->kept);
+    md_free(c->place);
+    c->kept = NULL;
+    c->place = NULL;
+    return false;
+}
+
 /* Its rows as they are now; false without memory. */
 static bool keep(md_items *m, md_items_copy *c, int64_t item) {
+    if (c->kept == NULL && !make_store(c)) return false;
     int64_t rows = m->kind->rows != NULL ? m->kind->rows(m->owner, item) : 1, width = c->kind->width;
     int64_t *columns[MD_ITEMS_WIDTH], need = c->stored + 1 + rows * width;
     if (need > c->store_capacity) {
@@ -153,15 +171,14 @@ void md_items_touched(md_items *m, int64_t item) {
     }
     md_items_copy *c = m->copy;
     if (c == NULL || !is_in(item, c->origin, c->words)) return;
-    int64_t word = (item - c->origin) >> 6;
-    if (c->left[word] & ~c->kept[word] & BIT(item) && !keep(m, c, item)) fail(m);
+    if (c->left[(item - c->origin) >> 6] & BIT(item) && !is_kept(c, item) && !keep(m, c, item)) fail(m);
 }
 
 md_rc md_items_keep_all(md_items *m) {
     md_items_copy *c = m->copy;
     if (c == NULL) return MD_OK;
     for (int64_t word = c->next; word < c->words; word++) {
-        for (uint64_t bits = c->left[word] & ~c->kept[word]; bits != 0; bits &= bits - 1) {
+        for (uint64_t bits = c->left[word] & ~(c->kept != NULL ? c->kept[word] : 0); bits != 0; bits &= bits - 1) {
             if (keep(m, c, c->origin + 64 * word + __builtin_ctzll(bits))) continue;
             fail(m);
             return MD_NOMEM;
@@ -188,8 +205,8 @@ void md_items_clear(md_items *m) {
 static many_rows *find_many(const md_items *m, int64_t *n, int64_t *rows) {
     int64_t count = 0, at = 0, total = 0;
     for (int64_t w = 0; w < m->words; w++) {
-        total += __builtin_popcountll(m->open[w]);
-        if (m->many != NULL) count += __builtin_popcountll(m->many[w]);
+        total += md_bits(m->open[w]);
+        if (m->many != NULL) count += md_bits(m->many[w]);
     }
     many_rows *made = md_malloc((size_t)count * sizeof *made);
     if (made == NULL) return NULL;
@@ -236,12 +253,16 @@ static uint64_t word_of(const uint64_t *bits, int64_t origin, int64_t words, int
     return w >= 0 && w < words ? bits[w] : 0;
 }
 
-/* Of 64 items from `at` on: those touched since a capture, or that came behind it. */
-static uint64_t changed_since(const md_items *m, int32_t base, int64_t at) {
-    uint64_t found = at < m->captures[base]->end ? 0 : ~UINT64_C(0);
-    for (int32_t i = base; i < m->n_captures; i++)
-        found |= word_of(m->captures[i]->changed, m->captures[i]->origin, m->captures[i]->words, at);
-    return found;
+/* Those touched since a capture, or that came behind it: bits of the items from `origin` on. */
+static void changed_since(const md_items *m, int32_t base, int64_t origin, int64_t words, uint64_t *changed) {
+    for (int32_t i = base; i < m->n_captures; i++) {
+        const md_items_capture *c = m->captures[i];
+        int64_t from = (c->origin - origin) >> 6; /* of `changed`; negative where that begins later */
+        int64_t first = from > 0 ? from : 0, end = from + c->words < words ? from + c->words : words;
+        for (int64_t w = first; w < end; w++) changed[w] |= c->changed[w - from];
+    }
+    for (int64_t w = (m->captures[base]->end - origin) >> 6; w < words; w++)
+        if (w >= 0) changed[w] = ~UINT64_C(0);
 }
 
 typedef struct counter { /* of rows, item by item */
@@ -251,7 +272,7 @@ typedef struct counter { /* of rows, item by item */
 
 /* Rows of the items of a word; its many come next. */
 static int64_t count(counter *c, int64_t at, uint64_t open) {
-    int64_t rows = __builtin_popcountll(open);
+    int64_t rows = md_bits(open);
     for (; c->n > 0 && c->many->item < at + 64; c->many++, c->n--)
         if (c->many->item >= at && open & BIT(c->many->item)) rows += c->many->rows - 1;
     return rows;
@@ -263,35 +284,46 @@ static bool put_word(md_runs *r, int64_t at, uint64_t changed, uint64_t then, ui
     uint64_t rest = ~UINT64_C(0);
     for (uint64_t bits = changed & (then | now); bits != 0; bits &= bits - 1) {
         uint64_t bit = bits & -bits;
-        counter old = *before, fresh = *after;
-        if (!md_runs_old(r, count(&old, at, then & (bit - 1) & rest))) return false;
-        old = *before;
-        r->old += count(&old, at, then & bit);
+        counter old = *before, gone = *before, fresh = *after;
+        md_runs_keep(r, count(&old, at, then & (bit - 1) & rest));
+        if (!md_runs_seek(r, r->old + count(&gone, at, then & bit))) return false;
         if (!md_runs_fresh(r, count(&fresh, at, now & bit))) return false;
         rest = ~(bit | (bit - 1));
     }
-    return md_runs_old(r, count(before, at, then & rest));
+    md_runs_keep(r, count(before, at, then & rest));
+    (void)count(after, at, 0);
+    return true;
 }
 
 static bool has_many(const counter *c, int64_t at) { return c->n > 0 && c->many->item < at + 64; }
 
+/* Up to where those go of which some are open then, but none is now. */
+static bool skip_gone(md_runs *r, const md_items_capture *then, int64_t end, counter *before) {
+    int64_t old = r->old;
+    for (int64_t at = then->origin; at < end && at < then->end; at += 64)
+        old += count(before, at, word_of(then->open, then->origin, then->words, at));
+    return md_runs_seek(r, old);
+}
+
 /* What changed since a capture becomes what is left. MD_EMPTY: more than half of all rows. */
 static md_rc find(const md_items *m, int32_t base, const md_items_capture *now, md_items_copy *c) {
     const md_items_capture *then = m->captures[base];
-    int64_t begin = then->origin < now->origin ? then->origin : now->origin;
     counter before = {then->many, then->n_many}, after = {now->many, now->n_many};
     md_runs r = {.n_base = then->rows};
-    for (int64_t at = begin; at < now->end; at += 64) {
-        uint64_t was = word_of(then->open, then->origin, then->words, at);
-        uint64_t is = word_of(now->open, now->origin, now->words, at), changed = changed_since(m, base, at);
-        bool put = has_many(&before, at) || has_many(&after, at) ? put_word(&r, at, changed, was, is, &before, &after)
-                                                                 : md_runs_word(&r, changed, was, is);
-        if (has_many(&after, at)) (void)count(&after, at, 0);
-        if (!put || r.fresh > now->rows / 2) {
-            md_free(r.pairs);
-            return put ? MD_EMPTY : MD_NOMEM;
-        }
-        if (at >= c->origin) c->left[(at - c->origin) >> 6] = changed & is;
+    changed_since(m, base, now->origin, now->words, c->left);
+    bool put = skip_gone(&r, then, now->origin, &before); /* what was trimmed has gone */
+    for (int64_t w = 0; put && w < now->words; w++) {
+        int64_t at = now->origin + 64 * w;
+        uint64_t was = word_of(then->open, then->origin, then->words, at), changed = c->left[w];
+        put = has_many(&before, at) || has_many(&after, at) ? put_word(&r, at, changed, was, now->open[w], &before, &after)
+                                                            : md_runs_word(&r, changed, was, now->open[w]);
+        c->left[w] = changed & now->open[w];
+        if (r.fresh > now->rows / 2) break;
+    }
+    bool small = r.fresh <= now->rows / 2;
+    if (!put || !small || !md_runs_flush(&r)) {
+        md_free(r.pairs);
+        return small ? MD_NOMEM : MD_EMPTY;
     }
     c->partial = true;
     c->n_base = then->rows;
@@ -307,14 +339,10 @@ static md_items_copy *copy_new(md_items *m) {
     md_items_copy *c = md_calloc(1, sizeof *c);
     if (c == NULL) return NULL;
     *c = (md_items_copy){.items = m, .kind = m->kind, .origin = m->origin, .words = m->words};
-    c->left = md_calloc(2 * (size_t)m->words, sizeof *c->left);
-    c->place = md_malloc(64 * (size_t)m->words * sizeof *c->place); /* touched where something is kept */
-    if (c->left == NULL || c->place == NULL) {
-        md_items_copy_free(c);
-        return NULL;
-    }
-    c->kept = c->left + m->words;
-    return c;
+    c->left = md_calloc((size_t)m->words, sizeof *c->left);
+    if (c->left != NULL) return c;
+    md_free(c);
+    return NULL;
 }
 
 md_rc md_items_copy_begin(md_items *m, int64_t number, int64_t base, md_items_copy **out, md_error *err) {
@@ -357,8 +385,7 @@ const int64_t *md_items_copy_runs(const md_items_copy *c, int64_t *n, int64_t *n
 int64_t md_items_copy_left(const md_items_copy *c) { return c->rows_left; }
 
 static int64_t rows_of(const md_items_copy *c, int64_t item) {
-    int64_t at = item - c->origin;
-    if (c->kept[at >> 6] & BIT(item)) return c->store[c->place[at]];
+    if (is_kept(c, item)) return c->store[c->place[item - c->origin]];
     return c->kind->rows != NULL ? c->kind->rows(c->items->owner, item) : 1;
 }
 
@@ -367,7 +394,7 @@ static int64_t end_of(const md_items_copy *c, int64_t rows, int64_t *n) {
     int64_t word = c->next;
     for (*n = 0; word < c->words && *n < rows; word++) {
         if (c->kind->rows == NULL) {
-            *n += __builtin_popcountll(c->left[word]);
+            *n += md_bits(c->left[word]);
             continue;
         }
         for (uint64_t bits = c->left[word]; bits != 0; bits &= bits - 1)
@@ -378,7 +405,7 @@ static int64_t end_of(const md_items_copy *c, int64_t rows, int64_t *n) {
 
 static int64_t put_item(const md_items_copy *c, int64_t item, int64_t *const *columns, int64_t at) {
     int64_t rows = rows_of(c, item);
-    if (!(c->kept[(item - c->origin) >> 6] & BIT(item))) {
+    if (!is_kept(c, item)) {
         c->kind->put(c->items->owner, item, columns, at);
         return rows;
     }
@@ -421,6 +448,7 @@ void md_items_copy_free(md_items_copy *c) {
     if (c == NULL) return;
     if (c->items != NULL && c->items->copy == c) leave(c->items);
     md_free(c->left);
+    md_free(c->kept);
     md_free(c->place);
     md_free(c->store);
     md_free(c->runs);

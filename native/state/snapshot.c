@@ -2,6 +2,7 @@
 
 #include "base/md_alloc.h"
 #include "state/changes.h"
+#include "state/runs.h"
 #include "state/state_rows.h"
 #include "window/window_private.h"
 
@@ -175,7 +176,7 @@ static void fill_starts(md_frozen *f) {
     int64_t row = 0, blocks = blocks_of(f->groups);
     for (int64_t block = 0; block < blocks; block++) {
         f->starts[block] = (int32_t)row;
-        row += __builtin_popcountll(f->wanted[block]);
+        row += md_bits(f->wanted[block]);
     }
     f->starts[blocks] = (int32_t)row;
 }

@@ -46,7 +46,10 @@ fed as often in between, and the checkpoint is late."""
 
 
 PICKED_AT_ONCE = 1 << 12
-"""The same of rows that stand here and there in a table."""
+"""``AT_ONCE`` of rows that stand here and there in a table."""
+
+PICKED_WEIGHT = 4
+"""Such a row costs as much as so many in order."""
 
 
 class OfWindow:
@@ -58,6 +61,7 @@ class OfWindow:
 
     Attributes:
         change: how the table is made of an earlier one and of what is copied; None: it is copied whole.
+        weight: of a row that is copied, in rows of a whole one.
     """
 
     def __init__(
@@ -66,8 +70,13 @@ class OfWindow:
         self._snapshot: Snapshot | None = snapshot
         self._made = made
         self._rows: pa.RecordBatch | None = None
-        self.change = _change_of(snapshot)
+        self._change = _Change(snapshot)
+        self.weight = PICKED_WEIGHT if snapshot.partial else 1
         self.captured = captured
+
+    @property
+    def change(self) -> TableChange | None:
+        return self._change.of()
 
     @property
     def left(self) -> int:
@@ -93,11 +102,18 @@ class OfWindow:
         return self._made(self._rows)
 
 
-def _change_of(copy: Snapshot | ItemsCopy) -> TableChange | None:
-    runs = copy.runs()
-    if runs is None:
-        return None
-    return TableChange(copy.base_rows, np.asarray(pa.array(runs).to_numpy()).reshape(-1, 2))
+class _Change:
+    """How a table is made of an earlier one, read of a copy when it is asked for first; in any thread."""
+
+    def __init__(self, copy: Snapshot | ItemsCopy) -> None:
+        self._copy: Snapshot | ItemsCopy | None = copy if copy.partial else None
+        self._found: TableChange | None = None
+
+    def of(self) -> TableChange | None:
+        if self._copy is not None:
+            runs = np.asarray(pa.array(self._copy.runs()).to_numpy()).reshape(-1, 2)
+            self._found, self._copy = TableChange(self._copy.base_rows, runs), None
+        return self._found
 
 
 def capture_of(capture: Capture | None, rows: int) -> Capture | None:
@@ -133,7 +149,7 @@ def groups_later(
     if snapshot is None:
         return None
     later = OfWindow(snapshot, made, captured=capture is not None)
-    if not patient or snapshot.left <= (PICKED_AT_ONCE if later.change else AT_ONCE):
+    if not patient or snapshot.left <= (PICKED_AT_ONCE if snapshot.partial else AT_ONCE):
         later.copy(held + 1)
     return later
 
@@ -158,6 +174,7 @@ class ByNumber:
     ) -> None:
         self.captured = captured
         self.change = change
+        self.weight = PICKED_WEIGHT if change is not None else 1
         self._rows = rows
         self._take = take
         self._made = made
@@ -221,11 +238,16 @@ class OfItems:
         captured: bool = False,
     ) -> None:
         self.captured = captured
-        self.change = _change_of(copy)
+        self._change = _Change(copy)
+        self.weight = PICKED_WEIGHT if copy.partial else 1
         self._copy: ItemsCopy | None = copy
         self._take = take
         self._made = made
         self._parts: list[list[pa.Array]] = []
+
+    @property
+    def change(self) -> TableChange | None:
+        return self._change.of()
 
     @property
     def left(self) -> int:
@@ -266,7 +288,7 @@ def items_later(
     capture = capture_of(capture, rows)
     copy = begin(*((capture.number, capture.base) if capture is not None else (0, 0)))
     later = OfItems(copy, take, made, captured=capture is not None)
-    if not patient or copy.left <= (PICKED_AT_ONCE if later.change else AT_ONCE):
+    if not patient or copy.left <= (PICKED_AT_ONCE if copy.partial else AT_ONCE):
         later.copy(copy.left + 1)
     return later
 
@@ -281,6 +303,7 @@ class Deferred:
 
     left = 0
     done = True
+    weight = 1
 
     def __init__(
         self, make: Callable[[], tuple[pa.Table, TableChange | None]], *, captured: bool = False
@@ -344,8 +367,8 @@ class BackgroundCopy:
         while self._later and rows > 0:
             part = self._later[0]
             before = part.left
-            part.copy(rows)
-            rows -= before - part.left
+            part.copy(-(-rows // part.weight))
+            rows -= (before - part.left) * part.weight
             if part.done:
                 del self._later[0]
         return self.done

@@ -152,8 +152,8 @@ class SlotChanges:
         for _, marks in self._captures.noted():
             marks[slots[: slots.searchsorted(len(marks))]] = True
 
-    def since(self, capture: Capture, rows: SlottedRows, slots: int) -> tuple[SlottedRows, Ints] | None:
-        """Where rows stood at the base of a capture, and the slots that changed since, ascending.
+    def since(self, capture: Capture, rows: SlottedRows, slots: int) -> tuple[SlottedRows, Bools] | None:
+        """Where rows stood at the base of a capture, and whether each of the slots of now changed since.
 
         Args:
             rows: where they stand now.
@@ -166,8 +166,9 @@ class SlotChanges:
         if base is None:
             return None
         then, marks = base
-        changed = np.concatenate([np.flatnonzero(marks), np.arange(len(marks), slots)])
-        return (then, changed) if len(changed) <= slots // 2 else None
+        changed = np.ones(slots, dtype=np.bool_)
+        changed[: len(marks)] = marks
+        return (then, changed) if np.count_nonzero(changed) <= slots // 2 else None
 
 
 def slots_changed(then: SlottedRows, slots: Ints, fresh: Ints) -> TableChange:

@@ -142,10 +142,15 @@ class Lags:
         both = _Both(self._base, self._recent)
         found = self._changes.since(capture, both.layout(), slots) if capture is not None else None
 
+        def table(held: _Held) -> pa.Table:
+            return pa.Table.from_arrays([pa.array(held.slots), *held.columns], schema=schema)
+
         def make() -> tuple[pa.Table, TableChange | None]:
-            held = both.all() if found is None else both.of(found[1])
-            table = pa.Table.from_arrays([pa.array(held.slots), *held.columns], schema=schema)
-            return table, None if found is None else slots_changed(*found, held.slots)
+            if found is None:
+                return table(both.all()), None
+            then, changed = found[0], np.flatnonzero(found[1])
+            held = both.of(changed)
+            return table(held), slots_changed(then, changed, held.slots)
 
         return Deferred(make, captured=capture is not None)
 
