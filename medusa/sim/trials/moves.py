@@ -99,7 +99,7 @@ def many() -> tuple[Query, dict[str, list[str]]]:
     """Clients publish into what counts rows by keys: its output waits until others have their order."""
     q = Query("m")
     most = q.source("flows", SCHEMA, time="ts", slack="50ms").filter("v > -90", name="most")
-    sums = {f"s{number}": sum(f"v + {number}") for number in range(12)}
+    sums: dict[str, Any] = {f"s{number}": sum(f"v + {number}") for number in range(12)}
     so_far = most.group_by("k").running(n=count(), **sums, name="so_far")
     q.sink("out", so_far.filter("n > 0", name="each"))
     return q, {"e": ["flows", "most", "so_far"], "z": ["each", "out"]}
