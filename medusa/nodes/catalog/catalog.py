@@ -286,7 +286,7 @@ class Catalog:
 
     def add(self, fragment: FragmentSpec, owner: str, request: int = 0) -> None:
         self.fragments[fragment.name] = fragment
-        self.ownership.stood_by.pop(fragment.name, None)
+        self.ownership.owns(fragment.name)
         self.owners[fragment.query] = owner
         self.installed.pop(fragment.name, None)
         if request:
@@ -340,8 +340,7 @@ class Catalog:
     def bury(self, query: str) -> bool:
         """Forget its configuration; whether there was one. What is late of it never makes it anew."""
         kept = self.configurations.pop(query, None)
-        for name in [name for name in self.ownership.stood_by if name.partition("/")[0] == query]:
-            del self.ownership.stood_by[name]
+        self.ownership.forget_standing_by(query)
         if kept is not None and kept.current.life:
             before = self.buried.pop(query, ())
             self.buried[query] = (*before, kept.current.life)[-LIVES_MAX:]

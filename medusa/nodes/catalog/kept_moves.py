@@ -68,6 +68,15 @@ class Ownership(msgspec.Struct, kw_only=True):
         for name in [each for each in self.replaced if each.partition("/")[0] == query]:
             del self.replaced[name]
 
+    def owns(self, fragment: str) -> None:
+        """It is ours: that we stood by for it says nothing any more."""
+        self.stood_by.pop(fragment, None)
+
+    def forget_standing_by(self, query: str) -> None:
+        """A query's configuration is no more."""
+        for name in [each for each in self.stood_by if each.partition("/")[0] == query]:
+            del self.stood_by[name]
+
     def replace(self, gone: Sequence[str], made: Sequence[str]) -> None:
         """These have taken the place of those."""
         self.replaced = self.replaced_by(gone, made)

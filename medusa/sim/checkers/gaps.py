@@ -68,9 +68,6 @@ def check_gap_counts(
         most = wanted.get(key, WindowSums())
         if sums.more_than(most):
             raise SimulationError(f"twice: {sums.rows} rows of {key} were counted, there are {most.rows}")
-    for each in fragments:
-        if sum(each["lost_by"].values()) != each["lost_rows"]:
-            raise SimulationError(f"by source: {each['lost_by']} are told of {each['fragment']}")
     told = {each["fragment"]: each["lost_rows"] for each in fragments}
     if any(each["lost_unknown"] for each in fragments) or told.get(results):
         return  # It is said; or results were lost, of which nobody says how many rows they had counted.
@@ -78,6 +75,9 @@ def check_gap_counts(
     missing, odd = all_wanted.rows - all_came.rows, all_wanted.odd - all_came.odd
     if missing != sum(told.values()):
         raise SimulationError(f"counted: {missing} rows are missing, {told} are told lost")
+    for each in fragments:
+        if sum(each["lost_by"].values()) != each["lost_rows"]:
+            raise SimulationError(f"by source: {each['lost_by']} are told of {each['fragment']}")
     sources = [box.id for box in graph.boxes if not box.inputs]
     if len(sources) == 1:
         return
