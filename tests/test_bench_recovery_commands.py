@@ -328,9 +328,11 @@ def test_a_small_knob(tmp_path: Path) -> None:
     sheet = Sheet(knob.NAME, tmp_path, knob.asked_of(knob.QUICK))
     found = fine(knob.measure(knob.QUICK, sheet))
     assert [each["cuts"] for each in found] == [1, 1, 2, 1]
+    assert ["held_up_s" in each for each in found] == [False, True, True, True]
     upstream = [each for each in found if each["method"] == "upstream_backup"]
-    assert all(each["held_up_s"] > 0 for each in upstream)
-    assert all(each["again_rows"] > 0 for each in upstream)
+    assert [each["again_boxes"] * each["cuts"] for each in upstream] == [
+        2 * each["again_rows"] for each in upstream
+    ]
 
 
 @pytest.mark.system

@@ -96,7 +96,7 @@ class Sizes:
     wait: str = "0s"
 
 
-FULL = Sizes(boxes=8, cuts=(1, 2, 4, 8), rate=5_000, rounds=5, seconds=4.0)
+FULL = Sizes(boxes=8, cuts=(1, 2, 4, 8), rate=3_000, rounds=5, seconds=4.0)
 QUICK = Sizes(boxes=2, cuts=(1, 2), rate=500, rounds=1, seconds=0.5, span_ms=400)
 
 
