@@ -9,11 +9,11 @@ done again: close to process pairs.
 
     publisher ── a rows ── v1 box 1, ... ── v2 ... ── vK ..., box B ── reader     s stands by for v1 to vK
 
-Here a virtual machine is a node, and what it sends is kept by it until nobody needs it any more. Boxes are
-windows of time of growing sizes, each of which lets every row through once (it groups by the row's number):
-so each holds rows, and every number is accounted for at the end. The node in the middle is killed for good.
-Beside it: active standby of the chain on one node, which is a process pair, and the chain on one node without
-standby (*alone*), where nobody is killed.
+Here a virtual machine is a node, and what it sends is kept by it until nobody needs it any more. A box has
+two windows: a short one lets every row through once (it groups by the row's number), so every number is
+accounted for at the end; a long one (``--span``) is its state, which has to be read again. The node in the
+middle is killed for good, at any moment of a span. Beside it: active standby of the chain on one node, which
+is a process pair, and the chain on one node without standby (*alone*), where nobody is killed.
 
 - *CPU*: of all nodes of the chain and of the one that stands by, a row. *between*: bytes over TCP from each
   node to the next, and to who stands by, a row. *kept*: by all senders, just before the kill.
@@ -31,6 +31,7 @@ Not shown: the loss of all K at once. What they keep for each other would be los
 from __future__ import annotations
 
 import contextlib
+import random
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -68,8 +69,11 @@ NAME = "recovery-knob"
 SPARE = "s"
 WARM_S = 1.0
 AFTER_S = 1.0
-LEAST_MS, MORE_MS = 200, 50
-"""Windows of one size would all close at once, and only the first would hold rows."""
+LEAST_MS, MORE_MS = 20, 5
+"""Short windows of one size would all close at once."""
+
+GROUPS = 100
+"""Of a long window."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +82,7 @@ class Sizes:
 
     Attributes:
         cuts: values of K.
+        span_ms: of the long windows.
         seconds: that are measured in each run, before the kill.
     """
 
@@ -86,28 +91,34 @@ class Sizes:
     rate: int
     rounds: int
     seconds: float
+    span_ms: int = 4_000
     interval: str = "200ms"
     wait: str = "0s"
 
 
-FULL = Sizes(boxes=8, cuts=(1, 2, 4, 8), rate=5_000, rounds=5, seconds=4.0)
-QUICK = Sizes(boxes=2, cuts=(1, 2), rate=500, rounds=1, seconds=0.5)
+FULL = Sizes(boxes=8, cuts=(1, 2, 4, 8), rate=3_000, rounds=5, seconds=4.0)
+QUICK = Sizes(boxes=2, cuts=(1, 2), rate=500, rounds=1, seconds=0.5, span_ms=400)
 
 
-def window_ms(number: int) -> int:
-    """Of a box of the chain, the first is 0."""
-    return LEAST_MS + MORE_MS * number
-
-
-def query(method: Method, boxes: int) -> md.Query:
-    """Windows behind each other, each with every row once."""
+def query(method: Method, sizes: Sizes) -> md.Query:
+    """Boxes behind each other, each with every row once."""
     q = md.Query("q")
     rows = q.source("rows", workload.COLUMNS, time="ts").filter("n >= 0", name="kept")
-    for number in range(boxes):
-        window = rows.window(f"{window_ms(number)}ms").group_by("n")
-        rows = window.aggregate(sent=md.max("sent"), name=f"box{number}")
+    for number in range(sizes.boxes):
+        # So that both windows are of one fragment, with one input.
+        rows = rows.filter("n >= 0", name=f"in{number}")
+        state = rows.window(f"{sizes.span_ms}ms").group_by("k")
+        q.sink(f"state{number}", state.aggregate(rows=md.count(), name=f"long{number}"), **method.wish)
+        short = rows.window(f"{LEAST_MS + MORE_MS * number}ms").group_by("n")
+        rows = short.aggregate(sent=md.max("sent"), k=md.max("k"), name=f"short{number}")
     q.sink("out", rows, **method.wish)
     return q
+
+
+def box_of(name: str, boxes: int) -> int:
+    """To which of the chain a box of the query belongs; the sink to the last."""
+    number = name.lstrip("abcdefghijklmnopqrstuvwxyz")
+    return int(number) if number else boxes - 1
 
 
 def nodes_of(cuts: int) -> list[str]:
@@ -116,16 +127,15 @@ def nodes_of(cuts: int) -> list[str]:
 
 def placed(q: md.Query, boxes: int, cuts: int) -> dict[str, list[str]]:
     """The chain in equal pieces, one after the other; the sink is at the last node."""
-    found: dict[str, list[str]] = {ENTRY: ["rows", "kept"]}
-    for number in range(boxes):
-        found.setdefault(nodes_of(cuts)[number * cuts // boxes], []).append(f"box{number}")
-    ahead = {box for of in found.values() for box in of}
-    found[nodes_of(cuts)[-1]] += [box.id for box in q.graph.boxes if box.id not in ahead]
+    found: dict[str, list[str]] = {ENTRY: ["rows", "kept"], **{name: [] for name in nodes_of(cuts)}}
+    for box in q.graph.boxes:
+        if box.id not in found[ENTRY]:
+            found[nodes_of(cuts)[box_of(box.id, boxes) * cuts // boxes]].append(box.id)
     return found
 
 
 def setup_of(method: Method, sizes: Sizes, cuts: int) -> Setup:
-    q = query(method, sizes.boxes)
+    q = query(method, sizes)
     chain = nodes_of(cuts)
     guarded = method.method is not None
     standby = {ENTRY: [WITNESS], **{name: [SPARE] for name in chain}}
@@ -134,8 +144,10 @@ def setup_of(method: Method, sizes: Sizes, cuts: int) -> Setup:
         nodes=(*chain, SPARE) if guarded else chain,
         at=placed(q, sizes.boxes, cuts),
         standby=standby if guarded else {},
-        rows=partial(workload.rows_of, rate=sizes.rate, groups=1),
+        rows=partial(workload.rows_of, rate=sizes.rate, groups=GROUPS),
         rate=sizes.rate,
+        # What nobody reads is never held durably, and then a sender may forget nothing.
+        sinks=("out", *(f"state{number}" for number in range(sizes.boxes))),
         checkpoint_every={"*": sizes.interval},
         wait=sizes.wait,
     )
@@ -156,7 +168,7 @@ def run(setting: Mapping[str, Any], sizes: Sizes) -> dict[str, Any]:
     method = {ALONE.key: ALONE, **known_methods()}[setting["method"]]
     cuts = setting["cuts"]
     with flowing(setup_of(method, sizes, cuts)) as trial:
-        trial.rest(WARM_S + sum(map(window_ms, range(sizes.boxes))) / 1e3)
+        trial.rest(WARM_S + random.random() * sizes.span_ms / 1e3)
         return tried(trial, method, sizes, cuts)
 
 
@@ -214,7 +226,7 @@ def fragment_of(boxes: int, cuts: int) -> str:
     """What runs at the node that is lost."""
     victim = cuts // 2
     first = next(number for number in range(boxes) if number * cuts // boxes == victim)
-    return f"q/box{first}"
+    return f"q/in{first}"
 
 
 def bytes_between(trial: Trial) -> int | None:
@@ -267,6 +279,7 @@ def asked_of(sizes: Sizes) -> dict[str, Any]:
     return {
         "boxes": sizes.boxes,
         "rows/s": sizes.rate,
+        "span": f"{sizes.span_ms} ms",
         "checkpoints each": sizes.interval,
         "wait": sizes.wait,
     }
@@ -367,6 +380,7 @@ def main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("--boxes", type=int)
     parser.add_argument("--rate", type=int)
+    parser.add_argument("--span", type=int, help="of the long windows, milliseconds")
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--seconds", type=float, help="that are measured in each run")
     parser.add_argument("--cuts", help="values of K, by commas")
@@ -383,6 +397,7 @@ def main() -> None:
         boxes=boxes,
         cuts=cuts,
         rate=options.rate or base.rate,
+        span_ms=options.span or base.span_ms,
         rounds=options.rounds or base.rounds,
         seconds=options.seconds or base.seconds,
     )
