@@ -16,7 +16,7 @@ PRECISE: dict[str, Mistake] = {
         about="A mark says one row less than had come out: the last one comes again under the next number.",
         edits=edit(_MARK, _ROWS, "rows = {output.sink: max(output.rows - 1, 0) for output in outputs}"),
         scenarios=_SCENARIOS,
-        seed=0,
+        seed=2,
     ),
     "numbering begins one too high": Mistake(
         area="upstream backup",
@@ -34,25 +34,14 @@ PRECISE: dict[str, Mistake] = {
             "newest[source] <",
         ),
         scenarios=_SCENARIOS,
-        seed=0,
-    ),
-    "windows behind windows don't add up": Mistake(
-        area="upstream backup",
-        about="Of windows of windows only the last is asked how far back it reaches.",
-        edits=edit(
-            "nodes.upstream_backup.reach:_last",
-            "for advance, size, later in steps:",
-            "for advance, size, later in steps[-1:]:",
-        ),
-        scenarios=_SCENARIOS,
-        seed=0,
+        seed=2,
     ),
     "a mark goes out before readers hold what came before it": Mistake(
         area="upstream backup",
         about="Rows that were on their way when the owner was lost are with nobody: nobody makes them again.",
         edits=edit("nodes.upstream_backup.marks:Marks.settle", "and at < seq", "and False"),
         scenarios=_SCENARIOS,
-        seed=0,
+        seed=22,
     ),
     "senders forget what the newest mark doesn't need": Mistake(
         area="durability",
@@ -69,9 +58,13 @@ PRECISE: dict[str, Mistake] = {
         area="upstream backup",
         about="What one input brings behind the mark is fed while another reads up to it: what comes out of "
         "it is taken for what had been there.",
-        edits=edit("nodes.upstream_backup.warm_up:WarmUp._before", "if after >= len(train):", "if False:"),
+        edits=edit(
+            "nodes.upstream_backup.warm_up:WarmUp._before",
+            "if key in self._renumbered and self._windows and key not in self._promised:",
+            "if True:",
+        ),
         scenarios=_SCENARIOS,
-        seed=0,
+        seed=13,
     ),
     "a promise behind the mark counts as read again": Mistake(
         area="upstream backup",
@@ -82,7 +75,7 @@ PRECISE: dict[str, Mistake] = {
             "if False:",
         ),
         scenarios=_SCENARIOS,
-        seed=0,
+        seed=10,
     ),
     "order of arrival counts as an order": Mistake(
         area="plan",
@@ -93,7 +86,7 @@ PRECISE: dict[str, Mistake] = {
             "if False:",
         ),
         scenarios=_SCENARIOS,
-        seed=0,
+        seed=4,
         shows="",
     ),
     "whoever takes over says that rows may be others": Mistake(
@@ -105,6 +98,6 @@ PRECISE: dict[str, Mistake] = {
             "",
         ),
         scenarios=_SCENARIOS,
-        seed=0,
+        seed=2,
     ),
 }
