@@ -60,11 +60,13 @@ class HandoverOrders:
 
     Args:
         number: so many.
+        last_ms: when all is well each fragment goes to another node within this.
     """
 
-    def __init__(self, world: World, number: int) -> None:
+    def __init__(self, world: World, number: int, *, last_ms: int = LAST_MS) -> None:
         self._world = world
         self._number = number
+        self._last_ms = last_ms
         self._asked: list[_Asked] = []
         self._owned: dict[str, dict[int, str]] = {}
         """Fragment -> number of a configuration -> its owner by that."""
@@ -152,7 +154,7 @@ class HandoverOrders:
             follow = [replicas.owner, *replicas.secondaries, *replicas.secondaries]
             anywhere = [node.name for node in trial.living]
             to = dice.choice(follow if dice.random() < MEMBERS else anywhere)
-            self._last.append(self._order(trial, by, replicas.fragment, to, LAST_MS))
+            self._last.append(self._order(trial, by, replicas.fragment, to, self._last_ms))
 
     def _last_done(self, trial: StandbyTrial) -> bool:
         """Whether all are.
@@ -165,7 +167,7 @@ class HandoverOrders:
             code, text = (found[0].code, found[0].text) if found is not None else ("", "")
             if code == "E_BROKEN":  # What was proposed while its owner was silent is decided now.
                 self._last[place] = self._order(
-                    trial, asked.client.mind.node, asked.fragment, asked.to, LAST_MS
+                    trial, asked.client.mind.node, asked.fragment, asked.to, self._last_ms
                 )
                 return False
             replicas = None if trial.newest is None else trial.newest.replicas(asked.fragment)

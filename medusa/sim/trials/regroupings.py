@@ -37,6 +37,10 @@ __all__ = ["REGROUPINGS", "RegroupOrders"]
 NOT_REGROUPED = {*NOT_DONE, *FINAL, "E_SPLIT", "E_MERGE", "E_LIMIT", "E_FAILED", "E_DISK"}
 """What such an order may be answered beside that it is done: not now, or not as things stand by then."""
 
+LAST_MS = 60_000
+"""When all is well each fragment goes to another node within this: of a dozen that are ordered at once each
+changes the one configuration of the query several times, and they take turns."""
+
 GATHER_US = 900_000
 """Parts that are to be merged are ordered to one node so long before."""
 
@@ -59,14 +63,16 @@ class RegroupOrders(HandoverOrders):
     """
 
     def __init__(self, world: World, number: int, boxes: Sequence[str]) -> None:
-        super().__init__(world, number)
+        super().__init__(world, number, last_ms=LAST_MS)
         self._boxes = boxes
+        self._picks = world.dice("regroupings")
+        """Thrown on and on: made anew for each order they would give the same one each time."""
         self._ordered: list[_Ordered] = []
         self._later = 0
         """So many merges wait for their parts to come together."""
 
     def _order_one(self, trial: StandbyTrial) -> None:
-        dice = self._world.dice("regroupings")
+        dice = self._picks
         by = [node.name for node in trial.living if node.alive]
         if trial.newest is None or not by:
             return
