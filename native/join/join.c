@@ -138,10 +138,9 @@ md_rc md_join_add(md_join *j, int side, const struct ArrowSchema *schema, const 
         *to = (join_row){.time = md_column_i64(&c.columns[0], i), .row = numbers != NULL ? numbers[i] : first + i,
                          .prev = -1, .id = id,
                          .flags = c.matched != NULL && md_column_bool(c.matched, i) ? JOIN_MATCHED : 0};
-        if (id < 0 && !join_keeps(j->how, side)) continue;
-        if (s->track != NULL) join_track_row(s, to);
-        to++;
+        to += id >= 0 || join_keeps(j->how, side);
     }
+    if (s->track != NULL) join_track_rows(s, join_at(s, join_end(s)), to - join_at(s, join_end(s)), c.matched != NULL);
     s->count = to - join_at(s, s->base);
     s->last_number = last;
     md_free(ids);

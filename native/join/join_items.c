@@ -79,6 +79,30 @@ void join_track_match(join_side *s, const join_row *r) {
 
 void join_track_drop(join_side *s, const join_row *r) { md_items_close(&s->track->items, r->row); }
 
+void join_track_rows(join_side *s, const join_row *rows, int64_t n, bool matched) {
+    join_track *t = s->track;
+    if (n <= 0) return;
+    int64_t first = rows[0].row, at = first - t->items.origin;
+    if (rows[n - 1].row - first != n - 1) { /* not all of those that came are kept */
+        for (int64_t i = 0; i < n; i++) join_track_row(s, &rows[i]);
+        return;
+    }
+    md_items_open_range(&t->items, first, first + n);
+    for (int64_t i = 0; i < n; i++) t->times[at + i] = rows[i].time;
+    memset(t->matched + at, 0, (size_t)n);
+    for (int64_t i = 0; matched && i < n; i++) t->matched[at + i] = (rows[i].flags & JOIN_MATCHED) != 0;
+}
+
+void join_track_forget(join_side *s, int64_t n) {
+    const join_row *rows = join_at(s, s->base);
+    for (int64_t i = 0, end; i < n; i = end) { /* mostly in the order in which they came */
+        end = i + 1;
+        if (rows[i].flags & JOIN_SUPERSEDED) continue;
+        while (end < n && rows[end].row == rows[end - 1].row + 1 && !(rows[end].flags & JOIN_SUPERSEDED)) end++;
+        md_items_close_range(&s->track->items, rows[i].row, rows[end - 1].row + 1);
+    }
+}
+
 void join_track_end(join_side *s) {
     if (s->track == NULL) return;
     md_items_clear(&s->track->items);

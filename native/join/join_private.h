@@ -116,6 +116,9 @@ md_rc join_track_reserve(join_side *s, int64_t end);
 void join_track_row(join_side *s, const join_row *r);
 void join_track_match(join_side *s, const join_row *r);
 void join_track_drop(join_side *s, const join_row *r);
+/* The same of n rows that have come, by number (matched: some may be); of the first n of the side, which go. */
+void join_track_rows(join_side *s, const join_row *rows, int64_t n, bool matched);
+void join_track_forget(join_side *s, int64_t n);
 /* Its rows are about to get other numbers: copies under way have all that they need, captures are known no more. */
 void join_track_end(join_side *s);
 void join_track_free(join_side *s);

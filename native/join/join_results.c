@@ -104,8 +104,7 @@ static void forget(md_join *j) {
             while (s->base + n < s->done && settles(j, join_at(s, s->base + n))) n++;
         for (int64_t i = 0; s->superseded > 0 && i < n; i++)
             s->superseded -= (join_at(s, s->base + i)->flags & JOIN_SUPERSEDED) != 0;
-        for (int64_t i = 0; s->track != NULL && i < n; i++)
-            if (!(join_at(s, s->base + i)->flags & JOIN_SUPERSEDED)) join_track_drop(s, join_at(s, s->base + i));
+        if (s->track != NULL) join_track_forget(s, n);
         join_drop(s, n);
         if (s->superseded > 64 && s->superseded > s->count / 2) join_compact(j, side);
     }

@@ -174,6 +174,26 @@ void md_items_touched(md_items *m, int64_t item) {
     if (c->left[(item - c->origin) >> 6] & BIT(item) && !is_kept(c, item) && !keep(m, c, item)) fail(m);
 }
 
+/* 64 at a time: bits [from, to) of a word. */
+static uint64_t mask_of(int64_t from, int64_t to) {
+    return (to < 64 ? (UINT64_C(1) << to) - 1 : ~UINT64_C(0)) & ~((UINT64_C(1) << from) - 1);
+}
+
+static void set_range(md_items *m, int64_t first, int64_t end, bool open) {
+    for (int64_t at = first & ~INT64_C(63); at < end; at += 64) {
+        uint64_t mask = mask_of(first > at ? first - at : 0, end - at);
+        int64_t word = (at - m->origin) >> 6;
+        if (at < m->watched)
+            for (uint64_t bits = m->watch[word] & mask; bits != 0; bits &= bits - 1)
+                md_items_touched(m, at + __builtin_ctzll(bits));
+        m->open[word] = open ? m->open[word] | mask : m->open[word] & ~mask;
+        if (m->many != NULL && !open) m->many[word] &= ~mask;
+    }
+}
+
+void md_items_open_range(md_items *m, int64_t first, int64_t end) { set_range(m, first, end, true); }
+void md_items_close_range(md_items *m, int64_t first, int64_t end) { set_range(m, first, end, false); }
+
 md_rc md_items_keep_all(md_items *m) {
     md_items_copy *c = m->copy;
     if (c == NULL) return MD_OK;

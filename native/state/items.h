@@ -77,6 +77,9 @@ MD_INLINE void md_items_close(md_items *m, int64_t item) {
     m->open[(item - m->origin) >> 6] &= ~(UINT64_C(1) << (item & 63));
     if (m->many != NULL) m->many[(item - m->origin) >> 6] &= ~(UINT64_C(1) << (item & 63));
 }
+/* The same of all items from `first` on, below `end`. */
+void md_items_open_range(md_items *m, int64_t first, int64_t end);
+void md_items_close_range(md_items *m, int64_t first, int64_t end);
 /* It is about to have more than one. */
 MD_INLINE void md_items_grow(md_items *m, int64_t item) {
     md_items_touch(m, item);

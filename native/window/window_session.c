@@ -285,13 +285,17 @@ static md_rc new_rows(md_rows **out) {
 }
 
 static md_rc put_session(const md_sessions *s, md_rows *rows, int32_t at) {
-    int64_t n = rows_of(s, at), *columns[WIDTH];
-    md_rc rc = md_rows_reserve(rows, n);
-    if (rc != MD_OK) return rc;
-    for (int32_t c = 0; c < WIDTH; c++) columns[c] = (int64_t *)(void *)md_rows_words(rows, c);
-    put_rows(s, at, columns, 0);
-    md_rows_commit(rows, n);
-    return MD_OK;
+    const session *each = &s->sessions[at];
+    int64_t slot = each->slot;
+    for (int32_t p = each->part;; p = s->parts[p].next) {
+        md_rc rc = md_rows_reserve(rows, 1);
+        if (rc != MD_OK) return rc;
+        const int64_t values[WIDTH] = {each->key, each->first, each->last, each->position, slot, at};
+        for (int32_t c = 0; c < WIDTH; c++) md_rows_words(rows, c)->i = values[c];
+        md_rows_commit(rows, 1);
+        if (p == NONE) return MD_OK;
+        slot = s->parts[p].slot;
+    }
 }
 
 /* Take a session out of its chain; the heap has let it go. */

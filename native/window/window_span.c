@@ -142,7 +142,7 @@ static md_rc add_pane(md_spans *s, key_state *key, pane made) {
 static void drop_head(md_spans *s, key_state *key) {
     int32_t at = key->head;
     md_items_close(&s->pane_items, at);
-    if (md_grow(&s->left, &s->left_capacity, s->n_left + 1, sizeof *s->left)) s->left[s->n_left++] = s->panes[at].slot;
+    if (s->n_left < s->left_capacity || md_grow(&s->left, &s->left_capacity, s->n_left + 1, sizeof *s->left)) s->left[s->n_left++] = s->panes[at].slot;
     else s->left_lost = true;
     key->head = s->panes[at].next;
     if (key->head == NONE) key->tail = NONE;

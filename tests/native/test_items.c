@@ -58,15 +58,21 @@ static int some_change(owner *o, md_items *m, int64_t n) {
         int64_t end = o->end + 1 + (int64_t)check_below(40);
         if (end > ITEMS) end = ITEMS;
         CHECK(md_items_reserve(m, end) == MD_OK);
+        bool at_once = check_below(2) == 0;
+        if (at_once) md_items_open_range(m, o->end, end);
         for (; o->end < end; o->end++) {
-            md_items_open(m, o->end);
+            if (!at_once) md_items_open(m, o->end);
             o->rows[o->end] = 1;
             o->values[o->end][0] = (int64_t)check_random();
         }
     }
     if (check_below(8) == 0) {
-        for (int64_t gone = (int64_t)check_below(30); gone > 0 && o->first < o->end; gone--, o->first++) {
-            if (o->rows[o->first] > 0) md_items_close(m, o->first);
+        int64_t gone = (int64_t)check_below(90);
+        bool at_once = check_below(2) == 0;
+        if (gone > o->end - o->first) gone = o->end - o->first;
+        if (at_once) md_items_close_range(m, o->first, o->first + gone);
+        for (; gone > 0; gone--, o->first++) {
+            if (!at_once && o->rows[o->first] > 0) md_items_close(m, o->first);
             o->rows[o->first] = 0;
         }
         CHECK(md_items_trim(m) <= (o->end + 63) / 64 * 64);

@@ -132,7 +132,7 @@ class SlottedRows:
 
     def before(self, slots: Ints) -> Ints:
         """How many rows stand before those of each slot."""
-        seen = np.unique(self.newer)
+        seen = self.newer[np.flatnonzero(np.diff(self.newer, prepend=-1))]
         replaced = self.held.searchsorted(seen, side="right") - self.held.searchsorted(seen)
         gone = np.concatenate([[0], np.cumsum(replaced)])
         found = (
@@ -179,8 +179,8 @@ def slots_changed(then: SlottedRows, slots: Ints, fresh: Ints) -> TableChange:
         slots: those that changed, ascending.
         fresh: the slot of each of their rows now, ascending.
     """
-    begins, ends = then.before(slots), then.before(slots + 1)
-    (rows,) = then.before(np.array([np.iinfo(np.int64).max])).tolist()
+    bounds = then.before(np.concatenate([slots, slots + 1, [np.iinfo(np.int64).max]]))
+    begins, ends, rows = bounds[: len(slots)], bounds[len(slots) : -1], int(bounds[-1])
     first = fresh.searchsorted(slots)
     # The rows between two that changed, then those of that one; at last those behind.
     runs = np.empty((2 * len(slots) + 1, 2), dtype=np.int64)
