@@ -92,11 +92,14 @@ def test_what_is_wrong_stands_with_its_node() -> None:
     status["fragments"][0]["failed"] = "\x1b[2J"
     cause = {"fragment": "q/meet", "box": "meet", "busy_share": 0.93}
     status["load"] |= {"overloaded": ["cpu"], "overloaded_us": 12_300_000, "causes": [cause]}
+    of = status["fragments"][0]["fragment"]
+    status["fragments"][0] |= {"method": "passive_standby", "method_reason": "rows come in no order"}
     going = {"q/meet": {"to": "e1", "state": "copying", "attempts": 1, "bytes": 2048, "waits_for": "e1 is"}}
     status["moves"] = {"going": going, "coming": {"q/other": {"from": "e1", "state": "filling"}}}
     text = printed([status])
     assert "q/meet is being moved to e1: copying, 2 KiB sent; e1 is" in text
     assert "q/other is coming from e1: filling" in text
+    assert f"{of} by passive standby: rows come in no order" in text
     assert "OVERLOADED (cpu) for 12s: q/meet meet 93%" in text
     assert "SILENT: e2 (seen 2 s ago)" in text
     assert "DISK: no space left" in text

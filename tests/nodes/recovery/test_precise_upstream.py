@@ -42,6 +42,20 @@ def begun(q: Any, at: Any, *, rows: int = 60, **more: Any) -> UpstreamRun:
     return run
 
 
+def taken_over(run: UpstreamRun, owner: str) -> str:
+    """The owner is lost, and whoever is first to propose itself goes on; who that is."""
+    run.lose(owner)
+    goes_on(run, owner)
+    return run.owner(run.fragment)
+
+
+def goes_on(run: UpstreamRun, without: str) -> None:
+    """Another node has it."""
+    run.until(
+        lambda: run.hosted(run.fragment) is not None and run.owner(run.fragment) != without, "it goes on"
+    )
+
+
 def method_of(run: UpstreamRun, fragment: str) -> str:
     hosted = run.hosted(fragment)
     assert hosted is not None
@@ -72,7 +86,7 @@ def test_as_if_nothing_had_happened(kind: str, after_ms: int) -> None:
     run = begun(*query(kind, recovery="precise"), seed=after_ms)
     assert method_of(run, run.fragment) == PRECISE_UPSTREAM
     run.fed.run(for_us=after_ms * 1_000)
-    run.take_over("m", "s1")
+    taken_over(run, "m")
     precise(run)
 
 
@@ -82,11 +96,11 @@ def test_a_successor_is_succeeded(kind: str) -> None:
     run = UpstreamRun(q, at, "s1", "s2")
     run.publish(0, 90)
     run.until(lambda: fed(run) >= 60, "rows are fed")
-    run.take_over("m", "s1")
+    first = taken_over(run, "m")
     run.publish(90, 150)
     run.until_guarded(run.fragment, 1)
     run.until(lambda: run.warm() and fed(run) >= 120, "it stands behind the mark")
-    run.take_over("s1", "s2")
+    assert taken_over(run, first) != first
     run.publish(150, ROWS)
     precise(run)
 
@@ -98,7 +112,7 @@ def test_a_successor_is_lost_while_it_reads_again_and_another_goes_on(kind: str)
     run.lose("m")
     run.until(lambda: run.hosted(run.fragment) is not None and not run.warm(), "it reads again")
     run.until_guarded(run.fragment, 1)
-    run.take_over("s1", "s2")
+    taken_over(run, run.owner(run.fragment))
     precise(run)
 
 
@@ -107,10 +121,11 @@ def test_a_successor_that_dies_while_it_reads_again_goes_on_there() -> None:
     run.fed.run(for_us=100_000)
     run.lose("m")
     run.until(lambda: run.hosted(run.fragment) is not None and not run.warm(), "it reads again")
-    run.fed.nodes["s1"].crash()
+    owner = run.owner(run.fragment)
+    run.fed.nodes[owner].crash()
     run.fed.run(for_us=300_000)
-    run.fed.nodes["s1"].start()
-    run.until_owned(run.fragment, "s1")
+    run.fed.nodes[owner].start()
+    run.until(lambda: run.hosted(run.fragment) is not None, "it goes on")
     precise(run)
 
 
@@ -134,7 +149,7 @@ def test_whoever_is_read_is_lost_at_the_same_time(first: str, after_ms: int) -> 
     for node in ("e", "m") if first == "e" else ("m", "e"):
         run.lose(node)
     run.until_owned("q/rows", "s3")
-    run.until_owned(run.fragment, "s1")
+    goes_on(run, "m")
     precise(run)
 
 
@@ -145,7 +160,7 @@ def test_a_reader_that_was_started_again_drops_what_it_has() -> None:
     run.lose("m")
     run.fed.run(for_us=WAIT_US - 200_000)
     run.fed.nodes["c"].start()
-    run.until_owned(run.fragment, "s1")
+    goes_on(run, "m")
     precise(run)
 
 
@@ -154,7 +169,7 @@ def test_a_reader_that_was_cut_off_gets_what_came_out_meanwhile() -> None:
     run = begun(*query("rows", recovery="precise"))
     run.fed.network.cut("m", "c")
     run.fed.run(for_us=200_000)
-    run.take_over("m", "s1")
+    taken_over(run, "m")
     precise(run)
 
 
@@ -171,7 +186,7 @@ def test_a_reader_with_a_name_finds_each_row_once(restarts: bool) -> None:
     run.fed.run(for_us=70_000)
     run.lose("m")
     reader.dead = restarts
-    run.until_owned(run.fragment, "s1")
+    goes_on(run, "m")
     run.publish(120, ROWS)
     if restarts:
         run.fed.run(for_us=1_000_000)
@@ -186,7 +201,7 @@ def test_whoever_reads_first_after_a_takeover_finds_all_that_had_come_out() -> N
     run = UpstreamRun(q, {"e": at["e"], "m": [*at["m"], "last", "out"]}, "s1", "s2", reads=False)
     run.publish()
     run.until(lambda: fed(run) >= 180, "rows are fed")
-    run.take_over("m", "s1")
+    taken_over(run, "m")
     run.read()
     precise(run)
 
@@ -203,7 +218,7 @@ def test_all_that_stand_by_for_a_chain_go_on_at_once() -> None:
     run.fed.run(for_us=100_000)
     run.lose("c")
     run.lose("m")
-    run.until_owned(run.fragment, "s1")
+    goes_on(run, "m")
     run.until_owned("q/again", "s3")
     precise(run)
 
@@ -287,7 +302,7 @@ def test_others_as_if_nothing_had_happened(kind: str, after_ms: int) -> None:
     run = begun(*OTHERS[kind](), seed=after_ms, tables=None)
     assert method_of(run, run.fragment) == PRECISE_UPSTREAM
     run.fed.run(for_us=after_ms * 1_000)
-    run.take_over("m", "s1")
+    taken_over(run, "m")
     precise(run)
 
 
@@ -306,7 +321,7 @@ def test_what_a_sunion_holds_is_read_again_where_rows_may_come_twice_too(after_m
     q, at = serial()
     run = begun(upstream(q), at, seed=after_ms)
     run.fed.run(for_us=after_ms * 1_000)
-    run.take_over("m", "s1")
+    taken_over(run, "m")
     run.doubled()
 
 
@@ -323,7 +338,7 @@ def test_what_another_output_has_computed_twice_holds_the_rows_from_the_mark(met
     run.lose("e")
     run.lose("m")
     run.until_owned("q/rows", "s3")
-    run.until_owned(run.fragment, "s1")
+    goes_on(run, "m")
     precise(run)
 
 
