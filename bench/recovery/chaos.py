@@ -75,6 +75,9 @@ from medusa.apps.workloads.demos.ha_outcome import HaWindow
 
 NAME = "recovery-chaos"
 WARM_S = 3.0
+TICK_S = 0.05
+"""Each train is cut in as many as there are workers: all of them share two processors here."""
+
 BUCKET_S = 0.1
 LATE_S = 0.05
 """So much over twice the usual p99 is late."""
@@ -193,6 +196,7 @@ def setup_of(method: Method, sizes: Sizes) -> Setup:
         },
         rows=partial(workload.rows_of, rate=sizes.rate, groups=sizes.groups),
         rate=sizes.rate,
+        tick_s=TICK_S,
         sinks=[f"out{number}" for number in numbers],
         checkpoint_every=dict.fromkeys(workers, sizes.interval),
         wait=sizes.wait,

@@ -146,6 +146,7 @@ def setup_of(method: Method, sizes: Sizes, cuts: int) -> Setup:
         standby=standby if guarded else {},
         rows=partial(workload.rows_of, rate=sizes.rate, groups=GROUPS),
         rate=sizes.rate,
+        tick_s=LEAST_MS / 1e3,
         # What nobody reads is never held durably, and then a sender may forget nothing.
         sinks=("out", *(f"state{number}" for number in range(sizes.boxes))),
         checkpoint_every={"*": sizes.interval},
