@@ -160,7 +160,7 @@ class Sizes:
     wait: str = "500ms"
 
 
-FULL = Sizes(workers=8, rate=8_000, groups=80, every_s=8.0, times=3, rounds=3)
+FULL = Sizes(workers=8, rate=4_000, groups=80, every_s=8.0, times=3, rounds=3)
 QUICK = Sizes(workers=3, rate=300, groups=6, every_s=2.0, times=1, rounds=1)
 
 
