@@ -418,6 +418,8 @@ def plot(found: dict[str, Any], path: Path) -> None:
     """The first run of each failure and method: the largest delay over time, and rows that came."""
     plots = report.pyplot()
     rows = [row for row in found["rows"] if good(row)]
+    if not rows:
+        return
     names = list(dict.fromkeys(row["scenario"] for row in rows))
     figure, axes = plots.subplots(len(names), 2, figsize=(14, 2.6 * len(names)), squeeze=False)
     for (left, right), name in zip(axes, names, strict=True):
