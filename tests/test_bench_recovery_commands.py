@@ -281,6 +281,17 @@ def test_failures_give_their_table_and_curves(monkeypatch: pytest.MonkeyPatch, t
     assert "<svg" in (tmp_path / "recovery-chaos.svg").read_text()
 
 
+@pytest.mark.parametrize("of", [table, kills, knob, chaos], ids=lambda of: of.NAME)
+def test_what_is_stopped_before_its_first_run_says_so(of: Any, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    methods = () if of is knob else ([AMNESIA],)
+    asked = ([chaos.SCENARIOS["kill-1"]], *methods) if of is chaos else methods
+    sheet = Sheet(of.NAME, tmp_path, of.asked_of(of.QUICK), budget_s=0.0)
+    text = of.write(of.measure(of.QUICK, *asked, sheet), tmp_path)
+    assert "Stopped by the budget of 0 s" in text
+    assert lines_of(text) == []
+
+
 # --- real processes -------------------------------------------------------------------------------------
 
 
@@ -350,5 +361,5 @@ def test_a_small_knob(tmp_path: Path) -> None:
 def test_small_failures(tmp_path: Path, scenario: str, method: Method) -> None:
     sheet = Sheet(chaos.NAME, tmp_path, chaos.asked_of(chaos.QUICK))
     [found] = fine(chaos.measure(chaos.QUICK, [chaos.SCENARIOS[scenario]], [method], sheet))
-    assert len(found["caught_up_s"]) == chaos.QUICK.times
-    assert found["throughput"] > 0
+    assert len(found["caught_up_s"]) == len(found["struck_s"]) == chaos.QUICK.times
+    assert found["before_p50_s"] > 0

@@ -146,7 +146,8 @@ def setup_of(method: Method, sizes: Sizes, cuts: int) -> Setup:
         standby=standby if guarded else {},
         rows=partial(workload.rows_of, rate=sizes.rate, groups=GROUPS),
         rate=sizes.rate,
-        # What nobody reads is never held durably, and then a sender may forget nothing.
+        tick_s=LEAST_MS / 1e3,
+        # What nobody reads is kept for who may come, and what it is made of too: `flush` would wait for that.
         sinks=("out", *(f"state{number}" for number in range(sizes.boxes))),
         checkpoint_every={"*": sizes.interval},
         wait=sizes.wait,

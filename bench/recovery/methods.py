@@ -82,7 +82,7 @@ def known_methods() -> dict[str, Method]:
     found = {}
     for method, recovery in _ORDER:
         if method in METHODS.get(recovery, ()):
-            key = f"{method}_precise" if (method, recovery) == (UPSTREAM, "precise") else method
+            key = f"precise_{method}" if (method, recovery) == (UPSTREAM, "precise") else method
             found[key] = Method(key, recovery, method)
     return found
 

@@ -88,7 +88,7 @@ class Sheet:
                     break
                 self._one(row, do, told, f"[{done + 1}/{len(left)}] round {number + 1}")
         except KeyboardInterrupt:
-            self.found["stopped"] = "interrupted"
+            self.found["stopped"] = "an interruption"
         self.found["load"] = os.getloadavg()[2]
         self._save()
         return self.found

@@ -26,7 +26,6 @@ ENTRY, WITNESS = "a", "w"
 """Nodes that nothing happens to. Rows are published at the first; readers and who gives orders are clients of
 the second, which votes and stands by for what runs at the first."""
 
-TICK_S = 0.01
 FILL = 65_536
 DEADLINE_S = 120.0
 CPU_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
@@ -44,6 +43,7 @@ class Setup:
         standby, checkpoint_every: as ``Federation.deploy`` has them; without ``standby`` nobody stands by.
         rows: of the source ``rows``.
         fill: so many rows are published at once, before those at their pace.
+        tick_s: between two trains of those.
         sinks: that are read.
         limits: of each node, as in its configuration.
     """
@@ -56,6 +56,7 @@ class Setup:
     rate: int
     checkpoint_every: Mapping[str, str]
     fill: int = 0
+    tick_s: float = 0.01
     sinks: Sequence[str] = ("out",)
     wait: str = "2s"
     limits: str = ""
@@ -113,8 +114,9 @@ class _Job:
 class Traffic:
     """Rows 0, 1, 2, ... of one source, as many as the clock says."""
 
-    def __init__(self, fed: md.Federation, stream: str, rows: Rows, rate: int, fill: int) -> None:
-        self._fed, self._stream, self._rows, self._rate, self._fill = fed, stream, rows, rate, fill
+    def __init__(self, fed: md.Federation, stream: str, setup: Setup) -> None:
+        self._fed, self._stream, self._rows = fed, stream, setup.rows
+        self._rate, self._fill, self._tick_s = setup.rate, setup.fill, setup.tick_s
         self._over = threading.Event()
         self._at_ns: list[int] = []
         self._upto: list[int] = []
@@ -138,7 +140,7 @@ class Traffic:
         while self.published < self._fill:
             self._publish(min(self.published + FILL, self._fill))
         self.began_ns = time.monotonic_ns() - self._fill * 1_000_000_000 // self._rate
-        while not self._over.wait(TICK_S):
+        while not self._over.wait(self._tick_s):
             # As many as the clock says, so that a publisher that was late catches up.
             due = (time.monotonic_ns() - self.began_ns) * self._rate // 1_000_000_000
             while self.published < due:
@@ -300,7 +302,7 @@ def flowing(setup: Setup) -> Iterator[Trial]:
         for name in setup.sinks:
             read = reads.subscribe(f"q.{name}", from_="oldest")
             arrivals[name] = Arrivals(held.enter_context(contextlib.closing(read)))
-        traffic = Traffic(publishes, "q.rows", setup.rows, setup.rate, setup.fill)
+        traffic = Traffic(publishes, "q.rows", setup)
         trial = Trial(setup, nodes, orders, traffic, arrivals, before)
         trial.until(lambda: traffic.published > setup.fill, "the state is filled")
         trial.until(lambda: arrivals[setup.shown].came, "rows come")
