@@ -529,10 +529,10 @@ class SecondaryStatus(_Status, frozen=True, kw_only=True):
 
     state: str = ""
     since_us: int | None = None
-    deltas: int | None = None
     behind_bytes: Annotated[
         int | None, Metric("behind_bytes", "What the owner has fed and the secondary hasn't.")
     ] = None
+    deltas: int | None = None
 
 
 class ReplicasStatus(_Status, frozen=True, kw_only=True):
