@@ -291,7 +291,6 @@ class FragmentStatus(_Status, frozen=True, kw_only=True):
     boundary_us: int | None = None
     finished: bool = False
     lost_rows: Annotated[int, Metric("lost_rows", "Input rows that are lost.", counts=True)] = 0
-    lost_by: dict[str, int] = {}
     lost_unknown: Annotated[
         bool, Metric("lost_unknown", "1 when more rows are lost than anybody can count.")
     ] = False
@@ -311,6 +310,7 @@ class FragmentStatus(_Status, frozen=True, kw_only=True):
     gone_publishers: GonePublishers = GonePublishers()
     load: SmoothedLoad | None = None
     checkpoint_every_us: int = 0
+    lost_by: dict[str, int] = {}
     configuration: int | UnsetType = UNSET
     replicas: ReplicasStatus | UnsetType = UNSET
     method: str = ""
@@ -533,10 +533,10 @@ class SecondaryStatus(_Status, frozen=True, kw_only=True):
 
     state: str = ""
     since_us: int | None = None
-    deltas: int | None = None
     behind_bytes: Annotated[
         int | None, Metric("behind_bytes", "What the owner has fed and the secondary hasn't.")
     ] = None
+    deltas: int | None = None
 
 
 class ReplicasStatus(_Status, frozen=True, kw_only=True):

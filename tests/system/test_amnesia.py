@@ -98,4 +98,5 @@ def test_a_process_is_killed_for_good_and_what_it_held_is_counted(
             [told] = [each for each in fed.status()["fragments"] if each["fragment"] == FRAGMENT]
         assert not told["lost_unknown"]
         assert told["lost_rows"] == (want - came).total()
+        assert sum(told["lost_by"].values()) == told["lost_rows"]
         print(f"{told['lost_rows']} rows were lost")

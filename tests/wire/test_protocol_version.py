@@ -17,6 +17,7 @@ from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.link.session import PeerSession
 from medusa.wire.messages import message_union
 from medusa.wire.messages.links import Ack, Attach, Attached, Heartbeat, Hello
+from medusa.wire.messages.move import Got
 from medusa.wire.messages.remote import StoppedRemote
 from medusa.wire.outbox import Outbox
 
@@ -95,6 +96,15 @@ def test_without_a_configuration_links_are_as_before_there_was_its_number(messag
     fields = msgspec.msgpack.decode(msgspec.msgpack.encode(message))
     assert header == msgspec.msgpack.encode(fields[: -len(message.TAIL)])
     assert decode_frame([memoryview(header)]) == (message, None)
+
+
+def test_who_holds_no_checkpoint_says_what_it_got_as_before_there_were_deltas():
+    got = Got(fragment="q/f", attempt=1, ticket=2, frames=3, opened=True, durable=2)
+    header = bytes(encode_frame(got)[0])
+    assert header == msgspec.msgpack.encode(msgspec.msgpack.decode(msgspec.msgpack.encode(got))[:-2])
+    held = replace(got, held=7, refused=3)
+    for message in (got, held):
+        assert decode_frame([memoryview(bytes(encode_frame(message)[0]))]) == (message, None)
 
 
 def test_numbers_that_are_skipped_are_said_with_the_configuration_before_them():
