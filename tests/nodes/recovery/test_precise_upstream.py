@@ -15,6 +15,7 @@ from medusa.nodes.upstream_backup.reach import Reach, refusal_of
 from medusa.query.recovery import ACTIVE, PASSIVE, PRECISE_UPSTREAM, UPSTREAM
 from tests.nodes.recovery.upstream_run import KINDS, UpstreamRun, count_by_key, query, table, upstream
 from tests.nodes.taken_over import ROWS, SCHEMA
+from tests.nodes.test_handovers import moved
 from tests.nodes.test_taken_over import Named
 from tests.sim.planting import Mistake, edit, planted
 
@@ -150,6 +151,22 @@ def test_whoever_is_read_is_lost_at_the_same_time(first: str, after_ms: int) -> 
         run.lose(node)
     run.until_owned("q/rows", "s3")
     goes_on(run, "m")
+    precise(run)
+
+
+def test_whoever_is_read_moves_and_then_the_owner_is_lost() -> None:
+    """Where it moved to it has the rows from the mark on."""
+    run = begun(*query("sliding", recovery="precise"), rows=120)
+    reply = moved(run, "q/rows", "s3")
+    assert reply.code == "", reply
+    run.fed.run(for_us=40_000)
+    taken_over(run, "m")
+    precise(run)
+
+
+def test_what_reads_again_stays_where_it_is() -> None:
+    run = begun(*query("sliding", recovery="precise"))
+    assert moved(run, run.fragment, "s1").code == "E_STORE"
     precise(run)
 
 
