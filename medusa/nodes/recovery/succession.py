@@ -131,6 +131,7 @@ class Succession:
         """Fragments that were moved to another node, and that we could have back: they rest here until it is
         decided that nobody needs that any more."""
         self._silent_since_us: dict[str, int] = {}
+        self._ticked_us = -1
         self._takeovers: dict[str, _Takeover] = {}
         self._closing: list[tuple[int, str]] = []
         """Token of the catalog without it, and the fragment: then its files go."""
@@ -433,6 +434,7 @@ class Succession:
 
     def tick(self, now_us: int) -> None:
         """Propose what is due; begin what is on disk."""
+        self._ticked_us = now_us
         self.logged(now_us)
         self._look(now_us)
         for token, name in [each for each in self._closing if each[0] <= self._saver.durable]:
@@ -721,13 +723,14 @@ class Succession:
             if replicas is None:
                 continue
             if (emptied_us := self._emptied_due_us(replicas)) is not None:
-                times.append(emptied_us if now_us < emptied_us else now_us + RANK_US)
+                times.append(emptied_us if self._ticked_us < emptied_us else now_us + RANK_US)
             since_us = self._silent_since_us.get(replicas.owner)
             if since_us is None:
                 continue
             sought = self._sought.get((query, replicas.owner)) == since_us or self._agreement.proposing(query)
             if self._me in replicas.secondaries:
-                if now_us < (waited_us := since_us + self._patience_us(name)):
+                waited_us = since_us + self._patience_us(name)
+                if self._ticked_us < waited_us:  # A message that came just then did nothing yet.
                     times.append(waited_us)
                 else:
                     times.append(max(waited_us + len(replicas.secondaries) * RANK_US, now_us + RANK_US))
