@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 
 import pytest
 
+from medusa.nodes.repartition.completed_orders import CompletedOrders
 from medusa.sim.scenarios import SCENARIOS, run_scenario
 from tests.sim.conftest import SPENT
 from tests.sim.planted_regroup import REGROUP
@@ -14,6 +16,9 @@ from tests.sim.planting import noticed, planted
 
 SEEDS = 30
 FULL = (pytest.mark.full, pytest.mark.issue(17))
+
+MERGES = 9
+"""A seed of ``regroup`` in which two boxes are split, and one is merged again."""
 
 FOUND = (
     # Who was chosen died before its disk knew, and the owner before had only slept: nobody had the state.
@@ -43,6 +48,21 @@ def test_seed(seed: int) -> None:
 def test_seed_of_splits_and_merges(seed: int) -> None:
     """As ``medusa.sim.trials.regroupings`` says."""
     passed(seed, "regroup")
+
+
+def test_in_a_seed_of_splits_and_merges_both_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it would show nothing."""
+    done: Counter[str] = Counter()
+    honest = CompletedOrders.done
+
+    def counted(self: CompletedOrders, client: str, request: int, token: int, content: bytes) -> None:
+        done["split" if b'"ranges"' in content else "merge"] += 1
+        honest(self, client, request, token, content)
+
+    monkeypatch.setattr(CompletedOrders, "done", counted)
+    passed(MERGES, "regroup")
+    assert done["split"] >= 2
+    assert done["merge"] >= 1
 
 
 def test_who_rests_lets_go_what_all_had_before_and_that_is_no_mistake() -> None:
