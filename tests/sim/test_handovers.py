@@ -12,7 +12,7 @@ from medusa.sim.scenarios import SCENARIOS, run_scenario
 from tests.sim.conftest import SPENT
 from tests.sim.planted_regroup import REGROUP
 from tests.sim.planted_standby import HANDOVERS
-from tests.sim.planting import noticed, planted
+from tests.sim.planting import fails_its_tests, noticed, planted
 
 SEEDS = 30
 FULL = (pytest.mark.full, pytest.mark.issue(17))
@@ -87,12 +87,17 @@ def test_the_recorded_seed_notices_it(name: str) -> None:
         assert noticed(lambda seed: run_scenario("handover", seed).violation, mistake.seed, mistake.shows)
 
 
-@pytest.mark.parametrize("name", REGROUP)
+@pytest.mark.parametrize("name", [name for name, each in REGROUP.items() if not each.tests])
 def test_the_recorded_seed_of_splits_and_merges_notices_it(name: str) -> None:
     mistake = REGROUP[name]
     assert mistake.seed is not None
     with planted(mistake):
         assert noticed(lambda seed: run_scenario("regroup", seed).violation, mistake.seed, mistake.shows)
+
+
+@pytest.mark.parametrize("name", [name for name, each in REGROUP.items() if each.tests])
+def test_a_unit_test_notices_what_few_seeds_do(name: str) -> None:
+    assert fails_its_tests("tests.sim.planted_regroup:REGROUP", name) == ""
 
 
 @pytest.mark.parametrize("name", [*HANDOVERS, *REGROUP])
