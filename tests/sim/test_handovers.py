@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 
 import pytest
 
+from medusa.nodes.repartition.completed_orders import CompletedOrders
 from medusa.sim.scenarios import SCENARIOS, run_scenario
 from tests.sim.conftest import SPENT
 from tests.sim.planted_regroup import REGROUP
 from tests.sim.planted_standby import HANDOVERS
-from tests.sim.planting import noticed, planted
+from tests.sim.planting import fails_its_tests, noticed, planted
 
 SEEDS = 30
 FULL = (pytest.mark.full, pytest.mark.issue(17))
+
+MERGES = 9
+"""A seed of ``regroup`` in which two boxes are split, and one is merged again."""
 
 FOUND = (
     # Who was chosen died before its disk knew, and the owner before had only slept: nobody had the state.
@@ -45,6 +50,21 @@ def test_seed_of_splits_and_merges(seed: int) -> None:
     passed(seed, "regroup")
 
 
+def test_in_a_seed_of_splits_and_merges_both_are_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it would show nothing."""
+    done: Counter[str] = Counter()
+    honest = CompletedOrders.done
+
+    def counted(self: CompletedOrders, client: str, request: int, token: int, content: bytes) -> None:
+        done["split" if b'"ranges"' in content else "merge"] += 1
+        honest(self, client, request, token, content)
+
+    monkeypatch.setattr(CompletedOrders, "done", counted)
+    passed(MERGES, "regroup")
+    assert done["split"] >= 2
+    assert done["merge"] >= 1
+
+
 def test_who_rests_lets_go_what_all_had_before_and_that_is_no_mistake() -> None:
     """Its disk has the decisions only when it rests already."""
     passed(534)
@@ -67,12 +87,17 @@ def test_the_recorded_seed_notices_it(name: str) -> None:
         assert noticed(lambda seed: run_scenario("handover", seed).violation, mistake.seed, mistake.shows)
 
 
-@pytest.mark.parametrize("name", REGROUP)
+@pytest.mark.parametrize("name", [name for name, each in REGROUP.items() if not each.tests])
 def test_the_recorded_seed_of_splits_and_merges_notices_it(name: str) -> None:
     mistake = REGROUP[name]
     assert mistake.seed is not None
     with planted(mistake):
         assert noticed(lambda seed: run_scenario("regroup", seed).violation, mistake.seed, mistake.shows)
+
+
+@pytest.mark.parametrize("name", [name for name, each in REGROUP.items() if each.tests])
+def test_a_unit_test_notices_what_few_seeds_do(name: str) -> None:
+    assert fails_its_tests("tests.sim.planted_regroup:REGROUP", name) == ""
 
 
 @pytest.mark.parametrize("name", [*HANDOVERS, *REGROUP])

@@ -286,7 +286,7 @@ class Catalog:
 
     def add(self, fragment: FragmentSpec, owner: str, request: int = 0) -> None:
         self.fragments[fragment.name] = fragment
-        self.ownership.owns(fragment.name)
+        self.ownership.begins_with(fragment.name)
         self.owners[fragment.query] = owner
         self.installed.pop(fragment.name, None)
         if request:

@@ -60,6 +60,10 @@ class Ownership(msgspec.Struct, kw_only=True):
         moving = self.moves.get(fragment)
         return FIRST_EPOCH if moving is not None and moving.handing else self.epoch(fragment)
 
+    def begins_with(self, fragment: str) -> None:
+        """It is this node's."""
+        self.stood_by.pop(fragment, None)
+
     def forget(self, fragment: str) -> None:
         """Its query is no more."""
         for known in (self.moves, self.epochs, self.taken, self.unplaced, self.stood_by):
@@ -67,10 +71,6 @@ class Ownership(msgspec.Struct, kw_only=True):
         query, _, _ = fragment.partition("/")
         for name in [each for each in self.replaced if each.partition("/")[0] == query]:
             del self.replaced[name]
-
-    def owns(self, fragment: str) -> None:
-        """It is ours: that we stood by for it says nothing any more."""
-        self.stood_by.pop(fragment, None)
 
     def forget_standing_by(self, query: str) -> None:
         """A query's configuration is no more."""

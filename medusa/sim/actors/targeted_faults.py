@@ -76,7 +76,9 @@ def _meant(aim: Fault, step: str, roles: dict[str, str]) -> bool:
 def _splits(node: NodeMachine) -> Iterator[tuple[str, tuple[str, dict[str, str]]]]:
     """Box -> the step of its split or merge here, and who is who in it."""
     for job in node.brain.orders.splits.status():
-        hosted = node.brain.fragments[job.fragments[0]]
+        hosted = node.brain.fragments.get(job.fragments[0])
+        if hosted is None:
+            continue  # Another node has it, and the order hasn't ended yet.
         roles = _roles(hosted.spec, node.name, node.name)
         roles["coordinator"] = node.brain.catalog.coordinator_of(hosted.spec.query, node.name)
         yield f"{job.box} {job.what}", (f"{job.what} {job.state}", roles)

@@ -34,7 +34,7 @@ from medusa.wire.messages.split import Merge, Ranges, Split
 
 __all__ = ["REGROUPINGS", "RegroupOrders"]
 
-NOT_REGROUPED = {*NOT_DONE, *FINAL, "E_SPLIT", "E_MERGE", "E_LIMIT", "E_FAILED", "E_DISK"}
+NOT_REGROUPED = {*NOT_DONE, *FINAL, "E_SPLIT", "E_MERGE", "E_ELSEWHERE", "E_LIMIT", "E_FAILED", "E_DISK"}
 """What such an order may be answered beside that it is done: not now, or not as things stand by then."""
 
 LAST_MS = 60_000
