@@ -300,3 +300,31 @@ def test_numbers_never_come_again() -> None:
     assert isinstance(one, Capture)
     assert isinstance(two, Capture)
     assert one.number < two.number
+
+
+def test_windows_of_rows_take_panes_in_any_order_and_those_of_format_1() -> None:
+    """Format 1 had them key by key; now they stand as they came to be, in places that are used again."""
+    shape = ANY["windows of rows that overlap"]
+    q = md.Query("q")
+    q.sink("o", shape(q.source("s", COLUMNS, time="ts", unit="s", slack="3 s")))
+    with md.start(q) as run:
+        for seed in range(6):
+            push(run, seed, 100 + seed, 400, 300)
+        files = run._fragment.snapshot()
+        document = json.loads(bytes(files["fragment.json"]))
+        (id,) = (id for id, box in document["boxes"].items() if box["kind"] == "window_rows")
+        assert document["boxes"][id]["format"] == 2
+        panes = read_table(files[f"{id}.panes.arrow"])
+        by_key = panes.sort_by([("key", "ascending"), ("position", "ascending")])
+        assert not by_key.equals(panes)
+        document["boxes"][id]["format"] = 1
+        old = {
+            **files,
+            "fragment.json": json.dumps(document).encode(),
+            f"{id}.panes.arrow": delta.write_table(by_key),
+        }
+        restored = [Fragment.restore(q.graph, each) for each in (files, old)]
+        wanted = rows_after(run._fragment, 9, 110, 300)
+        assert len(wanted) > 20
+        for each in restored:
+            assert rows_after(each, 9, 110, 300) == wanted
