@@ -116,7 +116,7 @@ def _lines(boxes: Sequence[dict[str, Any]]) -> list[str]:
         if part != (each["fragment"], each["node"]):
             part = (each["fragment"], each["node"])
             silent = "" if each["kind"] else f": {each['waits_for'].removeprefix('its node, which ')}"
-            lines.append(f"{each['fragment']} at {each['node']}{_standby(each)}{silent}")
+            lines.append(f"{each['fragment']} at {each['node']}{_standby(each)}{silent}{_undecided(each)}")
         if each["kind"]:  # Else its node is away.
             lines.append(f"  {each['kind']} {each['box']}: {each['waits_for']}{_since(each['since_us'])}")
     return lines
@@ -128,6 +128,12 @@ def _standby(box: dict[str, Any]) -> str:
         return ""
     named = [f"{node} ({state})" if state != "following" else node for node, state in others.items()]
     return f"; standby: {', '.join(named) or 'nobody'}"
+
+
+def _undecided(box: dict[str, Any]) -> str:
+    """The voters that keep the next configuration of its query undecided; empty: none do."""
+    voters = box.get("undecided")
+    return f"; its next configuration waits for votes of {voters}" if voters else ""
 
 
 def _since(since_us: int | None) -> str:

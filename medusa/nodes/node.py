@@ -924,6 +924,7 @@ class NodeMind:
             dht=self.naming.between.status() if self.naming.between else None,
             elsewhere=self.catalog.elsewhere(),
             queries=queries_of(self.catalog.deployments.values(), partial(self.recovery.status, now_us)),
+            deciding=self.recovery.deciding(now_us),
             in_doubt=self._resolving.status(),
             runs_on=self.accepting.status(),
         )

@@ -640,6 +640,7 @@ class AgreementStatus(_Status, frozen=True, kw_only=True):
         silent: voters that it waits for.
         refused: voter -> why it said no.
         untold: nodes that haven't said yet that they have the current one on disk.
+        waits_us: for how long it has waited for them.
     """
 
     number: int
@@ -649,6 +650,13 @@ class AgreementStatus(_Status, frozen=True, kw_only=True):
     silent: tuple[str, ...] = ()
     refused: dict[str, str] = {}
     untold: tuple[str, ...] = ()
+    waits_us: int = 0
+
+    @property
+    def waits_for(self) -> str:
+        """The voters whose word is waited for, and why that hasn't come."""
+        silent = (f"{node} (hasn't answered)" for node in self.silent)
+        return ", ".join([*silent, *(f"{node} ({why})" for node, why in self.refused.items())])
 
 
 class NodeStatus(_Status, frozen=True, kw_only=True):
@@ -685,6 +693,7 @@ class NodeStatus(_Status, frozen=True, kw_only=True):
     dht: dict[str, Any] | None = None
     elsewhere: dict[str, tuple[str, ...]] = {}
     queries: dict[str, QueryStatus] = {}
+    deciding: dict[str, AgreementStatus] = {}
     in_doubt: DoubtStatus = DoubtStatus()
     runs_on: RunsOnStatus | UnsetType = UNSET
 

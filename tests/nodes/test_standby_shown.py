@@ -32,6 +32,7 @@ from medusa.wire.messages.load import WHOLE, Load
 from medusa.wire.messages.standby import DeployGuarded, PlannedStandby
 from medusa.wire.outbox import Outbox, Send
 from medusa.wire.status_fields import (
+    AgreementStatus,
     BoxStatus,
     ConfigurationStatus,
     FragmentStatus,
@@ -131,6 +132,27 @@ def test_what_boxes_wait_for_says_who_stands_by_for_their_fragment():
     (bare,) = explanation([plain(NodeStatus(node="a", fragments=(fragment,)))], "q")
     assert "standby" not in bare
     assert _lines([bare])[0] == "q/rows at a"
+
+
+def test_whose_votes_a_decision_waits_for_is_shown_where_it_is_waited_for():
+    """By the node that wants it; what waits may be at another."""
+    open_ = AgreementStatus(
+        number=6,
+        coordinator="a",
+        voters=("a", "w", "b"),
+        proposing="preparing",
+        silent=("w",),
+        refused={"b": "node 'b' has lost its disk, and doesn't vote yet"},
+        waits_us=12_300_000,
+    )
+    names = "w (hasn't answered), b (node 'b' has lost its disk, and doesn't vote yet)"
+    wants = NodeStatus(node="a", deciding={"q": open_})
+    assert status_of(plain(wants)) == wants
+    assert f"WAITS FOR VOTES: query q, configuration 7 for 12s (preparing): {names}" in shown(wants)
+    fragment = FragmentStatus(fragment="q/rows", query="q", boxes={"rows": BoxStatus(kind="source")})
+    (box,) = explanation([plain(wants), plain(NodeStatus(node="b", fragments=(fragment,)))], "q")
+    assert box["undecided"] == names
+    assert _lines([box])[0] == f"q/rows at b; its next configuration waits for votes of {names}"
 
 
 def owned(node, number, **of):

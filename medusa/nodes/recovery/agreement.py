@@ -10,6 +10,9 @@ Suspicion alone decides nothing: a voter refuses a change that counts out a node
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+import msgspec
 
 from medusa.errors import LocalProtocolError
 from medusa.nodes.catalog.catalog import Catalog
@@ -39,6 +42,26 @@ from medusa.wire.status_fields import AgreementStatus
 __all__ = ["Agreement"]
 
 _E = AgreementEvent
+
+WAITS_US = 1_000_000
+"""A voter that hasn't said yes for so long is waited for, as ``status`` tells."""
+
+SAY_WAITS_US = 5_000_000
+"""After this the log says so too, once."""
+
+
+@dataclass(slots=True)
+class _Open:
+    """The next configuration of one query isn't decided though this node wants one, or it doesn't vote on it.
+
+    Attributes:
+        number: of the current one.
+        said: whether the log has it.
+    """
+
+    number: int
+    since_us: int
+    said: bool = False
 
 
 def _nobody(query: str) -> Collection[str]:
@@ -101,6 +124,7 @@ class Agreement:
         """Votes of this node for proposals of its own, and the writes that they wait for."""
         self._reentries: dict[str, Reentry] = {}
         """Queries on which this node doesn't vote yet, since its disk was lost."""
+        self._open: dict[str, _Open] = {}
         self._deferred: dict[str, tuple[str, Prepare | Accept]] = {}
         """Query -> who was refused since a suspect is heard here, and what it asked: that changes at once
         when the suspect isn't heard any more."""
@@ -175,6 +199,16 @@ class Agreement:
             untold=tuple(self.untold(query)),
         )
 
+    def waiting(self, now_us: int) -> dict[str, AgreementStatus]:
+        """Queries of which something isn't decided, or this node doesn't vote, for want of others' word."""
+        found: dict[str, AgreementStatus] = {}
+        for query, since in self._open.items():
+            if query in self._bids or query in self._reentries:
+                status = msgspec.structs.replace(self._status(query), waits_us=now_us - since.since_us)
+                if status.number == since.number and status.waits_us >= WAITS_US and status.waits_for:
+                    found[query] = status
+        return found
+
     # --- what others want -------------------------------------------------------------------------------
 
     def install(self, now_us: int, configuration: Configuration) -> None:
@@ -215,6 +249,7 @@ class Agreement:
         self._unfit.pop(query, None)
         self._deferred.pop(query, None)
         self._reentries.pop(query, None)
+        self._open.pop(query, None)
         self._voter.forget(query)
 
     # --- messages ---------------------------------------------------------------------------------------
@@ -640,6 +675,23 @@ class Agreement:
                 self._overruled(now_us, bid, current)
         for query in list(self._telling):
             self._tell_due(now_us, query)
+        self._look_at_open(now_us)
+
+    def _look_at_open(self, now_us: int) -> None:
+        """Since when votes are waited for; the log names those that keep something undecided for long."""
+        before, self._open = self._open, {}
+        for query in dict.fromkeys((*self._bids, *self._reentries)):
+            if (current := self.current(query)) is not None:
+                known = before.get(query)
+                same = known is not None and known.number == current.number
+                self._open[query] = known if known is not None and same else _Open(current.number, now_us)
+        for query, status in self.waiting(now_us).items():
+            since = self._open[query]
+            if status.waits_us >= SAY_WAITS_US and not since.said:
+                since.said = True
+                what = f"{'vote' if query in self._reentries else 'decision'} waits for other voters"
+                names = status.waits_for
+                self._outbox.report("warning", what, query=query, number=status.number, waits_for=names)
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""

@@ -37,7 +37,7 @@ from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.configuration import Configuration, RecoveryMessage, Replicas
 from medusa.wire.messages.move import GiveUp, Got, Ready, Seed
 from medusa.wire.outbox import Outbox
-from medusa.wire.status_fields import ConfigurationStatus, ReplicasStatus, SecondaryStatus
+from medusa.wire.status_fields import AgreementStatus, ConfigurationStatus, ReplicasStatus, SecondaryStatus
 
 __all__ = ["Recovery"]
 
@@ -232,6 +232,10 @@ class Recovery:
                 if not each.gone
             },
         )
+
+    def deciding(self, now_us: int) -> dict[str, AgreementStatus]:
+        """Queries of which this node waits for the word of other voters."""
+        return self.agreement.waiting(now_us)
 
     def guarded(self, now_us: int, spec: FragmentSpec) -> tuple[int, ReplicasStatus] | None:
         """The number of the configuration of a fragment of this node, and who stands by for it; None: nobody

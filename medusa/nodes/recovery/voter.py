@@ -70,7 +70,10 @@ class Voter:
         kept = self._kept.get(query)
         if kept is not None:
             next_state(VOTER, voter_state(kept), AgreementEvent.NEWER, of=f"the voter on query {query!r}")
-        forgot = self._catalog.birth.forgot and not installed if kept is None else kept.forgot
+        if kept is None:
+            forgot = self._catalog.birth.forgot and not installed
+        else:
+            forgot = kept.forgot or kept.forgot_beyond
         self._keep(KeptConfiguration(current=configuration, forgot=forgot))
 
     def has_forgotten(self, query: str) -> bool:
@@ -81,7 +84,9 @@ class Voter:
     def remember(self, query: str, ballot: Ballot, accepted: Proposal | None) -> None:
         """All other voters have promised this ballot and said what they accepted: this one votes again."""
         kept = self._kept[query]
-        self._take(msgspec.structs.replace(kept, forgot=False), ballot, accepted)
+        # It may have heard that this was decided, and have voted on what follows with those who vote by it.
+        new = set() if accepted is None else {*accepted.configuration.voters}.difference(kept.current.voters)
+        self._take(msgspec.structs.replace(kept, forgot=False, forgot_beyond=bool(new)), ballot, accepted)
 
     def forget(self, query: str) -> bool:
         """The query is removed; whether it was known."""

@@ -157,8 +157,9 @@ class DoubtResolution:
         if self._catalog.birth.rebuilt:
             self._look_at_us = now_us + LOOK_US
             if doubt.newest:
-                what = "the disk was lost: peers are asked what this node had, and it votes on nothing"
-                self._outbox.report("warning", what, peers=", ".join(self._peers_of_ours))
+                what = "the disk was lost: peers are asked what this node had"
+                so = "it votes on a query once all other voters of that were heard"
+                self._outbox.report("warning", what, peers=", ".join(self._peers_of_ours), so=so)
             return
         if not doubt:
             return
@@ -325,8 +326,10 @@ class DoubtResolution:
             case Remove() if client:
                 known = message.query in catalog.deployments
                 return doubt.query_of(message.query) or (bool(doubt.newest) and not known)
-            case Prepare() | Accept():  # What was promised may be what the disk lost.
-                return bool(doubt.newest)
+            case Prepare() | Accept():
+                # What was promised may be what the disk lost. Where that was lost whole, each query says of
+                # itself whether this node votes on it: for that its voters count, and no other peer.
+                return bool(doubt.newest) and not catalog.birth.rebuilt
             case Placed():
                 return bool(doubt.newest) and message.query not in catalog.deployments
             case Lookup() if client and message.name:

@@ -49,8 +49,11 @@ def explanation(
     names = {fragment.fragment for _, fragment in there}
     known_nodes = [status.node for status in nodes]
     guarded = _guarded(nodes)
+    deciding = {
+        query: {"undecided": of.waits_for} for status in nodes for query, of in status.deciding.items()
+    }
     found = [
-        _why(node, fragment, id) | guarded.get(fragment.fragment, {})
+        _why(node, fragment, id) | guarded.get(fragment.fragment, {}) | deciding.get(fragment.query, {})
         for node, fragment in there
         for id in fragment.boxes
     ]

@@ -27,7 +27,7 @@ from medusa.wire.messages.configuration import (
     Replicas,
     Vote,
 )
-from medusa.wire.outbox import Outbox, Persist, Send
+from medusa.wire.outbox import Outbox, Persist, ReportLine, Send
 
 __all__ = ["NAMES", "Trial", "first", "seeded", "takeover"]
 
@@ -124,6 +124,8 @@ class Actor:
                     self.held.append(effect)
                 else:
                     trial.send(self, effect.peer, effect.message)
+            elif isinstance(effect, ReportLine):
+                trial.lines.append((self.name, effect))
         wake_us, retry_us = self.agreement.wake_at_us(), self.saver.wake_at_us()
         if retry_us is not None and (wake_us is None or retry_us < wake_us):
             wake_us = retry_us
@@ -179,6 +181,7 @@ class Trial:
         self.now_us = 0
         self.queue, self._order, self._token = [], 0, 0
         self.chaos, self.moving, self.chaos_us = True, moving, chaos_us
+        self.lines = []
         self.loss = self.rng.choice((0, 0.05, 0.2, 0.4))
         self.doubled = self.rng.choice((0, 0.1, 0.3))
         self.delay_us = self.rng.choice((1_000, 20_000, 120_000))

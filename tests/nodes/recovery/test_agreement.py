@@ -505,3 +505,25 @@ def test_a_wish_with_more_names_than_fit_is_given_up_and_said_once():
     calm.propose("a", wider)
     calm.settle()
     assert calm.actors["a"].agreement.current(QUERY) == calm.begin
+
+
+def test_who_keeps_a_decision_open_is_named_and_once_logged():
+    world = Calm(5, first(tuple("abcde"), owner="a", secondaries=("b", "c")))
+    for name in "cde":
+        world.lose(name)
+    b = world.actors["b"].agreement
+    world.propose("b", takeover("b", 2))
+    world.settle(500_000)
+    assert b.waiting(world.now_us) == {}, "it may come"
+    world.settle(7_000_000)
+    waiting = b.waiting(world.now_us)[QUERY]
+    assert waiting.silent == ("c", "d", "e")
+    assert waiting.waits_for == "c (hasn't answered), d (hasn't answered), e (hasn't answered)"
+    assert waiting.waits_us > 5_000_000
+    assert world.actors["a"].agreement.waiting(world.now_us) == {}, "it wants nothing"
+    said = [(name, each) for name, each in world.lines if each.what == "decision waits for other voters"]
+    assert [(name, each.fields["waits_for"]) for name, each in said] == [("b", waiting.waits_for)]
+    world.back("c")
+    world.settle(3_000_000)
+    assert world.number("b") == 2
+    assert b.waiting(world.now_us) == {}

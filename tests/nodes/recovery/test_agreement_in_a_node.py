@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from medusa.nodes.catalog.catalog import Catalog, Deployment
 from medusa.nodes.catalog.in_doubt import InDoubt
+from medusa.nodes.catalog.kept_configurations import KeptConfiguration
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.node import NodeMind
 from medusa.nodes.recovery.audience import audience
+from medusa.nodes.repair.doubtful_parts import begin_doubt
 from medusa.nodes.reports import PeerLost, Persisted, Started
 from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.messages.commands import Reply
@@ -22,9 +24,10 @@ NOW = first(VOTERS, owner="a", secondaries=("b", "c"))
 class Node:
     """Node ``b``, its disk and what it says."""
 
-    def __init__(self, catalog=None):
+    def __init__(self, catalog=None, away=()):
         peers = dict.fromkeys(("a", "c"), "ipc:///x")
-        settings = Settings(name="b", listen="ipc:///b", data="b", peers=peers)
+        known = peers | dict.fromkeys(away, "ipc:///x")
+        settings = Settings(name="b", listen="ipc:///b", data="b", peers=known)
         self.brain = NodeMind(settings, incarnation=1, catalog=catalog)
         self.now_us, self.said = 0, []
         self.brain.report(0, Started())
@@ -91,6 +94,42 @@ def test_a_node_that_has_lost_its_newest_catalog_votes_on_nothing():
     node = Node(catalog)
     asked = Prepare(request=4, query="q", life=7, number=2, ballot=Ballot(1, "a"))
     [(peer, answer)] = node.hear("a", asked)
+    assert (peer, answer.request, answer.code) == ("a", 4, "E_BUSY")
+
+
+def rebuilt():
+    """Its disk is lost, and a peer that has nothing to do with the query never comes."""
+    catalog = Catalog("b")
+    catalog.begins_anew(1)
+    return Node(catalog, away=("d",))
+
+
+def test_a_rebuilt_node_votes_once_all_voters_have_promised_whoever_else_is_away():
+    node = rebuilt()
+    asked = Prepare(request=4, query="q", life=7, number=2, ballot=Ballot(3, "a"))
+    [(peer, vote)] = node.hear("a", asked)
+    assert (peer, vote.code) == ("a", "E_QUERY"), "so that it is told"
+    said = node.hear("a", Configure(request=5, configuration=NOW))
+    questions = {to: each for to, each in said if isinstance(each, Prepare)}
+    assert {*questions} == {"a", "c"}, "d is no voter"
+    for voter, question in questions.items():
+        assert [each.code for _, each in node.hear("a", asked) if isinstance(each, Vote)] == ["E_FORGOT"]
+        node.hear(voter, Vote(request=question.request, query="q", number=2, ballot=question.ballot))
+    assert node.brain.catalog.in_doubt, "of what else was here"
+    higher = Prepare(request=6, query="q", life=7, number=2, ballot=Ballot(question.ballot.round + 1, "a"))
+    [(peer, vote)] = node.hear("a", higher)
+    assert (peer, vote.code) == ("a", "")
+
+
+def test_a_rebuilt_node_that_loses_its_newest_catalog_too_votes_on_nothing():
+    """What it has promised since is lost with that."""
+    old = Catalog("b")
+    old.begins_anew(1)
+    old.configurations["q"] = KeptConfiguration(current=NOW)
+    lost = begin_doubt(old, newest=3, data=old.to_bytes(), fragments={}, unreadable={})
+    [(peer, answer)] = Node(lost).hear(
+        "a", Prepare(request=4, query="q", life=7, number=2, ballot=Ballot(1, "a"))
+    )
     assert (peer, answer.request, answer.code) == ("a", 4, "E_BUSY")
 
 

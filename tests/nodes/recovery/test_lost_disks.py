@@ -112,3 +112,25 @@ def test_a_fragment_is_installed_again_that_reads_another_node_by_now() -> None:
     assert other.code == "E_DEPLOYED"
     run.publish()
     run.check()
+
+
+def test_a_rebuilt_voter_votes_though_a_peer_that_has_nothing_to_do_with_the_query_is_lost_for_good() -> None:
+    """Its word is the second of three once the node is gone that stood by for both."""
+    run, fragment = run_of(counting(), CUT, {"e": ["s1"], "m": ["s1"]}, witnesses=())
+    run.until_guarded(fragment)
+    assert {*run.newest().voters} == {"e", "m", "s1"}
+    run.lose("x")
+    run.publish(0, HALF)
+    lose_disk(run, "m")
+    run.until_owned(fragment, "s1")
+    run.until_guarded(fragment)
+    rebuilt = run.fed.nodes["m"].brain
+    run.until(lambda: not rebuilt.catalog.configurations["q"].forgot, "all voters were heard")
+    run.lose("s1")
+    run.until_owned(fragment, "m")
+    assert rebuilt.catalog.in_doubt, "a peer may know more of what else was here"
+    run.until(
+        lambda: all(not each.secondaries for each in run.newest().fragments), "the lost one is counted out"
+    )
+    run.publish(HALF, ROWS)
+    run.check()

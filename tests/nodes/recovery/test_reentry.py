@@ -12,7 +12,7 @@ from medusa.nodes.catalog.birth import Birth
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.recovery.reentry import Reentry
 from medusa.nodes.recovery.voter import Voter
-from medusa.wire.messages.configuration import Accept, Ballot, Prepare, QueryParts, Vote
+from medusa.wire.messages.configuration import Accept, Ballot, Configure, Prepare, QueryParts, Vote
 from tests.nodes.recovery.agreement_trial import NAMES, QUERY, Trial, first, takeover
 from tests.nodes.recovery.test_agreement import Calm
 
@@ -129,7 +129,13 @@ def broken_within(seeds):
 
 
 class CalmForgetful(Calm, Forgetful):
-    pass
+    """What the nodes of ``mute`` say is lost."""
+
+    mute = ()
+
+    def send(self, sender, peer, message):
+        if sender.name not in self.mute:
+            super().send(sender, peer, message)
 
 
 def calm(voters=3):
@@ -164,9 +170,9 @@ def test_while_a_voter_is_away_it_votes_on_nothing_and_says_whom_it_waits_for():
     world.lose("b")
     lose_disk(world, "c")
     world.settle(3_000_000)
-    told = world.actors["c"].agreement.status()[QUERY]
+    told = world.actors["c"].agreement.waiting(world.now_us)[QUERY]
     assert told.proposing == "asking what it promised"
-    assert "b" in told.silent
+    assert told.waits_for == "b (hasn't answered)"
     prepare = Prepare(request=77, query=QUERY, life=7, number=2, ballot=Ballot(3, "a"))
     (vote,) = [each for each in world.hear("c", "a", prepare) if isinstance(each, Vote)]
     assert vote.code == "E_FORGOT"
@@ -221,3 +227,34 @@ def test_that_it_forgot_is_kept():
     again = Catalog.from_bytes(world.actors["c"].disk, node="c", where="here")
     assert again.birth.rebuilt
     assert again.configurations[QUERY].forgot
+
+
+def test_who_votes_by_a_configuration_that_may_have_been_decided_is_asked_too():
+    """a and b have decided that d votes, and b has told d alone. Then b and d, most of three, have decided
+    the next one, and a has heard nothing of either."""
+    world = calm(2)
+    second = msgspec.structs.replace(world.begin, number=2, voters=("a", "b", "d"))
+    third = msgspec.structs.replace(second, number=3, coordinator="b")
+    world.mute = ("d",)
+    for number, voter, offered in ((5, "a", second), (7, "d", third)):
+        if voter == "d":
+            world.hear("d", "b", Configure(request=3, configuration=second))
+        ballot = Ballot(4, "b")
+        asked = Prepare(request=number, query=QUERY, life=7, number=offered.number, ballot=ballot)
+        accept = Accept(request=number + 1, ballot=ballot, configuration=offered)
+        world.asked |= {number: asked, number + 1: accept}
+        world.hear(voter, "b", asked)
+        world.hear(voter, "b", accept)
+    assert world.actors["d"].catalog.configurations[QUERY].accepted.configuration == third
+    world.lose("d")
+    lose_disk(world, "b")
+    world.settle(3_000_000)
+    assert (world.number("a"), world.number("b")) == (2, 2), "a knows enough for that"
+    other = Prepare(request=77, query=QUERY, life=7, number=3, ballot=Ballot(9, "a"))
+    (vote,) = [each for each in world.hear("b", "a", other) if isinstance(each, Vote)]
+    assert vote.code == "E_FORGOT"
+    world.mute = ()
+    world.back("d")
+    world.settle(3_000_000)
+    assert world.actors["b"].agreement.current(QUERY).coordinator == "b", "what was decided is known again"
+    assert not world.actors["b"].catalog.configurations[QUERY].forgot
