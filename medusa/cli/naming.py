@@ -110,6 +110,7 @@ def queries(fed: Federation, as_json: bool) -> None:
     doubts = [] if as_json else _doubts(fed)
     lost = {} if as_json or not found else _lost(fed)
     shown = str if as_json or not (found or guests) else _with_away(fed)
+    undecided = {} if as_json or not found else _undecided(fed)
     if as_json:
         click.echo(json.dumps(found))
         return
@@ -119,6 +120,8 @@ def queries(fed: Federation, as_json: bool) -> None:
         click.echo("no query is deployed" if sees else NOT_SHOWN, err=True)
     for each in found:
         click.echo(f"{each['name']}  {each['state']}  coordinated by {shown(each['node'])}")
+        if why := undecided.get(each["name"]):
+            click.echo(f"  {why}")
         for stream in each["reads"]:
             click.echo(f"  reads {stream}")
         guarded = {of["fragment"]: of for of in each.get("configuration", {}).get("fragments", ())}
@@ -146,6 +149,12 @@ def _lost(fed: Federation) -> dict[str, str]:
         for each in fragments
         if each.lost_rows or each.lost_unknown
     }
+
+
+def _undecided(fed: Federation) -> dict[str, str]:
+    """Of queries in which the node votes why nothing of them can be taken over, where nothing can."""
+    status = _status(fed)
+    return {} if status is None else status.undecided
 
 
 def _doubts(fed: Federation) -> list[str]:

@@ -564,12 +564,14 @@ class ConfigurationStatus(_Status, frozen=True, kw_only=True):
 
     Attributes:
         number: one higher with each decision.
+        away: voters that this node doesn't hear.
         fragments: those that somebody stands by for, or did.
     """
 
     number: int
     coordinator: str
     voters: tuple[str, ...] = ()
+    away: tuple[str, ...] = ()
     fragments: dict[str, ReplicasStatus] = {}
 
 
@@ -652,7 +654,12 @@ class AgreementStatus(_Status, frozen=True, kw_only=True):
 
 
 class NodeStatus(_Status, frozen=True, kw_only=True):
-    """A node. Of ``remote`` and ``dht`` it says what those say themselves: docs/remote.md, catalog-dht.md."""
+    """A node. Of ``remote`` and ``dht`` it says what those say themselves: docs/remote.md, catalog-dht.md.
+
+    Attributes:
+        undecided: query in which this node votes -> why nothing of it can be taken over now: too many of its
+            voters are away.
+    """
 
     node: str
     participant: str = ""
@@ -685,6 +692,7 @@ class NodeStatus(_Status, frozen=True, kw_only=True):
     dht: dict[str, Any] | None = None
     elsewhere: dict[str, tuple[str, ...]] = {}
     queries: dict[str, QueryStatus] = {}
+    undecided: dict[str, str] = {}
     in_doubt: DoubtStatus = DoubtStatus()
     runs_on: RunsOnStatus | UnsetType = UNSET
 

@@ -393,3 +393,43 @@ def test_a_plain_deployment_is_asked_as_ever():
     """The bytes of the release before, which knew nothing of this."""
     deploy = Deploy(request=9, at=(("n", ("flows",)),))
     assert msgspec.msgpack.encode(deploy) == b"\x94\xa6deploy\x09\x91\x92\xa1n\x91\xa5flows\x90"
+
+
+# --- voters that are away ---------------------------------------------------------------------------------
+
+FOUR = ("a", "spare", "w", "x")
+
+
+@pytest.mark.parametrize(
+    ("voters", "away", "guarantee"),
+    [
+        (("a", "spare", "w"), (), "exactly once, and goes on when a node is lost for good"),
+        (FOUR, ("x",), "exactly once; 1 of 4 voters is away (x), and one more loss stops it"),
+        (
+            FOUR,
+            ("w", "x"),
+            "2 of 4 voters are away (w, x): nothing is taken over until one of them is back",
+        ),
+        ((*FOUR, "y"), ("x",), "exactly once, and goes on when a node is lost for good"),
+        (
+            (*FOUR, "y"),
+            ("w", "x", "y", "spare"),
+            "4 of 5 voters are away (w, x, y, spare): nothing is taken over until 2 of them are back",
+        ),
+        (("a", "spare"), ("spare",), "1 of 2 voters is away (spare): nothing is taken over until it is back"),
+        (("a", "spare", "w", "x", "y"), ("spare",), "as without standby: w"),
+    ],
+)
+def test_what_is_promised_counts_the_voters_that_are_away(voters, away, guarantee):
+    now = msgspec.structs.replace(decided(voters=voters), away=away)
+    told = queries_of([DEPLOYED], lambda query: now)["q"]
+    assert told.outputs["q.out"].guarantee.startswith(guarantee)
+
+
+def test_a_screen_and_an_explanation_say_that_nothing_can_be_taken_over():
+    why = "2 of 4 voters are away (b, w): nothing is taken over until one of them is back"
+    status = plain(NodeStatus(node="spare", undecided={"q": why}))
+    assert f"UNDECIDED: query q: {why}" in shown(NodeStatus(node="spare", undecided={"q": why}))
+    placed = [{"name": "q/some", "query": "q", "node": "b", "boxes": ["some"]}]
+    (box,) = explanation([status], "q", placed)
+    assert box["waits_for"] == f"its node, which doesn't answer, {why}"

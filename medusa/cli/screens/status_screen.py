@@ -121,6 +121,8 @@ def _of_node(status: NodeStatus, guarded: Sequence[GuardedFragment]) -> Iterator
             yield from (_replicas(each) for each in guarded if each.query == query)
         for stream, output in ({} if of.outputs is UNSET else of.outputs).items():
             yield f"{stream}, by {output.method.replace('_', ' ')}: {output.guarantee}"
+    for query, why in status.undecided.items():
+        yield f"UNDECIDED: query {query}: {why}"
     for each in guarded:
         told = status.queries.get(each.query)
         if each.replicas.owner == status.node and (told is None or told.configuration is UNSET):

@@ -10,6 +10,7 @@ from medusa.nodes.placement.estimating import BoxTraffic
 from medusa.nodes.placement.placement import PlacementPlan
 from medusa.nodes.placement.secondaries import fed_bytes_per_s
 from medusa.nodes.placement.standby_plan import VOTERS_LEAST, is_output, method_on, way_to
+from medusa.nodes.placement.voter_majority import away_text, majority_of, no_majority
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.boxes import Graph
 from medusa.query.recovery import ACTIVE, AMNESIA, PASSIVE, UPSTREAM
@@ -49,20 +50,26 @@ class RecoveredOutput:
         return "\n".join(lines)
 
 
-def guarantee_of(alone: Sequence[str], voters: int, method: str = "") -> str:
+def guarantee_of(alone: Sequence[str], voters: int, method: str = "", *, away: Sequence[str] = ()) -> str:
     """What is promised of an output.
 
     Args:
         alone: fragments on its way that nobody could take over.
         voters: how many decide on that.
         method: how it is recovered.
+        away: those of the voters that aren't heard.
     """
+    if stuck := no_majority(voters, away):
+        return stuck
     if alone:
         return f"as without standby: waits while the node of {' or '.join(alone)} is away"
     waits = voters < VOTERS_LEAST
     goes_on = "goes on when a node is lost for good"
     if waits:
         goes_on = "a lost node is waited for, since two voters can't decide without one of them"
+    elif away and voters - len(away) == majority_of(voters):
+        waits = True
+        goes_on = f"{away_text(voters, away)}, and one more loss stops it"
     if method == AMNESIA:
         return f"at most once: what a lost node held is lost and counted; {goes_on}"
     if method == UPSTREAM:
@@ -78,19 +85,25 @@ def ways_of(plan: PlacementPlan) -> tuple[tuple[str, str, tuple[str, ...]], ...]
 
 
 def recovered_outputs(
-    plan: PlacementPlan, graph: Graph, traffic: BoxTraffic, *, voters: int
+    plan: PlacementPlan, graph: Graph, traffic: BoxTraffic, *, voters: int, away: Sequence[str] = ()
 ) -> tuple[RecoveredOutput, ...]:
     """All outputs of a plan, in the order in which its fragments have them.
 
     Args:
         voters: how many decide on who takes over.
+        away: those of them that don't answer.
     """
     return tuple(
         RecoveredOutput(
             stream=stream,
             method=method,
             standby={each.name: each.standby for each in way},
-            guarantee=guarantee_of([each.name for each in way if not each.standby], voters, method),
+            guarantee=guarantee_of(
+                [each.name for each in way if not each.standby],
+                voters,
+                method,
+                away=away if method else (),
+            ),
             overhead=_overhead(way, nbytes),
             bytes_per_s=nbytes,
             otherwise={

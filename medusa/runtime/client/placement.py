@@ -271,7 +271,7 @@ def with_standby(
     """
     traffic = traffic_of(graph, rates=rates, measured=_measured(graph.name, status))
     plan = with_methods(guarded_as(cut(graph, found.at), said.standby))
-    outputs = recovered_outputs(plan, graph, traffic, voters=len(said.voters))
+    outputs = recovered_outputs(plan, graph, traffic, voters=len(said.voters), away=said.away)
     loads = dict(found.loads)
     for fragment in plan.guarded():
         for name in fragment.standby:
