@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -119,23 +119,39 @@ def queries(fed: Federation, as_json: bool) -> None:
     if not found and not guests:
         click.echo("no query is deployed" if sees else NOT_SHOWN, err=True)
     for each in found:
-        click.echo(f"{each['name']}  {each['state']}  coordinated by {shown(each['node'])}")
-        if why := undecided.get(each["name"]):
-            click.echo(f"  {why}")
-        for stream in each["reads"]:
-            click.echo(f"  reads {stream}")
-        guarded = {of["fragment"]: of for of in each.get("configuration", {}).get("fragments", ())}
-        for fragment, nodes in each["fragments"].items():
-            others = ", ".join(map(shown, guarded.get(fragment, {}).get("secondaries", ()))) or "nobody"
-            standby = f"; standby: {others}" if fragment in guarded else ""
-            click.echo(f"  {fragment}  at {', '.join(map(shown, nodes))}{standby}{lost.get(fragment, '')}")
-        for fragment, node, participant, _ in each["abroad"]:
-            click.echo(f"  {fragment}  at {shown(node)} of {participant}")
-        for fragment, node in each["stopped"].items():
-            click.echo(f"  {fragment}  STOPPED by the owner of {node}")
+        for line in _of_query(each, shown, lost, undecided.get(each["name"], "")):
+            click.echo(line)
     for each in guests:
         click.echo(f"{each['name']}  here for {each['participant']}")
         click.echo(f"  {each['fragment']}  at {shown(each['node'])}")
+
+
+def _of_query(
+    query: Mapping[str, Any], shown: Callable[[str], str], lost: Mapping[str, str], undecided: str
+) -> Iterator[str]:
+    """A query and its fragments.
+
+    Args:
+        shown: names of nodes as they are shown.
+        lost: what is said of fragments that have lost rows.
+        undecided: why nothing of it can be taken over; empty: it can.
+    """
+    yield f"{query['name']}  {query['state']}  coordinated by {shown(query['node'])}"
+    if undecided:
+        yield f"  {undecided}"
+    for stream in query["reads"]:
+        yield f"  reads {stream}"
+    guarded = {of["fragment"]: of for of in query.get("configuration", {}).get("fragments", ())}
+    for fragment, nodes in query["fragments"].items():
+        standby, at = "", nodes
+        if (of := guarded.get(fragment)) is not None:
+            standby = f"; standby: {', '.join(map(shown, of.get('secondaries', ()))) or 'nobody'}"
+            at = [of["owner"]]  # While a lost owner is away the catalog has its word too.
+        yield f"  {fragment}  at {', '.join(map(shown, at))}{standby}{lost.get(fragment, '')}"
+    for fragment, node, participant, _ in query["abroad"]:
+        yield f"  {fragment}  at {shown(node)} of {participant}"
+    for fragment, node in query["stopped"].items():
+        yield f"  {fragment}  STOPPED by the owner of {node}"
 
 
 def _lost(fed: Federation) -> dict[str, str]:

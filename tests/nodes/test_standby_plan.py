@@ -203,7 +203,7 @@ def test_a_part_of_another_participant_is_not_ours_to_guard():
     plan = planned(query(recovery="precise"), standby={"*": ()}, nodes=nodes)
     assert set(who(plan)) == {"q/rows"}
     (output,) = recovered_outputs(plan, query(), traffic_of(query()), voters=3)
-    assert output.guarantee == "as without standby: waits while the node of q/some is away"
+    assert output.guarantee == "as without standby: would wait while the node of q/some is away"
 
 
 def test_what_an_output_costs_and_promises():
@@ -221,6 +221,34 @@ def test_what_an_output_costs_and_promises():
     assert ways_of(plan) == (("q.out", "active_standby", ("q/rows", "q/some")),)
     (two,) = recovered_outputs(plan, graph, traffic, voters=2)
     assert "two voters can't decide" in two.guarantee
+
+
+def both_ways() -> Graph:
+    """One output is precise, and the other may lose rows."""
+    q = md.Query("q")
+    rows = q.source("rows", SCHEMA, time="ts", unit="s", slack="0s")
+    per_k = rows.window("10s").group_by("k").aggregate(n=md.count(), name="per_k")
+    q.sink("exact", per_k, recovery="precise", method="active_standby")
+    q.sink("loose", rows.window("1s").aggregate(n=md.count(), name="loosely"), recovery="gap")
+    return q.graph
+
+
+def test_each_method_is_shown_of_the_fragments_that_go_by_it():
+    graph = both_ways()
+    plan = planned(graph, {"a": ["rows"], "b": ["per_k"], "c": ["loosely"]}, {"*": ("d",)})
+    exact, loose = recovered_outputs(plan, graph, traffic_of(graph), voters=5)
+    lines = str(loose).splitlines()
+    assert lines[0].startswith("q.loose: at most once")
+    assert lines[1:3] == ["  active standby: d for q/rows", "  amnesia: d for q/loosely"]
+    assert str(exact).splitlines()[1] == "  active standby: d for q/rows; d for q/per_k"
+
+
+def test_an_output_is_promised_what_all_fragments_on_its_way_keep_for_others():
+    graph = both_ways()
+    plan = planned(graph, {"a": ["rows", "per_k", "loosely"]}, {"*": ("d",)})
+    for output in recovered_outputs(plan, graph, traffic_of(graph), voters=3):
+        assert output.method == "active_standby"
+        assert output.guarantee == "exactly once, and goes on when a node is lost for good"
 
 
 def test_what_is_promised_counts_voters_that_do_not_answer():
@@ -300,11 +328,11 @@ def test_who_does_not_answer_is_warned_of_and_suffices_for_no_output_that_is_to_
 def test_one_machine_for_all_is_warned_of():
     nodes = {**NODES, "d": replace(NODES["d"], host="b")}
     (text,) = warned(query(), AT, {"b": ("d",)}, nodes=nodes)
-    assert text == "lost together with one machine: b, d, which alone could have 'q/rows'"
+    assert text == "b, d are on one machine: were that lost nobody would have 'q/rows'"
     assert warned(query(), AT, {"b": ("d", "e")}, ("c",), nodes=nodes) == ()
     near = {name: replace(node, host="b") for name, node in NODES.items()}
     text = warned(query(), AT, {"b": ("d",), "c": ("a", "d")}, nodes=near)[-1]
-    assert text == "lost together with one machine: b, d, c, a, which alone could have 2 fragments"
+    assert text == "b, d, c, a are on one machine: were that lost nobody would have 'q/rows' or 'q/some'"
     unknown = {name: replace(node, host="") for name, node in NODES.items()}
     assert warned(query(), AT, {"b": ("d",)}, nodes=unknown) == ()
 

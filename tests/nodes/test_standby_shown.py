@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from medusa.cli.explain import _lines
+from medusa.cli.naming import _of_query
 from medusa.cli.screens.status_screen import screen
 from medusa.nodes.catalog.catalog import DEPLOYING, RUNNING, Catalog, Deployment
 from medusa.nodes.catalog.directory import Directory
@@ -79,9 +80,13 @@ def test_a_query_that_nobody_stands_by_for_is_told_as_ever():
     ("decided", "guarantee"),
     [
         (decided(), "exactly once, and goes on when a node is lost for good"),
-        (decided("seeding"), "as without standby: waits while the node of q/rows is away"),
-        (decided("missing"), "as without standby: waits while the node of q/rows is away"),
-        (decided(secondaries={}), "as without standby: waits while the node of q/rows is away"),
+        (decided("seeding"), "as without standby: would wait while the node of q/rows is away"),
+        (decided("missing"), "as without standby: would wait while the node of q/rows is away"),
+        (
+            msgspec.structs.replace(decided(secondaries={}), away=("a",)),
+            "as without standby: waits until the node of q/rows is back",
+        ),
+        (decided(secondaries={}), "as without standby: would wait while the node of q/rows is away"),
         (decided(voters=("a", "spare")), "exactly once; a lost node is waited for"),
     ],
 )
@@ -108,7 +113,9 @@ def test_the_screen_of_a_node_shows_who_has_what():
     assert "query q: configuration 3, coordinated by a, voters a, spare, w" in lines
     assert "q/rows at a, epoch 1; standby: spare missing for 2s; ALONE for 7s" in lines
     assert "q/some at b, epoch 1; standby: spare following" in lines
-    assert "q.out, by active standby: as without standby: waits while the node of q/rows is away" in lines
+    assert (
+        "q.out, by active standby: as without standby: would wait while the node of q/rows is away" in lines
+    )
     assert not any("standby" in line for line in shown(NodeStatus(node="a", queries=queries_of([]))))
 
 
@@ -417,7 +424,7 @@ FOUR = ("a", "spare", "w", "x")
             "4 of 5 voters are away (w, x, y, spare): nothing is taken over until 2 of them are back",
         ),
         (("a", "spare"), ("spare",), "1 of 2 voters is away (spare): nothing is taken over until it is back"),
-        (("a", "spare", "w", "x", "y"), ("spare",), "as without standby: w"),
+        (("a", "spare", "w", "x", "y"), ("spare",), "as without standby: would wait while"),
     ],
 )
 def test_what_is_promised_counts_the_voters_that_are_away(voters, away, guarantee):
@@ -433,3 +440,26 @@ def test_a_screen_and_an_explanation_say_that_nothing_can_be_taken_over():
     placed = [{"name": "q/some", "query": "q", "node": "b", "boxes": ["some"]}]
     (box,) = explanation([status], "q", placed)
     assert box["waits_for"] == f"its node, which doesn't answer, {why}"
+
+
+def test_a_listed_query_shows_each_fragment_at_its_owner_and_why_nothing_can_be_taken_over():
+    """A lost owner's own word stays in the catalog for as long as it is away."""
+    taken = {"fragment": "q/rows", "owner": "spare", "epoch": 2, "secondaries": []}
+    query = {
+        "name": "q",
+        "state": "running",
+        "node": "a",
+        "reads": [],
+        "fragments": {"q/rows": ["c", "spare"], "q/some": ["b"]},
+        "configuration": {"fragments": [taken]},
+        "abroad": [],
+        "stopped": {},
+    }
+    away = {"c": "c (away, seen 5 s ago)"}
+    lines = _of_query(query, lambda node: away.get(node, node), {}, "2 of 4 voters are away (b, c)")
+    assert list(lines) == [
+        "q  running  coordinated by a",
+        "  2 of 4 voters are away (b, c)",
+        "  q/rows  at spare; standby: nobody",
+        "  q/some  at b",
+    ]

@@ -162,8 +162,9 @@ def _machine_warnings(plan: PlacementPlan, nodes: Mapping[str, StandbyNode]) -> 
             found.setdefault(machine, []).append(each)
     for fragments in found.values():
         names = dict.fromkeys(name for each in fragments for name in (each.node, *each.standby))
-        only = repr(fragments[0].name) if len(fragments) == 1 else f"{len(fragments)} fragments"
-        yield f"lost together with one machine: {', '.join(names)}, which alone could have {only}"
+        of = " or ".join(repr(each.name) for each in fragments[:8])
+        more = f" or {len(fragments) - 8} others" if len(fragments) > 8 else ""
+        yield f"{', '.join(names)} are on one machine: were that lost nobody would have {of}{more}"
 
 
 def _silent_warnings(

@@ -363,6 +363,7 @@ def _recovered(deployment: Deployment, decided: ConfigurationStatus) -> dict[str
             other.state == FOLLOWING and node not in decided.away for node, other in each.secondaries.items()
         )
     ]
+    gone = [name for name, each in decided.fragments.items() if each.owner in decided.away]
     return {
         stream: RecoveredStatus(
             method=method,
@@ -372,6 +373,7 @@ def _recovered(deployment: Deployment, decided: ConfigurationStatus) -> dict[str
                 len(decided.voters),
                 method,
                 away=decided.away,
+                lost=[name for name in fragments if name in gone and name not in ready],
             ),
         )
         for stream, method, fragments in deployment.recovered
