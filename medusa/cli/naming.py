@@ -12,6 +12,7 @@ import click
 from medusa.cli.options.command_options import AS_JSON, FILE, NODE, with_client
 from medusa.cli.options.key_options import key_options
 from medusa.errors import LinkError, QueryError
+from medusa.runtime.client.guarded_fragments import guarded_fragments
 from medusa.runtime.client.overview import whole
 from medusa.wire.status_fields import NodeStatus
 
@@ -110,7 +111,7 @@ def queries(fed: Federation, as_json: bool) -> None:
     doubts = [] if as_json else _doubts(fed)
     lost = {} if as_json or not found else _lost(fed)
     shown = str if as_json or not (found or guests) else _with_away(fed)
-    undecided = {} if as_json or not found else _undecided(fed)
+    status = None if as_json or not found else _status(fed)
     if as_json:
         click.echo(json.dumps(found))
         return
@@ -119,7 +120,7 @@ def queries(fed: Federation, as_json: bool) -> None:
     if not found and not guests:
         click.echo("no query is deployed" if sees else NOT_SHOWN, err=True)
     for each in found:
-        for line in _of_query(each, shown, lost, undecided.get(each["name"], "")):
+        for line in _of_query(each, shown, lost, status):
             click.echo(line)
     for each in guests:
         click.echo(f"{each['name']}  here for {each['participant']}")
@@ -127,26 +128,31 @@ def queries(fed: Federation, as_json: bool) -> None:
 
 
 def _of_query(
-    query: Mapping[str, Any], shown: Callable[[str], str], lost: Mapping[str, str], undecided: str
+    query: Mapping[str, Any],
+    shown: Callable[[str], str],
+    lost: Mapping[str, str],
+    status: NodeStatus | None,
 ) -> Iterator[str]:
     """A query and its fragments.
 
     Args:
         shown: names of nodes as they are shown.
         lost: what is said of fragments that have lost rows.
-        undecided: why nothing of it can be taken over; empty: it can.
+        status: of the node that is asked, which may know who stands by; None: it doesn't show it.
     """
     yield f"{query['name']}  {query['state']}  coordinated by {shown(query['node'])}"
-    if undecided:
-        yield f"  {undecided}"
+    if status is not None and (why := status.undecided.get(query["name"])):
+        yield f"  {why}"
     for stream in query["reads"]:
         yield f"  reads {stream}"
-    guarded = {of["fragment"]: of for of in query.get("configuration", {}).get("fragments", ())}
+    told = () if status is None else guarded_fragments([status])
+    guarded = {each.fragment: each.replicas for each in told if each.query == query["name"]}
     for fragment, nodes in query["fragments"].items():
         standby, at = "", nodes
         if (of := guarded.get(fragment)) is not None:
-            standby = f"; standby: {', '.join(map(shown, of.get('secondaries', ()))) or 'nobody'}"
-            at = [of["owner"]]  # While a lost owner is away the catalog has its word too.
+            others = ", ".join(map(shown, of.secondaries))
+            standby = f"; standby: {others or 'nobody'}"
+            at = [of.owner]  # While a lost owner is away the catalog has its word too.
         yield f"  {fragment}  at {', '.join(map(shown, at))}{standby}{lost.get(fragment, '')}"
     for fragment, node, participant, _ in query["abroad"]:
         yield f"  {fragment}  at {shown(node)} of {participant}"
@@ -165,12 +171,6 @@ def _lost(fed: Federation) -> dict[str, str]:
         for each in fragments
         if each.lost_rows or each.lost_unknown
     }
-
-
-def _undecided(fed: Federation) -> dict[str, str]:
-    """Of queries in which the node votes why nothing of them can be taken over, where nothing can."""
-    status = _status(fed)
-    return {} if status is None else status.undecided
 
 
 def _doubts(fed: Federation) -> list[str]:

@@ -444,22 +444,33 @@ def test_a_screen_and_an_explanation_say_that_nothing_can_be_taken_over():
 
 def test_a_listed_query_shows_each_fragment_at_its_owner_and_why_nothing_can_be_taken_over():
     """A lost owner's own word stays in the catalog for as long as it is away."""
-    taken = {"fragment": "q/rows", "owner": "spare", "epoch": 2, "secondaries": []}
     query = {
         "name": "q",
         "state": "running",
         "node": "a",
         "reads": [],
-        "fragments": {"q/rows": ["c", "spare"], "q/some": ["b"]},
-        "configuration": {"fragments": [taken]},
+        "fragments": {"q/rows": ["c", "spare"], "q/some": ["b"], "q/free": ["b", "c"]},
         "abroad": [],
         "stopped": {},
     }
     away = {"c": "c (away, seen 5 s ago)"}
-    lines = _of_query(query, lambda node: away.get(node, node), {}, "2 of 4 voters are away (b, c)")
-    assert list(lines) == [
-        "q  running  coordinated by a",
-        "  2 of 4 voters are away (b, c)",
+    now = decided(owner="spare", epoch=2, secondaries={})
+    why = "2 of 4 voters are away (b, c): nothing is taken over until one of them is back"
+    status = NodeStatus(
+        node="a", queries=queries_of([DEPLOYED], lambda query: now), undecided={"q": why, "p": "no"}
+    )
+    lines = ["q  running  coordinated by a"]
+    free = "  q/free  at b, c (away, seen 5 s ago)"
+    assert list(_of_query(query, lambda node: away.get(node, node), {}, status)) == [
+        *lines,
+        f"  {why}",
         "  q/rows  at spare; standby: nobody",
+        "  q/some  at b; standby: spare",
+        free,
+    ]
+    assert list(_of_query(query, lambda node: away.get(node, node), {}, None)) == [
+        *lines,
+        "  q/rows  at c (away, seen 5 s ago), spare",
         "  q/some  at b",
+        free,
     ]

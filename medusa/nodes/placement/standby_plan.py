@@ -132,7 +132,8 @@ def standby_warnings(
     found: list[str] = []
     who = voters(plan, here)
     fit = (each for each in nodes.values() if each.up and not against(each, here))
-    name = next((each.name for each in fit if each.name not in who), "NODE")
+    spare = next((each.name for each in fit if each.name not in who), "")
+    name = spare or "NODE"
     if who and len(who) < VOTERS_LEAST:
         found.append(
             f"{' and '.join(who)} alone can't decide which of them goes on when the other is lost: have a "
@@ -144,7 +145,7 @@ def standby_warnings(
             f"{len(who)} voters bear the loss of {less // 2}, no more than {less} do, since more than half "
             "must be there"
         )
-        more = f": witness=[{name!r}] would bear one more" if len(who) < VOTERS_MAX else ""
+        more = f": witness=[{spare!r}] would bear one more" if spare and len(who) < VOTERS_MAX else ""
         found.append(text + more)
     found += _silent_warnings(plan, who, nodes)
     found += _machine_warnings(plan, nodes)
