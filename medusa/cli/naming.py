@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +12,7 @@ import click
 from medusa.cli.options.command_options import AS_JSON, FILE, NODE, with_client
 from medusa.cli.options.key_options import key_options
 from medusa.errors import LinkError, QueryError
+from medusa.runtime.client.guarded_fragments import guarded_fragments
 from medusa.runtime.client.overview import whole
 from medusa.wire.status_fields import NodeStatus
 
@@ -110,6 +111,7 @@ def queries(fed: Federation, as_json: bool) -> None:
     doubts = [] if as_json else _doubts(fed)
     lost = {} if as_json or not found else _lost(fed)
     shown = str if as_json or not (found or guests) else _with_away(fed)
+    status = None if as_json or not found else _status(fed)
     if as_json:
         click.echo(json.dumps(found))
         return
@@ -118,21 +120,44 @@ def queries(fed: Federation, as_json: bool) -> None:
     if not found and not guests:
         click.echo("no query is deployed" if sees else NOT_SHOWN, err=True)
     for each in found:
-        click.echo(f"{each['name']}  {each['state']}  coordinated by {shown(each['node'])}")
-        for stream in each["reads"]:
-            click.echo(f"  reads {stream}")
-        guarded = {of["fragment"]: of for of in each.get("configuration", {}).get("fragments", ())}
-        for fragment, nodes in each["fragments"].items():
-            others = ", ".join(map(shown, guarded.get(fragment, {}).get("secondaries", ()))) or "nobody"
-            standby = f"; standby: {others}" if fragment in guarded else ""
-            click.echo(f"  {fragment}  at {', '.join(map(shown, nodes))}{standby}{lost.get(fragment, '')}")
-        for fragment, node, participant, _ in each["abroad"]:
-            click.echo(f"  {fragment}  at {shown(node)} of {participant}")
-        for fragment, node in each["stopped"].items():
-            click.echo(f"  {fragment}  STOPPED by the owner of {node}")
+        for line in _of_query(each, shown, lost, status):
+            click.echo(line)
     for each in guests:
         click.echo(f"{each['name']}  here for {each['participant']}")
         click.echo(f"  {each['fragment']}  at {shown(each['node'])}")
+
+
+def _of_query(
+    query: Mapping[str, Any],
+    shown: Callable[[str], str],
+    lost: Mapping[str, str],
+    status: NodeStatus | None,
+) -> Iterator[str]:
+    """A query and its fragments.
+
+    Args:
+        shown: names of nodes as they are shown.
+        lost: what is said of fragments that have lost rows.
+        status: of the node that is asked, which may know who stands by; None: it doesn't show it.
+    """
+    yield f"{query['name']}  {query['state']}  coordinated by {shown(query['node'])}"
+    if status is not None and (why := status.undecided.get(query["name"])):
+        yield f"  {why}"
+    for stream in query["reads"]:
+        yield f"  reads {stream}"
+    told = () if status is None else guarded_fragments([status])
+    guarded = {each.fragment: each.replicas for each in told if each.query == query["name"]}
+    for fragment, nodes in query["fragments"].items():
+        standby, at = "", nodes
+        if (of := guarded.get(fragment)) is not None:
+            others = ", ".join(map(shown, of.secondaries))
+            standby = f"; standby: {others or 'nobody'}"
+            at = [of.owner]  # While a lost owner is away the catalog has its word too.
+        yield f"  {fragment}  at {', '.join(map(shown, at))}{standby}{lost.get(fragment, '')}"
+    for fragment, node, participant, _ in query["abroad"]:
+        yield f"  {fragment}  at {shown(node)} of {participant}"
+    for fragment, node in query["stopped"].items():
+        yield f"  {fragment}  STOPPED by the owner of {node}"
 
 
 def _lost(fed: Federation) -> dict[str, str]:

@@ -893,7 +893,15 @@ class NodeMind:
 
     def _fragment_status(self, now_us: int, name: str, hosted: FragmentHost) -> FragmentStatus:
         known = self.installed.counts.get(name, {})
-        why = explained(hosted, known.get("boxes", {}), self._unmoved, now_us, self.orders.moves.away)
+        why = explained(
+            hosted,
+            known.get("boxes", {}),
+            self._unmoved,
+            now_us,
+            self.orders.moves.away,
+            undecided=self.recovery.undecided().get(hosted.spec.query, ""),
+            leads=self.recovery.leads(hosted.spec.query),
+        )
         guarded = self.recovery.guarded(now_us, hosted.spec)
         return fragment_status(hosted, self.rates, now_us, known, self.loads, why, guarded)
 
@@ -925,6 +933,7 @@ class NodeMind:
             elsewhere=self.catalog.elsewhere(),
             queries=queries_of(self.catalog.deployments.values(), partial(self.recovery.status, now_us)),
             deciding=self.recovery.deciding(now_us),
+            undecided=self.recovery.undecided(),
             in_doubt=self._resolving.status(),
             runs_on=self.accepting.status(),
         )

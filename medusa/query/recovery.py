@@ -64,7 +64,8 @@ def check_recovery(recovery: object, method: object, label: str) -> None:
             continue
         hint = EXAMPLE
         if what == "method" and (promised := [kind for kind, of in METHODS.items() if given in of]):
-            hint = f'{given} is for recovery="{promised[0]}"; for this: {EXAMPLE}'
+            hint = f'{given} is for recovery="{promised[0]}"'
+            hint += f'; recovery="{recovery}" goes by {_listed(known)}' if recovery is not None else ""
         shown = repr(given)[:80] if isinstance(given, str) else type(given).__name__
         raise QueryError(
             f"{label}: {what}: expected {_listed(known)}, got {shown}",

@@ -564,12 +564,14 @@ class ConfigurationStatus(_Status, frozen=True, kw_only=True):
 
     Attributes:
         number: one higher with each decision.
+        away: voters that this node doesn't hear.
         fragments: those that somebody stands by for, or did.
     """
 
     number: int
     coordinator: str
     voters: tuple[str, ...] = ()
+    away: tuple[str, ...] = ()
     fragments: dict[str, ReplicasStatus] = {}
 
 
@@ -660,7 +662,12 @@ class AgreementStatus(_Status, frozen=True, kw_only=True):
 
 
 class NodeStatus(_Status, frozen=True, kw_only=True):
-    """A node. Of ``remote`` and ``dht`` it says what those say themselves: docs/remote.md, catalog-dht.md."""
+    """A node. Of ``remote`` and ``dht`` it says what those say themselves: docs/remote.md, catalog-dht.md.
+
+    Attributes:
+        undecided: query in which this node votes -> why nothing of it can be taken over now: too many of its
+            voters are away.
+    """
 
     node: str
     participant: str = ""
@@ -694,6 +701,7 @@ class NodeStatus(_Status, frozen=True, kw_only=True):
     elsewhere: dict[str, tuple[str, ...]] = {}
     queries: dict[str, QueryStatus] = {}
     deciding: dict[str, AgreementStatus] = {}
+    undecided: dict[str, str] = {}
     in_doubt: DoubtStatus = DoubtStatus()
     runs_on: RunsOnStatus | UnsetType = UNSET
 

@@ -9,6 +9,7 @@ import pytest
 
 import medusa as md
 from medusa.errors import QueryError
+from medusa.nodes.deploy.query_plan import planned_standby
 from medusa.nodes.placement.estimating import traffic_of
 from medusa.nodes.placement.placement import cut
 from medusa.nodes.placement.recovered_outputs import recovered_outputs, ways_of
@@ -22,6 +23,7 @@ from medusa.nodes.placement.standby_plan import (
 from medusa.nodes.spec.fragment_spec import fragment_from, fragment_to
 from medusa.query.boxes import Graph
 from medusa.query.recovery import METHODS
+from medusa.wire.messages.standby import PlannedStandby
 
 NAMES = ("a", "b", "c", "d", "e")
 NODES = {name: StandbyNode(name=name, host=name) for name in NAMES}
@@ -201,7 +203,7 @@ def test_a_part_of_another_participant_is_not_ours_to_guard():
     plan = planned(query(recovery="precise"), standby={"*": ()}, nodes=nodes)
     assert set(who(plan)) == {"q/rows"}
     (output,) = recovered_outputs(plan, query(), traffic_of(query()), voters=3)
-    assert output.guarantee == "as without standby: waits while the node of q/some is away"
+    assert output.guarantee == "as without standby: would wait while the node of q/some is away"
 
 
 def test_what_an_output_costs_and_promises():
@@ -219,6 +221,48 @@ def test_what_an_output_costs_and_promises():
     assert ways_of(plan) == (("q.out", "active_standby", ("q/rows", "q/some")),)
     (two,) = recovered_outputs(plan, graph, traffic, voters=2)
     assert "two voters can't decide" in two.guarantee
+
+
+def both_ways() -> Graph:
+    """One output is precise, and the other may lose rows."""
+    q = md.Query("q")
+    rows = q.source("rows", SCHEMA, time="ts", unit="s", slack="0s")
+    per_k = rows.window("10s").group_by("k").aggregate(n=md.count(), name="per_k")
+    q.sink("exact", per_k, recovery="precise", method="active_standby")
+    q.sink("loose", rows.window("1s").aggregate(n=md.count(), name="loosely"), recovery="gap")
+    return q.graph
+
+
+def test_each_method_is_shown_of_the_fragments_that_go_by_it():
+    graph = both_ways()
+    plan = planned(graph, {"a": ["rows"], "b": ["per_k"], "c": ["loosely"]}, {"*": ("d",)})
+    exact, loose = recovered_outputs(plan, graph, traffic_of(graph), voters=5)
+    lines = str(loose).splitlines()
+    assert lines[0].startswith("q.loose: at most once")
+    assert lines[1:3] == ["  active standby: d for q/rows", "  amnesia: d for q/loosely"]
+    assert str(exact).splitlines()[1] == "  active standby: d for q/rows; d for q/per_k"
+
+
+def test_an_output_is_promised_what_all_fragments_on_its_way_keep_for_others():
+    graph = both_ways()
+    plan = planned(graph, {"a": ["rows", "per_k", "loosely"]}, {"*": ("d",)})
+    for output in recovered_outputs(plan, graph, traffic_of(graph), voters=3):
+        assert output.method == "active_standby"
+        assert output.guarantee == "exactly once, and goes on when a node is lost for good"
+
+
+def test_what_is_promised_counts_voters_that_do_not_answer():
+    graph = query(recovery="precise")
+    nodes = {**NODES, "d": replace(NODES["d"], up=False)}
+    plan = planned(graph, standby={"*": ("d", "a")}, nodes=nodes)
+    said = msgspec.json.decode(planned_standby(plan, StandbyWish(), "a", nodes), type=PlannedStandby)
+    assert (said.voters, said.away) == (("b", "d", "a", "c"), ("d",))
+    (output,) = recovered_outputs(plan, graph, traffic_of(graph), voters=4, away=said.away)
+    assert output.guarantee == "exactly once; 1 of 4 voters is away (d), and one more loss stops it"
+    (output,) = recovered_outputs(plan, graph, traffic_of(graph), voters=4, away=("d", "b"))
+    assert output.guarantee == (
+        "2 of 4 voters are away (d, b): nothing is taken over until one of them is back"
+    )
 
 
 def test_rows_that_wait_for_a_round_trip_are_named():
@@ -249,11 +293,28 @@ def test_two_voters_are_warned_of_and_a_third_is_enough():
     assert warned(query(), at, {"a": ("b",)}, here="d") == ()
 
 
+def test_an_even_number_of_voters_bears_no_more_than_one_less():
+    at = {"a": ["rows", "per_k", "some"]}
+    (text,) = warned(query(), at, {"a": ("b", "c", "d")})
+    assert text == (
+        "4 voters bear the loss of 1, no more than 3 do, since more than half must be there: "
+        "witness=['e'] would bear one more"
+    )
+    assert warned(query(), at, {"a": ("b", "c", "d")}, ("e",)) == ()
+
+
+def test_a_witness_that_does_not_answer_is_warned_of_though_enough_others_vote():
+    nodes = {**NODES, "e": replace(NODES["e"], up=False)}
+    (text,) = warned(query(), {"a": ["rows", "per_k", "some"]}, {"a": ("b",)}, ("e",), nodes=nodes)
+    assert text == "'e', which is to be a witness, doesn't answer: it votes when it does"
+
+
 def test_who_does_not_answer_is_warned_of_and_suffices_for_no_output_that_is_to_be_recovered():
     nodes = {**NODES, "d": replace(NODES["d"], up=False), "e": replace(NODES["e"], up=False)}
     (text,) = warned(query(), AT, {"b": ("d",)}, nodes=nodes)
     assert text == "'d', which is to stand by for 'q/rows', doesn't answer: it begins when it does"
-    *_, text = warned(query(), AT, {"b": ("d",)}, ("e",), nodes=nodes)
+    *_, of_witness, text = warned(query(), AT, {"b": ("d",)}, ("e",), nodes=nodes)
+    assert of_witness == "'e', which is to be a witness, doesn't answer: it votes when it does"
     assert text == "of 4 voters d, e don't answer: nobody takes over until more than half do"
     assert warned(query(), AT, {}, nodes=nodes) == ()
     both = {"b": ("d", "a"), "c": ("a",)}
@@ -267,11 +328,11 @@ def test_who_does_not_answer_is_warned_of_and_suffices_for_no_output_that_is_to_
 def test_one_machine_for_all_is_warned_of():
     nodes = {**NODES, "d": replace(NODES["d"], host="b")}
     (text,) = warned(query(), AT, {"b": ("d",)}, nodes=nodes)
-    assert text == "lost together with one machine: b, d, which alone could have 'q/rows'"
-    assert warned(query(), AT, {"b": ("d", "e")}, nodes=nodes) == ()
+    assert text == "b, d are on one machine: were that lost nobody would have 'q/rows'"
+    assert warned(query(), AT, {"b": ("d", "e")}, ("c",), nodes=nodes) == ()
     near = {name: replace(node, host="b") for name, node in NODES.items()}
-    (text,) = warned(query(), AT, {"b": ("d",), "c": ("a", "d")}, nodes=near)
-    assert text == "lost together with one machine: b, d, c, a, which alone could have 2 fragments"
+    text = warned(query(), AT, {"b": ("d",), "c": ("a", "d")}, nodes=near)[-1]
+    assert text == "b, d, c, a are on one machine: were that lost nobody would have 'q/rows' or 'q/some'"
     unknown = {name: replace(node, host="") for name, node in NODES.items()}
     assert warned(query(), AT, {"b": ("d",)}, nodes=unknown) == ()
 

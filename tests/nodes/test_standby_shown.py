@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from medusa.cli.explain import _lines
+from medusa.cli.naming import _of_query
 from medusa.cli.screens.status_screen import screen
 from medusa.nodes.catalog.catalog import DEPLOYING, RUNNING, Catalog, Deployment
 from medusa.nodes.catalog.directory import Directory
@@ -80,9 +81,13 @@ def test_a_query_that_nobody_stands_by_for_is_told_as_ever():
     ("decided", "guarantee"),
     [
         (decided(), "exactly once, and goes on when a node is lost for good"),
-        (decided("seeding"), "as without standby: waits while the node of q/rows is away"),
-        (decided("missing"), "as without standby: waits while the node of q/rows is away"),
-        (decided(secondaries={}), "as without standby: waits while the node of q/rows is away"),
+        (decided("seeding"), "as without standby: would wait while the node of q/rows is away"),
+        (decided("missing"), "as without standby: would wait while the node of q/rows is away"),
+        (
+            msgspec.structs.replace(decided(secondaries={}), away=("a",)),
+            "as without standby: waits until the node of q/rows is back",
+        ),
+        (decided(secondaries={}), "as without standby: would wait while the node of q/rows is away"),
         (decided(voters=("a", "spare")), "exactly once; a lost node is waited for"),
     ],
 )
@@ -109,7 +114,9 @@ def test_the_screen_of_a_node_shows_who_has_what():
     assert "query q: configuration 3, coordinated by a, voters a, spare, w" in lines
     assert "q/rows at a, epoch 1; standby: spare missing for 2s; ALONE for 7s" in lines
     assert "q/some at b, epoch 1; standby: spare following" in lines
-    assert "q.out, by active standby: as without standby: waits while the node of q/rows is away" in lines
+    assert (
+        "q.out, by active standby: as without standby: would wait while the node of q/rows is away" in lines
+    )
     assert not any("standby" in line for line in shown(NodeStatus(node="a", queries=queries_of([]))))
 
 
@@ -415,3 +422,77 @@ def test_a_plain_deployment_is_asked_as_ever():
     """The bytes of the release before, which knew nothing of this."""
     deploy = Deploy(request=9, at=(("n", ("flows",)),))
     assert msgspec.msgpack.encode(deploy) == b"\x94\xa6deploy\x09\x91\x92\xa1n\x91\xa5flows\x90"
+
+
+# --- voters that are away ---------------------------------------------------------------------------------
+
+FOUR = ("a", "spare", "w", "x")
+
+
+@pytest.mark.parametrize(
+    ("voters", "away", "guarantee"),
+    [
+        (("a", "spare", "w"), (), "exactly once, and goes on when a node is lost for good"),
+        (FOUR, ("x",), "exactly once; 1 of 4 voters is away (x), and one more loss stops it"),
+        (
+            FOUR,
+            ("w", "x"),
+            "2 of 4 voters are away (w, x): nothing is taken over until one of them is back",
+        ),
+        ((*FOUR, "y"), ("x",), "exactly once, and goes on when a node is lost for good"),
+        (
+            (*FOUR, "y"),
+            ("w", "x", "y", "spare"),
+            "4 of 5 voters are away (w, x, y, spare): nothing is taken over until 2 of them are back",
+        ),
+        (("a", "spare"), ("spare",), "1 of 2 voters is away (spare): nothing is taken over until it is back"),
+        (("a", "spare", "w", "x", "y"), ("spare",), "as without standby: would wait while"),
+    ],
+)
+def test_what_is_promised_counts_the_voters_that_are_away(voters, away, guarantee):
+    now = msgspec.structs.replace(decided(voters=voters), away=away)
+    told = queries_of([DEPLOYED], lambda query: now)["q"]
+    assert told.outputs["q.out"].guarantee.startswith(guarantee)
+
+
+def test_a_screen_and_an_explanation_say_that_nothing_can_be_taken_over():
+    why = "2 of 4 voters are away (b, w): nothing is taken over until one of them is back"
+    status = plain(NodeStatus(node="spare", undecided={"q": why}))
+    assert f"UNDECIDED: query q: {why}" in shown(NodeStatus(node="spare", undecided={"q": why}))
+    placed = [{"name": "q/some", "query": "q", "node": "b", "boxes": ["some"]}]
+    (box,) = explanation([status], "q", placed)
+    assert box["waits_for"] == f"its node, which doesn't answer, {why}"
+
+
+def test_a_listed_query_shows_each_fragment_at_its_owner_and_why_nothing_can_be_taken_over():
+    """A lost owner's own word stays in the catalog for as long as it is away."""
+    query = {
+        "name": "q",
+        "state": "running",
+        "node": "a",
+        "reads": [],
+        "fragments": {"q/rows": ["c", "spare"], "q/some": ["b"], "q/free": ["b", "c"]},
+        "abroad": [],
+        "stopped": {},
+    }
+    away = {"c": "c (away, seen 5 s ago)"}
+    now = decided(owner="spare", epoch=2, secondaries={})
+    why = "2 of 4 voters are away (b, c): nothing is taken over until one of them is back"
+    status = NodeStatus(
+        node="a", queries=queries_of([DEPLOYED], lambda query: now), undecided={"q": why, "p": "no"}
+    )
+    lines = ["q  running  coordinated by a"]
+    free = "  q/free  at b, c (away, seen 5 s ago)"
+    assert list(_of_query(query, lambda node: away.get(node, node), {}, status)) == [
+        *lines,
+        f"  {why}",
+        "  q/rows  at spare; standby: nobody",
+        "  q/some  at b; standby: spare",
+        free,
+    ]
+    assert list(_of_query(query, lambda node: away.get(node, node), {}, None)) == [
+        *lines,
+        "  q/rows  at c (away, seen 5 s ago), spare",
+        "  q/some  at b",
+        free,
+    ]

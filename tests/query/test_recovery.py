@@ -71,6 +71,11 @@ def test_a_checkpoint_fits_whatever_is_wished() -> None:
             "method: expected 'upstream_backup', 'passive_standby' or 'active_standby', got 'amnesia'",
             'amnesia is for recovery="gap"',
         ),
+        (
+            {"recovery": "gap", "method": "active_standby"},
+            "method: expected 'amnesia', got 'active_standby'",
+            'active_standby is for recovery="precise"; recovery="gap" goes by \'amnesia\'',
+        ),
         ({"recovery": "precise", "method": "passive"}, "got 'passive'", 'recovery="precise", method='),
         ({"method": "active_standby"}, "recovery is missing", 'recovery="precise", method='),
     ],

@@ -72,6 +72,14 @@ def test_what_has_to_be_defined_first_is_said():
     assert expected(query().graph, at, STATUS).undefined == {}
 
 
+def test_a_node_that_does_not_answer_is_warned_of_as_a_deployment_would_be_refused():
+    at = {"b": ["rows"], "c": ["heavy", "other"]}
+    found = expected(query().graph, at, STATUS)
+    assert found.warnings == ("no answer from 'c': a deployment would be refused (E_TIMEOUT)",)
+    assert "warning: no answer from 'c'" in str(found)
+    assert expected(query().graph, {"b": ["rows", "heavy", "other"]}, STATUS).warnings == ()
+
+
 def test_a_slow_line_counts_as_load():
     free = expected(query().graph, md.balance(), STATUS)
     slow = md.balance(bandwidth={"a": "1 kB", "b": "1 kB"})

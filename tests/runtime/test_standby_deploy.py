@@ -65,7 +65,7 @@ def test_a_plan_says_of_each_output_who_stands_by_and_what_it_costs(fed: md.Fede
     assert (output.stream, output.method) == ("q.out", "active_standby")
     assert output.standby == {"q/rows": ("c",), "q/some": ("a",)}
     assert plan.voters == ("b", "c", "a")
-    assert [text.split(":")[0] for text in plan.warnings] == ["lost together with one machine"]
+    assert [text.split(":")[0] for text in plan.warnings] == ["b, c, a are on one machine"]
     assert plan.loads["a"] > fed.plan(query(), AT).loads["a"], "who stands by has to feed it too"
     shown = str(plan)
     assert "q.out: exactly once, and goes on when a node is lost for good" in shown

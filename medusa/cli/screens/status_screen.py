@@ -124,6 +124,8 @@ def _of_node(status: NodeStatus, guarded: Sequence[GuardedFragment]) -> Iterator
             yield f"{stream}, by {output.method.replace('_', ' ')}: {output.guarantee}"
     for query, waiting in status.deciding.items():
         yield f"WAITS FOR VOTES: {decision_text(query, waiting)}"
+    for query, why in status.undecided.items():
+        yield f"UNDECIDED: query {query}: {why}"
     for each in guarded:
         told = status.queries.get(each.query)
         if each.replicas.owner == status.node and (told is None or told.configuration is UNSET):

@@ -118,10 +118,12 @@ def planned_standby(
     plan: PlacementPlan, wish: StandbyWish, here: str, nodes: Mapping[str, StandbyNode]
 ) -> bytes:
     """What a client hears of its wishes, as JSON; arguments as for ``with_standby``."""
+    who = voters(plan, here)
     said = PlannedStandby(
         standby={fragment.name: fragment.standby for fragment in plan.guarded()},
         witnesses=plan.witnesses,
-        voters=voters(plan, here),
+        voters=who,
+        away=tuple(name for name in who if name in nodes and not nodes[name].up),
         warnings=standby_warnings(plan, wish, here=here, nodes=nodes),
         checkpoint_every=intervals_of(plan),
     )

@@ -132,7 +132,7 @@ def taken(request: int, query: str, what: str) -> Reply:
     """Why a query that is there can't be deployed."""
     hint = "undeploy it first, or give the query another name"
     if what == "being removed":
-        hint = "try again in a moment"
+        hint = "try again in a moment; a node of it that is away holds that up: take another name then"
     return Reply(request=request, code="E_DEPLOYED", text=f"query {query!r} is {what}", hint=hint)
 
 

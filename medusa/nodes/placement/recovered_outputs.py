@@ -10,9 +10,10 @@ from medusa.nodes.placement.estimating import BoxTraffic
 from medusa.nodes.placement.placement import PlacementPlan
 from medusa.nodes.placement.secondaries import fed_bytes_per_s
 from medusa.nodes.placement.standby_plan import VOTERS_LEAST, is_output, method_on, way_to
+from medusa.nodes.placement.voter_majority import away_text, majority_of, no_majority
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.boxes import Graph
-from medusa.query.recovery import ACTIVE, AMNESIA, PASSIVE, UPSTREAM
+from medusa.query.recovery import ACTIVE, AMNESIA, PASSIVE, UPSTREAM, strongest
 
 __all__ = ["RecoveredOutput", "guarantee_of", "recovered_outputs", "ways_of"]
 
@@ -25,6 +26,7 @@ class RecoveredOutput:
         stream: its name.
         method: ``active_standby``; empty: nobody stands by for any fragment on its way.
         standby: fragment on its way -> its node, and who stands by for it.
+        methods: fragment on its way -> how it goes on: by the strongest of what its outputs wish for.
         otherwise: fragment on its way that goes on by another method -> which, and why.
         guarantee: what is promised, in words.
         overhead: what it costs while nothing fails, in words.
@@ -37,32 +39,52 @@ class RecoveredOutput:
     guarantee: str
     overhead: str
     bytes_per_s: float
+    methods: Mapping[str, str] = field(default_factory=dict)
     otherwise: Mapping[str, str] = field(default_factory=dict)
 
     def __str__(self) -> str:
         lines = [f"{self.stream}: {self.guarantee}"]
         if self.method:
-            who = "; ".join(f"{', '.join(of) or 'nobody'} for {name}" for name, of in self.standby.items())
-            lines.append(f"  {self.method.replace('_', ' ')}: {who}")
+            by: dict[str, list[str]] = {}
+            for name, of in self.standby.items():
+                who = f"{', '.join(of) or 'nobody'} for {name}"
+                by.setdefault(self.methods.get(name, self.method), []).append(who)
+            lines += [f"  {method.replace('_', ' ')}: {'; '.join(whose)}" for method, whose in by.items()]
             lines += [f"  {name} by {how}" for name, how in self.otherwise.items()]
             lines.append(f"  {self.overhead}")
         return "\n".join(lines)
 
 
-def guarantee_of(alone: Sequence[str], voters: int, method: str = "") -> str:
+def guarantee_of(
+    alone: Sequence[str],
+    voters: int,
+    method: str = "",
+    *,
+    away: Sequence[str] = (),
+    lost: Sequence[str] = (),
+) -> str:
     """What is promised of an output.
 
     Args:
         alone: fragments on its way that nobody could take over.
         voters: how many decide on that.
         method: how it is recovered.
+        away: those of the voters that aren't heard.
+        lost: those of ``alone`` whose node isn't heard.
     """
+    if stuck := no_majority(voters, away):
+        return stuck
+    if lost:
+        return f"as without standby: waits until the node of {' or '.join(lost)} is back"
     if alone:
-        return f"as without standby: waits while the node of {' or '.join(alone)} is away"
+        return f"as without standby: would wait while the node of {' or '.join(alone)} is away"
     waits = voters < VOTERS_LEAST
     goes_on = "goes on when a node is lost for good"
     if waits:
         goes_on = "a lost node is waited for, since two voters can't decide without one of them"
+    elif away and voters - len(away) == majority_of(voters):
+        waits = True
+        goes_on = f"{away_text(voters, away)}, and one more loss stops it"
     if method == AMNESIA:
         return f"at most once: what a lost node held is lost and counted; {goes_on}"
     if method == UPSTREAM:
@@ -78,21 +100,28 @@ def ways_of(plan: PlacementPlan) -> tuple[tuple[str, str, tuple[str, ...]], ...]
 
 
 def recovered_outputs(
-    plan: PlacementPlan, graph: Graph, traffic: BoxTraffic, *, voters: int
+    plan: PlacementPlan, graph: Graph, traffic: BoxTraffic, *, voters: int, away: Sequence[str] = ()
 ) -> tuple[RecoveredOutput, ...]:
     """All outputs of a plan, in the order in which its fragments have them.
 
     Args:
         voters: how many decide on who takes over.
+        away: those of them that don't answer.
     """
     return tuple(
         RecoveredOutput(
             stream=stream,
             method=method,
             standby={each.name: each.standby for each in way},
-            guarantee=guarantee_of([each.name for each in way if not each.standby], voters, method),
+            guarantee=guarantee_of(
+                [each.name for each in way if not each.standby],
+                voters,
+                method,
+                away=away if method else (),
+            ),
             overhead=_overhead(way, nbytes),
             bytes_per_s=nbytes,
+            methods={each.name: each.method or ACTIVE for each in way if each.standby},
             otherwise={
                 each.name: f"{each.method.replace('_', ' ')}: {each.method_reason}"
                 for each in way
@@ -112,9 +141,16 @@ def _outputs(plan: PlacementPlan) -> list[tuple[str, str, tuple[FragmentSpec, ..
             if is_output(box, fragment):
                 way = way_to(plan, fragment)
                 guarded = any(each.standby for each in way)
-                method = (method_on(way, box) or ACTIVE) if guarded else ""
+                method = _used(way, method_on(way, box) or ACTIVE) if guarded else ""
                 found.append((fragment.streams[box.id], method, way))
     return found
+
+
+def _used(way: Sequence[FragmentSpec], wished: str) -> str:
+    """How the rows of an output are recovered: as was wished, or by more where each fragment on its way is,
+    for the sake of other outputs."""
+    used = {each.method or ACTIVE for each in way if each.standby}
+    return wished if wished not in (AMNESIA, UPSTREAM) or wished in used else strongest(used)
 
 
 def _sent(way: Sequence[FragmentSpec]) -> list[FragmentSpec]:

@@ -131,13 +131,22 @@ def standby_warnings(
     """What is less than one might think, of a plan that holds; arguments as for ``with_standby``."""
     found: list[str] = []
     who = voters(plan, here)
+    fit = (each for each in nodes.values() if each.up and not against(each, here))
+    spare = next((each.name for each in fit if each.name not in who), "")
+    name = spare or "NODE"
     if who and len(who) < VOTERS_LEAST:
-        free = [each.name for each in nodes.values() if each.name not in who and not against(each, here)]
-        name = free[0] if free else "NODE"
         found.append(
             f"{' and '.join(who)} alone can't decide which of them goes on when the other is lost: have a "
             f"third node vote on it as a witness, witness=[{name!r}]"
         )
+    elif who and len(who) % 2 == 0:
+        less = len(who) - 1
+        text = (
+            f"{len(who)} voters bear the loss of {less // 2}, no more than {less} do, since more than half "
+            "must be there"
+        )
+        more = f": witness=[{spare!r}] would bear one more" if spare and len(who) < VOTERS_MAX else ""
+        found.append(text + more)
     found += _silent_warnings(plan, who, nodes)
     found += _machine_warnings(plan, nodes)
     if any(key == REST for key, _ in wish.standby) and not _wanted(plan):
@@ -154,8 +163,9 @@ def _machine_warnings(plan: PlacementPlan, nodes: Mapping[str, StandbyNode]) -> 
             found.setdefault(machine, []).append(each)
     for fragments in found.values():
         names = dict.fromkeys(name for each in fragments for name in (each.node, *each.standby))
-        only = repr(fragments[0].name) if len(fragments) == 1 else f"{len(fragments)} fragments"
-        yield f"lost together with one machine: {', '.join(names)}, which alone could have {only}"
+        of = " or ".join(repr(each.name) for each in fragments[:8])
+        more = f" or {len(fragments) - 8} others" if len(fragments) > 8 else ""
+        yield f"{', '.join(names)} are on one machine: were that lost nobody would have {of}{more}"
 
 
 def _silent_warnings(
@@ -168,6 +178,9 @@ def _silent_warnings(
             if name in silent:
                 label = f"{name!r}, which is to stand by for {each.name!r}, doesn't answer"
                 yield f"{label}: it begins when it does"
+    for name in plan.witnesses:
+        if name in silent:
+            yield f"{name!r}, which is to be a witness, doesn't answer: it votes when it does"
     if silent and len(who) - len(silent) < len(who) // 2 + 1:
         named = ", ".join(name for name in who if name in silent)
         yield f"of {len(who)} voters {named} don't answer: nobody takes over until more than half do"

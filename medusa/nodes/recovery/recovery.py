@@ -20,6 +20,7 @@ from medusa.nodes.migration.standby import StandbyFragment
 from medusa.nodes.migration.state_receiver import Carried
 from medusa.nodes.placement.placement import PlacementPlan
 from medusa.nodes.placement.standby_plan import StandbyNode
+from medusa.nodes.placement.voter_majority import no_majority
 from medusa.nodes.recovery.agreement import Agreement
 from medusa.nodes.recovery.audience import audience
 from medusa.nodes.recovery.coordination import Coordination, CoordinatorRole
@@ -94,6 +95,8 @@ class Recovery:
         self._catalog = catalog
         self._fragments = fragments
         self._is_up = is_up
+        self._outbox = outbox
+        self._said_undecided: set[str] = set()
         self.agreement = agreement = Agreement(
             settings,
             catalog,
@@ -172,6 +175,32 @@ class Recovery:
         heard = sum(node == self._me or self._is_up(node) for node in current.voters)
         return heard >= current.majority or len(current.voters) - 1 < current.majority
 
+    def undecided(self) -> dict[str, str]:
+        """Of queries in which this node votes, and too many of whose voters are away for anything to be taken
+        over, why that is."""
+        found = {}
+        for query, kept in self._catalog.configurations.items():
+            if text := no_majority(len(kept.current.voters), self._away(kept.current)):
+                found[query] = text
+        return found
+
+    def _away(self, current: Configuration) -> tuple[str, ...]:
+        """Its voters that aren't heard here; none where this node doesn't vote, who may be nobody's peer."""
+        if self._me not in current.voters:
+            return ()
+        return tuple(node for node in current.voters if node != self._me and not self._is_up(node))
+
+    def _tell_undecided(self, event: LinkEvent) -> None:
+        """Once when too many voters of a query have gone, and once when enough of them are back."""
+        now = self.undecided()
+        for query in sorted(self._said_undecided - set(now)):
+            self._said_undecided.discard(query)
+            self._outbox.report("info", "takeovers can be decided again", query=query)
+        # A node that starts hears nobody at first: that is no loss.
+        for query in sorted(set(now) - self._said_undecided) if event is LinkEvent.PEER_DOWN else ():
+            self._said_undecided.add(query)
+            self._outbox.report("warning", "no takeover can be decided", query=query, why=now[query])
+
     def _decided(self, now_us: int, old: Configuration | None, new: Configuration) -> None:
         self.coordination.decided(now_us, new)
         self.succession.decided(now_us, old, new)
@@ -226,6 +255,7 @@ class Recovery:
             number=current.number,
             coordinator=current.coordinator,
             voters=current.voters,
+            away=self._away(current),
             fragments={
                 each.fragment: self._replicas_status(now_us, each)
                 for each in current.fragments
@@ -321,6 +351,7 @@ class Recovery:
 
     def peer_event(self, now_us: int, peer: str, event: LinkEvent) -> None:
         """A node came, went or restarted."""
+        self._tell_undecided(event)
         self.agreement.peer_event(now_us, peer, event)
         self.replication.peer_event(now_us, peer, event)
         self.succession.peer_event(now_us, peer, event)

@@ -76,18 +76,23 @@ def explained(
     unmoved: UnmovedBoundaries,
     now_us: int,
     away: UnreachablePeers | None = None,
+    *,
+    undecided: str = "",
+    leads: bool = True,
 ) -> dict[str, dict[str, Any]]:
     """Of each box that the engine told of, in the order of the fragment: what it waits for.
 
     Args:
         away: which nodes don't answer, or refuse us.
+        undecided: why nothing of its query can be taken over just now; empty: it can.
+        leads: whether nobody else can have taken it over, as far as is heard now.
 
     Returns:
         box -> ``waits_for`` (text), ``held_by`` (the input with the lowest boundary; empty where none holds
         it) and ``unmoved_us`` (for how long its boundary stands where it stands; null: unknown, or at the
         end).
     """
-    told = _Told(hosted, figures, now_us, away or UnreachablePeers(()))
+    told = _Told(hosted, figures, now_us, away or UnreachablePeers(()), undecided, leads)
     found = {}
     for spec in hosted.spec.graph.boxes:
         if (figure := figures.get(spec.id)) is None:
@@ -106,13 +111,24 @@ def explained(
 class _Told:
     """What is told of the boxes of one fragment at one moment."""
 
-    def __init__(self, hosted: FragmentHost, figures: Figures, now_us: int, away: UnreachablePeers) -> None:
+    def __init__(
+        self,
+        hosted: FragmentHost,
+        figures: Figures,
+        now_us: int,
+        away: UnreachablePeers,
+        undecided: str,
+        leads: bool,
+    ) -> None:
         self._hosted = hosted
         self._figures = figures
         self._now_us = now_us
         self._away = away
         self._specs: dict[str, Box] = {spec.id: spec for spec in hosted.spec.graph.boxes}
-        self._rests = _rests(hosted)
+        self._undecided = undecided
+        # What keeps nothing is fed nothing while others may have taken it over.
+        waits = hosted.spec.keeps_nothing and bool(hosted.spec.standby) and not leads
+        self._rests = undecided if waits and undecided else _rests(hosted)
         self._roots: dict[str, Source | None] = {}
 
     def text(self, spec: Box) -> str:
@@ -190,7 +206,9 @@ class _Told:
             return f"{who}, which {why}"
         if input.silent_since_us is not None:
             since = duration_text(max(self._now_us - input.silent_since_us, 0) // 1_000_000 * 1_000_000)
-            return f"{who}, which is silent for {since}"
+            # Of its own query another node would go on with what the silent one had.
+            stuck = f"; {self._undecided}" if input.judged and source is None and self._undecided else ""
+            return f"{who}, which is silent for {since}{stuck}"
         if receiver.state is ReceiverState.REFUSED:
             refusal = receiver.refusal
             why = f": {refusal.text} ({refusal.code})" if refusal is not None else ""
@@ -212,7 +230,9 @@ class _Told:
             yield "rows"
             return
         if output.held:
-            yield f"the disk: {output.held:,} trains and boundaries leave once the decision log has them"
+            # They wait for who stands by too, whom an owner alone can't count out.
+            too = f"; {self._undecided}" if self._undecided and self._hosted.spec.standby else ""
+            yield f"the disk: {output.held:,} trains and boundaries leave once the decision log has them{too}"
         for key, view in output.sender.receivers.items():
             if text := _reader(output, key, view, self._away.why(self._now_us, view.peer)):
                 yield text

@@ -359,14 +359,21 @@ def _recovered(deployment: Deployment, decided: ConfigurationStatus) -> dict[str
     ready = [
         name
         for name, each in decided.fragments.items()
-        if any(other.state == FOLLOWING for other in each.secondaries.values())
+        if any(
+            other.state == FOLLOWING and node not in decided.away for node, other in each.secondaries.items()
+        )
     ]
+    gone = [name for name, each in decided.fragments.items() if each.owner in decided.away]
     return {
         stream: RecoveredStatus(
             method=method,
             fragments=fragments,
             guarantee=guarantee_of(
-                [name for name in fragments if name not in ready], len(decided.voters), method
+                [name for name in fragments if name not in ready],
+                len(decided.voters),
+                method,
+                away=decided.away,
+                lost=[name for name in fragments if name in gone and name not in ready],
             ),
         )
         for stream, method, fragments in deployment.recovered

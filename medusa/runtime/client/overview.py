@@ -59,7 +59,10 @@ def explanation(
     ]
     for each in placed:
         if each["name"] not in names and each["node"] not in known_nodes:
-            why = next(filter(None, (status.why_away(each["node"]) for status in nodes)), "")
+            told = (status.why_away(each["node"]) for status in nodes)
+            stuck = (status.undecided.get(each["query"], "") for status in nodes)
+            whys = next(filter(None, told), ""), next(filter(None, stuck), "")
+            why = "; ".join(filter(None, whys))
             found += [_lost(each, box, why) for box in each["boxes"]]
     found += [each for status in nodes for each in _gone(status)]
     queries = sorted({fragment.query for _, fragment in there} | {each["query"] for each in found})

@@ -186,7 +186,16 @@ def expected(
         measured=found.measured,
         boxes=len(graph.boxes),
         undefined=_undefined(graph, where, status),
+        warnings=_silent_warnings(where, status),
     )
+
+
+def _silent_warnings(at: Mapping[str, tuple[str, ...]], status: Mapping[str, Any]) -> tuple[str, ...]:
+    """Of nodes that would have a part and that the asked node doesn't hear."""
+    silent = [node for node, boxes in at.items() if boxes and status["peers"].get(node, "up") != "up"]
+    if not silent:
+        return ()
+    return (f"no answer from {', '.join(map(repr, silent))}: a deployment would be refused (E_TIMEOUT)",)
 
 
 def _undefined(
@@ -271,9 +280,11 @@ def with_standby(
     """
     traffic = traffic_of(graph, rates=rates, measured=_measured(graph.name, status))
     plan = with_methods(guarded_as(cut(graph, found.at), said.standby))
-    outputs = recovered_outputs(plan, graph, traffic, voters=len(said.voters))
+    outputs = recovered_outputs(plan, graph, traffic, voters=len(said.voters), away=said.away)
     loads = dict(found.loads)
     for fragment in plan.guarded():
         for name in fragment.standby:
             loads[name] = loads.get(name, 0.0) + cost_of(fragment, traffic)
-    return replace(found, loads=loads, outputs=outputs, voters=said.voters, warnings=said.warnings)
+    return replace(
+        found, loads=loads, outputs=outputs, voters=said.voters, warnings=(*found.warnings, *said.warnings)
+    )

@@ -49,6 +49,7 @@ class PlannedStandby(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         standby: fragment -> who would stand by for it.
         voters: who would decide together on who takes over.
+        away: those of them that don't answer.
         warnings: what is less than one might think.
         checkpoint_every: (fragment, node, us) of those that have an interval of their own.
     """
@@ -56,5 +57,6 @@ class PlannedStandby(msgspec.Struct, frozen=True, kw_only=True):
     standby: dict[str, tuple[str, ...]] = {}
     witnesses: tuple[str, ...] = ()
     voters: tuple[str, ...] = ()
+    away: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     checkpoint_every: tuple[tuple[str, str, int], ...] = ()
