@@ -28,7 +28,7 @@ class RecoveredOutput:
         otherwise: fragment on its way that goes on by another method -> which, and why.
         guarantee: what is promised, in words.
         overhead: what it costs while nothing fails, in words.
-        bytes_per_s: that are sent once more, as estimated.
+        bytes_per_s: of what is fed that are sent once more, as estimated; only active standby sends that.
     """
 
     stream: str
@@ -128,14 +128,16 @@ def _overhead(way: Sequence[FragmentSpec], nbytes: float) -> str:
         costs.append(_of_active(guarded, nbytes))
     if passive := [each for each in way if each.method == PASSIVE]:
         costs.append(_of_passive(passive))
-    if any(each.reads_again for each in way):
-        beside = f" for {_listed([each for each in way if each.reads_again])}" if costs else ""
+    if again := [each for each in way if each.reads_again]:
         costs.append(
-            f"who stands by{beside} is sent some hundred bytes with each checkpoint; senders, and clients "
-            "that publish, keep rows until no window needs them"
+            f"who stands by for {_listed(again)} is sent some hundred bytes with each checkpoint; senders, "
+            "and clients that publish, keep rows until no window needs them"
         )
-    if not costs and any(each.keeps_nothing for each in way):
-        costs.append("nothing is kept or sent, but a few hundred bytes with each train")
+    if empty := [each for each in way if each.keeps_nothing]:
+        costs.append(
+            f"who stands by for {_listed(empty)} is sent nothing, and nothing is kept; some hundred bytes "
+            "more go with each train that comes of it"
+        )
     return "; ".join(costs)
 
 
@@ -154,7 +156,8 @@ def _of_active(guarded: Sequence[FragmentSpec], nbytes: float) -> str:
 def _of_passive(passive: Sequence[FragmentSpec]) -> str:
     deciding = [each for each in passive if each.entries or decides(each.graph)]
     waits = f", and output of {_listed(deciding)} waits for that" if deciding else ""
-    return f"who stands by for {_listed(passive)} is sent what changed with each checkpoint{waits}"
+    what = "is sent each checkpoint, and of a large state what changed since the one before"
+    return f"who stands by for {_listed(passive)} {what}{waits}"
 
 
 def _listed(fragments: Sequence[FragmentSpec]) -> str:
