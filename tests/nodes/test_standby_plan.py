@@ -221,6 +221,34 @@ def test_what_an_output_costs_and_promises():
     assert "two voters can't decide" in two.guarantee
 
 
+def test_an_output_that_may_lose_rows_nobody_can_count_is_not_promised_to_count_them():
+    """Where a session shares its fragment with a window nobody can count either; filters lose none."""
+    q = md.Query("q")
+    rows = q.source("rows", SCHEMA, time="ts", unit="s")
+    alarm = (
+        rows.filter("k > 0", name="hot").session("10s").group_by("k").aggregate(n=md.count(), name="alarm")
+    )
+    q.sink("alerts", alarm, recovery="gap")
+    q.sink("board", rows.window("10s").aggregate(n=md.count(), name="per_10s"), recovery="gap")
+    q.sink("all", rows.filter("k > 1", name="some"), recovery="gap")
+    counted = "at most once: what a lost node held is lost and counted; "
+    unknown = (
+        "at most once: what a lost node held is lost, and nobody can say how many rows: those in 'alarm'"
+    )
+
+    def promised(at):
+        plan = planned(q.graph, at, {"*": ("e",)})
+        outputs = recovered_outputs(plan, q.graph, traffic_of(q.graph), voters=3)
+        return {each.stream: each.guarantee for each in outputs}
+
+    apart = promised({"a": ["rows", "some"], "b": ["hot"], "c": ["per_10s"]})
+    assert apart["q.alerts"].startswith(unknown)
+    assert apart["q.board"].startswith(counted)
+    assert apart["q.all"].startswith(counted)
+    together = promised({"a": ["rows", "some"], "b": ["hot", "per_10s"]})
+    assert together["q.alerts"] == together["q.board"] == apart["q.alerts"]
+
+
 def test_rows_that_wait_for_a_round_trip_are_named():
     graph = united()
     plan = planned(graph, {"b": ["rows", "some", "all", "out"]}, {"b": ("c",)})

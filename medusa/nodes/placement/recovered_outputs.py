@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from medusa.engine.held_rows_count import uncounted
 from medusa.nodes.fragment.clock_decisions import decides
 from medusa.nodes.placement.estimating import BoxTraffic
 from medusa.nodes.placement.placement import PlacementPlan
@@ -49,13 +50,16 @@ class RecoveredOutput:
         return "\n".join(lines)
 
 
-def guarantee_of(alone: Sequence[str], voters: int, method: str = "") -> str:
+def guarantee_of(
+    alone: Sequence[str], voters: int, method: str = "", uncounted: Sequence[str] | None = None
+) -> str:
     """What is promised of an output.
 
     Args:
         alone: fragments on its way that nobody could take over.
         voters: how many decide on that.
         method: how it is recovered.
+        uncounted: boxes that may lose rows which nobody can count; None: it isn't known whether there are.
     """
     if alone:
         return f"as without standby: waits while the node of {' or '.join(alone)} is away"
@@ -64,7 +68,13 @@ def guarantee_of(alone: Sequence[str], voters: int, method: str = "") -> str:
     if waits:
         goes_on = "a lost node is waited for, since two voters can't decide without one of them"
     if method == AMNESIA:
-        return f"at most once: what a lost node held is lost and counted; {goes_on}"
+        counted = (
+            "lost and counted, but where its boxes can't be" if uncounted is None else "lost and counted"
+        )
+        if uncounted:
+            boxes = " and ".join(repr(box) for box in uncounted)
+            counted = f"lost, and nobody can say how many rows: those in {boxes} can't be counted"
+        return f"at most once: what a lost node held is {counted}; {goes_on}"
     if method == UPSTREAM:
         return f"at least once: rows may come again, under other numbers, if a node is lost; {goes_on}"
     return f"exactly once; {goes_on}" if waits else f"exactly once, and {goes_on}"
@@ -90,7 +100,12 @@ def recovered_outputs(
             stream=stream,
             method=method,
             standby={each.name: each.standby for each in way},
-            guarantee=guarantee_of([each.name for each in way if not each.standby], voters, method),
+            guarantee=guarantee_of(
+                [each.name for each in way if not each.standby],
+                voters,
+                method,
+                uncounted=[box for each in way if each.keeps_nothing for box in uncounted(each.graph)],
+            ),
             overhead=_overhead(way, nbytes),
             bytes_per_s=nbytes,
             otherwise={
