@@ -437,3 +437,28 @@ def test_rollback_by_upstream_backup_is_refused_for_a_box_that_reaches_back_for_
     with pytest.raises(QueryError, match="kind") as refused:
         planned(q.graph, at={"a": ["rows"], "b": ["kind"]}, standby={"*": ("e",)})
     assert "passive_standby" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("wish", "at", "counts_again"),
+    [
+        ({"recovery": "rollback"}, {"a": ["rows"], "b": ["per_k", "some"]}, "'per_k'"),
+        ({"recovery": "rollback"}, {"a": ["rows"], "b": ["per_k"], "c": ["some"]}, "'per_k'"),
+        ({"recovery": "rollback"}, {"a": ["rows", "per_k"], "b": ["some"]}, ""),
+        ({"recovery": "rollback"}, {"a": ["rows", "per_k", "some"]}, ""),
+        ({"recovery": "rollback", "method": "passive_standby"}, {"a": ["rows"], "b": ["per_k", "some"]}, ""),
+        (
+            {"recovery": "precise", "method": "upstream_backup"},
+            {"a": ["rows"], "b": ["per_k"], "c": ["some"]},
+            "",
+        ),
+    ],
+)
+def test_windows_behind_a_fragment_that_repeats_rows_are_warned_of(wish, at, counts_again):
+    texts = warned(query(**wish), at, {"*": ("d",)}, ("e",))
+    found = [text for text in texts if "may come again" in text]
+    assert [counts_again in text for text in found] == ([True] if counts_again else [])
+    if counts_again:
+        assert found[0].startswith(
+            "rows of fragment 'q/rows' may come again when 'a' is lost, and count again"
+        )
