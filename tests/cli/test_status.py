@@ -258,6 +258,9 @@ def test_what_a_node_that_is_away_has_is_named_and_since_when(
         until(lambda: fed.status()["peers"]["right"] != "up", what="its end is noticed")
         boxes = fed.explain("far", all=True)
         shown = run("explain", "far", *at, "--all").stdout.splitlines()
+        gone = ("--node", f"{right['listen']},{left['listen']}")
+        assert "node left" in run("status", *gone).stdout, "the first that answers"
+        assert run("explain", "far", *gone, "--all").stdout.splitlines()[0] == shown[0]
         queries, found = run("queries", *at).stdout, run("find", "far.out", *at).stdout
         says = r"^waited \d+ms for node 'right' at ipc://"
         with md.connect(left["listen"], timeout="400ms") as other, pytest.raises(md.LinkError, match=says):
