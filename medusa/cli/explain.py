@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from medusa.cli.options.command_options import FILE
+from medusa.cli.options.command_options import FILE, NODE_WHERE_IT_RUNS
 from medusa.cli.options.key_options import key_options
 from medusa.cli.options.query_file import read_query
 from medusa.cli.screens.terminal_text import plain
@@ -30,7 +30,7 @@ Example:
 
 @click.command(epilog=EXAMPLES)
 @click.argument("query", metavar="QUERY|BOX")
-@click.option("--node", "address", metavar="ADDRESS", help="tcp://HOST:PORT or ipc://PATH, where it runs")
+@NODE_WHERE_IT_RUNS
 @key_options
 @all_option
 @click.option("--svg", "form", flag_value="svg", help="draw it, as SVG; of a file")
@@ -41,7 +41,7 @@ def explain(
     context: click.Context,
     /,
     query: str,
-    address: str | None,
+    address: str | list[str] | None,
     all_nodes: bool,
     form: str | None,
     as_json: bool,

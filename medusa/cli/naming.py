@@ -167,7 +167,7 @@ def _lost(fed: Federation) -> dict[str, str]:
     status = _status(fed)
     fragments = () if status is None else status.fragments
     return {
-        each.fragment: f"; rows lost: {lost_rows_text(each)}{' and more' if each.lost_unknown else ''}"
+        each.fragment: f"; rows lost: {lost_rows_text(each)}"
         for each in fragments
         if each.lost_rows or each.lost_unknown
     }

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from medusa.cli.options.command_options import NODE
 from medusa.cli.options.key_options import key_options
 
 __all__ = ["all_option", "status"]
@@ -22,11 +23,11 @@ all_option = click.option(
 
 
 @click.command(epilog=EXAMPLE)
-@click.option("--node", "address", required=True, metavar="ADDRESS", help="tcp://HOST:PORT or ipc://PATH")
+@NODE
 @key_options
 @all_option
 @click.option("--json", "as_json", is_flag=True, help="one JSON document, for scripts")
-def status(address: str, all_nodes: bool, as_json: bool, **keys: Any) -> None:
+def status(address: str | list[str], all_nodes: bool, as_json: bool, **keys: Any) -> None:
     """What a node runs, how much it has to do, what waits in it, what it lost or counted.
 
     Without --json: load, fragments, links, who reads which stream, what was refused, why a disk fails. With

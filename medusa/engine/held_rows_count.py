@@ -146,7 +146,11 @@ class HeldRowsCount:
 
 def uncounted(graph: Graph) -> list[str]:
     """Boxes of which nobody can say how many rows they hold."""
-    return [box.id for box in graph.boxes if box.last_result is None]
+    behind: set[str] = set()
+    for box in graph.boxes:
+        if box.keeps_state or any(arc.box in behind for arc in box.inputs):
+            behind.add(box.id)
+    return [box.id for box in graph.boxes if box.last_result is None and box.id in behind]
 
 
 def row_by_row(spec: Box) -> bool:

@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pytest
 from click.testing import CliRunner, Result
 from rich.console import Console
 
 import medusa as md
+from medusa.apps.dashboard.block import fragment_figures
 from medusa.cli.main import main
 from medusa.cli.naming import _lost
 from medusa.cli.screens.status_screen import screen
@@ -259,6 +261,9 @@ def test_what_a_node_that_is_away_has_is_named_and_since_when(
         until(lambda: fed.status()["peers"]["right"] != "up", what="its end is noticed")
         boxes = fed.explain("far", all=True)
         shown = run("explain", "far", *at, "--all").stdout.splitlines()
+        gone = ("--node", f"{right['listen']},{left['listen']}")
+        assert "node left" in run("status", *gone).stdout, "the first that answers"
+        assert run("explain", "far", *gone, "--all").stdout.splitlines()[0] == shown[0]
         queries, found = run("queries", *at).stdout, run("find", "far.out", *at).stdout
         says = r"^waited \d+ms for node 'right' at ipc://"
         with md.connect(left["listen"], timeout="400ms") as other, pytest.raises(md.LinkError, match=says):
@@ -334,11 +339,14 @@ def test_lost_rows_are_told_by_source() -> None:
     one = FragmentStatus(fragment="q/one", query="q", lost_rows=3, lost_by={"rows": 3}, lost_unknown=True)
     none = FragmentStatus(fragment="q/none", query="q", lost_by={"left": 0, "right": 0})
     status = NodeStatus(node="n", fragments=(both, one, none))
-    assert "20 (left 12, right 8)" in printed([plain(status)])
+    text = printed([plain(status)])
+    assert "20 (left 12, right 8)" in text
+    assert "at least 3" in text
+    assert "LOST: q/one: rows, and nobody can say how many: at least 3" in text
     fed: Any = SimpleNamespace(status=lambda: plain(status))
     assert _lost(fed) == {
         "q/both": "; rows lost: 20 (left 12, right 8)",
-        "q/one": "; rows lost: 3 and more",
+        "q/one": "; rows lost: at least 3",
     }
     inputs = tables_of([status])["inputs"].to_pylist()
     assert [
@@ -356,3 +364,26 @@ def test_lost_rows_are_told_by_source() -> None:
         for each in served.samples
         if each.name.endswith("_total")
     } == {(each["fragment"], each["source"]): each["lost_rows"] for each in inputs}
+
+
+def test_lost_rows_that_nobody_can_count_are_unknown_and_no_zero() -> None:
+    """By amnesia of a session; before the loss the status says already that nobody could count."""
+    lost = FragmentStatus(
+        fragment="q/hot",
+        query="q",
+        method="amnesia",
+        lost_by={"rows": 0},
+        lost_unknown=True,
+        uncounted=("alarm",),
+    )
+    text = printed([plain(NodeStatus(node="n", fragments=(lost,)))])
+    assert "LOST: q/hot: rows, and nobody can say how many: unknown; can't be counted: alarm" in text
+    [row] = [line for line in text.splitlines() if line.strip().startswith("q/hot ")]
+    assert "unknown" in row
+    fed: Any = SimpleNamespace(status=lambda: plain(NodeStatus(node="n", fragments=(lost,))))
+    assert _lost(fed) == {"q/hot": "; rows lost: unknown"}
+    assert "lost: unknown" in fragment_figures(lost)
+    whole = msgspec.structs.replace(lost, lost_unknown=False)
+    text = printed([plain(NodeStatus(node="n", fragments=(whole,)))])
+    assert "q/hot: were it lost, nobody could say how many rows; can't be counted: alarm" in text
+    assert "LOST" not in text

@@ -265,6 +265,34 @@ def test_what_is_promised_counts_voters_that_do_not_answer():
     )
 
 
+def test_an_output_that_may_lose_rows_nobody_can_count_is_not_promised_to_count_them():
+    """Where a session shares its fragment with a window nobody can count either; filters lose none."""
+    q = md.Query("q")
+    rows = q.source("rows", SCHEMA, time="ts", unit="s")
+    alarm = (
+        rows.filter("k > 0", name="hot").session("10s").group_by("k").aggregate(n=md.count(), name="alarm")
+    )
+    q.sink("alerts", alarm, recovery="gap")
+    q.sink("board", rows.window("10s").aggregate(n=md.count(), name="per_10s"), recovery="gap")
+    q.sink("all", rows.filter("k > 1", name="some"), recovery="gap")
+    counted = "at most once: what a lost node held is lost and counted; "
+    unknown = (
+        "at most once: what a lost node held is lost, and nobody can say how many rows: those in 'alarm'"
+    )
+
+    def promised(at):
+        plan = planned(q.graph, at, {"*": ("e",)})
+        outputs = recovered_outputs(plan, q.graph, traffic_of(q.graph), voters=3)
+        return {each.stream: each.guarantee for each in outputs}
+
+    apart = promised({"a": ["rows", "some"], "b": ["hot"], "c": ["per_10s"]})
+    assert apart["q.alerts"].startswith(unknown)
+    assert apart["q.board"].startswith(counted)
+    assert apart["q.all"].startswith(counted)
+    together = promised({"a": ["rows", "some"], "b": ["hot", "per_10s"]})
+    assert together["q.alerts"] == together["q.board"] == apart["q.alerts"]
+
+
 def test_rows_that_wait_for_a_round_trip_are_named():
     graph = united()
     plan = planned(graph, {"b": ["rows", "some", "all", "out"]}, {"b": ("c",)})
@@ -470,3 +498,28 @@ def test_rollback_by_upstream_backup_is_refused_for_a_box_that_reaches_back_for_
     with pytest.raises(QueryError, match="kind") as refused:
         planned(q.graph, at={"a": ["rows"], "b": ["kind"]}, standby={"*": ("e",)})
     assert "passive_standby" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("wish", "at", "counts_again"),
+    [
+        ({"recovery": "rollback"}, {"a": ["rows"], "b": ["per_k", "some"]}, "'per_k'"),
+        ({"recovery": "rollback"}, {"a": ["rows"], "b": ["per_k"], "c": ["some"]}, "'per_k'"),
+        ({"recovery": "rollback"}, {"a": ["rows", "per_k"], "b": ["some"]}, ""),
+        ({"recovery": "rollback"}, {"a": ["rows", "per_k", "some"]}, ""),
+        ({"recovery": "rollback", "method": "passive_standby"}, {"a": ["rows"], "b": ["per_k", "some"]}, ""),
+        (
+            {"recovery": "precise", "method": "upstream_backup"},
+            {"a": ["rows"], "b": ["per_k"], "c": ["some"]},
+            "",
+        ),
+    ],
+)
+def test_windows_behind_a_fragment_that_repeats_rows_are_warned_of(wish, at, counts_again):
+    texts = warned(query(**wish), at, {"*": ("d",)}, ("e",))
+    found = [text for text in texts if "may come again" in text]
+    assert [counts_again in text for text in found] == ([True] if counts_again else [])
+    if counts_again:
+        assert found[0].startswith(
+            "rows of fragment 'q/rows' may come again when 'a' is lost, and count again"
+        )

@@ -75,6 +75,34 @@ def test_a_plan_says_of_each_output_who_stands_by_and_what_it_costs(fed: md.Fede
     assert fed.queries() == []
 
 
+COSTS = {
+    "active_standby": "what q/rows and q/some is fed is sent once more to each who stands by, about",
+    "passive_standby": "who stands by for q/rows and q/some is sent each checkpoint, and of a large",
+    "upstream_backup": "who stands by for q/rows and q/some is sent some hundred bytes with each ch",
+    "amnesia": "who stands by for q/rows and q/some is sent nothing, and nothing is kept; ",
+}
+
+
+@pytest.mark.parametrize("method", COSTS)
+def test_a_plan_says_of_each_method_what_that_one_sends(method: str, fed: md.Federation) -> None:
+    kind = {"upstream_backup": "rollback", "amnesia": "gap"}.get(method, "precise")
+    (output,) = fed.plan(query(recovery=kind, method=method), AT, standby={"*": ["a"]}).outputs
+    assert output.overhead.startswith(COSTS[method])
+    assert ("is fed is sent once more" in output.overhead) is (method == "active_standby")
+    assert (output.bytes_per_s > 0) is (method == "active_standby")
+
+
+def test_a_plan_says_what_each_fragment_of_an_output_costs_by_its_own_method(fed: md.Federation) -> None:
+    q = md.Query("q")
+    rows = q.source("rows", {"ts": "int64", "k": "int64"}, time="ts", unit="s", slack="0s")
+    q.sink("exact", rows.filter("k > 0", name="few"), **EXACT)
+    q.sink("trend", rows.window("10s").aggregate(n=md.count(), name="per_10s"), recovery="gap")
+    plan = fed.plan(q, {"b": ["rows", "few"], "c": ["per_10s"]}, standby={"*": ["a"]})
+    (trend,) = (each for each in plan.outputs if each.stream == "q.trend")
+    assert "what q/rows is fed is sent once more" in trend.overhead
+    assert "who stands by for q/per_10s is sent nothing, and nothing is kept" in trend.overhead
+
+
 def test_without_a_wish_a_plan_and_a_deployment_are_what_they_were(fed: md.Federation) -> None:
     plan = fed.plan(query(), AT)
     assert (plan.outputs, plan.voters, plan.warnings) == ((), (), ())

@@ -187,7 +187,9 @@ def fragment_figures(fragment: FragmentStatus) -> str:
     """A line on a fragment: its state, rates, lag, and what went wrong."""
     text = f"{fragment.state or '?'}  {per_second(fragment.rows_in_per_s)} in"
     text += f"  {per_second(fragment.rows_out_per_s)} out  lag {lag(fragment.lag_us)}"
-    if fragment.lost_rows:
+    if fragment.lost_unknown:
+        text += f"  lost at least {count(fragment.lost_rows)}" if fragment.lost_rows else "  lost: unknown"
+    elif fragment.lost_rows:
         text += f"  lost {count(fragment.lost_rows)}"
     return f"{text}  {fragment.failed}" if fragment.failed else text
 

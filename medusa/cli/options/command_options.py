@@ -12,23 +12,29 @@ import click
 
 from medusa.cli.options.key_options import key_options
 
-__all__ = ["AS_JSON", "FILE", "FOLDER", "NODE", "OUT_FILE", "example", "with_client"]
+__all__ = ["AS_JSON", "FILE", "FOLDER", "NODE", "NODE_WHERE_IT_RUNS", "OUT_FILE", "example", "with_client"]
 
 
-def _addresses(context: click.Context, option: click.Parameter, given: str) -> str | list[str]:
-    """One address, or a list of those with commas between."""
+def _addresses(context: click.Context, option: click.Parameter, given: str | None) -> str | list[str] | None:
+    """One address, or a list of those with commas between; None: none was given."""
+    if given is None:
+        return None
     several = re.split(r",(?=tcp://|ipc://)", given)
     return several if len(several) > 1 else given
 
 
-NODE = click.option(
-    "--node",
-    "address",
-    required=True,
-    metavar="ADDRESS[,...]",
-    callback=_addresses,
-    help="tcp://HOST:PORT or ipc://PATH; of several nodes the first that answers",
+NODE, NODE_WHERE_IT_RUNS = (
+    click.option(
+        "--node",
+        "address",
+        required=required,
+        metavar="ADDRESS[,...]",
+        callback=_addresses,
+        help=f"tcp://HOST:PORT or ipc://PATH{where}; of several nodes the first that answers",
+    )
+    for required, where in ((True, ""), (False, ", where it runs"))
 )
+"""The second may be left out."""
 AS_JSON = click.option("--json", "as_json", is_flag=True, help="one JSON document, for scripts")
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 FOLDER = click.Path(path_type=Path)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET
 
 from medusa.cli.screens.terminal_text import figure, number, plain, share
+from medusa.query.recovery import AMNESIA
 from medusa.runtime.client.guarded_fragments import GuardedFragment, guarded_fragments
 from medusa.units import duration_text, size_text
 from medusa.wire.status_fields import (
@@ -147,6 +148,12 @@ def _of_node(status: NodeStatus, guarded: Sequence[GuardedFragment]) -> Iterator
     )
     if any(count for _, count in counts):
         yield ", ".join(f"{count:,} {name} rows" for name, count in counts if count)
+    for part in status.fragments:
+        if part.lost_unknown:
+            lost = lost_rows_text(part)
+            yield f"LOST: {part.fragment}: rows, and nobody can say how many: {lost}{_uncounted(part)}"
+        elif part.uncounted and part.method == AMNESIA:
+            yield f"{part.fragment}: were it lost, nobody could say how many rows{_uncounted(part)}"
     for title, field, value in (*titled(status), *titled(load)):
         if value:
             yield f"{title}: {figure(field, value)}"
@@ -263,11 +270,18 @@ def _fragments(statuses: Iterable[NodeStatus]) -> Iterator[tuple[str, ...]]:
 
 
 def lost_rows_text(fragment: FragmentStatus) -> str:
-    """How many rows are lost, and of several sources of which each."""
+    """How many rows are lost, and of several sources of which each; of what nobody can count it says so."""
     total, by = number(fragment.lost_rows), fragment.lost_by
+    if fragment.lost_unknown:
+        total = f"at least {total}" if fragment.lost_rows else "unknown"
     if not fragment.lost_rows or len(by) < 2:
         return total
     return f"{total} ({', '.join(f'{source} {number(rows)}' for source, rows in by.items())})"
+
+
+def _uncounted(fragment: FragmentStatus) -> str:
+    """The boxes that hold rows which nobody can count."""
+    return f"; can't be counted: {', '.join(fragment.uncounted)}" if fragment.uncounted else ""
 
 
 def _load(load: SmoothedLoad | None) -> tuple[str, str, str, str]:

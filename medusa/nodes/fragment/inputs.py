@@ -120,6 +120,8 @@ class FragmentInput:
         self.rows = self.refused_rows = self.overdue_rows = self.came_bytes = 0
         self.silent_since_us: int | None = None
         self.gone = False
+        self._promised_by: tuple[int, int] | None = None
+        """Life and version of the stream that promised what holds; None: another run of the process knew."""
         timed = source.judged and source.timed
         self._outbox = outbox
         self._not_taken: Refuse | None = None
@@ -198,6 +200,8 @@ class FragmentInput:
         return works
 
     def _work(self, delivery: Delivery, boundary_us: int) -> Work:
+        if self.receiver.attached_us >= boundary_us:
+            self._promised_by = self.receiver.life, self.receiver.stream_version
         match delivery:
             case ReceivedRows():
                 train = self._decode(delivery, boundary_us)
@@ -224,11 +228,15 @@ class FragmentInput:
         )
         if self.judged and train.times is not None and self.receiver.attached_us < boundary_us:
             train, overdue = late_below(train, boundary_us)
-            if overdue:  # The sender does again what it lost, and otherwise: there is no way back.
+            if overdue:
                 self.overdue_rows += overdue
                 about = {"stream": self.stream, "peer": self.peer}
-                what = "rows below an earlier promise count as late"
-                self._outbox.report("error", what, rows=overdue, **about)
+                if self._come_again:  # They were here when that was promised.
+                    what = "rows that come again are below an earlier promise: they count once"
+                    self._outbox.report("info", what, rows=overdue, **about)
+                else:  # The sender does again what it lost, and otherwise: there is no way back.
+                    what = "rows below an earlier promise count as late"
+                    self._outbox.report("error", what, rows=overdue, **about)
         if self._time is not None and train.batch.column(self._time).null_count:
             raise RemoteProtocolError(
                 f"stream {self.stream!r}: a null in the time column {self._time!r}",
@@ -236,6 +244,14 @@ class FragmentInput:
                 code="E_DATA",
             )
         return train
+
+    @property
+    def _come_again(self) -> bool:
+        """Whoever sends has lost nothing: it took the fragment over, and began at a mark."""
+        if self._promised_by is None:
+            return False
+        life, version = self._promised_by
+        return life == self.receiver.life and version < self.receiver.stream_version
 
     def tell_not_taken(self, from_seq: int, to_seq: int, why: str) -> None:
         """Tell the publisher that the engine refused its rows; the stream goes on behind them."""

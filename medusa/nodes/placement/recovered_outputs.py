@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from medusa.engine.held_rows_count import uncounted
 from medusa.nodes.fragment.clock_decisions import decides
 from medusa.nodes.placement.estimating import BoxTraffic
 from medusa.nodes.placement.placement import PlacementPlan
@@ -30,7 +31,7 @@ class RecoveredOutput:
         otherwise: fragment on its way that goes on by another method -> which, and why.
         guarantee: what is promised, in words.
         overhead: what it costs while nothing fails, in words.
-        bytes_per_s: that are sent once more, as estimated.
+        bytes_per_s: of what is fed that are sent once more, as estimated; only active standby sends that.
     """
 
     stream: str
@@ -62,6 +63,7 @@ def guarantee_of(
     *,
     away: Sequence[str] = (),
     lost: Sequence[str] = (),
+    uncounted: Sequence[str] | None = None,
 ) -> str:
     """What is promised of an output.
 
@@ -71,6 +73,7 @@ def guarantee_of(
         method: how it is recovered.
         away: those of the voters that aren't heard.
         lost: those of ``alone`` whose node isn't heard.
+        uncounted: boxes that may lose rows which nobody can count; None: it isn't known whether there are.
     """
     if stuck := no_majority(voters, away):
         return stuck
@@ -86,7 +89,13 @@ def guarantee_of(
         waits = True
         goes_on = f"{away_text(voters, away)}, and one more loss stops it"
     if method == AMNESIA:
-        return f"at most once: what a lost node held is lost and counted; {goes_on}"
+        counted = (
+            "lost and counted, but where its boxes can't be" if uncounted is None else "lost and counted"
+        )
+        if uncounted:
+            boxes = " and ".join(repr(box) for box in uncounted)
+            counted = f"lost, and nobody can say how many rows: those in {boxes} can't be counted"
+        return f"at most once: what a lost node held is {counted}; {goes_on}"
     if method == UPSTREAM:
         return f"at least once: rows may come again, under other numbers, if a node is lost; {goes_on}"
     return f"exactly once; {goes_on}" if waits else f"exactly once, and {goes_on}"
@@ -118,6 +127,7 @@ def recovered_outputs(
                 voters,
                 method,
                 away=away if method else (),
+                uncounted=[box for each in way if each.keeps_nothing for box in uncounted(each.graph)],
             ),
             overhead=_overhead(way, nbytes),
             bytes_per_s=nbytes,
@@ -164,14 +174,16 @@ def _overhead(way: Sequence[FragmentSpec], nbytes: float) -> str:
         costs.append(_of_active(guarded, nbytes))
     if passive := [each for each in way if each.method == PASSIVE]:
         costs.append(_of_passive(passive))
-    if any(each.reads_again for each in way):
-        beside = f" for {_listed([each for each in way if each.reads_again])}" if costs else ""
+    if again := [each for each in way if each.reads_again]:
         costs.append(
-            f"who stands by{beside} is sent some hundred bytes with each checkpoint; senders, and clients "
-            "that publish, keep rows until no window needs them"
+            f"who stands by for {_listed(again)} is sent some hundred bytes with each checkpoint; senders, "
+            "and clients that publish, keep rows until no window needs them"
         )
-    if not costs and any(each.keeps_nothing for each in way):
-        costs.append("nothing is kept or sent, but a few hundred bytes with each train")
+    if empty := [each for each in way if each.keeps_nothing]:
+        costs.append(
+            f"who stands by for {_listed(empty)} is sent nothing, and nothing is kept; some hundred bytes "
+            "more go with each train that comes of it"
+        )
     return "; ".join(costs)
 
 
@@ -190,7 +202,8 @@ def _of_active(guarded: Sequence[FragmentSpec], nbytes: float) -> str:
 def _of_passive(passive: Sequence[FragmentSpec]) -> str:
     deciding = [each for each in passive if each.entries or decides(each.graph)]
     waits = f", and output of {_listed(deciding)} waits for that" if deciding else ""
-    return f"who stands by for {_listed(passive)} is sent what changed with each checkpoint{waits}"
+    what = "is sent each checkpoint, and of a large state what changed since the one before"
+    return f"who stands by for {_listed(passive)} {what}{waits}"
 
 
 def _listed(fragments: Sequence[FragmentSpec]) -> str:

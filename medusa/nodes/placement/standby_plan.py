@@ -21,7 +21,7 @@ from medusa.nodes.placement.fragment_keys import REST, WishWords, boxes_of, by_f
 from medusa.nodes.placement.own_streams import with_own_streams
 from medusa.nodes.placement.placement import PlacementPlan
 from medusa.nodes.placement.secondaries import Unguarded, recovery_work, spread
-from medusa.nodes.placement.upstream_plan import check_repeats, check_upstream
+from medusa.nodes.placement.upstream_plan import check_repeats, check_upstream, repeat_warnings
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.nodes.upstream_backup.decisions import decision_in
 from medusa.nodes.upstream_backup.reach import refusal_of
@@ -149,6 +149,7 @@ def standby_warnings(
         found.append(text + more)
     found += _silent_warnings(plan, who, nodes)
     found += _machine_warnings(plan, nodes)
+    found += repeat_warnings(plan)
     if any(key == REST for key, _ in wish.standby) and not _wanted(plan):
         bare = [fragment for fragment in plan.fragments if not fragment.standby]
         found += [f"nobody stands by for fragment {each.name!r} at {each.node!r}" for each in bare]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from medusa.errors import QueryError
 from medusa.nodes.placement.placement import PlacementPlan
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.nodes.upstream_backup.decisions import decision_in
 from medusa.nodes.upstream_backup.reach import has_both, refusal_of
+from medusa.query.boxes import Box, Distinct, SUnion
 
-__all__ = ["check_repeats", "check_upstream"]
+__all__ = ["check_repeats", "check_upstream", "repeat_warnings"]
 
 
 def check_upstream(plan: PlacementPlan) -> None:
@@ -49,6 +50,37 @@ def check_repeats(sink: str, way: Sequence[FragmentSpec]) -> None:
         hint='method="passive_standby", or put the boxes behind that one at another node',
         code="E_STANDBY",
     )
+
+
+def repeat_warnings(plan: PlacementPlan) -> Iterator[str]:
+    """Of boxes behind a fragment that may repeat rows, for which those count again: once per fragment."""
+    streams: dict[tuple[str, str], list[FragmentSpec]] = {}
+    for each in plan.fragments:
+        for feed in each.feeds:
+            streams.setdefault((feed.node, feed.stream), []).append(each)
+    for each in plan.fragments:
+        if not each.reads_again or each.repeats:
+            continue
+        behind: dict[tuple[str, str], FragmentSpec] = {}
+        stack = [each]
+        while stack:
+            at = stack.pop()
+            for stream in at.streams.values():
+                for reader in streams.get((at.node, stream), ()):
+                    if (reader.node, reader.name) not in behind:
+                        behind[reader.node, reader.name] = reader
+                        stack.append(reader)
+        if boxes := [box.id for of in behind.values() for box in of.graph.boxes if _counts_again(box)]:
+            yield (
+                f"rows of fragment {each.name!r} may come again when {each.node!r} is lost, and count again "
+                f"in {' and '.join(map(repr, boxes))}: put those at the same node, or ask for "
+                'recovery="precise"'
+            )
+
+
+def _counts_again(box: Box) -> bool:
+    """Whether what it puts out isn't the same if a row comes twice."""
+    return box.keeps_state and not isinstance(box, Distinct | SUnion)
 
 
 def _refused(fragment: FragmentSpec, why: str) -> QueryError:

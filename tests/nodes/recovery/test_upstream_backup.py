@@ -148,6 +148,20 @@ def test_whoever_is_read_is_lost_at_the_same_time(kind: str) -> None:
     run.doubled()
 
 
+def test_rows_that_come_again_below_a_promise_are_no_error_in_the_log() -> None:
+    """Whoever reads them had them from the owner before: an operator would take the word for a loss."""
+    run = begun("tumbling")
+    run.fed.run(for_us=60_000)
+    run.take_over("m", "s1")
+    assert run.doubled() > 0
+    reader = run.fed.nodes["c"]
+    said = [each for each in reader.reports if "below an earlier promise" in each.what]
+    [hosted] = reader.brain.fragments.values()
+    overdue = sum(input.overdue_rows for input in hosted.inputs.values())
+    assert overdue == sum(each.fields["rows"] for each in said) > 0
+    assert {each.level for each in said} == {"info"}
+
+
 def restarted_reader(kind: str) -> UpstreamRun:
     """Who reads what is succeeded has died too, and comes back just before that happens."""
     run = begun(kind)
