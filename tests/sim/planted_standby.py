@@ -435,7 +435,7 @@ BY_METHOD: dict[str, Mistake] = {
     ),
     "a delta on a wrong base": Mistake(
         area="passive standby",
-        about="A delta is put on another one than it stands on: what comes of that is the state of no moment.",
+        about="A delta is put on another one than it stands on: that makes the state of no moment.",
         edits=edit(
             "nodes.recovery.checkpoint_shipping:CheckpointSender._frames",
             "deltas = (*held.deltas, *deltas)",
