@@ -493,15 +493,20 @@ BY_METHOD: dict[str, Mistake] = {
     ),
     "a delta on a wrong base": Mistake(
         area="passive standby",
-        about="A delta is put on whatever checkpoint is held: what comes of that is the state of no moment.",
+        about="A delta is put on another one than it stands on: that makes the state of no moment.",
         edits=edit(
-            "nodes.recovery.held_checkpoint:CheckpointReceiver._check_base",
-            "if len(came) < len(facts) and (message.base != self.held_token or not self.held_token):",
-            "if False:",
+            "nodes.recovery.checkpoint_shipping:CheckpointSender._frames",
+            "deltas = (*held.deltas, *deltas)",
+            "deltas = (*held.deltas[:-1], *deltas)",
         )
-        + edit("nodes.recovery.held_checkpoint:CheckpointReceiver._check_deltas", "ends != wanted", "False"),
-        tests="tests/nodes/recovery/test_shipped_deltas.py::"
-        "test_a_delta_that_does_not_fit_is_refused_and_all_of_it_comes[another_base]",
+        + edit(
+            "nodes.recovery.held_checkpoint:CheckpointReceiver._check_deltas",
+            "deltas[: len(held)] != held or not new or ends != wanted or new[-1].token != token",
+            "False",
+        ),
+        scenarios=("passive",),
+        seed=2,
+        shows="",
     ),
     "a delta is left out": Mistake(
         area="passive standby",

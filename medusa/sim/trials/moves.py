@@ -115,15 +115,15 @@ KINDS: dict[
     "parts": (parts, ("m/per_k-router", "m/per_k-1", "m/per_k-2"), ("m/flows", "m/per_k")),
     "unites": (unites, ("m/both", "m/some"), ("m/left", "m/right", "m/last")),
     "forks": (forks, (), ()),
-    "meets": (meets, (), ()),
     "many": (many, (), ()),
+    "meets": (meets, (), ()),
     "keeps": (partial(slides, "4s", "8s"), (), ()),
     "waits": (partial(slides, "4s", "8s", "12s"), (), ()),
     "decides": (partial(slides, "4s", "8s", idle="1h"), (), ()),
 }
 """The query; fragments that read and are read by nodes; those that clients read or publish into.
-The last three, whose windows hold many keys at any time, are for splits alone. Rows of the second may come
-far out of order; a fragment of the third logs what it decides, and so rests while it is split or merged."""
+The last four, whose windows hold many keys at any time, are for splits alone. Rows of the third may come far
+out of order; a fragment of the fourth logs what it decides, and so rests while it is split or merged."""
 
 
 @dataclass(frozen=True, slots=True)
