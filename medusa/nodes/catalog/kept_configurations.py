@@ -19,11 +19,11 @@ class KeptConfiguration(msgspec.Struct, frozen=True, kw_only=True):
         forgot: this node may have promised or accepted something for it in a life whose disk is lost: it
             votes on nothing until all other voters have told what they know (``nodes.recovery.reentry``).
         forgot_beyond: it votes again on that, and has forgotten whatever comes after it: that may have been
-            decided with nodes that don't vote by the current one, so they weren't asked.
+            decided with nodes that don't vote by the current one, so they weren't asked. Unset: it has not.
     """
 
     current: Configuration
     promised: Ballot | None = None
     accepted: Proposal | None = None
     forgot: bool = False
-    forgot_beyond: bool = False
+    forgot_beyond: bool | msgspec.UnsetType = msgspec.UNSET

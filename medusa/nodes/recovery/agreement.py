@@ -691,7 +691,7 @@ class Agreement:
                 since.said = True
                 what = f"{'vote' if query in self._reentries else 'decision'} waits for other voters"
                 names = status.waits_for
-                self._outbox.report("warning", what, query=query, number=status.number, waits_for=names)
+                self._outbox.report("warning", what, query=query, number=status.number + 1, waits_for=names)
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""

@@ -73,7 +73,7 @@ class Voter:
         if kept is None:
             forgot = self._catalog.birth.forgot and not installed
         else:
-            forgot = kept.forgot or kept.forgot_beyond
+            forgot = kept.forgot or bool(kept.forgot_beyond)
         self._keep(KeptConfiguration(current=configuration, forgot=forgot))
 
     def has_forgotten(self, query: str) -> bool:
@@ -86,7 +86,8 @@ class Voter:
         kept = self._kept[query]
         # It may have heard that this was decided, and have voted on what follows with those who vote by it.
         new = set() if accepted is None else {*accepted.configuration.voters}.difference(kept.current.voters)
-        self._take(msgspec.structs.replace(kept, forgot=False, forgot_beyond=bool(new)), ballot, accepted)
+        beyond = True if new else msgspec.UNSET
+        self._take(msgspec.structs.replace(kept, forgot=False, forgot_beyond=beyond), ballot, accepted)
 
     def forget(self, query: str) -> bool:
         """The query is removed; whether it was known."""

@@ -117,7 +117,9 @@ class Federation:
             long its boundary stands where it stands, to a quarter of a second; None: unknown, or it has
             ended), ``boundary_us`` (None before anything and after the end) and ``lag_us`` (how far that is
             behind the newest row; None: unknown); ``standby`` where nodes stand by for its fragment, as far
-            as these statuses say: those nodes, each with ``seeding``, ``following`` or ``missing``.
+            as these statuses say: those nodes, each with ``seeding``, ``following`` or ``missing``;
+            ``undecided`` where one of these nodes waits for votes on the next configuration of its query:
+            whose, and why they haven't come.
 
         Raises:
             LinkError: no answer in time, this client sees no boxes, or no such query is there.
