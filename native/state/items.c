@@ -259,10 +259,21 @@ static md_items_capture *capture_of(const md_items *m, int64_t number) {
     return c;
 }
 
+/* What was touched after a capture was touched after the one before it too. */
+static void forget_into(md_items *m, int32_t at) {
+    md_items_capture *to = m->captures[at - 1], *c = m->captures[at];
+    int64_t by = (c->origin - to->origin) >> 6; /* not negative: numbers only grow */
+    for (int64_t w = 0; w < c->words && by + w < to->words; w++) to->changed[by + w] |= c->changed[w];
+    forget(m, at);
+}
+
 static void note(md_items *m, md_items_capture *made, int64_t base) {
     while (m->n_captures > 0 && m->captures[0]->number < base) forget(m, 0);
-    /* The base is the oldest now, and stays. */
-    if (m->n_captures == MD_ITEMS_CAPTURES) forget(m, m->captures[0]->number == base ? 1 : 0);
+    /* The base is the oldest now, and stays, with what was touched since. */
+    if (m->n_captures == MD_ITEMS_CAPTURES) {
+        if (m->captures[0]->number == base) forget_into(m, 1);
+        else forget(m, 0);
+    }
     m->captures[m->n_captures++] = made;
 }
 

@@ -256,16 +256,17 @@ def test_a_capture_of_another_run_is_whole() -> None:
         assert not run._fragment.captured(capture).known().partial
 
 
-def test_changes_stay_known_while_the_disk_is_full() -> None:
+@pytest.mark.parametrize("kind", KNOWING)
+def test_changes_stay_known_while_the_disk_is_full(kind: str) -> None:
     disk = Disk("here")
     checkpoints = Checkpoints(disk, secret=SECRET)
-    with started(KNOWING["window"]) as run:
+    with started(KNOWING[kind]) as run:
         fragment = run._fragment
         push(run, 1, 100, 900, 400)
         copying = fragment.captured(checkpoints.capture())
         checkpoints.save(copying.files(), {}, copying.known())
         for turn in range(12):
-            push(run, turn, 100, 3, 400)
+            push(run, turn, 100 + turn // 4, 3, 400)
             wanted = fragment.snapshot()
             copying = fragment.captured(checkpoints.capture())
             assert copying.known().changed  # however many failed
