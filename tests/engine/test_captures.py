@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import medusa as md
 from medusa.elements import Train
 from medusa.engine.fragment import Fragment
+from medusa.engine.operators.windows.groups import Groups
 from medusa.engine.state import background_copy, delta
 from medusa.engine.state.capture import Capture, Known
 from medusa.engine.state.checkpoint import Checkpoints
@@ -329,3 +330,25 @@ def test_windows_of_rows_take_panes_in_any_order_and_those_of_format_1() -> None
         assert len(wanted) > 20
         for each in restored:
             assert rows_after(each, 9, 110, 300) == wanted
+
+
+def test_sessions_that_close_one_by_one_are_few_arrays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each would be an array until the next checkpoint, which looks at all of them in its pause."""
+    arrays: list[int] = []
+    leave = Groups.leave
+
+    def counted(groups: Groups, slots: Any) -> None:
+        leave(groups, slots)
+        arrays.append(len(groups._left))
+
+    monkeypatch.setattr(Groups, "leave", counted)
+    q = md.Query("q")
+    q.sink("o", KNOWING["sessions"](q.source("s", COLUMNS, time="ts", unit="s")))
+    with md.start(q) as run:
+        for turn in range(300):
+            push(run, turn, 100 + 10 * turn, 1, 300)
+        assert len(arrays) > 250
+        assert max(arrays) < 10
+        restored = Fragment.restore(q.graph, run._fragment.snapshot())
+        wanted = rows_after(run._fragment, 9, 4000, 300)
+        assert rows_after(restored, 9, 4000, 300) == wanted

@@ -241,6 +241,7 @@ class OfItems:
         self._change = _Change(copy)
         self.weight = PICKED_WEIGHT if copy.partial else 1
         self._copy: ItemsCopy | None = copy
+        self._batch: pa.RecordBatch | None = None
         self._take = take
         self._made = made
         self._parts: list[list[pa.Array]] = []
@@ -260,7 +261,11 @@ class OfItems:
     def copy(self, rows: int) -> None:
         if self._copy is None:
             return
-        self._parts.append(self._take(pa.record_batch(self._copy.next(rows))))
+        if self._batch is None:
+            self._batch = pa.record_batch(self._copy.next(rows))
+        # Without memory that may be called again.
+        self._parts.append(self._take(self._batch))
+        self._batch = None
         if not self._copy.left:
             self._copy = None
 
@@ -372,6 +377,12 @@ class BackgroundCopy:
             if part.done:
                 del self._later[0]
         return self.done
+
+    def drop(self) -> None:
+        """Nothing of it is wanted any more. A copy that isn't done looks at what the engine changes, so the
+        engine's thread calls this: there it goes."""
+        self._found = {}
+        self._later = []
 
     def finish(self) -> None:
         """Copy all that is left."""

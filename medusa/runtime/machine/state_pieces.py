@@ -49,8 +49,9 @@ class StatePieces:
     def abandon(self, why: str) -> None:
         """Copy nothing more."""
         if self._under_way is not None:
-            _, ended = self._under_way
+            copying, ended = self._under_way
             self._under_way = None
+            copying.drop()
             ended(why)
 
     def _go_on(self, copying: BackgroundCopy, *, first: bool = False) -> None:
@@ -70,5 +71,6 @@ class StatePieces:
                 return
         except Exception as error:
             why = str(error) or type(error).__name__
+            copying.drop()
         self._under_way = None
         ended(why)

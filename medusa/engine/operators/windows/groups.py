@@ -454,6 +454,10 @@ class Groups:
     def leave(self, slots: Numbers) -> None:
         """They aren't in use any more."""
         self._left.append(slots)
+        # Few arrays, however often some leave: two are put together once the newer is as long.
+        while len(self._left) > 1 and len(self._left[-2]) <= len(self._left[-1]):
+            newer = self._left.pop()
+            self._left[-1] = np.concatenate([self._left[-1], newer])
 
     def settle(self, next_slot: int, live: int) -> bool:
         """Whether most slots have left, so that ``keep`` is due."""
@@ -480,7 +484,8 @@ class Groups:
 
     def nbytes(self) -> int:
         users = self._users.nbytes() if self._users is not None else 0
-        return self._store.nbytes() + self.index.nbytes() + users
+        left = sum(slots.nbytes for slots in self._left)
+        return self._store.nbytes() + self.index.nbytes() + users + left
 
     # State
 
@@ -491,9 +496,9 @@ class Groups:
             count: how many those are.
             slots: gives them, where it has to be asked.
         """
-        for left in self._left:
-            self._store.leave(pa.array(left))
-        self._left = []
+        if self._left:
+            self._store.leave(pa.array(np.concatenate(self._left)))
+            self._left = []
         patient, capture = state.patient, state.capture
         later = groups_later(self._store, self._table, count, patient=patient, capture=capture)
         state.put("groups", later or self._table(self._living(slots())))
