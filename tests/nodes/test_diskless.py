@@ -297,11 +297,14 @@ BY_SOURCE = msgspec.structs.replace(CUT, held=3, lost=8, sources=(("a", 1, 8), (
 
 def test_a_cut_says_what_is_lost_by_source():
     assert CutSealer().cut(CutSealer().note(BY_SOURCE), "q/f") == BY_SOURCE
-    assert BY_SOURCE.lost_after == {"a": 9, "b": 2}
-    assert sum(BY_SOURCE.lost_after.values()) == BY_SOURCE.held + BY_SOURCE.lost
+    assert BY_SOURCE.lost_after(("a", "b")) == {"a": 9, "b": 2}
+    assert sum(BY_SOURCE.lost_after(("a", "b")).values()) == BY_SOURCE.held + BY_SOURCE.lost
     one = msgspec.structs.replace(CUT, inputs=(("a", "e", 10),), held=-1, lost=8)
-    assert one.lost_after == {"a": 8}
-    assert msgspec.structs.replace(CUT, held=3, lost=8).lost_after == {}, "an earlier release counted it"
+    assert one.lost_after(("a",)) == {"a": 8}
+    assert msgspec.structs.replace(CUT, held=3, lost=8).lost_after(("a", "b")) == {}, "an earlier release"
+    # Whoever published into b is gone, so that only a has an input: what b lost stays b's.
+    gone = msgspec.structs.replace(BY_SOURCE, inputs=(("a", "e", 10),))
+    assert gone.lost_after(("a", "b")) == {"a": 9, "b": 2}
 
 
 def test_where_it_does_not_fit_a_note_says_nothing_of_sources():

@@ -379,7 +379,7 @@ class MemoryOnlyFragmentHost(FragmentHost):
             output.begin_at(begin)
         if base is not None:
             self.known_lost = base.lost + max(base.held, 0)
-            self.known_lost_by = base.lost_after
+            self.known_lost_by = base.lost_after(self._sources)
             self.lost_unknown = base.unknown
             if base.held < 0:
                 boxes = ", ".join(self.uncounted) or "its boxes"

@@ -9,6 +9,7 @@ after it has been seen anywhere, so all come again; of those before it exactly t
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from hashlib import blake2b
 
 import msgspec
@@ -71,13 +72,15 @@ class SealedCut(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fie
     def order(self) -> tuple[int, int, int]:
         return (*self.whose, self.number)
 
-    @property
-    def lost_after(self) -> dict[str, int]:
+    def lost_after(self, of: Collection[str]) -> dict[str, int]:
         """Rows that are lost if the fragment goes on here, by the source that they came by; of those that an
-        earlier release counted it may be unknown."""
-        names = dict.fromkeys(source for source, _, _ in self.inputs)
-        if len(names) == 1:
-            return {name: self.lost + max(self.held, 0) for name in names}
+        earlier release counted it may be unknown.
+
+        Args:
+            of: all sources of the fragment, also those by which nothing comes now.
+        """
+        if len(of) == 1:
+            return {name: self.lost + max(self.held, 0) for name in of}
         return {source: held + lost for source, held, lost in self.sources}
 
     def input_at(self, source: str, peer: str, *, any_peer: bool = False) -> int | None:

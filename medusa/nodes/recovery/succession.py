@@ -339,6 +339,10 @@ class Succession:
                 self._emptied.setdefault((each.fragment, each.epoch), now_us)
         self.tick(now_us)
 
+    def _runs(self, fragment: str) -> bool:
+        hosted = self._fragments.get(fragment)
+        return hosted is not None and not hosted.frozen
+
     def _emptied_due_us(self, replicas: Replicas) -> int | None:
         """When we go on with what was on its owner's lost disk; None: we don't."""
         since_us = self._emptied.get((replicas.fragment, replicas.epoch))
@@ -435,6 +439,8 @@ class Succession:
     def tick(self, now_us: int) -> None:
         """Propose what is due; begin what is on disk."""
         self._ticked_us = now_us
+        for about in [each for each in self._without_state if self._runs(each[0])]:
+            del self._without_state[about]  # It was found again: an operator took it up, say.
         self.logged(now_us)
         self._look(now_us)
         for token, name in [each for each in self._closing if each[0] <= self._saver.durable]:

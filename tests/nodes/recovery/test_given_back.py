@@ -18,6 +18,7 @@ from medusa.query.recovery import PASSIVE
 from medusa.sim.checkers.catalog import newest_catalog
 from medusa.wire.messages.configuration import Replicas
 from tests.nodes.recovery.test_passive_standby import passively
+from tests.nodes.recovery.upstream_run import UpstreamRun, query
 from tests.nodes.taken_over import Run
 from tests.nodes.test_taken_over import (
     CUT,
@@ -273,3 +274,18 @@ def test_a_node_is_what_the_configuration_says_as_far_as_its_catalog_can_know() 
     assert unsure == {"a": Role.OTHER, "b": Role.OWNER, "c": Role.OTHER, "d": Role.OTHER}
     gone = msgspec.structs.replace(replicas, members=(), secondaries=())
     assert role_of("b", gone, knows=True) is Role.ENDED
+
+
+def test_what_is_found_again_is_given_to_nobody():
+    """An operator takes up what was in doubt, in the same epoch, after the node has said that it has nothing."""
+    run = UpstreamRun(*query("rows"), "s1", "s2")
+    owner = run.recovery("m")
+    before = owner.agreement.current("q")
+    assert before is not None
+    [replicas] = [each for each in before.fragments if each.fragment == run.fragment]
+    owner.succession._say_without_state(replicas, "its state is in doubt", began=True)
+    run.fed.run(for_us=10_000_000)
+    now = owner.agreement.current("q")
+    assert now is not None
+    found = now.replicas(run.fragment)
+    assert (found.owner, found.epoch) == ("m", replicas.epoch)
