@@ -277,7 +277,7 @@ def test_a_node_is_what_the_configuration_says_as_far_as_its_catalog_can_know() 
 
 
 def test_what_is_found_again_is_given_to_nobody():
-    """An operator takes up what was in doubt, in the same epoch, after the node has said that it has nothing."""
+    """An operator takes up, in the same epoch, what the node has said that it has not."""
     run = UpstreamRun(*query("rows"), "s1", "s2")
     owner = run.recovery("m")
     before = owner.agreement.current("q")
