@@ -77,9 +77,14 @@ class Voter:
         self._keep(KeptConfiguration(current=configuration, forgot=forgot))
 
     def has_forgotten(self, query: str) -> bool:
-        """Whether this node may have voted for the next number and doesn't know how."""
+        """Whether this node may have voted for the next number and doesn't know how: also while it has lost its
+        newest catalog, of which it can't ask the other voters."""
         kept = self._kept.get(query)
-        return kept is not None and kept.forgot
+        return kept is not None and (kept.forgot or self._is_in_doubt)
+
+    @property
+    def _is_in_doubt(self) -> bool:
+        return bool(self._catalog.in_doubt.newest) and not self._catalog.birth.rebuilt
 
     def remember(self, query: str, ballot: Ballot, accepted: Proposal | None) -> None:
         """All other voters have promised this ballot and said what they accepted: this one votes again."""

@@ -104,6 +104,20 @@ def rebuilt():
     return Node(catalog, away=("d",))
 
 
+def test_nor_does_it_propose_anything_for_which_it_would_have_to_vote():
+    """What it promised before may be what its disk has lost: its own vote would be a second one."""
+    catalog = Catalog("b")
+    catalog.in_doubt = InDoubt(newest=3)
+    node = Node(catalog, away=("d",))
+    node.hear("a", Configure(request=4, configuration=NOW))
+    assert node.brain.recovery.agreement.current("q") == NOW
+    node.brain.report(node.now_us, PeerLost(peer="a"))
+    node.perform()
+    node.brain.recovery.agreement.propose(node.now_us, "q", takeover("b", 2), suspects=("a",))
+    assert node.perform() == []
+    assert not node.brain.recovery.agreement.proposing("q")
+
+
 def test_a_rebuilt_node_votes_once_all_voters_have_promised_whoever_else_is_away():
     node = rebuilt()
     asked = Prepare(request=4, query="q", life=7, number=2, ballot=Ballot(3, "a"))
