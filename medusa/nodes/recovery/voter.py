@@ -77,8 +77,8 @@ class Voter:
         self._keep(KeptConfiguration(current=configuration, forgot=forgot))
 
     def has_forgotten(self, query: str) -> bool:
-        """Whether this node may have voted for the next number and doesn't know how: also while it has lost its
-        newest catalog, of which it can't ask the other voters."""
+        """Whether this node may have voted for the next number and doesn't know how: also while it has lost
+        its newest catalog."""
         kept = self._kept.get(query)
         return kept is not None and (kept.forgot or self._is_in_doubt)
 
