@@ -41,7 +41,7 @@ class Step(Enum):
     REST = "rests, and keeps what it has"
     STEP_DOWN = "tells its clients where it is, and drops what it has"
     FOLLOW = "nothing: it follows, or will be asked to"
-    END = "drops what it has: others have its place here"
+    END = "rests: others have its place here"
 
 
 _R, _H, _S = Role, Here, Step
