@@ -96,7 +96,7 @@ def strongest(methods: Iterable[str]) -> str:
     """The one that promises what each of them promises; empty: there are none. Of one that may lose rows and
     one that may repeat them it is the first that does neither."""
     wished = {*methods}
-    if {AMNESIA, UPSTREAM} <= wished:
+    if {AMNESIA, UPSTREAM} <= wished and PRECISE_UPSTREAM not in wished:
         wished.add(PASSIVE)
     return max(wished, key=METHODS_BY_STRENGTH.index, default="")
 

@@ -13,6 +13,7 @@ from medusa.errors import QueryError
 from medusa.query.boxes import Input, Sink
 from medusa.query.codec import graph_from_json, graph_from_msgpack, graph_to_json, graph_to_msgpack
 from medusa.query.graph import check_graph
+from medusa.query.recovery import ACTIVE, AMNESIA, PASSIVE, PRECISE_UPSTREAM, UPSTREAM, strongest
 from medusa.query.signature import signatures
 
 
@@ -104,3 +105,22 @@ def test_inside_a_program_it_changes_nothing() -> None:
         for wish in ({}, {"recovery": "precise", "method": "active_standby"})
     )
     assert wished.to_pydict() == plain.to_pydict()
+
+
+@pytest.mark.parametrize(
+    ("wished", "taken"),
+    [
+        ((AMNESIA, PRECISE_UPSTREAM), PRECISE_UPSTREAM),
+        ((UPSTREAM, PRECISE_UPSTREAM), PRECISE_UPSTREAM),
+        ((AMNESIA, UPSTREAM), PASSIVE),
+        ((AMNESIA, UPSTREAM, PRECISE_UPSTREAM), PRECISE_UPSTREAM),
+        ((AMNESIA, UPSTREAM, ACTIVE), ACTIVE),
+        ((UPSTREAM,), UPSTREAM),
+        ((), ""),
+    ],
+)
+def test_a_fragment_goes_on_by_what_promises_all_that_its_outputs_wish(
+    wished: tuple[str, ...], taken: str
+) -> None:
+    """Amnesia never repeats rows, and upstream backup never loses any: neither promises both."""
+    assert strongest(wished) == taken
