@@ -195,6 +195,8 @@ class ByNumber:
         self._next = end
 
     def table(self) -> pa.Table:
+        if len(self._parts) == 1:  # concat_arrays leaves bits behind the last row as memory had them
+            return self._made(self._parts[0])
         return self._made([pa.concat_arrays(parts) for parts in zip(*self._parts, strict=True)])
 
 
@@ -270,6 +272,8 @@ class OfItems:
             self._copy = None
 
     def table(self) -> pa.Table:
+        if len(self._parts) == 1:  # concat_arrays leaves bits behind the last row as memory had them
+            return self._made(self._parts[0])
         return self._made([pa.concat_arrays(parts) for parts in zip(*self._parts, strict=True)])
 
 
