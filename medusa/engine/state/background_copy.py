@@ -195,9 +195,7 @@ class ByNumber:
         self._next = end
 
     def table(self) -> pa.Table:
-        if len(self._parts) == 1:  # concat_arrays leaves bits behind the last row as memory had them
-            return self._made(self._parts[0])
-        return self._made([pa.concat_arrays(parts) for parts in zip(*self._parts, strict=True)])
+        return self._made(_joined(self._parts))
 
 
 def rows_later(
@@ -220,6 +218,12 @@ def rows_later(
     if not patient or rows <= (PICKED_AT_ONCE if change else AT_ONCE):
         later.copy(rows)
     return later
+
+
+def _joined(parts: list[list[pa.Array]]) -> list[pa.Array]:
+    """The columns of a table of which these are the parts. One part stays as it is: ``concat_arrays`` leaves
+    bits behind the last row as memory had them."""
+    return parts[0] if len(parts) == 1 else [pa.concat_arrays(each) for each in zip(*parts, strict=True)]
 
 
 class OfItems:
@@ -272,9 +276,7 @@ class OfItems:
             self._copy = None
 
     def table(self) -> pa.Table:
-        if len(self._parts) == 1:  # concat_arrays leaves bits behind the last row as memory had them
-            return self._made(self._parts[0])
-        return self._made([pa.concat_arrays(parts) for parts in zip(*self._parts, strict=True)])
+        return self._made(_joined(self._parts))
 
 
 def items_later(

@@ -373,6 +373,12 @@ class Catalog:
         """Nothing that this node has ever written down was lost, as far as it knows."""
         return not (self.in_doubt or self.in_doubt.ever or self.birth.forgot)
 
+    @property
+    def may_not_vote(self) -> bool:
+        """What this node promised may be in the newest catalog, which it lost. Where its whole disk was lost
+        each query says for itself whether it votes: for that its voters count, and no other peer."""
+        return bool(self.in_doubt.newest) and not self.birth.rebuilt
+
     def never_owned(self, fragment: str, epoch: int) -> bool:
         """Whether it is certain that this node hasn't begun with a fragment in this epoch, so that it has
         shown nothing: it stood by for an earlier owner, and what it begins with it writes down before."""

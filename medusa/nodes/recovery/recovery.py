@@ -435,6 +435,7 @@ class Recovery:
         self.succession.removed(query)
         self.coordination.removed(query)
         self.agreement.forget(query)
+        self._said_undecided.discard(query)
 
     def flush(self, now_us: int) -> None:
         """Send what was fed since the last call."""

@@ -80,11 +80,7 @@ class Voter:
         """Whether this node may have voted for the next number and doesn't know how: also while it has lost
         its newest catalog."""
         kept = self._kept.get(query)
-        return kept is not None and (kept.forgot or self._is_in_doubt)
-
-    @property
-    def _is_in_doubt(self) -> bool:
-        return bool(self._catalog.in_doubt.newest) and not self._catalog.birth.rebuilt
+        return kept is not None and (kept.forgot or self._catalog.may_not_vote)
 
     def remember(self, query: str, ballot: Ballot, accepted: Proposal | None) -> None:
         """All other voters have promised this ballot and said what they accepted: this one votes again."""

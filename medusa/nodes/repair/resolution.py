@@ -327,9 +327,7 @@ class DoubtResolution:
                 known = message.query in catalog.deployments
                 return doubt.query_of(message.query) or (bool(doubt.newest) and not known)
             case Prepare() | Accept():
-                # What was promised may be what the disk lost. Where that was lost whole, each query says of
-                # itself whether this node votes on it: for that its voters count, and no other peer.
-                return bool(doubt.newest) and not catalog.birth.rebuilt
+                return catalog.may_not_vote
             case Placed():
                 return bool(doubt.newest) and message.query not in catalog.deployments
             case Lookup() if client and message.name:

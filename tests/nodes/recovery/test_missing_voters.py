@@ -66,6 +66,18 @@ def test_who_is_away_is_told_before_nothing_can_be_taken_over_and_then():
     run.until_owned("q/kind", "s1")
 
 
+def test_of_a_query_that_was_removed_nothing_more_is_said():
+    run = run_of(recovery="precise", method="active_standby")
+    run.until(lambda: guarantee(run).startswith("exactly once, and goes on"), "a standby follows")
+    run.lose("w")
+    run.lose("m")
+    run.until(lambda: bool(said(run, "e", "no takeover can be decided")), "too many are away")
+    run.recovery("e").removed("q")
+    run.fed.nodes["w"].start()
+    run.until(lambda: run.fed.nodes["e"].brain.peers["w"] == "up", "one is back")
+    assert not said(run, "e", "takeovers can be decided again")
+
+
 def test_a_fragment_that_keeps_nothing_says_why_it_rests():
     run = run_of(recovery="gap", method="amnesia")
     run.until(lambda: guarantee(run).startswith("at most once"), "somebody stands by")
