@@ -1,6 +1,7 @@
 """Question: what does a checkpoint of a million keys cost, whole and as a delta, for each box with keys?
 
     python -m bench.checkpoint_costs [--keys 1000000] [--rounds 5] [--boxes window,running] [--node]
+    python -m bench.checkpoint_costs --pushes 10 [--keys 1000000] [--boxes window,running]
 
 Data: int64 keys with a count and a sum; between two checkpoints the rows of 1 % of the keys, at random. A
 checkpoint goes into a folder on disk, synced. The peer of a delta is the whole checkpoint of the same state:
@@ -8,6 +9,9 @@ both are made in turn, and the ratio of their medians is what is asked. CPU of a
 whole process. *begin* and *piece* are of the engine's thread on a node, where state is copied in pieces: CPU
 to begin a whole one and a delta, and of the longest piece of either: medians, and the worst of all. With
 ``--node`` the checkpoints are those of a node's host instead of a program's run.
+
+``--pushes``: how long a push of a program takes by the clock while checkpoints fall due each second: 100 rows
+of keys at random every 2 ms for so many seconds, and the same pushes of a run without checkpoints.
 
 What it does not show: a disk that is slower than its cache; memory.
 """
@@ -164,14 +168,47 @@ def measured(shape: Shape, keys: int, rounds: int) -> Iterator[tuple[str, dict[s
                     yield "delta", {**cost(run.checkpoint, folder), **found}
 
 
+def paces(shape: Shape, keys: int, seconds: float, every: str | None) -> list[float]:
+    """Of each push of a program: how long it took in ms."""
+    draw, found = np.random.default_rng(3), []
+    with tempfile.TemporaryDirectory(prefix="medusa-bench-") as name:
+        options = {} if every is None else {"checkpoint": name, "checkpoint_every": every}
+        with md.start(query(shape), memory="4 GiB", **options) as run:
+            push(run, 0, np.arange(keys))
+            end = time.perf_counter() + seconds
+            for at in count(1):
+                rows = draw.integers(0, keys, 100)
+                began = time.perf_counter()
+                if began > end:
+                    return found
+                push(run, at, rows)
+                found.append((time.perf_counter() - began) * 1e3)
+                time.sleep(max(0.0, began + 0.002 - time.perf_counter()))
+    return found
+
+
+def print_paces(names: list[str], keys: int, seconds: float) -> None:
+    print("| a push | without: p50, p99, worst ms | with checkpoints: p50, p99, worst ms |\n|---|---|---|")
+    for name in names:
+        cells = []
+        for every in (None, "1s"):
+            took = np.array(paces(BOXES[name], keys, seconds, every))
+            cells.append(", ".join(f"{value:.2f}" for value in (*np.percentile(took, (50, 99)), took.max())))
+        print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--node", action="store_true", help="of a node in place of a program")
     parser.add_argument("--boxes", help="some of: " + ", ".join(BOXES))
+    parser.add_argument("--pushes", type=float, help="how long pushes take, for so many seconds")
     asked = parser.parse_args()
     names = [name.strip() for name in asked.boxes.split(",")] if asked.boxes else list(BOXES)
+    if asked.pushes:
+        print_paces(names, asked.keys, asked.pushes)
+        return
     head = ("whole MB", "delta MB", "share", "whole CPU ms", "delta CPU ms", "share")
     head += ("begin whole ms", "begin delta ms", "piece ms", "worst ms")
     print("| state | " + " | ".join(head) + " |\n|---|" + "---|" * len(head))

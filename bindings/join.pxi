@@ -39,6 +39,7 @@ cdef extern from "join/join.h" nogil:
     md_rc md_join_rows(const md_join *j, int side, ArrowSchema *schema, ArrowArray *array, md_error *err)
     md_rc md_join_items(md_join *j, int side, md_items **out, md_error *err)
     md_rc md_join_renumber(md_join *j, int side, const int64_t *numbers, int64_t n, md_error *err)
+    int64_t md_join_span(const md_join *j, int side)
     md_rc md_join_resume(md_join *j, int64_t boundary, md_error *err)
     int64_t md_join_held(const md_join *j, int side)
     int64_t md_join_waiting(const md_join *j, int side)
@@ -188,6 +189,10 @@ cdef class Join:
             given = borrow(numbers)
             at = _numbers(given, &column)
         check(md_join_renumber(self._j, _side(side), at, column.length, &err), &err)
+
+    def span(self, int side):
+        refuse_busy(self._busy)
+        return md_join_span(self._j, _side(side))
 
     def resume(self, int64_t boundary_us):
         cdef md_error err

@@ -586,6 +586,10 @@ class Join:
     def renumber(self, side: int, numbers: Any = None) -> None:
         """Number the rows held anew, in the order of ``rows``: 0, 1, 2 ... or by these, which ascend."""
 
+    def span(self, side: int) -> int:
+        """How many numbers there are from the first row held to the last one taken, once rows were copied:
+        what is kept to know them grows with it. Before, 0."""
+
     def resume(self, boundary_us: int) -> None:
         """After rows of a state were added to a fresh join: go on from that boundary.
 

@@ -16,6 +16,8 @@ __all__ = [
     "Clock",
     "Content",
     "Interrupts",
+    "Job",
+    "Jobs",
     "Journal",
     "Lock",
     "NodeStore",
@@ -272,6 +274,26 @@ class Tasks(Protocol):
 
     def close(self) -> None:
         """Cancel what still runs, and end."""
+
+
+class Job(Protocol):
+    """Work that another thread does."""
+
+    def done(self) -> bool:
+        """Whether it has ended."""
+
+    def result(self) -> Any:
+        """Wait until it has ended; what it gave, and what it raised is raised."""
+
+
+class Jobs(Protocol):
+    """Threads beside the caller's."""
+
+    def start(self, work: Callable[[], Any]) -> Job:
+        """Have something done; returns at once."""
+
+    def pause(self) -> None:
+        """For a job: let others go on for a moment."""
 
 
 class Briefly(Protocol):

@@ -239,6 +239,11 @@ class LoggedFragment(Fragment):
         self._close_run()
         return self.log.turn(list(self._replay.entries()) if self._replay is not None else [])
 
+    def go_on_after(self, number: int) -> bool:
+        """That checkpoint, of this moment, is written while rows come. As ``DecisionLog.go_on``."""
+        assert self.log is not None, "only a run with a log has checkpoints"
+        return self.log.go_on(number)
+
     def turned(self, number: int, name: str, checkpoints: Sequence[str]) -> None:
         """The checkpoint is durable.
 

@@ -99,6 +99,10 @@ md_rc md_join_items(md_join *j, int side, md_items **out, md_error *err);
  * the n numbers, which ascend from 0 on. MD_BADARG: others, or another n. */
 md_rc md_join_renumber(md_join *j, int side, const int64_t *numbers, int64_t n, md_error *err);
 
+/* How many numbers there are from the first row held to the last one taken, where the rows are known by them
+ * (md_join_items): what that takes grows with it, however few rows are held. Else 0. */
+int64_t md_join_span(const md_join *j, int side);
+
 /* After rows of a state were added to a fresh join: go on from that boundary. The rows are not trusted:
  * MD_BADDATA when they can't have been held then. */
 md_rc md_join_resume(md_join *j, int64_t boundary, md_error *err);

@@ -131,6 +131,12 @@ static md_rc begin(join_side *s) {
     return MD_OK;
 }
 
+int64_t md_join_span(const md_join *j, int side) {
+    const join_side *s = &j->sides[side];
+    int64_t first = s->track != NULL ? md_items_first(&s->track->items) : INT64_MAX;
+    return first > s->last_number ? 0 : s->last_number + 1 - first;
+}
+
 md_rc md_join_items(md_join *j, int side, md_items **out, md_error *err) {
     join_side *s = &j->sides[side];
     if (j->dense.on) return md_fail(err, MD_BADARG, "pairs of a time are still to come");

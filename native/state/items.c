@@ -117,6 +117,12 @@ int64_t md_items_trim(md_items *m) {
     return m->origin;
 }
 
+int64_t md_items_first(const md_items *m) {
+    int64_t word = 0;
+    while (word < m->words && m->open[word] == 0) word++;
+    return m->origin + 64 * word + (word < m->words ? __builtin_ctzll(m->open[word]) : 0);
+}
+
 /* ---- touches ---- */
 
 static bool is_kept(const md_items_copy *c, int64_t item) {

@@ -54,6 +54,8 @@ void md_items_begin_at(md_items *m, int64_t first);
 md_rc md_items_reserve(md_items *m, int64_t end);
 /* No item in front is open or will be touched: forget their bits. The first item that has one now. */
 int64_t md_items_trim(md_items *m);
+/* The first open item; where none is, as many as there is room for. */
+int64_t md_items_first(const md_items *m);
 
 /* Whether a bit of an item is set; for those with room. */
 MD_INLINE bool md_items_bit(const md_items *m, const uint64_t *bits, int64_t item) {

@@ -174,29 +174,29 @@ static void unlink_session(md_sessions *s, int32_t at) {
     *link = s->sessions[at].next;
 }
 
-static md_rc add_part(md_sessions *s, session *to, int64_t slot) {
+/* Room for one more part; false: there is no memory for it, and nothing changed. */
+static bool part_room(md_sessions *s) {
+    return s->free_part != NONE ||
+           (s->parts_used < INT32_MAX && md_grow(&s->parts, &s->parts_capacity, s->parts_used + 1, sizeof *s->parts));
+}
+
+/* There is room for it. */
+static void add_part(md_sessions *s, session *to, int64_t slot) {
     int32_t at = s->free_part;
-    if (at != NONE) {
-        s->free_part = s->parts[at].next;
-    } else {
-        if (s->parts_used >= INT32_MAX || !md_grow(&s->parts, &s->parts_capacity, s->parts_used + 1, sizeof *s->parts))
-            return MD_NOMEM;
-        at = (int32_t)s->parts_used++;
-    }
+    if (at != NONE) s->free_part = s->parts[at].next;
+    else at = (int32_t)s->parts_used++;
     s->parts[at] = (part){.slot = slot, .next = NONE};
     if (to->tail == NONE) to->part = at;
     else s->parts[to->tail].next = at;
     to->tail = at;
-    return MD_OK;
 }
 
-/* The later session becomes a part of the earlier one. */
-static md_rc join(md_sessions *s, int32_t earlier, int32_t later) {
+/* The later session becomes a part of the earlier one; there is room for it. */
+static void join(md_sessions *s, int32_t earlier, int32_t later) {
     session *a = &s->sessions[earlier], *b = &s->sessions[later];
     md_items_grow(&s->items, earlier);
     md_items_close(&s->items, later);
-    md_rc rc = add_part(s, a, b->slot);
-    if (rc != MD_OK) return rc;
+    add_part(s, a, b->slot);
     if (b->part != NONE) {
         s->parts[a->tail].next = b->part;
         a->tail = b->tail;
@@ -206,7 +206,6 @@ static md_rc join(md_sessions *s, int32_t earlier, int32_t later) {
     unlink_session(s, later);
     b->key = NONE;
     s->n_open--;
-    return MD_OK;
 }
 
 static md_rc place(md_sessions *s, int32_t key, int64_t t, int64_t position, int64_t *slot) {
@@ -228,6 +227,7 @@ static md_rc place(md_sessions *s, int32_t key, int64_t t, int64_t position, int
         if (rc != MD_OK) return rc;
         s->next_slot++;
     } else {
+        if (other != NONE && !part_room(s)) return MD_NOMEM;
         if (other != NONE && s->sessions[other].first < s->sessions[found].first) {
             int32_t swapped = found;
             found = other;
@@ -237,10 +237,7 @@ static md_rc place(md_sessions *s, int32_t key, int64_t t, int64_t position, int
         md_items_touch(&s->items, found);
         if (t < to->first) to->first = t;
         if (t > to->last) to->last = t;
-        if (other != NONE) {
-            md_rc rc = join(s, found, other);
-            if (rc != MD_OK) return rc;
-        }
+        if (other != NONE) join(s, found, other);
     }
     *slot = s->sessions[found].slot;
     return MD_OK;
@@ -363,9 +360,11 @@ static md_rc load_row(md_sessions *s, const md_column *c, int64_t i, int32_t *op
         session *to = &s->sessions[*open];
         if (v[KEY] != to->key || v[FIRST] != to->first || v[LAST] != to->last || v[POSITION] != to->position)
             return bad_row(err, i, "parts of one session differ");
+        if (!part_room(s)) return md_nomem(err);
         s->n_parts++;
         md_items_grow(&s->items, *open);
-        return add_part(s, to, v[SLOT]) == MD_OK ? MD_OK : md_nomem(err);
+        add_part(s, to, v[SLOT]);
+        return MD_OK;
     }
     if (v[KEY] < 0 || v[KEY] >= n_keys) return bad_row(err, i, "a key that isn't there");
     if (v[FIRST] < -MD_TIME_LIMIT || v[FIRST] > v[LAST] || v[LAST] >= MD_TIME_LIMIT)

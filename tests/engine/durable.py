@@ -5,7 +5,8 @@ from __future__ import annotations
 import random
 import threading
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
 from typing import Any
 
 import medusa as md
@@ -13,23 +14,31 @@ from medusa.engine.logged_fragment import LoggedFragment
 from medusa.engine.recovery.synced_length import extended
 from medusa.engine.state.checkpoint import Checkpoints
 from medusa.engine.state.evolve import plan
-from medusa.ports import Buffer, Clock, Synced, Tasks
+from medusa.ports import Buffer, Clock, Jobs, Synced, Tasks
 from medusa.query.codec import graph_from_json
 from medusa.runtime.embedded.decision_log import begin_log, first_log, go_on_with_log, logs_of
 from medusa.runtime.embedded.run import Run
 from medusa.runtime.machine.interrupts import INTERRUPTS
+from medusa.runtime.machine.job_threads import JobThreads
 from medusa.runtime.machine.run_lock import OneTurn
 
 SETTINGS = {"memory_bytes": 1 << 30, "on_error": "dead", "checkpoint_every_us": None, "history": False}
 
 
 class MemoryStore:
-    """The port ``Store``."""
+    """The port ``Store``.
+
+    Attributes:
+        fails: asked before each write whether it does.
+    """
 
     def __init__(self) -> None:
         self.groups: dict[str, dict[str, Buffer]] = {}
+        self.fails: Callable[[], bool] = lambda: False
 
     def write(self, name: str, files: Mapping[str, Buffer]) -> None:
+        if self.fails():
+            raise md.StateError("the disk is full", code="state.io")
         self.groups[name] = {file: bytes(data) for file, data in files.items()}
 
     def read(self, name: str) -> dict[str, Buffer]:
@@ -110,7 +119,14 @@ class Folder:
         self.store, self.journal = MemoryStore(), MemoryJournal()
         self.settings = {**SETTINGS, **settings}
 
-    def start(self, q: md.Query, *, clock: Clock | None = None, tasks: Tasks | None = None) -> Run:
+    def start(
+        self,
+        q: md.Query,
+        *,
+        clock: Clock | None = None,
+        tasks: Tasks | None = None,
+        jobs: Jobs | None = None,
+    ) -> Run:
         """As ``md.start(q, checkpoint=...)``; where there is a checkpoint, as ``md.restore``."""
         clock = clock or md.testing.ManualClock()
         checkpoints = Checkpoints(self.store, secret=(1, 2))
@@ -144,12 +160,55 @@ class Folder:
             turns=OneTurn(),
             state=threading.RLock(),
             interrupts=INTERRUPTS,
+            jobs=jobs or JobThreads("checkpoint"),
             checkpoints=checkpoints,
+            checkpoint_every_us=self.settings["checkpoint_every_us"],
         )
 
     def kill(self, rng: random.Random) -> None:
         """The process is gone."""
         self.journal.kill(rng)
+
+
+class JobsByHand:
+    """The port ``Jobs``, in the caller's thread: a job is done when somebody waits for it, or asks often.
+
+    Args:
+        patience: of the next job: how often somebody asks before it is done.
+    """
+
+    def __init__(self, patience: Callable[[], int]) -> None:
+        self._patience = patience
+        self.begun = 0
+
+    def start(self, work: Callable[[], Any]) -> _JobByHand:
+        self.begun += 1
+        return _JobByHand(work, self._patience())
+
+    def pause(self) -> None: ...  # there is nobody else
+
+
+class _JobByHand:
+    def __init__(self, work: Callable[[], Any], asks: int) -> None:
+        self._future: Future[Any] = Future()
+        self._work, self._asks = work, asks
+
+    def done(self) -> bool:
+        self._asks -= 1
+        if self._asks < 0:
+            self._do()
+        return self._future.done()
+
+    def result(self) -> Any:
+        self._do()
+        return self._future.result()
+
+    def _do(self) -> None:
+        if not self._future.done():
+            try:
+                self._future.set_result(self._work())
+            except md.StateError as error:
+                self._future.set_exception(error)
 
 
 class Consumer:

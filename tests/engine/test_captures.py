@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import medusa as md
 from medusa.elements import Train
 from medusa.engine.fragment import Fragment
+from medusa.engine.operators.windows import groups
 from medusa.engine.operators.windows.groups import Groups
 from medusa.engine.state import background_copy, delta
 from medusa.engine.state.capture import Capture, Known
@@ -60,6 +61,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delta, "ROWS_MIN", 0)
     monkeypatch.setattr(background_copy, "AT_ONCE", 8)
     monkeypatch.setattr(background_copy, "PICKED_AT_ONCE", 8)
+    monkeypatch.setattr(groups, "LEFT_MOST", 5)
     monkeypatch.setattr("medusa.engine.state.checkpoint.FULL_BYTES_MIN", 0)
 
 
@@ -352,3 +354,15 @@ def test_sessions_that_close_one_by_one_are_few_arrays(monkeypatch: pytest.Monke
         restored = Fragment.restore(q.graph, run._fragment.snapshot())
         wanted = rows_after(run._fragment, 9, 4000, 300)
         assert rows_after(restored, 9, 4000, 300) == wanted
+
+
+def test_what_has_left_is_not_all_looked_up_when_a_capture_begins() -> None:
+    """However many left since the last one: the store is told of them as they leave."""
+    with started(KNOWING["sessions"]) as run:
+        box = next(each for each in run._fragment.boxes.values() if hasattr(each, "_groups"))
+        for step in range(20):
+            push(run, step, 100 + 10 * step, 300, 60)
+            if step == 3:
+                run._fragment.captured(Capture(1, 0))
+            if step >= 4:
+                assert sum(len(slots) for slots in box._groups._left) < 2 * groups.LEFT_MOST

@@ -16,8 +16,9 @@ import medusa as md
 from medusa.elements import END_US
 from medusa.engine.recovery.decision_log import GATHERED_MAX
 from medusa.engine.recovery.decisions import AnswersReleased, CallAnswer, Entry, Lifts, Rest, pack, unpack
+from medusa.engine.state import background_copy, delta
 from medusa.runtime.embedded.run import Run
-from tests.engine.durable import Consumer, Folder
+from tests.engine.durable import Consumer, Folder, JobsByHand
 
 SCHEMA = {"ts": "timestamp", "k": "int64", "v": "int64"}
 SOURCES = ("a", "b", "c")
@@ -224,6 +225,64 @@ def test_killed_anywhere_and_pushed_again_in_another_order(
         if build is unions:
             every = [repr(row) for row in consumer.rows["rows"]]
             assert sorted(every) == sorted(map(repr, undisturbed(build, events)["rows"])), seed
+
+
+class Ticking:
+    """A microsecond passes whenever somebody looks."""
+
+    def __init__(self) -> None:
+        self._us = 0
+
+    def now_us(self) -> int:
+        return self.monotonic_us()
+
+    def monotonic_us(self) -> int:
+        self._us += 1
+        return self._us
+
+
+@pytest.mark.filterwarnings("ignore::medusa.errors.CheckpointWarning")
+@pytest.mark.parametrize("build", [unions, twice, joined, dead])
+def test_killed_while_a_checkpoint_of_an_earlier_moment_is_made(
+    build: Callable[[], md.Query], seeds: range, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some are copied when the run is killed, some not yet written; some couldn't be written."""
+    monkeypatch.setattr(delta, "ROWS_MIN", 0)
+    monkeypatch.setattr(background_copy, "AT_ONCE", 0)
+    monkeypatch.setattr(background_copy, "PICKED_AT_ONCE", 0)
+    monkeypatch.setattr(background_copy, "SLICE_ROWS", 1)
+    under_way = begun = 0
+    for seed in seeds:
+        rng = random.Random(seed)
+        events = events_of(rng)
+        for _ in range(rng.randint(0, 2)):
+            events.insert(rng.randrange(len(events)), ("checkpoint",))
+        expected = undisturbed(build, [event for event in events if event[0] != "checkpoint"])
+        folder, q = Folder(checkpoint_every_us=15), build()
+        jobs = JobsByHand(lambda rng=rng: rng.choice([0, 1, 2, 4, 9]))
+        consumer = Consumer(q.sinks)
+        for life in range(5):
+            run = folder.start(q, clock=Ticking(), jobs=jobs)
+            if life == 0:
+                run.checkpoint()
+            folder.store.fails = lambda rng=rng: rng.random() < 0.2
+            stop = rng.randrange(len(events)) if life < 4 else len(events)
+            for event in events[min(stop, begin_of(events, run)) : stop]:
+                try:
+                    again(run, consumer, event)
+                except md.StateError as error:
+                    if error.code != "state.io":  # of a checkpoint that was asked for
+                        raise
+            folder.store.fails = lambda: False
+            under_way += run._checkpoints._under_way is not None
+            if life < 4:
+                folder.kill(rng)
+        run.finish()
+        consumer.take(run)
+        assert consumer.rows == expected, f"seed {seed}"
+        begun += jobs.begun
+    assert begun > 10, "none was made meanwhile, so nothing was shown"
+    assert under_way > 2, "none was under way when the run was killed"
 
 
 def shuffled(rng: random.Random) -> list[Event]:

@@ -15,6 +15,9 @@ from medusa.elements import Train
 from medusa.engine.core import kept_rows
 from medusa.engine.fragment import Fragment
 from medusa.engine.operators.joins import join
+from medusa.engine.state.checkpoint import Checkpoints
+from medusa.engine.state.delta import read_table
+from medusa.sim.world.disk import Disk
 
 SCHEMA = {"ts": "int64", "k": "int64", "x": "int64"}
 
@@ -261,3 +264,44 @@ def test_state_that_cannot_be_is_refused() -> None:
         )
         with pytest.raises(ValueError, match="a row of a join|nulls among"):
             Fragment(joining(1_000, how="left").graph).boxes["near"].load(state)
+
+
+def test_a_row_far_ahead_doesnt_hold_the_numbers_of_all_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between captures: what is kept of the numbers of rows stays as small as what is held."""
+    monkeypatch.setattr(join, "ROWS_SPARE", 500)
+    q = md.Query("q")
+    # By partitions, so that the others are not late behind it.
+    a, b = (q.source(name, SCHEMA, time="ts", unit="us", slack=1_000, partition="k") for name in "ab")
+    q.sink("o", a.join(b, on="k", within=20, how="left", name="near"))
+    wanted = []
+    for captures in (False, True):
+        checkpoints, found, sizes = Checkpoints(Disk("here"), secret=(3, 5)), [], []
+        with md.start(q, memory="1 GiB") as run:
+            box = run._fragment.boxes["near"]
+            for step in range(60):
+                times = np.arange(step * 1_000, (step + 1) * 1_000) * 10
+                keys = times // 10 % 50
+                if step == 0:
+                    times[5], keys[5] = 10**12, 99  # its partners come in a week
+                for name in "ab":
+                    run.push(name, {"ts": times, "k": keys, "x": times})
+                if captures and step % 7 == 0:
+                    made = run._fragment.captured(checkpoints.capture())
+                    checkpoints.save(made.files(), {}, made.known())
+                    sizes.append(box._join.nbytes())
+                found.append(run.take("o"))
+            if captures:
+                copying = run._fragment.captured(checkpoints.capture())
+                checkpoints.save(copying.files(), {}, copying.known())
+                loaded = checkpoints.load()[1]
+                assert all(
+                    read_table(loaded[name]).equals(read_table(data))
+                    for name, data in run._fragment.snapshot().items()
+                    if name.endswith(".arrow")
+                )
+                assert max(sizes[3:]) < 1.5 * max(sizes[:3])
+            run.finish()
+            found.append(run.take("o"))
+        wanted.append(pa.concat_tables(found))
+    assert wanted[0].equals(wanted[1])
+    assert wanted[0].num_rows > 50_000

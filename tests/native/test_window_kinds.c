@@ -181,6 +181,39 @@ static int test_sessions_close_in_parts(void) {
     return 0;
 }
 
+/* A row that joins two sessions, without memory for it: both are as they were, and so a copy has them. */
+static int test_sessions_that_cannot_be_joined_stay_two(void) {
+    const int32_t ids[] = {0, 0};
+    const int64_t times[] = {0, 15}, between[] = {8};
+    int64_t slots[2];
+    md_column keys = numbers(ids, MD_I32, 2), clock = numbers(times, MD_I64, 2);
+    md_column key = numbers(ids, MD_I32, 1), joins = numbers(between, MD_I64, 1);
+    for (int full = 0; full < 2; full++) {
+        md_sessions *s = NULL;
+        md_items_copy *c = NULL;
+        batch all, copied;
+        CHECK(md_sessions_new(10, &s, NULL) == MD_OK);
+        CHECK(md_sessions_assign(s, &keys, &clock, 2, slots, NULL) == MD_OK && md_sessions_open(s) == 2);
+        md_alloc_fail_at = full ? 0 : -1; /* all but the part has room */
+        CHECK(md_sessions_assign(s, &key, &joins, 1, slots, NULL) == (full ? MD_NOMEM : MD_OK));
+        CHECK(md_alloc_fail_at == -1 && md_sessions_open(s) == (full ? 2 : 1));
+        CHECK(md_items_copy_begin(md_sessions_items(s), 0, 0, &c, NULL) == MD_OK);
+        CHECK(md_items_copy_next(c, 9, &copied.schema, &copied.array, NULL) == MD_OK);
+        CHECK(md_sessions_rows(s, false, 0, 0, &all.schema, &all.array, NULL) == MD_OK);
+        CHECK(all.array.length == 2 && copied.array.length == 2); /* two sessions, or one of two parts */
+        for (int column = 0; column < 6; column++)
+            for (int64_t i = 0; i < 2; i++) /* in a chain the last comes first */
+                CHECK(((const int64_t *)copied.array.children[column]->buffers[1])[i] ==
+                      ((const int64_t *)all.array.children[column]->buffers[1])[full ? 1 - i : i]);
+        CHECK(((const int64_t *)all.array.children[2]->buffers[1])[0] == 15);
+        batch_free(&all);
+        batch_free(&copied);
+        md_items_copy_free(c);
+        md_sessions_free(s);
+    }
+    return 0;
+}
+
 static int test_sessions_refuse_what_cannot_be(void) {
     md_sessions *s = NULL, *t = NULL;
     CHECK(md_sessions_new(0, &s, NULL) == MD_BADARG);
@@ -298,5 +331,6 @@ static int test_expiry(void) {
 }
 
 TEST_MAIN(TEST(test_groups_leave_in_the_order_asked), TEST(test_running_tells_every_row),
-          TEST(test_sessions_close_whatever_fails), TEST(test_sessions_close_in_parts), TEST(test_sessions_refuse_what_cannot_be),
+          TEST(test_sessions_close_whatever_fails), TEST(test_sessions_close_in_parts),
+          TEST(test_sessions_that_cannot_be_joined_stay_two), TEST(test_sessions_refuse_what_cannot_be),
           TEST(test_spans_whatever_fails), TEST(test_bounds_of_floats_are_those_that_are_told), TEST(test_expiry))

@@ -11,6 +11,7 @@ import medusa as md
 from medusa.elements import Train
 from medusa.engine.core.graph_size import compiled_bytes
 from medusa.engine.fragment import Fragment
+from medusa.engine.state import delta
 from medusa.nodes.placement.placement import cut
 from medusa.nodes.placement.repartition_plan import replan_split
 from medusa.nodes.reports import FragmentFailed, Ran, Remade
@@ -137,6 +138,30 @@ def test_state_over_the_budget_is_refused_before_its_checkpoint(
     failed, persisted = desk.done
     assert (failed.fragment, failed.code) == ("groups", "E_MEMORY")
     assert (persisted.token, persisted.ok) == (7, False), "so its owner keeps it"
+
+
+@pytest.mark.parametrize("counts", [(300, 50_000), (25_000, 32_000, 40_000, 50_000), (50_000, 20_000)])
+def test_state_that_comes_as_deltas_counts_as_what_they_make_of_it(
+    small: None, monkeypatch: pytest.MonkeyPatch, counts: tuple[int, ...]
+) -> None:
+    graph, states = grouping().graph, [state(count) for count in counts]
+    made, deltas = delta.cut(states[0], {}, (3, 5)), []
+    for token, files in enumerate(states[1:], 1):
+        made = delta.cut(files, made.rows, (3, 5))
+        deltas.append(delta.DeltaFiles(token, token - 1, made.plan(), made.files))
+    wanted = sum(map(len, states[-1].values()))
+    assert 0.95 * wanted < delta.whole_bytes(states[0], deltas) < 1.05 * wanted
+    with monkeypatch.context() as patch:
+        patch.setattr(openings, "Fragment", None)  # so that making one fails
+        tight = Desk(query_bytes=compiled_bytes(graph) + int(0.4 * wanted))
+        tight.host.open("groups", graph, states[0], deltas=tuple(deltas))
+        tight.settle()
+    assert failures(tight) == [("groups", "E_MEMORY")]
+    held = compiled_bytes(graph) + Fragment.restore(graph, states[-1]).used_bytes()
+    desk = Desk(query_bytes=int(1.1 * held))
+    desk.host.open("groups", graph, states[0], deltas=tuple(deltas))
+    desk.settle()
+    assert failures(desk) == []
 
 
 def test_state_that_fits_is_taken_and_counts_before_its_first_row(small: None) -> None:

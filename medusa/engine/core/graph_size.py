@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import msgspec
 
-from medusa.ports import Buffer
 from medusa.query.boxes import Graph
 
 __all__ = ["compiled_bytes", "opening_bytes"]
@@ -25,7 +22,6 @@ def compiled_bytes(graph: Graph) -> int:
     return BYTES_PER_BYTE * len(msgspec.msgpack.encode(graph)) + BYTES_PER_BOX * len(graph.boxes)
 
 
-def opening_bytes(graph: Graph, files: Mapping[str, Buffer]) -> int:
-    """What a fragment takes at least with the state that these files bring; told before it is made."""
-    state = sum(memoryview(data).nbytes for data in files.values())
-    return compiled_bytes(graph) + state // FILES_SHARE
+def opening_bytes(graph: Graph, state_bytes: int) -> int:
+    """What a fragment takes at least with a state whose files have so many bytes; told before it is made."""
+    return compiled_bytes(graph) + state_bytes // FILES_SHARE

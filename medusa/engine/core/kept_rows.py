@@ -14,7 +14,7 @@ from medusa.engine.core import output_pieces
 from medusa.engine.state.background_copy import ByNumber, rows_later
 from medusa.engine.state.row_changes import TableChange
 
-__all__ = ["KeptRows"]
+__all__ = ["MERGED_ROWS_MAX", "KeptRows"]
 
 MERGED_ROWS_MAX = 1 << 16
 
@@ -149,13 +149,13 @@ class KeptRows:
         self._parts = left
         self._forget_sizes()
 
-    def replace(self, batch: pa.RecordBatch, last_us: int) -> None:
-        """Keep these rows only, numbered from 0."""
+    def replace(self, parts: Sequence[tuple[pa.RecordBatch, int]]) -> None:
+        """Keep these rows only, numbered from 0: batches as of ``add``."""
         self._parts = []
         self._chunks = Chunks()
         self._forget_sizes()
         self.next = 0
-        if batch.num_rows:
+        for batch, last_us in parts:
             self.add(batch, last_us)
 
     def clear(self) -> None:

@@ -107,10 +107,26 @@ class DecisionLog:
             self._journal.sync(number)
         return number
 
+    def go_on(self, number: int) -> bool:
+        """Write what is decided from now on into that log, though its checkpoint isn't durable yet.
+
+        Should it never be, all that was decided since the one before is in the logs up to this one.
+
+        Returns:
+            False: what was decided before couldn't be written, so only the checkpoint will have it. Nothing
+            changed.
+        """
+        if self._broken is not None:
+            return False
+        assert not self.behind, "turned, and nothing decided since"
+        self.number = number
+        return True
+
     def turned(self, number: int, needed: int) -> None:
         """The checkpoint that names this log is durable; logs before ``needed`` aren't needed any more."""
-        self.number = number
-        self._gathered, self._written, self._broken = [], False, None
+        if number != self.number:  # else it has been written to since
+            self.number = number
+            self._gathered, self._written, self._broken = [], False, None
         for each in self._journal.numbers():
             if each < needed:
                 self._journal.remove(each)

@@ -13,6 +13,7 @@ compares that with a changed query, and tells boxes that begin empty the boundar
 ``native/base/digest.c`` gives each row 128 bits, and the runs by which a table is made of an earlier one.
 ``capture`` is what a state is taken for: boxes that note what changes (windows: ``native/state/changes.c``;
 rows with numbers: ``row_changes``) then give only that, and nothing of theirs is compared.
-``background_copy`` is state that is copied piece by piece (``runtime/machine/state_pieces`` says when): of a
+``background_copy`` is state that is copied piece by piece (``runtime/machine/state_pieces`` says when on a
+node, ``engine/run/checkpoints`` in a program): of a
 window by ``native/state/snapshot.c``, which copies 64 groups ahead of a row that changes one of them.
 """

@@ -372,6 +372,11 @@ class BackgroundCopy:
         """All is copied."""
         return not self._later
 
+    @property
+    def left(self) -> int:
+        """Rows to be copied, as ``step`` counts them."""
+        return sum(part.left * part.weight for part in self._later)
+
     def step(self, rows: int | None = None) -> bool:
         """Copy about so many rows more (None: ``SLICE_ROWS``) between two elements; whether that was all."""
         rows = SLICE_ROWS if rows is None else rows

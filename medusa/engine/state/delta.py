@@ -8,8 +8,9 @@ What is remembered of the last checkpoint is 16 bytes per row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -35,6 +36,7 @@ __all__ = [
     "patched",
     "read_table",
     "together",
+    "whole_bytes",
     "write_parts",
     "write_table",
 ]
@@ -311,6 +313,34 @@ def together(files: Mapping[str, Buffer], deltas: Iterable[DeltaFiles], where: s
     for each in deltas:
         parts = patched(parts, each.plan, each.files, where)
     return as_files(parts)
+
+
+def whole_bytes(files: Mapping[str, Buffer], deltas: Sequence[DeltaFiles]) -> int:
+    """About how large the files are that ``together`` gives, before they are put together: a delta may be
+    small, and make many rows of few. What doesn't fit counts as nothing; ``together`` refuses it.
+    """
+    if not deltas:
+        return sum(map(_size, files.values()))
+    sizes = {name: (_size(data), _rows(data)) for name, data in files.items()}
+    for each in deltas:
+        made = {name: (_size(data), _rows(data)) for name, data in each.files.items()}
+        for name in each.plan["same"]:
+            made[name] = sizes.get(name, (0, 0))
+        for name, rows in each.plan["changed"].items():
+            fresh, _ = (made.pop(part, (0, 0)) for part in part_names(name))
+            # Of few rows most of a file is its head.
+            nbytes, count = max(sizes.get(name, (0, 0)), fresh, key=itemgetter(1))
+            made[name] = (nbytes * rows // max(count, 1), rows)
+        sizes = made
+    return sum(nbytes for nbytes, _ in sizes.values())
+
+
+def _rows(data: Buffer) -> int:
+    """Of a table; 0 of what is none."""
+    try:
+        return int(read_table(data).num_rows)
+    except (OSError, ValueError, pa.ArrowException):
+        return 0
 
 
 def read_table(data: Buffer) -> pa.Table:

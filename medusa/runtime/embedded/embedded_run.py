@@ -93,8 +93,8 @@ def start(
     Args:
         checkpoint: a folder for checkpoints, which holds none yet; the first, of no rows, is there when this
             returns.
-        checkpoint_every: write one at the end of a push when the last is so old; None: only by
-            ``run.checkpoint()`` and when the run is closed.
+        checkpoint_every: write one at the end of a push when the last is so old, or of a large state begin it
+            there; None: only by ``run.checkpoint()`` and when the run is closed.
         memory: output not yet taken, beyond which rows go to disk (``spill=``) or else ``push`` raises
             ``FullError`` or, with several threads and unless told ``wait=False``, waits until another thread
             has taken some.

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from medusa.engine.query_change import Change, Given, change_fragment
 from medusa.engine.run.checkpoints import RunCheckpoints
 from medusa.engine.run.gate import RunGate
 from medusa.engine.run.idle_clock import IdleClock
-from medusa.engine.run.intake import RunIntake
+from medusa.engine.run.intake import Check, RunIntake
 from medusa.engine.run.output import RunOutput
 from medusa.engine.run.run_warnings import RunWarnings
 from medusa.engine.splitting import Repartition, merge_running, split_running
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from medusa.query.builder import Query
 
 __all__ = ["QueryChanges"]
+
+T = TypeVar("T")
 
 
 class QueryChanges:
@@ -58,7 +60,7 @@ class QueryChanges:
         if self._checkpoints.written:
             refuse_unregistered(graph, "checkpoint=")
         self._check(graph)
-        return self._intake.in_order(lambda check: self._go_on_with(graph, query.functions, reset))
+        return self._at_rest(lambda: self._go_on_with(graph, query.functions, reset))
 
     def split(self, box: str, n: int | None, ranges: str | Sequence[int], block: int) -> tuple[str, ...]:
         """As ``md.Run.split``."""
@@ -69,7 +71,7 @@ class QueryChanges:
             self._repartition(made)
             return made.parts
 
-        return self._intake.in_order(lambda check: split())
+        return self._at_rest(split)
 
     def merge(self, box: str) -> None:
         """As ``md.Run.merge``."""
@@ -80,7 +82,16 @@ class QueryChanges:
             made.before()
             self._repartition(made)
 
-        self._intake.in_order(lambda check: merge())
+        self._at_rest(merge)
+
+    def _at_rest(self, call: Callable[[], T]) -> T:
+        """Have it done between pushes; boxes that go would take with them what isn't copied of them."""
+
+        def begin(check: Check) -> T:
+            self._checkpoints.rest()
+            return call()
+
+        return self._intake.in_order(begin)
 
     def _check(self, graph: Graph) -> None:
         """Raises QueryError where a graph can't run as this run was started."""

@@ -20,6 +20,7 @@ from medusa.runtime.embedded.run_parts import QueueOptions
 from medusa.runtime.machine.clock import SystemClock
 from medusa.runtime.machine.event_loop import LoopTasks
 from medusa.runtime.machine.interrupts import INTERRUPTS
+from medusa.runtime.machine.job_threads import JobThreads
 from medusa.runtime.machine.native_workers import ThreadWorkers
 from medusa.runtime.machine.run_lock import OneTurn, SharedTurns
 from medusa.runtime.store.folder_store import FolderStore
@@ -150,6 +151,7 @@ class RunResources:
             turns=OneTurn() if threads == 1 and queue is None else SharedTurns(INTERRUPTS),
             state=threading.RLock(),
             interrupts=INTERRUPTS,
+            jobs=JobThreads("medusa-checkpoint"),
             checkpoints=checkpoints,
             checkpoint_every_us=None if checkpoints is None else settings["checkpoint_every_us"],
             queue=queue,

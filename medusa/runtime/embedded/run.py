@@ -18,7 +18,7 @@ from medusa.engine.run.checkpoints import RunCheckpoints
 from medusa.engine.run.gate import RunGate
 from medusa.engine.run.intake import Check
 from medusa.engine.state.checkpoint import Checkpoints
-from medusa.ports import Clock, Interrupts, Lock, Turns
+from medusa.ports import Clock, Interrupts, Jobs, Lock, Turns
 from medusa.query.rewrite.split import BLOCK_ROWS
 from medusa.runtime.embedded.async_streams import push_when_room
 from medusa.runtime.embedded.attached import AttachedRun
@@ -68,6 +68,7 @@ class Run(ReadableRun):
         turns: Turns,
         state: Lock,
         interrupts: Interrupts,
+        jobs: Jobs,
         checkpoints: Checkpoints | None = None,
         checkpoint_every_us: int | None = None,
         queue: QueueOptions | None = None,
@@ -79,6 +80,8 @@ class Run(ReadableRun):
             fragment,
             clock,
             store=checkpoints,
+            jobs=jobs,
+            state=state,
             every_us=checkpoint_every_us,
             settings=settings,
         )
@@ -180,6 +183,7 @@ class Run(ReadableRun):
         self._intake.in_order(self._finish, ends=True)
 
     def _finish(self, check: Check) -> None:
+        self._checkpoints.rest()
         self._fragment.finish(check)
         self._warnings.warn("")
 
@@ -482,6 +486,8 @@ class Run(ReadableRun):
                 self._rows_out.call_back()
             if save:
                 self._checkpoints.save()
+            else:
+                self._checkpoints.rest()
             self._fragment.close()
 
     def __repr__(self) -> str:

@@ -17,7 +17,7 @@ from medusa.engine.fragment import Fragment
 from medusa.engine.held_rows_count import NOTHING, HeldRowsCount
 from medusa.engine.regrouping import Regrouped
 from medusa.engine.state.background_copy import BackgroundCopy
-from medusa.engine.state.delta import DeltaFiles
+from medusa.engine.state.delta import DeltaFiles, whole_bytes
 from medusa.errors import DataError, StateError
 from medusa.nodes.reports import Completion, FragmentFailed, Persisted, Ran, Remade, Stats
 from medusa.ports import Buffer, Clock, Journal, Store
@@ -342,7 +342,7 @@ class EngineHost:
         # What a former fragment of that name could not delete would be found as this one's after a crash.
         self._disk.give(lambda: self._kept.sweep(name))
         query = graph.name
-        if why := self._budgets.admit(name, query, opening_bytes(graph, files or {})):
+        if why := self._budgets.admit(name, query, opening_bytes(graph, whole_bytes(files or {}, deltas))):
             self._not_opened(name, life, query, why, "E_MEMORY")
         elif not self._openings.open(
             name, life, graph, files, deltas=deltas, owner=self._budgets.owner(query)

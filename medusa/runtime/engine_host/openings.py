@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 
 from medusa.engine.fragment import Fragment
-from medusa.engine.state.delta import DeltaFiles, together
+from medusa.engine.state.delta import DeltaFiles, together, whole_bytes
 from medusa.errors import MedusaError
 from medusa.ports import Buffer, Clock
 from medusa.query.boxes import Graph
@@ -28,10 +28,9 @@ Made = Fragment | str
 """A fragment, or why there is none."""
 
 
-def _is_large(graph: Graph, files: Mapping[str, Buffer] | None) -> bool:
+def _is_large(graph: Graph, files: Mapping[str, Buffer] | None, deltas: tuple[DeltaFiles, ...]) -> bool:
     """Whether others would wait while a fragment is made in the engine's thread."""
-    state_bytes = sum(memoryview(data).nbytes for data in (files or {}).values())
-    return len(graph.boxes) > BOXES_MAX or state_bytes > STATE_BYTES_MAX
+    return len(graph.boxes) > BOXES_MAX or whole_bytes(files or {}, deltas) > STATE_BYTES_MAX
 
 
 class _Opening:
@@ -107,7 +106,7 @@ class Openings:
             deltas: on the state that ``files`` brings.
         """
         make = partial(_make, graph, files, deltas, self._clock)
-        if not _is_large(graph, files):
+        if not _is_large(graph, files, deltas):
             self._opened(name, life, graph, make())
             return True
         self._under_way[name] = _Opening(name, life, graph, make)

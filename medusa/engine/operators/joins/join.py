@@ -19,7 +19,7 @@ from medusa.elements import END_US, START_US, Train
 from medusa.engine.core import output_pieces
 from medusa.engine.core.box import BoxState, Operator, expect_table
 from medusa.engine.core.dead_letters import DeadLetters
-from medusa.engine.core.kept_rows import KeptRows
+from medusa.engine.core.kept_rows import MERGED_ROWS_MAX, KeptRows
 from medusa.engine.core.native_types import native_arrow, native_type, widen
 from medusa.engine.core.rows import TIME, as_bools, as_int64
 from medusa.engine.core.site import Site
@@ -46,6 +46,9 @@ KEYS_SPARE = 1 << 16
 
 ROWS_SPARE = 1 << 16
 """Rows kept beyond twice those still wanted, before these are copied."""
+
+SPAN_MAX = 4
+"""Numbers of rows per row held, beyond ``ROWS_SPARE``, before rows get new ones."""
 
 _LEFT, _RIGHT = 0, 1
 _FOREVER_US = (1 << 63) - 1
@@ -318,21 +321,25 @@ class JoinBox(Operator):
                 side.kept.forget(time_us)
             elif self._within_us is not None:
                 side.kept.forget(time_us - self._within_us)
-        if self._asof:
-            self._forget_superseded()
+        if self._asof and len(self._sides[_RIGHT].kept) > 2 * self._join.held(_RIGHT) + ROWS_SPARE:
+            self._copy_wanted(_RIGHT)  # most were superseded
+        for number in (_LEFT, _RIGHT):
+            if self._join.span(number) > SPAN_MAX * self._join.held(number) + ROWS_SPARE:
+                self._copy_wanted(number)  # one row is far ahead of the others
 
-    def _forget_superseded(self) -> None:
-        """Copy the right rows that are still wanted, when most of those kept are not."""
-        kept = self._sides[_RIGHT].kept
-        if len(kept) <= 2 * self._join.held(_RIGHT) + ROWS_SPARE:
-            return
-        rows = pa.record_batch(self._join.rows(_RIGHT))
-        columns = kept.take(rows.column(0), range(len(kept.schema)))
-        last_us = int(as_int64(rows.column(1)).max()) if rows.num_rows else 0
-        batch = pa.RecordBatch.from_arrays(columns, schema=kept.schema)
-        self._join.renumber(_RIGHT)
-        kept.replace(batch, last_us)
-        self._sides[_RIGHT].forget_captures()
+    def _copy_wanted(self, number: int) -> None:
+        """Copy the rows of a side that are still wanted, and number them from 0."""
+        side = self._sides[number]
+        rows = pa.record_batch(self._join.rows(number))
+        parts = []
+        for start in range(0, rows.num_rows, MERGED_ROWS_MAX):  # so that one far ahead holds few others
+            some = rows.slice(start, MERGED_ROWS_MAX)
+            columns = side.kept.take(some.column(0), range(len(side.kept.schema)))
+            batch = pa.RecordBatch.from_arrays(columns, schema=side.kept.schema)
+            parts.append((batch, int(as_int64(some.column(1)).max())))
+        self._join.renumber(number)
+        side.kept.replace(parts)
+        side.forget_captures()
 
     # What is asked about it
 

@@ -135,6 +135,10 @@ class JoinParts:
         for part, ours in zip(self._parts, held, strict=True):
             part.renumber(side, pa.array(numbers.searchsorted(ours)))
 
+    def span(self, side: int) -> int:
+        """As of ``Join``: no rows are copied here."""
+        return 0
+
     def resume(self, boundary_us: int) -> None:
         for part in self._parts:
             part.resume(boundary_us)

@@ -44,6 +44,9 @@ PANE_US = 1 << 60
 """All rows of a store fall into one pane of the native window; half of it lies before the epoch."""
 
 DEAD_LEAST = 4096
+
+LEFT_MOST = 4096
+"""Slots that leave before the store is told, where its state is captured: what begins then looks them up."""
 ORDERED = frozenset(name for name, kind in AGGREGATES.items() if kind.ordered)
 HIDDEN = ("latest time", "all rows")
 """Columns of state that no aggregate of the query asked for."""
@@ -239,6 +242,8 @@ class Groups:
         self._store = self._fresh()
         self._left: list[Numbers] = []
         """Slots that have left, that the store wasn't told of yet."""
+        self._captured = False
+        """The store's state was captured, so that it will be again."""
         self._held = 0
         self._next = 0
         self._zeros = np.zeros(0, dtype=np.int64)
@@ -458,6 +463,13 @@ class Groups:
         while len(self._left) > 1 and len(self._left[-2]) <= len(self._left[-1]):
             newer = self._left.pop()
             self._left[-1] = np.concatenate([self._left[-1], newer])
+        if self._captured and len(self._left[0]) >= LEFT_MOST:
+            self._tell_left()
+
+    def _tell_left(self) -> None:
+        if self._left:
+            self._store.leave(pa.array(np.concatenate(self._left)))
+            self._left = []
 
     def settle(self, next_slot: int, live: int) -> bool:
         """Whether most slots have left, so that ``keep`` is due."""
@@ -496,9 +508,8 @@ class Groups:
             count: how many those are.
             slots: gives them, where it has to be asked.
         """
-        if self._left:
-            self._store.leave(pa.array(np.concatenate(self._left)))
-            self._left = []
+        self._tell_left()
+        self._captured |= state.capture is not None
         patient, capture = state.patient, state.capture
         later = groups_later(self._store, self._table, count, patient=patient, capture=capture)
         state.put("groups", later or self._table(self._living(slots())))
