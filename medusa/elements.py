@@ -73,6 +73,20 @@ class Train(Struct, frozen=True, kw_only=True, gc=False):
     def __len__(self) -> int:
         return int(self.batch.num_rows)
 
+    def part(self, start: int, rows: int) -> Train:
+        """So many of its rows, from ``start`` on, which share its memory; itself where those are all."""
+        if rows == len(self):
+            return self
+        late = None if self.late is None else self.late.slice(start, rows)
+        return Train(
+            batch=self.batch.slice(start, rows),
+            times=None if self.times is None else self.times.slice(start, rows),
+            first_seq=self.first_seq + start,
+            kind=self.kind,
+            late=late if late is not None and late.true_count else None,
+            arrival_us=self.arrival_us,
+        )
+
     @property
     def native(self) -> tuple[Any, Any]:
         """The batch and the times as native code takes them."""

@@ -106,13 +106,6 @@ class Store(Protocol):
         """The group (or one file of it) as a person would look for it: for messages only."""
 
 
-class NodeStore(Store, Protocol):
-    """What a node keeps in one place, checkpoints and catalog, until it ends."""
-
-    def close(self) -> None:
-        """Give the place free; safe to call twice."""
-
-
 class Segments(Protocol):
     """The history of one connection point: segments, each named by the number of its first row.
 
@@ -247,6 +240,34 @@ class NodeJournal(Journal, Protocol):
 
     def set_aside(self, number: int) -> str:
         """Keep a copy of one, as it is, where ``numbers`` doesn't list it; where that is, for messages."""
+
+
+class NodeStore(Protocol):
+    """Where a node keeps what it needs after its end; open until it is closed.
+
+    Attributes:
+        groups: checkpoints and its catalog.
+        journal: its decision logs; None: it makes none, as nothing outlives it.
+    """
+
+    @property
+    def groups(self) -> Store: ...
+
+    @property
+    def journal(self) -> NodeJournal | None: ...
+
+    def age_s(self, group: str) -> float:
+        """Seconds since a group was written; 0: that isn't known."""
+
+    def beside(self, name: str) -> NodeStore:
+        """A new, empty one for copies that an operator may put back; ``groups.where("")`` says where.
+
+        Raises:
+            StateError: it can't be made.
+        """
+
+    def close(self) -> None:
+        """Give it free; safe to call twice."""
 
 
 class Task(Protocol):

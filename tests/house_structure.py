@@ -7,6 +7,8 @@ the rule was made; that list may only shrink.
 from __future__ import annotations
 
 import ast
+import fnmatch
+import re
 import sys
 import tomllib
 from collections import Counter
@@ -272,6 +274,35 @@ def drivers_use_the_face(sources: list[Source]) -> Breaches:
     return counts
 
 
+_PLACE = re.compile(r"`([\w*-]+(?:/[\w.*-]+)+)/?`")
+TABLES = "docs/architecture.md"
+"""Of other documents nobody is sent to a file."""
+
+
+def documents_name_what_is_there(sources: list[Source]) -> Breaches:
+    """A path in a package's docstring or a table of docs/architecture.md is that of a file or a folder.
+
+    It begins at the root, in ``medusa/`` or where it stands; ``.py`` may be left out, ``*`` is any text.
+    """
+    known = {source.path for source in sources}
+    known |= {path.removesuffix(".py") for path in known}
+    known |= {parent.as_posix() for path in known for parent in Path(path).parents}
+    counts: Breaches = Counter()
+    for source in sources:
+        if source.path == TABLES:
+            said = "\n".join(line for line in source.text.splitlines() if line.startswith("|"))
+        elif source.is_package_code and source.path.endswith("/__init__.py"):
+            said = ast.get_docstring(source.tree) or ""
+        else:
+            continue
+        folder = Path(source.path).parent.as_posix()
+        for place in _PLACE.findall(said):
+            names = [place, f"medusa/{place}", f"{folder}/{place}"]
+            if not any(name in known or ("*" in name and fnmatch.filter(known, name)) for name in names):
+                counts[f"{source.path}: {place}"] += 1
+    return counts
+
+
 STRUCTURE: tuple[StructureRule, ...] = (
     folders_have_few_files,
     folders_are_not_deep,
@@ -281,6 +312,7 @@ STRUCTURE: tuple[StructureRule, ...] = (
     nobody_assigns_into_others,
     nobody_reaches_through,
     drivers_use_the_face,
+    documents_name_what_is_there,
 )
 
 

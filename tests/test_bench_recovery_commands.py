@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 
 from bench.recovery import chaos, kills, knob, table, workload
 from bench.recovery.methods import ALONE, Method, known_methods
-from bench.recovery.sheet import Sheet, show, troubles
+from bench.recovery.sheet import Sheet, troubles
 from medusa.apps.workloads.demos.ha_outcome import HaWindow
 from medusa.runtime.embedded.embedded_run import collect
 
@@ -63,7 +64,7 @@ def lines_of(text: str) -> list[list[str]]:
 
 def test_the_table_holds_each_method_against_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    text = table.write(table_of(monkeypatch, tmp_path), tmp_path)
+    text = table.COMMAND.write(table_of(monkeypatch, tmp_path), tmp_path)
     lines = lines_of(text)
     names = [line[0] for line in lines]
     assert names == [
@@ -90,11 +91,11 @@ def test_what_was_measured_is_shown_again(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     pytest.importorskip("matplotlib")
-    assert show(table.NAME, table.table, table.plot, tmp_path) == 2
+    assert table.COMMAND.show(tmp_path) == 2
     assert "run it without --docs first" in capsys.readouterr().err
-    text = table.write(table_of(monkeypatch, tmp_path), tmp_path)
+    text = table.COMMAND.write(table_of(monkeypatch, tmp_path), tmp_path)
     capsys.readouterr()
-    assert show(table.NAME, table.table, table.plot, tmp_path) == 1  # A promise was broken.
+    assert table.COMMAND.show(tmp_path) == 1  # A promise was broken.
     assert capsys.readouterr().out == text
 
 
@@ -132,7 +133,7 @@ def test_kills_are_held_against_their_aims(monkeypatch: pytest.MonkeyPatch, tmp_
 
     monkeypatch.setattr(kills, "run", run)
     sheet = Sheet(kills.NAME, tmp_path, kills.asked_of(sizes))
-    text = kills.write(kills.measure(sizes, [PASSIVE, UPSTREAM, AMNESIA], sheet), tmp_path)
+    text = kills.COMMAND.write(kills.measure(sizes, [PASSIVE, UPSTREAM, AMNESIA], sheet), tmp_path)
     found = {(line[0], line[1]): dict(zip(kills.HEADS, line, strict=True)) for line in lines_of(text)}
     assert found["passive standby", "100,000 keys"]["aim, ms"] == "300, missed"
     assert found["passive standby", "1,000,000 keys"]["aim, ms"] == "1,000, reached"
@@ -205,7 +206,8 @@ def test_the_knob_gives_its_table_and_curve(monkeypatch: pytest.MonkeyPatch, tmp
         return found
 
     monkeypatch.setattr(knob, "run", run)
-    text = knob.write(knob.measure(knob.FULL, Sheet(knob.NAME, tmp_path, knob.asked_of(knob.FULL))), tmp_path)
+    found = knob.measure(knob.FULL, Sheet(knob.NAME, tmp_path, knob.asked_of(knob.FULL)))
+    text = knob.COMMAND.write(found, tmp_path)
     lines = lines_of(text)
     assert [(line[0], line[1]) for line in lines] == [
         ("alone", "1"),
@@ -275,7 +277,7 @@ def test_failures_give_their_table_and_curves(monkeypatch: pytest.MonkeyPatch, t
     scenarios = [chaos.SCENARIOS[key] for key in ("kill-1", "pause-1")]
     found = chaos.measure(sizes, scenarios, [ACTIVE, AMNESIA], sheet)
     assert [len(row["runs"]) for row in found["rows"]] == [2] * 4
-    lines = lines_of(chaos.write(found, tmp_path))
+    lines = lines_of(chaos.COMMAND.write(found, tmp_path))
     assert [line[:2] for line in lines[:2]] == [["kill-1", "active standby"], ["kill-1", "amnesia"]]
     assert lines[1][-3:] == ["0 of 2", "7, not all counted", "0"]
     assert "<svg" in (tmp_path / "recovery-chaos.svg").read_text()
@@ -287,9 +289,54 @@ def test_what_is_stopped_before_its_first_run_says_so(of: Any, tmp_path: Path) -
     methods = () if of is knob else ([AMNESIA],)
     asked = ([chaos.SCENARIOS["kill-1"]], *methods) if of is chaos else methods
     sheet = Sheet(of.NAME, tmp_path, of.asked_of(of.QUICK), budget_s=0.0)
-    text = of.write(of.measure(of.QUICK, *asked, sheet), tmp_path)
+    text = of.COMMAND.write(of.measure(of.QUICK, *asked, sheet), tmp_path)
     assert "Stopped by the budget of 0 s" in text
     assert lines_of(text) == []
+
+
+@pytest.mark.parametrize("of", [table, kills, knob, chaos], ids=lambda of: of.NAME)
+def test_a_command_does_what_its_options_ask_for(
+    of: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(sys, "argv", [of.NAME, "--quick", "--budget", "0s", "--out", str(tmp_path)])
+    with pytest.raises(SystemExit) as ended:
+        of.main()
+    assert ended.value.code == 0
+    made = capsys.readouterr().out
+    assert "Stopped by the budget of 0 s" in made
+    assert (tmp_path / f"{of.NAME}.md").read_text() == made
+    monkeypatch.setattr(sys, "argv", [of.NAME, "--docs", "--out", str(tmp_path)])
+    with pytest.raises(SystemExit) as ended:
+        of.main()
+    assert (ended.value.code, capsys.readouterr().out) == (0, made)
+
+
+@pytest.mark.parametrize(
+    ("of", "option", "given"),
+    [
+        (table, "--methods", "luck"),
+        (table, "--budget", "soon"),
+        (kills, "--keys", "many"),
+        (knob, "--cuts", "9"),
+        (chaos, "--scenarios", "flood"),
+    ],
+    ids=lambda each: getattr(each, "NAME", each),
+)
+def test_a_command_says_what_it_cannot_do(
+    of: Any,
+    option: str,
+    given: str,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(sys, "argv", [of.NAME, option, given, "--out", str(tmp_path)])
+    with pytest.raises(SystemExit) as ended:
+        of.main()
+    assert ended.value.code == 2
+    assert given in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
 
 
 # --- real processes -------------------------------------------------------------------------------------

@@ -123,6 +123,19 @@ PLANTED: list[tuple[StructureRule, str, str, dict[str, int]]] = [
         {"medusa/runtime/node/loop.py: commands": 1},
     ),
     (house_structure.drivers_use_the_face, "medusa/cli/a.py", "def f(self):\n    self.brain.commands", {}),
+    (
+        house_structure.documents_name_what_is_there,
+        "medusa/a/__init__.py",
+        '"""See ``medusa/a``, ``a/__init__.py``, ``a/__*`` and ``b/c``."""',
+        {"medusa/a/__init__.py: b/c": 1},
+    ),
+    (house_structure.documents_name_what_is_there, "medusa/a/b.py", '"""See ``b/c``."""', {}),
+    (
+        house_structure.documents_name_what_is_there,
+        "docs/architecture.md",
+        "To come: `a/b`.\n| x | `c/d.py` |\n",
+        {"docs/architecture.md: c/d.py": 1},
+    ),
 ]
 
 

@@ -7,5 +7,5 @@
 
 ``methods`` says what must hold before a run counts, ``trial`` has nodes, rows at their pace and readers,
 ``workload`` the query and the account of its rows, ``losses`` kills and times, ``sheet`` keeps runs on disk
-as they are made.
+as they are made, ``command`` has what the commands share: options, and the table and plot beside the figures.
 """

@@ -32,7 +32,8 @@ here, as windows of 100 ms by key, of which every row is accounted for.
 - *lost*, *doubled*: published rows that are in no received window, or in more than one.
 
 Exact first: a run counts only if its method's promise is held over all failures. Where a worker and who
-stands XX
+stands by for it are away at once, rows wait until one is back; of amnesia it may be that nobody can count
+what is lost.
 Not done: their systems beside it, for which there is no cluster here; Kubernetes, whose time to start a
 worker is theirs and for which ``--restart`` stands; their rates and hours; faults of the network between
 machines, of which their files have none (``medusa demo partition`` cuts one).
@@ -40,8 +41,8 @@ machines, of which their files have none (``medusa demo partition`` cuts one).
 
 from __future__ import annotations
 
+import argparse
 import random
-import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -55,17 +56,14 @@ import numpy as np
 import medusa as md
 from bench import report
 from bench.recovery import workload
+from bench.recovery.command import Command, Plan, parser_of
 from bench.recovery.methods import Method, asked_for, known_methods
 from bench.recovery.sheet import (
     Sheet,
     good,
     markdown,
     milliseconds,
-    options_of,
-    parser_of,
     preface,
-    put,
-    show,
     spread,
     troubles,
     values,
@@ -446,11 +444,7 @@ def plot(found: dict[str, Any], path: Path) -> None:
     plots.close(figure)
 
 
-def write(found: dict[str, Any], folder: Path) -> str:
-    """Table and plot beside the figures; the table."""
-    text = put(found, NAME, table(found), folder)
-    plot(found, folder / f"{NAME}.svg")
-    return text
+COMMAND = Command(NAME, table, plot)
 
 
 def main() -> None:
@@ -464,9 +458,15 @@ def main() -> None:
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--restart", type=float, help="seconds until a killed worker is started again")
     parser.add_argument("--wait", help="[recovery] wait of the nodes")
-    options = options_of(parser)
-    if options.docs:
-        sys.exit(show(NAME, table, plot, options.out))
+    COMMAND.main(parser, plan)
+
+
+def plan(options: argparse.Namespace) -> Plan:
+    """What the command line asks for.
+
+    Raises:
+        ValueError: that can't be.
+    """
     base = QUICK if options.quick else FULL
     workers = options.workers or base.workers
     sizes = replace(
@@ -482,15 +482,9 @@ def main() -> None:
     )
     named = [each for each in options.scenarios.split(",") if each]
     if unknown := [each for each in named if each not in SCENARIOS]:
-        parser.error(f"--scenarios: {', '.join(unknown)} is none of {', '.join(SCENARIOS)}")
-    try:
-        methods = asked_for(options.methods)
-        sheet = Sheet(NAME, options.out, asked_of(sizes), resume=options.resume, budget_s=options.budget_s)
-    except ValueError as error:
-        parser.error(str(error))
-    found = measure(sizes, [SCENARIOS[each] for each in named], methods, sheet)
-    sys.stdout.write(write(found, options.out))
-    sys.exit(1 if troubles(found) else 0)
+        raise ValueError(f"--scenarios: {', '.join(unknown)} is none of {', '.join(SCENARIOS)}")
+    methods = asked_for(options.methods)
+    return asked_of(sizes), partial(measure, sizes, [SCENARIOS[each] for each in named], methods)
 
 
 if __name__ == "__main__":

@@ -25,10 +25,11 @@ Not shown: machines of their own; a killed process is noticed at once by its con
 
 from __future__ import annotations
 
+import argparse
 import random
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -36,17 +37,14 @@ import numpy as np
 
 from bench import report
 from bench.recovery import workload
+from bench.recovery.command import Command, Plan, numbers_of, parser_of
 from bench.recovery.methods import Method, asked_for, known_methods
 from bench.recovery.sheet import (
     Sheet,
     good,
     markdown,
     milliseconds,
-    options_of,
-    parser_of,
     preface,
-    put,
-    show,
     spread,
     troubles,
     values,
@@ -263,11 +261,7 @@ def plot(found: dict[str, Any], path: Path) -> None:
     plots.close(figure)
 
 
-def write(found: dict[str, Any], folder: Path) -> str:
-    """Table and plot beside the figures; the table."""
-    text = put(found, NAME, table(found), folder)
-    plot(found, folder / f"{NAME}.svg")
-    return text
+COMMAND = Command(NAME, table, plot)
 
 
 def main() -> None:
@@ -280,32 +274,28 @@ def main() -> None:
     parser.add_argument("--interval", help="between checkpoints")
     parser.add_argument("--wait", help="[recovery] wait of the nodes")
     parser.add_argument("--methods", default=",".join(known_methods()), help="of %(default)s, by commas")
-    options = options_of(parser)
-    if options.docs:
-        sys.exit(show(NAME, table, plot, options.out))
+    COMMAND.main(parser, plan)
+
+
+def plan(options: argparse.Namespace) -> Plan:
+    """What the command line asks for.
+
+    Raises:
+        ValueError: that can't be.
+    """
     base = QUICK if options.quick else FULL
     sizes = Sizes(
         rate=options.rate or base.rate,
-        keys=_numbers(options.keys) or base.keys,
-        spans_ms=_numbers(options.spans) or base.spans_ms,
+        keys=numbers_of(options.keys) or base.keys,
+        spans_ms=numbers_of(options.spans) or base.spans_ms,
         window_ms=base.window_ms,
         kills=options.kills or base.kills,
         exact=options.exact or base.exact,
         interval=options.interval or base.interval,
         wait=options.wait or base.wait,
     )
-    try:
-        methods = asked_for(options.methods)
-        sheet = Sheet(NAME, options.out, asked_of(sizes), resume=options.resume, budget_s=options.budget_s)
-    except ValueError as error:
-        parser.error(str(error))
-    found = measure(sizes, methods, sheet)
-    sys.stdout.write(write(found, options.out))
-    sys.exit(1 if troubles(found) else 0)
-
-
-def _numbers(text: str | None) -> tuple[int, ...]:
-    return tuple(int(each) for each in (text or "").split(",") if each)
+    methods = asked_for(options.methods)
+    return asked_of(sizes), partial(measure, sizes, methods)
 
 
 if __name__ == "__main__":

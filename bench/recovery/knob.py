@@ -30,9 +30,9 @@ Not shown: the loss of all K at once. What they keep for each other would be los
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import random
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -45,6 +45,7 @@ import pyarrow as pa
 import medusa as md
 from bench import report
 from bench.recovery import workload
+from bench.recovery.command import Command, Plan, numbers_of, parser_of
 from bench.recovery.losses import lose
 from bench.recovery.methods import ALONE, Method, known_methods
 from bench.recovery.sheet import (
@@ -52,11 +53,7 @@ from bench.recovery.sheet import (
     good,
     markdown,
     milliseconds,
-    options_of,
-    parser_of,
     preface,
-    put,
-    show,
     spread,
     troubles,
     values,
@@ -370,11 +367,7 @@ def plot(found: dict[str, Any], path: Path) -> None:
     plots.close(figure)
 
 
-def write(found: dict[str, Any], folder: Path) -> str:
-    """Table and plot beside the figures; the table."""
-    text = put(found, NAME, table(found), folder)
-    plot(found, folder / f"{NAME}.svg")
-    return text
+COMMAND = Command(NAME, table, plot)
 
 
 def main() -> None:
@@ -385,14 +378,20 @@ def main() -> None:
     parser.add_argument("--rounds", type=int)
     parser.add_argument("--seconds", type=float, help="that are measured in each run")
     parser.add_argument("--cuts", help="values of K, by commas")
-    options = options_of(parser)
-    if options.docs:
-        sys.exit(show(NAME, table, plot, options.out))
+    COMMAND.main(parser, plan)
+
+
+def plan(options: argparse.Namespace) -> Plan:
+    """What the command line asks for.
+
+    Raises:
+        ValueError: that can't be.
+    """
     base = QUICK if options.quick else FULL
     boxes = options.boxes or base.boxes
-    cuts = tuple(int(each) for each in (options.cuts or "").split(",") if each) or base.cuts
+    cuts = numbers_of(options.cuts) or base.cuts
     if wrong := [each for each in cuts if not 1 <= each <= boxes]:
-        parser.error(f"--cuts: {wrong[0]} is none of 1 to {boxes}, the number of boxes")
+        raise ValueError(f"--cuts: {wrong[0]} is none of 1 to {boxes}, the number of boxes")
     sizes = replace(
         base,
         boxes=boxes,
@@ -402,13 +401,7 @@ def main() -> None:
         rounds=options.rounds or base.rounds,
         seconds=options.seconds or base.seconds,
     )
-    try:
-        sheet = Sheet(NAME, options.out, asked_of(sizes), resume=options.resume, budget_s=options.budget_s)
-    except ValueError as error:
-        parser.error(str(error))
-    found = measure(sizes, sheet)
-    sys.stdout.write(write(found, options.out))
-    sys.exit(1 if troubles(found) else 0)
+    return asked_of(sizes), partial(measure, sizes)
 
 
 if __name__ == "__main__":

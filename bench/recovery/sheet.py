@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import sys
@@ -14,11 +13,9 @@ from typing import Any
 import numpy as np
 
 from bench import machine, report
-from bench.moves import RESULTS
 from medusa.errors import MedusaError
-from medusa.units import duration_us
 
-__all__ = ["Sheet", "milliseconds", "options_of", "parser_of", "spread"]
+__all__ = ["Sheet", "good", "markdown", "milliseconds", "preface", "spread", "troubles", "values"]
 
 Setting = Mapping[str, Any]
 """What was asked of a run: names and plain values, for JSON."""
@@ -193,60 +190,6 @@ def troubles(found: Mapping[str, Any]) -> list[str]:
     """Lines about runs that have no figures: what was promised wasn't kept."""
     lines = []
     for row in found["rows"]:
-        what = ", ".join(
-            f"{key} {value}" for key, value in row.items() if key != "runs" and value is not None
-        )
+        what = words_of(row)
         lines += [f"- not held ({what}): {each['trouble']}" for each in row["runs"] if "trouble" in each]
     return ["", *lines] if lines else []
-
-
-def put(found: Mapping[str, Any], name: str, text: str, folder: Path) -> str:
-    """The table into a file beside the figures; the table."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / f"{name}.md").write_text(text)
-    return text
-
-
-# --- the command line -----------------------------------------------------------------------------------
-
-
-def parser_of(doc: str | None) -> argparse.ArgumentParser:
-    """What all these commands take."""
-    parser = argparse.ArgumentParser(description=(doc or "").split("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="small: does it work, no figures to keep")
-    parser.add_argument(
-        "--budget", help="10min: no run begins that would end later; the most telling come first"
-    )
-    parser.add_argument("--resume", action="store_true", help="go on with what --out has of this commit")
-    parser.add_argument("--docs", action="store_true", help="run nothing; print the table of what --out has")
-    parser.add_argument("--out", type=Path, default=RESULTS, help="folder for figures, table and plot")
-    return parser
-
-
-def options_of(parser: argparse.ArgumentParser) -> argparse.Namespace:
-    """What was given; ``budget_s`` beside: in seconds, or None."""
-    options = parser.parse_args()
-    try:
-        options.budget_s = (
-            None if options.budget is None else duration_us(options.budget, what="--budget") / 1e6
-        )
-    except MedusaError as error:
-        parser.error(str(error))
-    return options
-
-
-def show(
-    name: str,
-    table: Callable[[dict[str, Any]], str],
-    plot: Callable[[dict[str, Any], Path], None],
-    folder: Path,
-) -> int:
-    """Print what a folder has of a benchmark, and draw it; the exit code."""
-    path = folder / f"{name}.json"
-    if not path.exists():
-        print(f"{path} isn't there: run it without --docs first", file=sys.stderr)
-        return 2
-    found = json.loads(path.read_text())
-    sys.stdout.write(put(found, name, table(found), folder))
-    plot(found, folder / f"{name}.svg")
-    return 1 if troubles(found) else 0

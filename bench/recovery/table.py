@@ -28,8 +28,8 @@ at once by its connections, which a machine without power isn't.
 
 from __future__ import annotations
 
+import argparse
 import itertools
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -40,6 +40,7 @@ import numpy as np
 
 from bench import report
 from bench.recovery import workload
+from bench.recovery.command import Command, Plan, parser_of
 from bench.recovery.losses import Loss, lose
 from bench.recovery.methods import ALONE, Method, asked_for, known_methods
 from bench.recovery.sheet import (
@@ -47,11 +48,7 @@ from bench.recovery.sheet import (
     good,
     markdown,
     milliseconds,
-    options_of,
-    parser_of,
     preface,
-    put,
-    show,
     spread,
     troubles,
     values,
@@ -416,11 +413,7 @@ def plot(found: dict[str, Any], path: Path) -> None:
     plots.close(figure)
 
 
-def write(found: dict[str, Any], folder: Path) -> str:
-    """Table and plot beside the figures; the table."""
-    text = put(found, NAME, table(found), folder)
-    plot(found, folder / f"{NAME}.svg")
-    return text
+COMMAND = Command(NAME, table, plot)
 
 
 def main() -> None:
@@ -435,9 +428,15 @@ def main() -> None:
         default=FULL.apart,
         help="0: the usual setting alone, 1: and what differs in one thing",
     )
-    options = options_of(parser)
-    if options.docs:
-        sys.exit(show(NAME, table, plot, options.out))
+    COMMAND.main(parser, plan)
+
+
+def plan(options: argparse.Namespace) -> Plan:
+    """What the command line asks for.
+
+    Raises:
+        ValueError: that can't be.
+    """
     base = QUICK if options.quick else FULL
     sizes = replace(
         base,
@@ -446,14 +445,8 @@ def main() -> None:
         wait=options.wait,
         apart=options.apart,
     )
-    try:
-        methods = asked_for(options.methods)
-        sheet = Sheet(NAME, options.out, asked_of(sizes), resume=options.resume, budget_s=options.budget_s)
-    except ValueError as error:
-        parser.error(str(error))
-    found = measure(sizes, methods, sheet)
-    sys.stdout.write(write(found, options.out))
-    sys.exit(1 if troubles(found) else 0)
+    methods = asked_for(options.methods)
+    return asked_of(sizes), partial(measure, sizes, methods)
 
 
 if __name__ == "__main__":

@@ -107,18 +107,15 @@ def queries(fed: Federation, as_json: bool) -> None:
     node that is asked have lost. Then what its nodes run for other participants; --json lists the own ones
     only."""
     found, guests = fed.queries(), fed.guests()
-    sees = bool(found) or as_json or _status(fed) is not None
-    doubts = [] if as_json else _doubts(fed)
-    lost = {} if as_json or not found else _lost(fed)
-    shown = str if as_json or not (found or guests) else _with_away(fed)
-    status = None if as_json or not found else _status(fed)
     if as_json:
         click.echo(json.dumps(found))
         return
-    for line in doubts:
+    status = _status(fed)
+    shown, lost = _with_away(status), _lost(status)
+    for line in _doubts(status):
         click.echo(line, err=True)
     if not found and not guests:
-        click.echo("no query is deployed" if sees else NOT_SHOWN, err=True)
+        click.echo("no query is deployed" if status is not None else NOT_SHOWN, err=True)
     for each in found:
         for line in _of_query(each, shown, lost, status):
             click.echo(line)
@@ -160,11 +157,10 @@ def _of_query(
         yield f"  {fragment}  STOPPED by the owner of {node}"
 
 
-def _lost(fed: Federation) -> dict[str, str]:
+def _lost(status: NodeStatus | None) -> dict[str, str]:
     """Of fragments of the node that have lost rows, how many those are."""
     from medusa.cli.screens.status_screen import lost_rows_text
 
-    status = _status(fed)
     fragments = () if status is None else status.fragments
     return {
         each.fragment: f"; rows lost: {lost_rows_text(each)}"
@@ -173,9 +169,8 @@ def _lost(fed: Federation) -> dict[str, str]:
     }
 
 
-def _doubts(fed: Federation) -> list[str]:
+def _doubts(status: NodeStatus | None) -> list[str]:
     """What the node can't know of queries, after its disk lost something."""
-    status = _status(fed)
     if status is None:
         return []
     from medusa.cli.screens.status_screen import lost_part_text
@@ -200,9 +195,8 @@ def _status(fed: Federation) -> NodeStatus | None:
         return None
 
 
-def _with_away(fed: Federation) -> Callable[[str], str]:
+def _with_away(status: NodeStatus | None) -> Callable[[str], str]:
     """Names of nodes as they are shown: of those that aren't there, since when."""
-    status = _status(fed)
 
     def shown(node: str) -> str:
         why = "" if status is None else status.why_away(node)
@@ -222,10 +216,10 @@ def find(name: str, fed: Federation, as_json: bool) -> None:
     looked up in the catalog between participants.
     """
     found = fed.find(name)
-    shown = str if as_json else _with_away(fed)
     if as_json:
         click.echo(json.dumps(found))
         return
+    shown = _with_away(_status(fed))
     where = f" {found['address']}" if found["address"] else ""
     whose = f" of {found['participant']}" if found["kind"] == "box" and "participant" in found else ""
     state = f", {found['state']}" if found["kind"] == "query" else ""

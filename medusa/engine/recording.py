@@ -20,7 +20,7 @@ import pyarrow as pa
 from medusa.elements import END_US, START_US, Boundary, Element, Train
 from medusa.engine.core.box import show_time
 from medusa.engine.core.rows import as_int64
-from medusa.engine.history.history import History, part_of
+from medusa.engine.history.history import History
 from medusa.engine.history.records import full_schema, pack, unpack
 from medusa.engine.operators.connection import ConnectionPointBox
 from medusa.engine.prejudged_source import source_of
@@ -170,7 +170,7 @@ def record(
             boundaries.append((rows, element.time_us))
             continue
         assert isinstance(element, Train), "histories hold rows and boundaries"
-        part = part_of(element, 0, min(len(element), stop - first - rows))
+        part = element.part(0, min(len(element), stop - first - rows))
         batches.append(pack(part, schema))
         rows += len(part)
         size += int(part.batch.nbytes)

@@ -1,6 +1,8 @@
 """Nodes and links in virtual time, under faults: for our tests, and for users' own.
 
-``check`` is what a user's test calls. Names load on first use.
+``check`` is what a user's test calls. ``world`` is what may fail, and how (``fault_kinds``); ``actors`` are
+the nodes and programs in it, ``trials`` what happens to them by a seed, ``checkers`` what must hold, and
+``scenarios`` the table of all trials. Names load on first use.
 """
 
 from __future__ import annotations

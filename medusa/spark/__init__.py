@@ -1,6 +1,8 @@
 """Medusa with Spark (``md.spark``): the same query over DataFrames, streams in and out of Spark by a gateway,
 archives, a node whose fragments run there, and a session that is set up for it.
 
+``options`` is what Spark's source takes, which ``data_source_reader`` and ``data_source_writer`` are.
+``dataframes`` and ``streaming`` run a query in Spark, ``exchange`` is the gateway, ``overflow`` the node.
 Names load on first use; pyspark is loaded by what needs it (``pip install 'medusa-streams[spark]'``).
 """
 

@@ -165,17 +165,7 @@ def split(train: Train, *, bytes_aim: int = limits.TRAIN_BYTES) -> Iterator[Trai
             yield train
         return
     for start in range(0, rows, step):
-        yield _slice(train, start, min(step, rows - start))
-
-
-def _slice(train: Train, start: int, count: int) -> Train:
-    return Train(
-        batch=train.batch.slice(start, count),
-        times=None if train.times is None else train.times.slice(start, count),
-        first_seq=train.first_seq + start,
-        kind=train.kind,
-        late=None if train.late is None else train.late.slice(start, count),
-    )
+        yield train.part(start, min(step, rows - start))
 
 
 @dataclass(slots=True)
@@ -258,8 +248,8 @@ class TrainCodec:
                 code="E_LIMIT",
             )
         half = len(piece) // 2
-        yield from self._encode(_slice(piece, 0, half))
-        yield from self._encode(_slice(piece, half, len(piece) - half))
+        yield from self._encode(piece.part(0, half))
+        yield from self._encode(piece.part(half, len(piece) - half))
 
     def decode(
         self, message: Data, payload: Buffer, *, peer: str = "", skip: int = 0, boundary_us: int | None = None
@@ -290,7 +280,7 @@ class TrainCodec:
             late=late,
         )
         if skip:
-            train = _slice(train, skip, len(train) - skip)
+            train = train.part(skip, len(train) - skip)
         if train.times is not None:
             _check_times(train.times, train.late, boundary_us, peer)
         return train

@@ -544,6 +544,8 @@ class ReplicasStatus(_Status, frozen=True, kw_only=True):
 
     Attributes:
         alone_us: for how long nobody could have taken over; None: somebody can, or nobody here knows.
+        taken_over_us: so long ago its owner took it over, in its life; None: it didn't, or nobody here knows.
+        taken_over_from: who had it before; empty: nobody here knows.
     """
 
     owner: str
@@ -557,6 +559,8 @@ class ReplicasStatus(_Status, frozen=True, kw_only=True):
             null=0,
         ),
     ] = None
+    taken_over_us: int | None = None
+    taken_over_from: str = ""
 
 
 class ConfigurationStatus(_Status, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ from rich.console import Console
 import medusa as md
 from medusa.apps.dashboard.block import fragment_figures
 from medusa.cli.main import main
-from medusa.cli.naming import _lost
+from medusa.cli.naming import _lost, _status
 from medusa.cli.screens.status_screen import screen
 from medusa.engine.stats import STATS_SCHEMA
 from medusa.runtime.client.status_tables import SCHEMAS, tables_of
@@ -344,7 +344,7 @@ def test_lost_rows_are_told_by_source() -> None:
     assert "at least 3" in text
     assert "LOST: q/one: rows, and nobody can say how many: at least 3" in text
     fed: Any = SimpleNamespace(status=lambda: plain(status))
-    assert _lost(fed) == {
+    assert _lost(_status(fed)) == {
         "q/both": "; rows lost: 20 (left 12, right 8)",
         "q/one": "; rows lost: at least 3",
     }
@@ -381,7 +381,7 @@ def test_lost_rows_that_nobody_can_count_are_unknown_and_no_zero() -> None:
     [row] = [line for line in text.splitlines() if line.strip().startswith("q/hot ")]
     assert "unknown" in row
     fed: Any = SimpleNamespace(status=lambda: plain(NodeStatus(node="n", fragments=(lost,))))
-    assert _lost(fed) == {"q/hot": "; rows lost: unknown"}
+    assert _lost(_status(fed)) == {"q/hot": "; rows lost: unknown"}
     assert "lost: unknown" in fragment_figures(lost)
     whole = msgspec.structs.replace(lost, lost_unknown=False)
     text = printed([plain(NodeStatus(node="n", fragments=(whole,)))])

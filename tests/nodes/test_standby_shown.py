@@ -209,6 +209,17 @@ def test_who_owns_a_fragment_says_who_stands_by_where_another_node_coordinates()
     assert all("seeding for 1s, 2 KiB behind" in line for line in both)
 
 
+def test_who_took_a_fragment_over_says_from_whom_and_how_long_ago():
+    taken = owned("d", 4, alone_us=None, taken_over_us=12_900_000, taken_over_from="a")
+    told = "q/rows at d, epoch 1; taken over from a 12s ago; standby: spare seeding for 1s, 2 KiB behind"
+    assert any(line.startswith(told) for line in shown(taken))
+    unknown = owned("d", 4, alone_us=None, taken_over_us=2_000_000)
+    assert any("; taken over 2s ago; " in line for line in shown(unknown))
+    assert not any("taken over" in line for line in shown(owned("d", 4)))
+    (row,) = tables_of([taken])["replicas"].to_pylist()
+    assert (row["taken_over_us"], row["taken_over_from"]) == (12_900_000, "a")
+
+
 def test_replicas_as_a_table():
     rows, some = tables_of([COORDINATOR, owned("a", 4)])["replicas"].to_pylist()
     assert rows == {
@@ -222,6 +233,8 @@ def test_replicas_as_a_table():
         "since_us": 1_000_000,
         "behind_bytes": 2048,
         "alone_us": 4_000_000,
+        "taken_over_us": None,
+        "taken_over_from": "",
     }
     known = ("node", "owner", "state", "since_us", "behind_bytes")
     assert [some[name] for name in known] == ["spare", "b", "following", None, None]

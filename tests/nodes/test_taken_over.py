@@ -163,6 +163,30 @@ def test_three_owners_are_lost_one_after_the_other() -> None:
     check_union(run)
 
 
+def test_who_took_over_says_from_whom_and_how_long_ago_until_another_has_it() -> None:
+    run, fragment = run_of(counting(), WHOLE, {"m": ["s1", "s2"]}, witnesses=("w", "x"))
+    run.until_guarded(fragment, 2)
+
+    def told(node: str) -> tuple[int | None, str]:
+        recovery = run.recovery(node)
+        spec = run.fed.nodes[node].brain.fragments[fragment].spec
+        _, replicas = recovery.guarded(run.fed.world.now_us, spec)
+        return replicas.taken_over_us, replicas.taken_over_from
+
+    assert told("m") == (None, "")
+    run.lose("m")
+    run.until_owned(fragment, "s1")
+    first_us, whose = told("s1")
+    assert whose == "m"
+    assert first_us is not None
+    run.fed.run(for_us=1_000_000)
+    assert told("s1")[0] == first_us + 1_000_000
+    run.until_guarded(fragment, 1)
+    run.lose("s1")
+    run.until_owned(fragment, "s2")
+    assert told("s2")[1] == "s1"
+
+
 def test_who_takes_over_waits_for_no_word_of_a_secondary_that_was_lost_with_the_owner() -> None:
     run, fragment = arriving("s1", "s2")
     for name in ("m", "s1"):

@@ -13,10 +13,10 @@ from medusa.apps.dashboard.words import (
     clipped,
     count,
     lag,
+    of_guarded,
     per_second,
     percent,
     secondary,
-    who_stands_by,
 )
 from medusa.query.render.layout import Layout, layered
 from medusa.runtime.client.guarded_fragments import GuardedFragment
@@ -93,7 +93,7 @@ class _FragmentBlock:
         self._fragment = fragment
         self._title = clipped(fragment.fragment, NAME_MAX + 8)
         self._figures = clipped(fragment_figures(fragment), 60)
-        self._guarded = [] if guarded is None else [clipped(who_stands_by(guarded), 60)]
+        self._guarded = [] if guarded is None else [clipped(line, 60) for line in of_guarded(guarded)]
         self._header = FRAGMENT_HEADER + GUARDED * len(self._guarded)
         self._ins = _in_lines(node, fragment)
         self._outs = [_PortLine(output.stream, _out_text(fragment, output)) for output in fragment.outputs]
@@ -115,7 +115,8 @@ class _FragmentBlock:
             TextShape(rect.x + PADDING, rect.y + 16, "fragment", self._title),
             TextShape(rect.x + PADDING, rect.y + 30, "figures", self._figures),
         ]
-        texts += [TextShape(rect.x + PADDING, rect.y + 44, "figures", text) for text in self._guarded]
+        for place, text in enumerate(self._guarded):
+            texts.append(TextShape(rect.x + PADDING, rect.y + 44 + place * GUARDED, "figures", text))
         top = rect.y + self._header
         for place, line in enumerate(self._ins):
             y = top + place * PORT + 10

@@ -6,7 +6,18 @@ from collections.abc import Iterator, Sequence
 
 from medusa.apps.dashboard.network import UP, Link, NetworkView, NodeView, StandbyView, StreamView
 from medusa.apps.dashboard.picture import key_of, stream_key
-from medusa.apps.dashboard.words import ago, count, figure, lag, per_second, percent, plain, secondary, size
+from medusa.apps.dashboard.words import (
+    ago,
+    count,
+    figure,
+    lag,
+    per_second,
+    percent,
+    plain,
+    secondary,
+    size,
+    taken_over,
+)
 from medusa.runtime.client.guarded_fragments import GuardedFragment
 from medusa.units import duration_text
 from medusa.wire.status_fields import BoxStatus, FragmentStatus, titled
@@ -71,6 +82,8 @@ def _of_standby(standby: StandbyView) -> Iterator[tuple[str, str]]:
 def _of_guarded(guarded: GuardedFragment) -> Iterator[tuple[str, str]]:
     replicas = guarded.replicas
     yield "configuration", f"{guarded.number:,}, epoch {replicas.epoch:,} of the fragment"
+    if taken := taken_over(replicas):
+        yield "taken over", taken
     for node, each in replicas.secondaries.items():
         yield f"standby {node}", secondary(each.state, each.since_us, each.behind_bytes)
     if guarded.alone:

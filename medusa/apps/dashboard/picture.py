@@ -27,7 +27,7 @@ from medusa.apps.dashboard.network import (
 )
 from medusa.apps.dashboard.placing import placed
 from medusa.apps.dashboard.shapes import SIZES, Arrow, Drawn, Point, Rect, TextShape
-from medusa.apps.dashboard.words import count, per_second, plain, secondary, who_stands_by
+from medusa.apps.dashboard.words import count, of_guarded, per_second, plain, secondary
 from medusa.query.render.diagram_load import DARK_INK, LEGEND_HEIGHT, LEGEND_WIDTH, colours, legend, outline
 
 __all__ = ["key_of", "picture", "svg_of"]
@@ -135,7 +135,7 @@ def _fragments(drawn: Drawn, network: NetworkView) -> Iterator[str]:
         kind = "fragment" + " failed" * bad + " alone" * alone
         yield f'<g class="{kind}" {_asked("fragment", node, name)}{faded}>'
         title = f"fragment {name} at {node}: {fragment.failed or fragment.state}"
-        yield _title(title if of is None else f"{title}\n{who_stands_by(of)}")
+        yield _title("\n".join([title, *([] if of is None else of_guarded(of))]))
         yield _rect(rect, f'rx="5" fill="#ffffff" stroke="{ARROWS[CUT] if bad or alone else "#9aa7b8"}"')
         yield from _texts(drawn, "fragment", node, name)
         yield "</g>"

@@ -7,6 +7,7 @@ from unicodedata import east_asian_width
 
 from medusa.runtime.client.guarded_fragments import GuardedFragment
 from medusa.units import size_text
+from medusa.wire.status_fields import ReplicasStatus
 
 __all__ = [
     "ago",
@@ -15,12 +16,13 @@ __all__ = [
     "count",
     "figure",
     "lag",
+    "of_guarded",
     "per_second",
     "percent",
     "plain",
     "secondary",
     "size",
-    "who_stands_by",
+    "taken_over",
 ]
 
 
@@ -112,11 +114,24 @@ def secondary(state: str, since_us: int | None, behind_bytes: int | None) -> str
     return f"{text}, {size(behind_bytes)} behind" if behind_bytes else text
 
 
-def who_stands_by(guarded: GuardedFragment) -> str:
-    """A line on a fragment that others stand by for: what is wrong first."""
+def of_guarded(guarded: GuardedFragment) -> list[str]:
+    """Lines on a fragment that others stand by for: who does, what is wrong first, and who had it before."""
+    taken = taken_over(guarded.replicas)
+    return [_who_stands_by(guarded), *([f"taken over {taken}"] if taken else [])]
+
+
+def _who_stands_by(guarded: GuardedFragment) -> str:
     replicas = guarded.replicas
     told = ", ".join(f"{node} {each.state}" for node, each in replicas.secondaries.items()) or "nobody"
     if not guarded.alone:
         return f"standby: {told}"
     since_us = replicas.alone_us
     return f"ALONE{'' if since_us is None else f' for {ago(since_us // 1_000_000)}'}, standby: {told}"
+
+
+def taken_over(replicas: ReplicasStatus) -> str:
+    """``from edge, 12 s ago``; empty: it wasn't, as far as its owner says."""
+    if replicas.taken_over_us is None:
+        return ""
+    whose = f"from {plain(replicas.taken_over_from)}, " if replicas.taken_over_from else ""
+    return f"{whose}{ago(replicas.taken_over_us // 1_000_000)} ago"

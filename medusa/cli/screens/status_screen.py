@@ -20,6 +20,7 @@ from medusa.wire.status_fields import (
     LinkStatus,
     NodeStatus,
     OutputStatus,
+    ReplicasStatus,
     SecondaryStatus,
     SmoothedLoad,
     metrics_of,
@@ -179,7 +180,13 @@ def _replicas(guarded: GuardedFragment) -> str:
     of = guarded.replicas
     standby = ", ".join(_secondary(node, each) for node, each in of.secondaries.items()) or "nobody"
     alone = f"; ALONE{_for(of.alone_us)}" if of.alone_us is not None else ""
-    return f"{guarded.fragment} at {of.owner}, epoch {of.epoch}; standby: {standby}{alone}"
+    taken = f"; taken over{_taken_over(of)}" if of.taken_over_us is not None else ""
+    return f"{guarded.fragment} at {of.owner}, epoch {of.epoch}{taken}; standby: {standby}{alone}"
+
+
+def _taken_over(of: ReplicasStatus) -> str:
+    whose = f" from {of.taken_over_from}" if of.taken_over_from else ""
+    return f"{whose} {duration_text((of.taken_over_us or 0) // 1_000_000 * 1_000_000)} ago"
 
 
 def _secondary(node: str, of: SecondaryStatus) -> str:

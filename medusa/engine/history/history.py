@@ -403,7 +403,8 @@ class History:
                 told = boundary_us
                 yield Boundary(told)
             first, seq = seq, train.first_seq + len(train)
-            yield train if first == train.first_seq else part_of(train, first - train.first_seq, len(train))
+            skip = first - train.first_seq
+            yield train.part(skip, len(train) - skip)
 
     def records(self) -> Iterator[tuple[Segment, RecordEntry]]:
         """All records with rows that are kept, oldest first."""
@@ -482,15 +483,3 @@ class History:
 def numbered(train: Train, first_seq: int) -> Train:
     """The same rows under their numbers."""
     return Train(batch=train.batch, times=train.times, first_seq=first_seq, late=train.late)
-
-
-def part_of(train: Train, start: int, end: int) -> Train:
-    """Some rows of a numbered train."""
-    rows = end - start
-    late = None if train.late is None else train.late.slice(start, rows)
-    return Train(
-        batch=train.batch.slice(start, rows),
-        times=None if train.times is None else train.times.slice(start, rows),
-        first_seq=train.first_seq + start,
-        late=late if late is not None and late.true_count else None,
-    )

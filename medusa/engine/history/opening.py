@@ -16,7 +16,7 @@ from functools import partial
 from itertools import pairwise
 
 from medusa.elements import END_US, START_US, Train
-from medusa.engine.history.history import History, Segment, part_of
+from medusa.engine.history.history import History, Segment
 from medusa.engine.history.records import RecordEntry, head, merged_index, read_entries, read_index_head
 from medusa.errors import StateError
 
@@ -272,7 +272,7 @@ def _shorten(history: History, segments: list[Segment], next_seq: int) -> tuple[
             made.add(entry)
             continue
         try:
-            train = part_of(history.load(last, entry), 0, next_seq - entry.first)
+            train = history.load(last, entry).part(0, next_seq - entry.first)
         except StateError:
             made.add(_damaged(made, next_seq, made.rows_bytes))
         else:

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from medusa.elements import END_US, START_US, Train
 from medusa.engine.core.rows import as_int64, filter_rows
-from medusa.engine.history.history import History, part_of
+from medusa.engine.history.history import History
 
 __all__ = ["view_of_rows", "view_of_times"]
 
@@ -44,5 +44,5 @@ def view_of_rows(history: History, first: int, end: int) -> pa.Table:
         low, high = max(first, entry.first), min(end, entry.end)
         if low < high:
             train: Train = history.load(segment, entry)
-            found.append(part_of(train, low - entry.first, high - entry.first).batch)
+            found.append(train.part(low - entry.first, high - low).batch)
     return pa.Table.from_batches(found, history.schema)

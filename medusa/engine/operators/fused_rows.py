@@ -110,7 +110,7 @@ class FusedRows:
             self._texts = output_pieces.text_columns(train.batch.schema)
         sizes = (output_pieces.text_bytes(train.batch, self._texts) + TEXT_CHARS) * self._growth
         for first, end in output_pieces.cuts(sizes.astype(np.int64)):
-            self._take(_part(train, first, end - first))
+            self._take(train.part(first, end - first))
             yield
 
     def _take(self, train: Train) -> None:
@@ -204,15 +204,6 @@ def link_chains(checked: CheckedGraph, boxes: Mapping[str, Operator], timed: Map
         programs = Programs(part, partial(write, late=True)) if part is not None else None
         timed_end = checked.shapes[specs[0].inputs[0]].timed and timed[specs[-1].id]
         rows[0].lead(FusedRows(rows, end, programs, timed=timed_end, growth=growth))
-
-
-def _part(train: Train, first: int, rows: int) -> Train:
-    return Train(
-        batch=train.batch.slice(first, rows),
-        times=None if train.times is None else train.times.slice(first, rows),
-        late=None if train.late is None else train.late.slice(first, rows),
-        kind=train.kind,
-    )
 
 
 def _growth(spec: Box) -> float:

@@ -31,6 +31,7 @@ from medusa.nodes.config.settings_recovery import RecoveryRules, read_recovery
 from medusa.nodes.config.settings_security import FIELDS as SECURITY_FIELDS
 from medusa.nodes.config.settings_security import Security, address_of, read_security
 from medusa.nodes.config.settings_spark import SparkRules, read_spark
+from medusa.nodes.config.settings_store import forgets, read_store
 from medusa.nodes.config.settings_streams import StreamRule, read_streams, stream_settings
 from medusa.units import size_text
 from medusa.wire.link.automaton import LinkSettings
@@ -127,7 +128,7 @@ class Settings:
     streams: tuple[StreamRule, ...] = ()
     """What is said of single streams; see ``settings_streams.stream_settings``."""
     store: str = "disk"
-    """Where state is kept: ``disk``, in the folder ``data``; or ``memory``, and then ``data`` is empty."""
+    """Where state is kept: a key of ``settings_store.STORES``. ``data`` says where there, if need be."""
     dht: DhtRules | None = None
     """How it takes part in the catalog between participants; None: it doesn't."""
     security: Security | None = None
@@ -137,8 +138,8 @@ class Settings:
 
     @property
     def forgets(self) -> bool:
-        """It keeps nothing over its end: ``store = "memory"``."""
-        return self.store == "memory"
+        """It keeps nothing over its end, as with ``store = "memory"``."""
+        return forgets(self.store)
 
     @property
     def own_peers(self) -> tuple[str, ...]:
@@ -218,13 +219,7 @@ class _Reader(ConfigFile):
     def settings(self) -> Settings:
         self.known("", self.root, _FIELDS, {"limits": [each.key for each in described(Limits)]})
         name = self.name("name")
-        store = self._store()
-        data = self.text("data") if store == "disk" else ""
-        if store == "disk" and (not data.strip() or "\0" in data):
-            why = "data has a NUL" if "\0" in data else "data is empty"
-            raise self.error("data", why, hint='a folder: data = "state/edge-1"')
-        if self._folder and store == "disk" and not data.startswith("/"):
-            data = f"{self._folder}/{data}"
+        store, data = read_store(self, folder=self._folder)
         listen = self._address("", "listen", self.text("listen"), bind=True)
         participant = self.name("participant") if "participant" in self.root else "local"
         peers = self._peers(name)
@@ -275,18 +270,6 @@ class _Reader(ConfigFile):
             hint = f"owner_memory is {size_text(limits.owner_memory_bytes)}: one query has no more than all"
             raise self.error("limits", "query_memory is larger than owner_memory", hint=hint, within=within)
         return limits
-
-    def _store(self) -> str:
-        store = self.root.get("store", "disk")
-        if store not in ("disk", "memory"):
-            raise self.error("store", f"{store!r} is no store", hint='allowed: "disk", "memory"')
-        if store == "memory" and "data" in self.root:
-            raise self.error(
-                "data",
-                'a node with store = "memory" writes nothing, so `data` would be empty for ever',
-                hint="remove `data`, or `store`",
-            )
-        return str(store)
 
     def _metrics(self) -> tuple[str, int] | None:
         public = self.root.get("metrics_public", False)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from medusa.nodes.config.config_file import ConfigFile
 from medusa.nodes.config.fields import choice, number, read_fields, size
+from medusa.nodes.config.settings_store import forgets
 from medusa.nodes.security.registry import matches
 from medusa.nodes.spec.stream_names import output_of
 from medusa.wire.link.automaton import AT_LIMIT
@@ -90,8 +91,8 @@ def read_streams(file: ConfigFile, *, store: str) -> tuple[StreamRule, ...]:
 def _rule(file: ConfigFile, pattern: str, fields: dict[str, Any], store: str) -> StreamRule:
     table = f"streams.{pattern}"
     rule = StreamRule(pattern=pattern, **read_fields(file, table, fields, StreamRule))
-    if rule.at_limit == "spill" and store == "memory":
-        why = 'a node with store = "memory" has no disk to spill to'
+    if rule.at_limit == "spill" and forgets(store):
+        why = f'a node with store = "{store}" has no disk to spill to'
         hint = 'write "slow" or "shed", or run this node with store = "disk"'
         raise file.error(table, why, hint=hint, within="at_limit")
     return rule

@@ -8,6 +8,7 @@ from medusa.nodes.catalog.directory import Directory
 from medusa.nodes.catalog.entry_bodies import NodeBody, body_from
 from medusa.nodes.config.endpoint import is_loopback
 from medusa.nodes.config.settings import Settings
+from medusa.nodes.config.settings_store import forgets
 from medusa.nodes.load.loads import NodeLoads
 from medusa.nodes.placement.standby_plan import StandbyNode
 from medusa.wire import limits
@@ -64,7 +65,7 @@ def _peer(
         host=host_of(settings.peers[peer]),
         abroad=abroad(peer),
         up=session.state is PeerState.UP,
-        forgets=session.forgets or (body is not None and body.store == "memory"),
+        forgets=session.forgets or (body is not None and forgets(body.store)),
         elsewhere=body is not None and bool(body.engine),
         agrees=not session.version or session.version >= limits.AGREEING_VERSION,
         load=0.0 if said is None else said[1].load / WHOLE,

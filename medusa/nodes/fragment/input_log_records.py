@@ -34,7 +34,6 @@ __all__ = [
     "InputLogRecord",
     "InputReplay",
     "pack",
-    "piece",
     "unpack",
 ]
 
@@ -269,13 +268,13 @@ class InputReplay:
                     queue.appendleft(
                         Work(
                             input,
-                            piece(train, len(train) - rest, rest),
+                            train.part(len(train) - rest, rest),
                             next_seq=work.next_seq,
                             boundary_us=work.boundary_us,
                             cost=work.cost,
                         )
                     )
-                    train = piece(train, 0, len(train) - rest)
+                    train = train.part(0, len(train) - rest)
                 trains.append(train)
             at = min(work.next_seq, decision.to)
         element = _joined(trains, decision.arrival_us) if trains else None
@@ -301,18 +300,6 @@ class InputReplay:
             works += queue
         self._queues, self._promised = {}, {}
         return works
-
-
-def piece(train: Train, start: int, count: int) -> Train:
-    """Some rows of a train."""
-    return Train(
-        batch=train.batch.slice(start, count),
-        times=None if train.times is None else train.times.slice(start, count),
-        first_seq=train.first_seq + start,
-        kind=train.kind,
-        late=None if train.late is None else train.late.slice(start, count),
-        arrival_us=train.arrival_us,
-    )
 
 
 def _joined(trains: Sequence[Train], arrival_us: int | None) -> Train:

@@ -6,8 +6,6 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from copy import copy
 from dataclasses import dataclass, replace
 
-import msgspec
-
 from medusa.elements import START_US, Boundary, Element, Kind, Train
 from medusa.nodes.fragment.checkpoint_record import EntryRecord, OutputRecord, entries_from
 from medusa.nodes.fragment.spilling import OutputSpilling
@@ -235,7 +233,7 @@ class FragmentOutput:
         if isinstance(element, Train) and (early := -self._engine_seq - element.first_seq) > 0:
             if early >= len(element):
                 return ()
-            element = _without(element, early)
+            element = element.part(early, len(element) - early)
         if isinstance(element, Boundary):
             if element.time_us <= self._again_us:
                 return ()
@@ -249,7 +247,8 @@ class FragmentOutput:
             if self.given <= self.rows:
                 return ()
             if self.rows > first_seq:
-                element = _without(element, self.rows - first_seq)
+                skip = self.rows - first_seq
+                element = element.part(skip, len(element) - skip)
             self.rows = self.given
             tentative = element.kind is Kind.TENTATIVE
             pieces = [
@@ -462,18 +461,6 @@ def _held_again(entry: OutputEntry) -> OutgoingElement:
     assert entry.payload is not None, "what is held back is in memory"
     rows = entry.end - entry.seq
     return OutgoingElement(payload=entry.payload, rows=rows, late=entry.late, tentative=entry.tentative)
-
-
-def _without(train: Train, rows: int) -> Train:
-    """All but the first rows."""
-    return msgspec.structs.replace(
-        train,
-        batch=train.batch.slice(rows),
-        times=None if train.times is None else train.times.slice(rows),
-        late=None if train.late is None else train.late.slice(rows),
-        first_seq=train.first_seq + rows,
-        extent=None,
-    )
 
 
 def leaving(

@@ -286,6 +286,8 @@ class Recovery:
                 if node != replicas.owner
             },
             alone_us=self.succession.alone_us(now_us, replicas),
+            taken_over_us=self.succession.taken_over_us(now_us, replicas),
+            taken_over_from=self.succession.taken_over_from(replicas),
         )
 
     def _secondary_status(self, now_us: int, replicas: Replicas, node: str) -> SecondaryStatus:

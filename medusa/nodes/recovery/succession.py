@@ -148,6 +148,8 @@ class Succession:
         """Fragment of ours -> since when nobody could take it over."""
         self._taken_over_at_us: dict[str, int] = {}
         """Fragment that was taken over -> since when it goes on here."""
+        self._had_before: dict[str, str] = {}
+        """Fragment that is to be ours -> who had it, as far as was heard here."""
         self._offered: dict[str, dict[str, None]] = {}
         """Fragment of ours -> nodes that we proposed as its secondaries and that nobody has decided on:
         somebody may yet bring that to its end, so their words count until the next number is decided,
@@ -179,6 +181,9 @@ class Succession:
         for replicas in new.fragments:
             if old is not None:  # What was proposed for this number is settled.
                 self._offered.pop(replicas.fragment, None)
+            before = None if old is None else old.replicas(replicas.fragment)
+            if before is not None and before.owner != self._me == replicas.owner:
+                self._had_before[replicas.fragment] = before.owner
             hosted = self._fragments.get(replicas.fragment)
             if hosted is not None and self._catalog.epoch(replicas.fragment) > replicas.epoch:
                 continue  # It says so of an earlier fragment of that name.
@@ -407,6 +412,7 @@ class Succession:
         self._takeovers.pop(name, None)
         self._alone_since_us.pop(name, None)
         self._taken_over_at_us.pop(name, None)
+        self._had_before.pop(name, None)
         self._replication.drop(name)
         hosted.freeze()
         del self._fragments[name]
@@ -701,6 +707,16 @@ class Succession:
         since_us = self._alone_since_us.get(replicas.fragment)
         return None if replicas.secondaries or since_us is None else now_us - since_us
 
+    def taken_over_us(self, now_us: int, replicas: Replicas) -> int | None:
+        """How long ago this node took a fragment of ours over; None: it didn't, or it isn't ours."""
+        at_us = self._taken_over_at_us.get(replicas.fragment) if replicas.owner == self._me else None
+        return None if at_us is None else now_us - at_us
+
+    def taken_over_from(self, replicas: Replicas) -> str:
+        """Who had it then; empty: nobody, or that wasn't heard here."""
+        known = replicas.owner == self._me and replicas.fragment in self._taken_over_at_us
+        return self._had_before.get(replicas.fragment, "") if known else ""
+
     def silent_us(self, now_us: int, node: str) -> int | None:
         """For how long a node has been silent; None: it isn't, or nobody here has heard it."""
         since_us = self._silent_since_us.get(node)
@@ -709,7 +725,7 @@ class Succession:
     def removed(self, query: str) -> None:
         """The query is no more."""
         known = self._takeovers, self._offered, self._alone_since_us, self._logging, self._kept
-        for by_fragment in (*known, self._taken_over_at_us):
+        for by_fragment in (*known, self._taken_over_at_us, self._had_before):
             for name in [name for name in by_fragment if name.partition("/")[0] == query]:
                 del by_fragment[name]
         for of_epochs in (self._emptied, self._without_state):

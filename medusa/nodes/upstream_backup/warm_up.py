@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 
 from medusa.elements import START_US, Boundary, Train
-from medusa.nodes.fragment.input_log_records import piece
 from medusa.nodes.fragment.inputs import FragmentInput, Work
 from medusa.nodes.fragment.published_sources import PublishedSources
 from medusa.nodes.upstream_backup.records import WarmUpRecord, WarmUpTarget
@@ -140,13 +139,13 @@ class WarmUp:
             return None
         rest = Work(
             input,
-            piece(train, len(train) - after, after),
+            train.part(len(train) - after, after),
             next_seq=work.next_seq,
             boundary_us=work.boundary_us,
             cost=work.cost,
         )
         self._behind.append(rest)
-        first = piece(train, 0, len(train) - after)
+        first = train.part(0, len(train) - after)
         return Work(input, first, next_seq=target.seq, boundary_us=work.boundary_us, cost=0)
 
     def _reached(self, target: WarmUpTarget) -> bool:

@@ -118,7 +118,8 @@ SCHEMAS = {
         NamedStatus,
     ),
     "replicas": _schema(
-        "node query fragment owner epoch configuration state since_us behind_bytes alone_us",
+        "node query fragment owner epoch configuration state since_us behind_bytes alone_us"
+        " taken_over_us taken_over_from",
         SecondaryStatus,
         ReplicasStatus,
     ),

@@ -25,7 +25,6 @@ from medusa.runtime.node.node_keys import load_keys
 from medusa.runtime.node.reloading import rules_again
 from medusa.runtime.node.reports import Reports
 from medusa.runtime.repair.startup import recover
-from medusa.runtime.store.journal import FolderJournal
 from medusa.runtime.store.node_store import open_store
 from medusa.runtime.transport.connection import let_go
 from medusa.runtime.transport.first_use import Introduction
@@ -117,10 +116,14 @@ def assembled(
         unused = stack.enter_context(contextlib.ExitStack())
         store = open_store(settings, clock)
         unused.callback(store.close)
-        journal = FolderJournal(settings.data) if settings.store == "disk" else None
-        if journal is not None:
-            unused.callback(journal.close)
-        found = recover(store, clock, node=settings.name, warn=reports.warn, journal=journal, rebuild=rebuild)
+        found = recover(
+            store.groups,
+            clock,
+            node=settings.name,
+            warn=reports.warn,
+            journal=store.journal,
+            rebuild=rebuild,
+        )
         brain = NodeMind(
             settings,
             incarnation=found.incarnation,
@@ -152,11 +155,11 @@ def assembled(
             addresses.append(introduction.address)
             reports.report(ReportLine(level="info", what=f"introduces itself at {introduction.address}"))
         host = _host_of(elsewhere)(
-            store,
+            store.groups,
             clock,
             wake=transport.wake,
             counts=settings.forgets,
-            journal=journal,
+            journal=store.journal,
             bounds=bounds_of(settings.limits),
         )
         disk = unused.pop_all()

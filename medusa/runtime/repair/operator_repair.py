@@ -7,8 +7,6 @@ answered; the node acts on them at its next start (``nodes.repair.resolution``).
 from __future__ import annotations
 
 import contextlib
-import os
-import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -19,12 +17,12 @@ from medusa.nodes.config.settings import Settings
 from medusa.nodes.fragment.checkpoint_record import FragmentRecord
 from medusa.nodes.fragment.input_log_records import unpack
 from medusa.nodes.repair.operator_decisions import OperatorDecisions, decided
+from medusa.ports import NodeJournal, NodeStore
 from medusa.runtime.engine_host.group_names import group_name, owner_of
 from medusa.runtime.engine_host.node_groups import write_catalog
 from medusa.runtime.machine.clock import SystemClock
 from medusa.runtime.repair.startup import NodeFolder, StartupState
-from medusa.runtime.store.folder_store import FolderStore
-from medusa.runtime.store.journal import FolderJournal
+from medusa.runtime.store.node_store import open_store
 
 __all__ = ["FragmentFound", "FolderFound", "look", "repair"]
 
@@ -130,15 +128,14 @@ def repair(
             for each in (*set_aside, *decisions.begin_anew)
         ]
         catalog.in_doubt = in_doubt
-        write_catalog(opened.store, opened.found.first_token, {CATALOG: catalog.to_bytes()})
+        write_catalog(opened.store.groups, opened.found.first_token, {CATALOG: catalog.to_bytes()})
     return replace(look(settings), aside=tuple(aside))
 
 
 @dataclass(slots=True, kw_only=True)
 class _Opened:
     settings: Settings
-    store: FolderStore
-    journal: FolderJournal
+    store: NodeStore
     folder: NodeFolder
     found: StartupState
     unnamed: dict[str, FragmentInDoubt]
@@ -188,49 +185,47 @@ class _Opened:
     def _age_s(self, record: FragmentRecord | None) -> float:
         if record is None:
             return 0.0
-        path = self.store.where(group_name(record.fragment, record.token))
-        with contextlib.suppress(OSError):
-            return max(time.time() - os.stat(path).st_mtime, 0.0)
-        return 0.0
+        return self.store.age_s(group_name(record.fragment, record.token))
 
     def _groups(self, owner: str) -> list[str]:
         return [each.name for each in self.folder.groups if each.owner == owner]
 
     def copy_aside(self, owner: str) -> str:
-        """Copy all files of a fragment durably, decision logs too; the folder.
+        """Copy all files of a fragment durably, decision logs too; where to.
 
         Raises:
             StateError: one can't be read or written.
         """
-        base = self.store.where(owner)
-        path = next(path for n in range(1 << 20) if not os.path.lexists(path := f"{base}-{n}.aside"))
-        copy = FolderStore(path)
-        try:
+        groups, journal = self.store.groups, self.store.journal
+        with contextlib.closing(self.store.beside(owner)) as copy:
             for name in self._groups(owner):
-                copy.write(name, self.store.read(name))
-            for number in self.journal.numbers():
-                data = self.journal.read(number)
-                records, _ = unpack(data)
-                if records and owner_of(records[0].fragment) == owner:
-                    with contextlib.closing(FolderJournal(path)) as journal:
-                        journal.append(number, data)
-                        journal.sync(number)
-        finally:
-            copy.close()
-        return path
+                copy.groups.write(name, groups.read(name))
+            if journal is not None and copy.journal is not None:
+                _copy_logs(journal, copy.journal, owner)
+            return copy.groups.where("")
+
+
+def _copy_logs(source: NodeJournal, target: NodeJournal, owner: str) -> None:
+    for number in source.numbers():
+        data = source.read(number)
+        records, _ = unpack(data)
+        if records and owner_of(records[0].fragment) == owner:
+            target.append(number, data)
+            target.sync(number)
 
 
 @contextlib.contextmanager
 def _opened(settings: Settings) -> Iterator[_Opened]:
-    """The folder, locked, and examined as at a start."""
-    if settings.store != "disk":
+    """What the node left, locked, and examined as at a start."""
+    if settings.forgets:
         raise ConfigError(
-            f'node {settings.name!r} has store = "memory": it keeps nothing that could be repaired',
+            f'node {settings.name!r} has store = "{settings.store}": it keeps nothing that could be repaired',
             code="config.store",
         )
+    clock = SystemClock()
     with contextlib.ExitStack() as stack:
         try:
-            store = FolderStore(settings.data, create=False, sweep=False)
+            store = open_store(settings, clock, existing=True)
         except StateError as error:
             if error.code != "state.locked":
                 raise
@@ -238,15 +233,13 @@ def _opened(settings: Settings) -> Iterator[_Opened]:
             text = f"node {settings.name!r} is running: {error.message}"
             raise StateError(text, hint=hint, code="state.locked") from None
         stack.callback(store.close)
-        journal = FolderJournal(settings.data)
-        stack.callback(journal.close)
         said: list[str] = []
         folder = NodeFolder(
-            store,
-            SystemClock(),
+            store.groups,
+            clock,
             node=settings.name,
             warn=said.append,
-            journal=journal,
+            journal=store.journal,
             catalog_required=False,
         )
         found = folder.examine()
@@ -254,7 +247,6 @@ def _opened(settings: Settings) -> Iterator[_Opened]:
         yield _Opened(
             settings=settings,
             store=store,
-            journal=journal,
             folder=folder,
             found=found,
             unnamed=unnamed,

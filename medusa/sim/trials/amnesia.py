@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from random import Random
 from typing import Any
 
@@ -18,7 +19,9 @@ from medusa.sim.trials.trial import Scenario
 from medusa.sim.world.fault_kinds import LINKS, MACHINES, TAKEOVERS, WEATHER
 from medusa.sim.world.virtual_time import World
 
-__all__ = ["AMNESIA", "SCHEMA", "all_guarded", "check_gap", "table"]
+__all__ = ["AMNESIA", "SCHEMA", "SPARES", "all_guarded", "check_gap", "guarded", "table"]
+
+SPARES, WITNESSES = ["s1", "s2"], ["w1", "w2"]
 
 QUIET_US = 2_000_000
 """So long after its start a node waits for clients of an earlier life, and feeds nothing meanwhile."""
@@ -94,28 +97,45 @@ def forgetting(world: World, rows: int | None, parts: Any) -> StandbyTrial:
 
 def all_guarded(dice: Random, at: dict[str, list[str]], deaths: int = 0) -> tuple[StandbyOptions, list[str]]:
     """Others stand by for all fragments; somebody is left to have each of them. With all nodes."""
-    spares = ["s1", "s2"]
-    standby = {node: spares if dice.random() < 0.6 else [dice.choice(spares)] for node in at}
-    witnesses = ["w1", "w2"]
+    standby = {node: SPARES if dice.random() < 0.6 else [dice.choice(SPARES)] for node in at}
     candidates = dice.sample([*at, "s1"], 2)
     lost = candidates[: dice.choice([1, 1, 2])]
     if any({of, *nodes} <= set(lost) for of, nodes in standby.items()):
         lost = lost[:1]
+    return guarded(dice, at, standby, lost, quiet_us=QUIET_US, deaths=deaths)
+
+
+def guarded(
+    dice: Random,
+    at: dict[str, list[str]],
+    standby: Mapping[str, Sequence[str]],
+    lost: Sequence[str],
+    *,
+    quiet_us: int = 0,
+    deaths: int = 0,
+) -> tuple[StandbyOptions, list[str]]:
+    """What else the dice decide, with all nodes.
+
+    Args:
+        standby: those that stand by for each node; ``lost``: nodes that are lost for good.
+        quiet_us: so much later rows come, and machines are lost.
+        deaths: as ``QueryOptions`` has it.
+    """
     decided = options(dice, at)
     made = StandbyOptions(
         **{
             **{name: getattr(decided, name) for name in ("piece_rows", "job_us", "delay_us")},
-            "publish_us": QUIET_US + decided.publish_us,
+            "publish_us": quiet_us + decided.publish_us,
             "at": at,
             "deaths": deaths,
             "sync_us": min(decided.sync_us, 20_000),
             "limits": decided.limits,
             "standby": standby,
-            "witnesses": witnesses,
-            "lost": tuple((node, QUIET_US + dice.randrange(*LOST_AFTER_US)) for node in lost),
+            "witnesses": WITNESSES,
+            "lost": tuple((node, quiet_us + dice.randrange(*LOST_AFTER_US)) for node in lost),
         }
     )
-    return made, [*at, *spares, *witnesses]
+    return made, [*at, *SPARES, *WITNESSES]
 
 
 AMNESIA: dict[str, Scenario] = {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from random import Random
 from typing import Any
 
 import pyarrow as pa
@@ -14,9 +13,9 @@ from medusa.runtime.embedded.embedded_run import collect
 from medusa.sim.actors.node import NodeMachine
 from medusa.sim.checkers.catalog import check_catalogs
 from medusa.sim.checkers.replicas import ReplicaChecks
-from medusa.sim.trials.amnesia import SCHEMA, table
-from medusa.sim.trials.federations import OFTEN, ROWS, options
-from medusa.sim.trials.standby import LOST_AFTER_US, StandbyOptions, StandbyTrial
+from medusa.sim.trials.amnesia import SCHEMA, SPARES, guarded, table
+from medusa.sim.trials.federations import OFTEN, ROWS
+from medusa.sim.trials.standby import StandbyTrial
 from medusa.sim.trials.trial import Scenario
 from medusa.sim.world.fault_kinds import LINKS, MACHINES, TAKEOVERS, WEATHER
 from medusa.sim.world.virtual_time import SimulationError, World
@@ -109,26 +108,9 @@ def read_again(world: World, rows: int | None, parts: Any) -> StandbyTrial:
     number = ROWS // 2 if rows is None else rows
     tables = {source: table(dice, number, place, len(q.sources)) for place, source in enumerate(q.sources)}
     want = dict(collect(q, **tables))
-    lost = _lost(dice, list(at))
-    decided = options(dice, at)
-    spares = ["s1", "s2"]
-    made = StandbyOptions(
-        **{
-            **{name: getattr(decided, name) for name in ("publish_us", "piece_rows", "job_us", "delay_us")},
-            "at": at,
-            "sync_us": min(decided.sync_us, 20_000),
-            "limits": decided.limits,
-            "standby": dict.fromkeys(at, spares),
-            "witnesses": ["w1", "w2"],
-            "lost": tuple((node, dice.randrange(*LOST_AFTER_US)) for node in lost),
-        }
-    )
-    nodes = [*at, *spares, "w1", "w2"]
+    lost = dice.sample([*at, "s1"], dice.choice([1, 1, 2]))
+    made, nodes = guarded(dice, at, dict.fromkeys(at, SPARES), lost)
     return StandbyTrial(world, q, tables, made, want=want, nodes=nodes, gap=check_rollback, again=MarkChecks)
-
-
-def _lost(dice: Random, busy: list[str]) -> list[str]:
-    return dice.sample([*busy, "s1"], dice.choice([1, 1, 2]))
 
 
 UPSTREAM_BACKUP: dict[str, Scenario] = {

@@ -297,7 +297,7 @@ class ReaderLog:
             last = min(entry.end, hi)
             if not trains:
                 boundary_us = entry.boundary_us
-            trains.append(_part(train, first - entry.first, last - first))
+            trains.append(train.part(first - entry.first, last - first))
             size += entry.length
             at = last
         return ReadRows(_joined(trains) if trains else None, boundary_us, at if trains else hi)
@@ -418,13 +418,6 @@ def _runs(waiting: list[tuple[Train, int]]) -> list[list[tuple[Train, int]]]:
         groups[-1].append((train, boundary_us))
         size += int(train.batch.nbytes)
     return groups
-
-
-def _part(train: Train, start: int, count: int) -> Train:
-    if (start, count) == (0, len(train)):
-        return train
-    late = None if train.late is None else train.late.slice(start, count)
-    return Train(batch=train.batch.slice(start, count), first_seq=train.first_seq + start, late=late)
 
 
 def _joined(trains: list[Train]) -> Train:

@@ -314,8 +314,7 @@ class Inlet(RetryingWorker):
                 return
             skip = spool.next_seq - train.first_seq
             if skip > 0:
-                late = None if train.late is None else train.late.slice(skip)
-                train = Train(batch=train.batch.slice(skip), first_seq=spool.next_seq, late=late)
+                train = train.part(skip, len(train) - skip)
             elif skip < 0:
                 self._report(f"{self._thread.name}: the node no longer has {-skip:,} rows")
             spool.append(train, reading.boundary_us)

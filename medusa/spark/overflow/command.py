@@ -57,7 +57,7 @@ def participant(
         report: as for ``md.node``.
 
     Raises:
-        ConfigError: from ``start``: there is no table ``spark``, or ``store`` is ``memory``; pyspark or Java
+        ConfigError: from ``start``: there is no table ``spark``, or ``store`` keeps nothing; pyspark or Java
             is missing.
     """
     return Node(config, report=report, elsewhere=partial(_on_spark, spark=spark))
@@ -83,7 +83,7 @@ def _on_spark(settings: Settings, spark: SparkSession | None = None) -> Particip
     if settings.forgets:
         raise ConfigError(
             f"node {settings.name!r} keeps nothing over its end, and what runs on Spark needs checkpoints",
-            hint='remove store = "memory", and give `data` a folder',
+            hint=f'remove store = "{settings.store}", and give `data` a folder',
             code="config.store",
         )
     from medusa.spark.overflow.on_spark import OnSpark

@@ -96,7 +96,7 @@ def owned(
         node: {"state": state, "since_us": 12_000_000, "behind_bytes": None if state == "missing" else 2048}
         for node, state in secondaries.items()
     }
-    replicas = {"owner": "", "epoch": 2, "secondaries": said, "alone_us": alone_us}
+    replicas: dict[str, Any] = {"owner": "", "epoch": 2, "secondaries": said, "alone_us": alone_us}
     return fragment(name, configuration=configuration, replicas=replicas, **fields)
 
 

@@ -13,7 +13,7 @@ from medusa.apps.dashboard.network import NetworkView, network_of
 from medusa.apps.dashboard.picture import key_of, picture, svg_of
 from medusa.apps.dashboard.placing import placed
 from medusa.apps.dashboard.shapes import SIZES, Drawn, Rect, width_of
-from tests.apps.dashboard.statuses import box, edges_and_core, fragment, guarding, node, seen
+from tests.apps.dashboard.statuses import box, edges_and_core, fragment, guarding, node, owned, seen
 
 SVG = "{http://www.w3.org/2000/svg}"
 HOSTILE = "<script>alert(1)</script>&\"'\x00\x1b]\ud800\n界]]>"
@@ -258,6 +258,29 @@ def test_who_stands_by_is_drawn_otherwise_than_who_has_it_and_linked_to_it() -> 
         (arrow,) = (each for each in placed_.arrows if getattr(each.what, "node", "") == node_)
         fragment_, standby = placed_.fragments["edge", "q/cars"][1], placed_.standbys[node_, "q/cars"][1]
         assert (arrow.points[0][0], arrow.points[-1][0]) == (fragment_.right, standby.x)
+
+
+def test_after_a_takeover_the_new_owner_has_it_and_says_from_whom_and_since_when() -> None:
+    """The lost one is still drawn with what it said last, by which it had it."""
+    lost, spare, _ = guarding({"s": "following", "t": "following"})
+    taken = owned("q/cars", {"t": "following", "edge": "missing"}, configuration=4)
+    taken["replicas"] |= {"owner": "s", "epoch": 3, "taken_over_us": 12_900_000, "taken_over_from": "edge"}
+    spare["fragments"] = [taken]
+    network = network_of([*seen(spare), *seen(lost, why="no answer", age_s=13.0)])
+    assert {(each.owner, each.node, each.state) for each in network.standbys} == {
+        ("s", "t", "following"),
+        ("s", "edge", "missing"),
+    }
+    drawn = groups(svg_of(network))
+    told = [each.text for each in drawn["fragment s q/cars"].iter(f"{SVG}text")]
+    assert "standby: t following, edge missing" in told
+    assert "taken over from edge, 12 s ago" in told
+    assert "taken over" not in " ".join(drawn["fragment edge q/cars"].itertext())
+    drawn_at = placed(network).fragments
+    heights = [drawn_at[name, "q/cars"][1].height for name in ("s", "edge")]
+    assert heights[0] > heights[1], "its lines have room"
+    lines = dict(details_of(network)["fragment s q/cars"][1])
+    assert lines["taken over"] == "from edge, 12 s ago"
 
 
 def test_details_tell_the_configuration_and_who_is_how_far() -> None:
