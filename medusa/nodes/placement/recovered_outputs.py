@@ -104,7 +104,9 @@ def guarantee_of(
 def ways_of(plan: PlacementPlan) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
     """(stream, method, fragments by which its rows come) of the outputs that somebody stands by for."""
     return tuple(
-        (stream, method, tuple(each.name for each in way)) for stream, method, way in _outputs(plan) if method
+        (stream, method, tuple(each.name for each in way))
+        for stream, method, _, way in _outputs(plan)
+        if method
     )
 
 
@@ -133,26 +135,27 @@ def recovered_outputs(
             bytes_per_s=nbytes,
             methods={each.name: each.method or ACTIVE for each in way if each.standby},
             otherwise={
-                each.name: f"{each.method.replace('_', ' ')}: {each.method_reason}"
+                each.name: f"{(each.method or ACTIVE).replace('_', ' ')}: {each.method_reason}"
                 for each in way
-                if each.method_reason
+                if each.method_reason and (each.method or ACTIVE) != wish
             },
         )
-        for stream, method, way in _outputs(plan)
+        for stream, method, wish, way in _outputs(plan)
         for nbytes in [sum(fed_bytes_per_s(each, graph, traffic) * len(each.standby) for each in _sent(way))]
     )
 
 
-def _outputs(plan: PlacementPlan) -> list[tuple[str, str, tuple[FragmentSpec, ...]]]:
-    """Stream, method and way of each output of the query itself."""
+def _outputs(plan: PlacementPlan) -> list[tuple[str, str, str, tuple[FragmentSpec, ...]]]:
+    """Stream, method, wish and way of each output of the query itself."""
     found = []
     for fragment in plan.fragments:
         for box in fragment.graph.boxes:
             if is_output(box, fragment):
                 way = way_to(plan, fragment)
                 guarded = any(each.standby for each in way)
-                method = _used(way, method_on(way, box) or ACTIVE) if guarded else ""
-                found.append((fragment.streams[box.id], method, way))
+                wish = method_on(way, box) or ACTIVE
+                method = _used(way, wish) if guarded else ""
+                found.append((fragment.streams[box.id], method, wish, way))
     return found
 
 
