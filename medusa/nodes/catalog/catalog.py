@@ -65,6 +65,7 @@ class Deployment(msgspec.Struct, kw_only=True):
         recovered: (stream, method, fragments by which its rows come) of outputs that somebody stands by for.
         life: of the configuration of a query that is being removed; 0: it had none.
         lets_go: its removal doesn't wait for nodes that are away.
+        refused: nodes that have refused all of it: its removal waits for none of them that is away.
         taken_over: another node deployed it, and lost the coordinator's role to this one.
     """
 
@@ -86,6 +87,7 @@ class Deployment(msgspec.Struct, kw_only=True):
     recovered: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
     life: int = 0
     lets_go: bool = False
+    refused: tuple[str, ...] = ()
     taken_over: bool = False
 
     @property
@@ -126,6 +128,10 @@ class Deployment(msgspec.Struct, kw_only=True):
         """
         self.nodes = tuple(dict.fromkeys((*self.nodes, *nodes)))
         self.lets_go = lets_go
+
+    def has_no_part_at(self, node: str) -> None:
+        """It has refused all that it was to have of it."""
+        self.refused = (*self.refused, node)
 
     def part_ended(self, part: tuple[str, str], code: str, why: str, at_us: int) -> None:
         """A fragment at a node took more than it may there.
