@@ -13,25 +13,21 @@ from medusa.cli.explain import _lines
 from medusa.cli.naming import _of_query
 from medusa.cli.screens.status_screen import screen
 from medusa.nodes.catalog.catalog import DEPLOYING, RUNNING, Catalog, Deployment
-from medusa.nodes.catalog.directory import Directory
-from medusa.nodes.catalog.entry_bodies import ConfigurationBody, NodeBody, QueryBody, ReplicasBody, body_to
-from medusa.nodes.config.settings import Settings
+from medusa.nodes.catalog.entry_bodies import NodeBody, body_to
 from medusa.nodes.deploy import standby_nodes as nodes_module
-from medusa.nodes.deploy.admission import Admission
 from medusa.nodes.deploy.standby_nodes import host_of, standby_nodes
 from medusa.nodes.deploy.unfinished_deployments import UnfinishedDeployments
-from medusa.nodes.names.advertise import AdvertisedEntries
 from medusa.nodes.status.fragment_status import queries_of
 from medusa.query.codec import graph_to_msgpack
 from medusa.runtime.client.guarded_fragments import guarded_fragments
 from medusa.runtime.client.overview import explanation
 from medusa.runtime.client.status_tables import tables_of
 from medusa.wire.messages.commands import Deploy, Reply
-from medusa.wire.messages.directory import CatalogEntry, Entries, EntryRun, Lookup, runs_to
+from medusa.wire.messages.directory import CatalogEntry, Entries, EntryRun, runs_to
 from medusa.wire.messages.links import Hello
 from medusa.wire.messages.load import WHOLE, Load
 from medusa.wire.messages.standby import DeployGuarded, PlannedStandby
-from medusa.wire.outbox import Outbox, Send
+from medusa.wire.outbox import Send
 from medusa.wire.status_fields import (
     AgreementStatus,
     BoxStatus,
@@ -45,7 +41,7 @@ from medusa.wire.status_fields import (
     status_of,
 )
 from tests.nodes.keyed import Keyed
-from tests.nodes.test_security import query, running
+from tests.nodes.test_security import query
 
 DEPLOYED = Deployment(
     query="q",
@@ -229,57 +225,7 @@ def test_replicas_as_a_table():
     assert (bare["node"], bare["owner"], bare["alone_us"]) == (None, "a", 4_000_000)
 
 
-# --- the catalog ----------------------------------------------------------------------------------------
-
-REPLICAS = ReplicasBody(fragment="q/rows", owner="n", epoch=2, secondaries=("near",))
-BODY = ConfigurationBody(number=3, voters=("n", "near"), fragments=(REPLICAS,))
-
-
-def test_the_coordinator_lists_who_has_what_and_takes_it_back():
-    directory = Directory("n", incarnation=1, outbox=Outbox())
-    said = {"q": BODY}
-    listing = AdvertisedEntries(
-        Settings(name="n", listen="ipc:///x", data="d"),
-        Catalog("n"),
-        directory,
-        {},
-        SimpleNamespace(),
-        wall=lambda now_us: None,
-        abroad=lambda node: "",
-        accepting=Admission(),
-        decided=lambda: said,
-    )
-    listing.refresh(0)
-    entry = directory.find("configuration", "q")
-    assert (entry.epoch, entry.body) == (3, body_to(BODY))
-    said.clear()
-    listing.refresh(1)
-    assert directory.find("configuration", "q") is None
-
-
-def test_who_asks_for_a_query_hears_who_stands_by():
-    node = running()
-    told = [("query", QueryBody(state=RUNNING, nodes=("near",))), ("configuration", BODY)]
-    entries = tuple(
-        CatalogEntry(kind=kind, name="q", writer="near", epoch=3, version=6 + number, body=body_to(body))
-        for number, (kind, body) in enumerate(told)
-    )
-    node.say(
-        "near", Entries(), runs_to((EntryRun(writer="near", since=1, after=0, upto=7, entries=entries),))
-    )
-
-    def asked(name, kind):
-        node.effects.clear()
-        node.say(name, Lookup(request=4, name="q", kind=kind))
-        [send] = [e for e in node.effects if isinstance(e, Send) and isinstance(e.message, Reply)]
-        return send.message.code, send.payload and json.loads(bytes(send.payload))
-
-    code, found = asked("maker", "query")
-    replicas = {"fragment": "q/rows", "owner": "n", "epoch": 2, "secondaries": ["near"]}
-    told = {"number": 3, "voters": ["n", "near"], "fragments": [replicas]}
-    assert (code, found["configuration"]) == ("", told)
-    assert asked("writer", "configuration")[0] == "E_STREAM", "it may not deploy it"
-
+# --- deployments --------------------------------------------------------------------------------------
 
 def test_who_only_stands_by_has_nothing_to_say_of_a_deployment_half_done():
     catalog = Catalog("n")

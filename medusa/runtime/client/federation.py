@@ -184,9 +184,8 @@ class Federation:
         ``nodes``, ``fragments`` with the nodes of each; ``reads``: the streams of other queries that it
         reads, by their full names; ``stopped``: parts that the owners of other nodes have ended there
         (``revoke(..., stop=True)``) -> those nodes; ``abroad``: of each fragment that was put at a node of
-        another participant its name, that node, the participant and the boxes. Where others stand by for
-        fragments of it also ``configuration``: its ``number``, the ``voters``, and of each of those
-        ``fragments`` the ``fragment``, ``owner``, ``epoch`` and ``secondaries``.
+        another participant its name, that node, the participant and the boxes. Who stands by for fragments
+        of it, and by which configuration, ``tables(all=True)["replicas"]`` says.
 
         Raises:
             LinkError: no answer in time.
