@@ -11,12 +11,11 @@ import pytest
 from medusa.nodes.catalog.kept_configurations import KeptConfiguration
 from medusa.sim.actors.client import Client
 from medusa.wire.messages.configuration import FORMER_MAX, Configuration
-from tests.nodes.taken_over import NODES, Run, shared_streams
+from tests.nodes.taken_over import HALF, NODES, Run, shared_streams
 from tests.nodes.test_handovers import BOTH, MOMENTS_US, flowing, moved, order
 from tests.nodes.test_taken_over import (
     CUT,
     FORKED,
-    HALF,
     arriving,
     check_anew,
     check_removed,

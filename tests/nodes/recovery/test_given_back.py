@@ -19,10 +19,9 @@ from medusa.sim.checkers.catalog import newest_catalog
 from medusa.wire.messages.configuration import Replicas
 from tests.nodes.recovery.test_passive_standby import passively
 from tests.nodes.recovery.upstream_run import UpstreamRun, query
-from tests.nodes.taken_over import Run
+from tests.nodes.taken_over import HALF, Run
 from tests.nodes.test_taken_over import (
     CUT,
-    HALF,
     UNITED,
     WHOLE,
     check_union,

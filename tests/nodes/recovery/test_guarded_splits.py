@@ -13,8 +13,7 @@ from medusa.nodes.recovery import followings
 from medusa.sim.actors.client import Client
 from medusa.wire.messages.move import Move
 from medusa.wire.messages.split import Merge, Split
-from tests.nodes.taken_over import SCHEMA, Run
-from tests.nodes.test_taken_over import HALF
+from tests.nodes.taken_over import HALF, SCHEMA, Run
 
 AT = {"e": ["rows"], "m": ["per_k"], "c": ["after", "out"]}
 WHOLE = {"m": ["rows", "per_k", "after", "out"]}
