@@ -142,7 +142,7 @@ class Recovery:
             is_up=is_up,
             leaves=lambda fragment: self.succession.stands_by(fragment),
             nodes=nodes,
-            room=self.followings.check_room,
+            room=self.followings.promise_room,
         )
         self.succession = Succession(
             me,
@@ -230,6 +230,10 @@ class Recovery:
         """Whether a frame, or an answer to one, is of a secondary and not of a move: the attempt tells."""
         of = peer, message.fragment, message.attempt
         return self.followings.has(*of) or self.replication.has(*of)
+
+    def gave_up(self, peer: str, message: GiveUp) -> None:
+        """An owner doesn't need the room that it asked for, if it is that."""
+        self.followings.gave_up(peer, message)
 
     def frame(
         self, now_us: int, peer: str, message: Carried | Ready | Got | GiveUp, payload: Buffer | None
@@ -351,6 +355,8 @@ class Recovery:
 
     def peer_event(self, now_us: int, peer: str, event: LinkEvent) -> None:
         """A node came, went or restarted."""
+        if event is LinkEvent.PEER_RESTARTED:
+            self.followings.restarted(peer)
         self._tell_undecided(event)
         self.agreement.peer_event(now_us, peer, event)
         self.replication.peer_event(now_us, peer, event)
