@@ -139,7 +139,10 @@ def test_what_boxes_wait_for_says_who_stands_by_for_their_fragment():
 
 def test_whose_votes_a_decision_waits_for_is_shown_where_it_is_waited_for():
     """By the node that wants it; what waits may be at another."""
+    names = "w (hasn't answered), b (node 'b' has lost its disk, and doesn't vote yet)"
     open_ = AgreementStatus(
+        waits=("decision",),
+        why=f"configuration 7 is decided once more voters have answered: {names}",
         number=6,
         coordinator="a",
         voters=("a", "w", "b"),
@@ -148,10 +151,9 @@ def test_whose_votes_a_decision_waits_for_is_shown_where_it_is_waited_for():
         refused={"b": "node 'b' has lost its disk, and doesn't vote yet"},
         waits_us=12_300_000,
     )
-    names = "w (hasn't answered), b (node 'b' has lost its disk, and doesn't vote yet)"
-    wants = NodeStatus(node="a", deciding={"q": open_})
+    wants = NodeStatus(node="a", undecided={"q": open_})
     assert status_of(plain(wants)) == wants
-    assert f"WAITS FOR VOTES: query q, configuration 7 for 12s (preparing): {names}" in shown(wants)
+    assert f"UNDECIDED: query q for 12s: {open_.why}" in shown(wants)
     fragment = FragmentStatus(fragment="q/rows", query="q", boxes={"rows": BoxStatus(kind="source")})
     (box,) = explanation([plain(wants), plain(NodeStatus(node="b", fragments=(fragment,)))], "q")
     assert box["undecided"] == names
@@ -226,6 +228,7 @@ def test_replicas_as_a_table():
 
 
 # --- deployments --------------------------------------------------------------------------------------
+
 
 def test_who_only_stands_by_has_nothing_to_say_of_a_deployment_half_done():
     catalog = Catalog("n")
@@ -401,13 +404,24 @@ def test_what_is_promised_counts_the_voters_that_are_away(voters, away, guarante
     assert told.outputs["q.out"].guarantee.startswith(guarantee)
 
 
+def without_majority(why):
+    """Too few voters are there."""
+    return AgreementStatus(
+        waits=("takeovers",), why=why, number=6, coordinator="a", voters=("a", "w"), waits_us=3_400_000
+    )
+
+
 def test_a_screen_and_an_explanation_say_that_nothing_can_be_taken_over():
     why = "2 of 4 voters are away (b, w): nothing is taken over until one of them is back"
-    status = plain(NodeStatus(node="spare", undecided={"q": why}))
-    assert f"UNDECIDED: query q: {why}" in shown(NodeStatus(node="spare", undecided={"q": why}))
+    stuck = NodeStatus(node="spare", undecided={"q": without_majority(why)})
+    status = plain(stuck)
+    assert f"UNDECIDED: query q for 3s: {why}" in shown(stuck)
     placed = [{"name": "q/some", "query": "q", "node": "b", "boxes": ["some"]}]
     (box,) = explanation([status], "q", placed)
     assert box["waits_for"] == f"its node, which doesn't answer, {why}"
+    part = FragmentStatus(fragment="q/rows", query="q", boxes={"rows": BoxStatus(kind="source")})
+    (box,) = explanation([plain(msgspec.structs.replace(stuck, fragments=(part,)))], "q")
+    assert "undecided" not in box, "no decision is under way"
 
 
 def test_a_listed_query_shows_each_fragment_at_its_owner_and_why_nothing_can_be_taken_over():
@@ -425,7 +439,9 @@ def test_a_listed_query_shows_each_fragment_at_its_owner_and_why_nothing_can_be_
     now = decided(owner="spare", epoch=2, secondaries={})
     why = "2 of 4 voters are away (b, c): nothing is taken over until one of them is back"
     status = NodeStatus(
-        node="a", queries=queries_of([DEPLOYED], lambda query: now), undecided={"q": why, "p": "no"}
+        node="a",
+        queries=queries_of([DEPLOYED], lambda query: now),
+        undecided={"q": without_majority(why), "p": without_majority("no")},
     )
     lines = ["q  running  coordinated by a"]
     free = "  q/free  at b, c (away, seen 5 s ago)"

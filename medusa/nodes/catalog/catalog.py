@@ -370,9 +370,22 @@ class Catalog:
         if self.birth.forgot:
             return False
         self.birth = msgspec.structs.replace(self.birth, lost=True)
+        self._forget_votes()
+        return True
+
+    def accept(self, life: int) -> None:
+        """The older catalog counts, by an operator's word. What was promised by the lost one nobody here
+        knows, also of queries that this one doesn't name.
+
+        Args:
+            life: of the node, in which this is done.
+        """
+        self.in_doubt.accept(life)
+        self._forget_votes()
+
+    def _forget_votes(self) -> None:
         for query, kept in self.configurations.items():
             self.configurations[query] = msgspec.structs.replace(kept, forgot=True)
-        return True
 
     @property
     def is_whole(self) -> bool:
@@ -384,6 +397,22 @@ class Catalog:
         """What this node promised may be in the newest catalog, which it lost. Where its whole disk was lost
         each query says for itself whether it votes: for that its voters count, and no other peer."""
         return bool(self.in_doubt.newest) and not self.birth.rebuilt
+
+    def may_have_voted(self, since: int) -> bool:
+        """Whether what this node has lost may have said that it voted on a query which it doesn't know.
+
+        Args:
+            since: the life of this node in which the query was deployed; 0: that isn't known.
+        """
+        lost_until = max(self.birth.life if self.birth.forgot else 0, self.in_doubt.accepted_in)
+        lost = self.birth.forgot or self.in_doubt.accepted_in > 0
+        return lost and not 0 < lost_until <= since
+
+    @property
+    def asks_for_its_votes(self) -> bool:
+        """Whether an operator has said that what was lost stays lost: what it had said of queries others are
+        asked then."""
+        return self.birth.rebuilt or (self.in_doubt.accepted_in > 0 and not self.may_not_vote)
 
     def never_owned(self, fragment: str, epoch: int) -> bool:
         """Whether it is certain that this node hasn't begun with a fragment in this epoch, so that it has

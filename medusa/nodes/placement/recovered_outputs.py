@@ -62,6 +62,7 @@ def guarantee_of(
     method: str = "",
     *,
     away: Sequence[str] = (),
+    not_voting: Sequence[str] = (),
     lost: Sequence[str] = (),
     uncounted: Sequence[str] | None = None,
 ) -> str:
@@ -72,10 +73,11 @@ def guarantee_of(
         voters: how many decide on that.
         method: how it is recovered.
         away: those of the voters that aren't heard.
+        not_voting: those of them that are, and don't vote yet.
         lost: those of ``alone`` whose node isn't heard.
         uncounted: boxes that may lose rows which nobody can count; None: it isn't known whether there are.
     """
-    if stuck := no_majority(voters, away):
+    if stuck := no_majority(voters, away, not_voting):
         return stuck
     if lost:
         return f"as without standby: waits until the node of {' or '.join(lost)} is back"
@@ -85,9 +87,9 @@ def guarantee_of(
     goes_on = "goes on when a node is lost for good"
     if waits:
         goes_on = "a lost node is waited for, since two voters can't decide without one of them"
-    elif away and voters - len(away) == majority_of(voters):
+    elif (away or not_voting) and voters - len(away) - len(not_voting) == majority_of(voters):
         waits = True
-        goes_on = f"{away_text(voters, away)}, and one more loss stops it"
+        goes_on = f"{away_text(voters, away, not_voting)}, and one more loss stops it"
     if method == AMNESIA:
         counted = (
             "lost and counted, but where its boxes can't be" if uncounted is None else "lost and counted"

@@ -232,7 +232,7 @@ def test_a_catalog_is_whole_unless_something_was_ever_lost() -> None:
     )
     decided.in_doubt.settle("q/f")
     assert not any(each.is_whole for each in (rebuilt, lost, doubtful, decided))
-    doubtful.in_doubt.accept()
+    doubtful.in_doubt.accept(2)
     assert not doubtful.in_doubt
     assert not doubtful.is_whole, "an operator has decided what it doesn't know"
     again = Catalog.from_bytes(doubtful.to_bytes(), node="a", where="a")
