@@ -138,8 +138,8 @@ def _of_query(
         status: of the node that is asked, which may know who stands by; None: it doesn't show it.
     """
     yield f"{query['name']}  {query['state']}  coordinated by {shown(query['node'])}"
-    if status is not None and (why := status.undecided.get(query["name"])):
-        yield f"  {why}"
+    if status is not None and (undecided := status.undecided.get(query["name"])) is not None:
+        yield f"  {undecided.why}"
     for stream in query["reads"]:
         yield f"  reads {stream}"
     told = () if status is None else guarded_fragments([status])

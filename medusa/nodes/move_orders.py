@@ -192,6 +192,7 @@ class MoveOrders:
             case Settle():
                 self.arrivals.settle(now_us, peer, message)
             case GiveUp():
+                self._recovery.gave_up(peer, message)
                 self.arrivals.gave_up(peer, message)
                 self.moves.receive(now_us, peer, message)
             case Ready() | Got() | Settled():

@@ -297,6 +297,7 @@ class NodeMind:
             parsing=parsing,
             diverting=diverting,
             is_up=self._is_linked,
+            life_of=self._life_of,
             make=partial(self._host, secondary=True),
             check=self.installed.check_room,
             memory=self.installed.check_memory,
@@ -451,6 +452,10 @@ class NodeMind:
 
     def _is_linked(self, node: str) -> bool:
         return node == self.settings.name or self.peers.get(node) == "up"
+
+    def _life_of(self, node: str) -> int:
+        session = self.sessions.get(node)
+        return 0 if session is None else session.incarnation or 0
 
     def _session(self, peer: str, *, calls: bool) -> PeerSession:
         return PeerSession(self._me, peer, outbox=self.outbox, settings=self._patience, calls=calls)
@@ -899,7 +904,7 @@ class NodeMind:
             self._unmoved,
             now_us,
             self.orders.moves.away,
-            undecided=self.recovery.undecided().get(hosted.spec.query, ""),
+            undecided=self.recovery.without_majority().get(hosted.spec.query, ""),
             leads=self.recovery.leads(hosted.spec.query),
         )
         guarded = self.recovery.guarded(now_us, hosted.spec)
@@ -932,8 +937,7 @@ class NodeMind:
             dht=self.naming.between.status() if self.naming.between else None,
             elsewhere=self.catalog.elsewhere(),
             queries=queries_of(self.catalog.deployments.values(), partial(self.recovery.status, now_us)),
-            deciding=self.recovery.deciding(now_us),
-            undecided=self.recovery.undecided(),
+            undecided=self.recovery.undecided(now_us),
             in_doubt=self._resolving.status(),
             runs_on=self.accepting.status(),
         )

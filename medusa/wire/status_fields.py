@@ -70,7 +70,8 @@ class Metric(NamedTuple):
     served whether there is any.
 
     Attributes:
-        name: behind ``medusa_node_``, ``medusa_link_``, ``medusa_fragment_`` or ``medusa_box_``.
+        name: behind ``medusa_node_``, ``medusa_query_``, ``medusa_link_``, ``medusa_fragment_`` or
+            ``medusa_box_``.
         text: what it is, in a sentence.
         title: of its column or line on screens and in the dashboard; empty: they lay it out by hand, or leave
             it out.
@@ -569,6 +570,7 @@ class ConfigurationStatus(_Status, frozen=True, kw_only=True):
     Attributes:
         number: one higher with each decision.
         away: voters that this node doesn't hear.
+        not_voting: voters that it hears, and that don't vote yet: they have lost what they had said.
         fragments: those that somebody stands by for, or did.
     """
 
@@ -576,6 +578,7 @@ class ConfigurationStatus(_Status, frozen=True, kw_only=True):
     coordinator: str
     voters: tuple[str, ...] = ()
     away: tuple[str, ...] = ()
+    not_voting: tuple[str, ...] = ()
     fragments: dict[str, ReplicasStatus] = {}
 
 
@@ -638,17 +641,23 @@ class RunsOnStatus(_Status, frozen=True, kw_only=True):
 
 
 class AgreementStatus(_Status, frozen=True, kw_only=True):
-    """Who decides on the owners of a query's fragments, and what is being decided.
+    """Who decides on the owners of a query's fragments, and what isn't decided.
 
     Attributes:
+        waits: what can't go on: ``takeovers`` (too few voters are there for any), ``decision`` (this node
+            wants the next configuration), ``vote`` (this node votes on nothing before others have told what
+            it had said).
+        why: in words, whose word each of them waits for.
         number: of the configuration that is current as far as the node knows.
         proposing: what this node does to have the next one decided; empty: it wants none.
         silent: voters that it waits for.
         refused: voter -> why it said no.
         untold: nodes that haven't said yet that they have the current one on disk.
-        waits_us: for how long it has waited for them.
+        waits_us: for how long it has waited.
     """
 
+    waits: tuple[str, ...] = ()
+    why: str = ""
     number: int
     coordinator: str
     voters: tuple[str, ...]
@@ -656,7 +665,13 @@ class AgreementStatus(_Status, frozen=True, kw_only=True):
     silent: tuple[str, ...] = ()
     refused: dict[str, str] = {}
     untold: tuple[str, ...] = ()
-    waits_us: int = 0
+    waits_us: Annotated[
+        int,
+        Metric(
+            "undecided_seconds",
+            "For how long something of the query has waited for the word of voters. No sample: nothing does.",
+        ),
+    ] = 0
 
     @property
     def waits_for(self) -> str:
@@ -669,8 +684,7 @@ class NodeStatus(_Status, frozen=True, kw_only=True):
     """A node. Of ``remote`` and ``dht`` it says what those say themselves: docs/remote.md, catalog-dht.md.
 
     Attributes:
-        undecided: query in which this node votes -> why nothing of it can be taken over now: too many of its
-            voters are away.
+        undecided: query in which this node votes -> what waits for the word of voters, and why.
     """
 
     node: str
@@ -704,8 +718,7 @@ class NodeStatus(_Status, frozen=True, kw_only=True):
     dht: dict[str, Any] | None = None
     elsewhere: dict[str, tuple[str, ...]] = {}
     queries: dict[str, QueryStatus] = {}
-    deciding: dict[str, AgreementStatus] = {}
-    undecided: dict[str, str] = {}
+    undecided: dict[str, AgreementStatus] = {}
     in_doubt: DoubtStatus = DoubtStatus()
     runs_on: RunsOnStatus | UnsetType = UNSET
 

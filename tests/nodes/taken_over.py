@@ -29,6 +29,7 @@ NODES = ("e", "m", "c", "s1", "s2", "s3", "w", "x")
 SCHEMA = {"ts": "timestamp", "k": "utf8", "v": "int64"}
 ROWS = 240
 PIECE = 6
+HALF = ROWS // 2 // PIECE * PIECE
 EVERY_US = 4_000
 PATIENCE_US = 30_000_000
 LIMITS = Limits(checkpoint_every_us=50_000)

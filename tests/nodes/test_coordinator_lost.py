@@ -11,8 +11,8 @@ from medusa.nodes.catalog.catalog import RUNNING, Deployment
 from medusa.nodes.recovery.coordination import AWAY_US
 from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.move import Move
-from tests.nodes.taken_over import ROWS, SCHEMA, Run
-from tests.nodes.test_taken_over import CUT, HALF, WHOLE, check_removed, counting, run_of
+from tests.nodes.taken_over import HALF, ROWS, SCHEMA, Run
+from tests.nodes.test_taken_over import CUT, WHOLE, check_removed, counting, run_of
 
 STANDBY = {"m": ["s1", "s2"]}
 PLACES = pytest.mark.parametrize("at", [WHOLE, CUT], ids=["no part", "a part"])

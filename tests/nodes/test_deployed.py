@@ -5,10 +5,11 @@ from __future__ import annotations
 
 import pytest
 
-from medusa.nodes.catalog.catalog import ForwardingAddress
+from medusa.errors import LinkError
+from medusa.nodes.catalog.catalog import REMOVING, ForwardingAddress
 from medusa.wire.codec import decode_frame, encode_frame
 from medusa.wire.messages.commands import Install, Remove
-from tests.nodes.deployed import NODES, TARGETS, TIMEOUT_US, Town
+from tests.nodes.deployed import NODES, QUIET, TARGETS, TIMEOUT_US, Town
 
 HOW = ["dies", "dies for long", "hangs", "disk full"]
 
@@ -112,6 +113,45 @@ def test_one_target_refuses():
     town.settle(lambda: 1 in town.replies)
     town.settle()
     assert town.replies == {1: "E_PEER"}
+    assert not town.runs()
+
+
+@pytest.mark.parametrize("also_m", [False, True], ids=["coordinator stays", "coordinator restarts"])
+def test_a_node_that_has_refused_and_is_gone_for_good_keeps_no_name(monkeypatch, also_m):
+    """It has nothing of the query, so nothing is waited for."""
+    town = Town()
+
+    def full(streams, caller=None):
+        raise LinkError("no room", code="E_LIMIT")
+
+    monkeypatch.setattr(town.machines["t4"].brain.installed, "check_memory", full)
+    kept = town.machines["m"].brain.catalog.deployments
+    town.deploy(1)
+    town.settle(lambda: "q" in kept and kept["q"].refused)
+    assert kept["q"].refused == ("t4",)
+    town.machines["t4"].die()
+    town.settle(lambda: 1 in town.replies)
+    assert town.replies == {1: "E_LIMIT"}
+    if also_m:
+        town.settle()
+        town.machines["m"].die()
+        town.restart("m")
+    town.settle(until_us=town.now_us + 2 * QUIET.timeout_us)
+    assert town.machines["m"].brain.catalog.deployments == {}
+    town.heal()
+    assert not town.runs()
+
+
+def test_a_node_that_may_have_a_part_is_waited_for():
+    """It has refused nothing: its answer was lost with it."""
+    town, _ = begun("deploy")
+    town.settle(lambda: town.machines["t4"].brain.fragments)
+    town.machines["t4"].die()
+    town.settle(until_us=town.now_us + 2 * QUIET.timeout_us)
+    assert town.machines["m"].brain.catalog.deployments["q"].state == REMOVING
+    town.heal()
+    town.settle(until_us=town.now_us + 2 * TIMEOUT_US)
+    assert town.machines["m"].brain.catalog.deployments == {}
     assert not town.runs()
 
 

@@ -10,15 +10,13 @@ import pytest
 from medusa.sim.actors.client import Client
 from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.move import Move
-from tests.nodes.taken_over import ROWS, Run, shared_streams
+from tests.nodes.named_clients import Named, Program
+from tests.nodes.taken_over import HALF, ROWS, Run, shared_streams
 from tests.nodes.test_taken_over import (
     CUT,
     FORKED,
-    HALF,
     UNITED,
     WHOLE,
-    Named,
-    Program,
     arriving,
     check_anew,
     check_removed,

@@ -9,14 +9,15 @@ import msgspec
 import pytest
 
 from medusa.nodes.catalog.kept_configurations import KeptConfiguration
+from medusa.nodes.deploy.room_promises import RoomWanted
+from medusa.nodes.recovery import followings
 from medusa.sim.actors.client import Client
 from medusa.wire.messages.configuration import FORMER_MAX, Configuration
-from tests.nodes.taken_over import NODES, Run, shared_streams
+from tests.nodes.taken_over import HALF, NODES, Run, shared_streams
 from tests.nodes.test_handovers import BOTH, MOMENTS_US, flowing, moved, order
 from tests.nodes.test_taken_over import (
     CUT,
     FORKED,
-    HALF,
     arriving,
     check_anew,
     check_removed,
@@ -317,6 +318,23 @@ def test_a_target_without_a_disk_is_refused() -> None:
     sessions = run.fed.nodes["m"].brain.sessions
     sessions["s3"].forgets = True
     refused(run, fragment, "s3", "E_STORE", "it forgets over its end what it promised")
+
+
+def test_a_target_without_room_is_refused_before_anything_changes(monkeypatch: pytest.MonkeyPatch) -> None:
+    run, fragment = flowing(counting(), CUT, {"m": ["s1", "s2"]})
+    number = run.newest().number
+    wanted = RoomWanted(request=3, fragment="p/other", fragments=2, streams=2)
+    at = run.recovery("s3").followings
+    at.promise_room(run.fed.world.now_us, "x", wanted)
+    monkeypatch.setattr(followings, "FOLLOWED_MAX", 2)
+    refusal = moved(run, fragment, "s3")
+    assert refusal.code == "E_LIMIT"
+    assert "follows 0 fragments already and has promised room for 2, at most 2" in refusal.text
+    assert run.newest().number == number
+    at.removed("p")
+    assert moved(run, fragment, "s3").code == ""
+    run.publish(HALF)
+    run.check()
 
 
 def test_a_target_of_a_release_that_doesn_t_agree_is_refused() -> None:

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 
 import pytest
 
-from tests.nodes.taken_over import Run
+from tests.nodes.taken_over import HALF, Run
 from tests.nodes.test_handovers import moved
-from tests.nodes.test_taken_over import FORKED, HALF, check_removed, forked
+from tests.nodes.test_taken_over import FORKED, check_removed, forked
 
 KIND, OTHER = "q/kind", "q/other"
 BOTH = (KIND, OTHER)

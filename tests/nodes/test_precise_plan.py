@@ -133,5 +133,20 @@ def test_beside_another_output_the_stronger_method_counts(other, methods):
         q.graph, at={"a": ["rows", "some"], "b": ["kind", "out", "many", "second"]}, standby={"*": ("e",)}
     )
     assert tuple(each.method for each in plan.fragments) == methods
-    reasons = [bool(each.method_reason) for each in plan.fragments]
-    assert reasons == [methods[1] == "precise_upstream_backup", False]
+    why = "it feeds sink 'second' too, which asks for that"
+    cant = "source 'rows' is published into, and the order in which rows arrive can't be made again"
+    more = "it feeds sink 'out' too, which asks for that"
+    assert [each.method_reason for each in plan.fragments] == {
+        "precise": [why if methods[0] == "" else cant, why],
+        "rollback": [cant, more],
+        "gap": [cant, more],
+    }.get(other.get("recovery"), [cant, ""])
+    second = other.get("method") or ("amnesia" if other else "active_standby")
+    for output in recovered_outputs(plan, q.graph, traffic_of(q.graph), voters=3):
+        wish = "precise_upstream_backup" if output.stream == "q.out" else second
+        told = {name: how.partition(": ")[2] for name, how in output.otherwise.items()}
+        assert told == {
+            each.name: each.method_reason
+            for each in plan.fragments
+            if each.method_reason and (each.method or "active_standby") != wish
+        }

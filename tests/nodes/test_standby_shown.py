@@ -13,25 +13,21 @@ from medusa.cli.explain import _lines
 from medusa.cli.naming import _of_query
 from medusa.cli.screens.status_screen import screen
 from medusa.nodes.catalog.catalog import DEPLOYING, RUNNING, Catalog, Deployment
-from medusa.nodes.catalog.directory import Directory
-from medusa.nodes.catalog.entry_bodies import ConfigurationBody, NodeBody, QueryBody, ReplicasBody, body_to
-from medusa.nodes.config.settings import Settings
+from medusa.nodes.catalog.entry_bodies import NodeBody, body_to
 from medusa.nodes.deploy import standby_nodes as nodes_module
-from medusa.nodes.deploy.admission import Admission
 from medusa.nodes.deploy.standby_nodes import host_of, standby_nodes
 from medusa.nodes.deploy.unfinished_deployments import UnfinishedDeployments
-from medusa.nodes.names.advertise import AdvertisedEntries
 from medusa.nodes.status.fragment_status import queries_of
 from medusa.query.codec import graph_to_msgpack
 from medusa.runtime.client.guarded_fragments import guarded_fragments
 from medusa.runtime.client.overview import explanation
 from medusa.runtime.client.status_tables import tables_of
 from medusa.wire.messages.commands import Deploy, Reply
-from medusa.wire.messages.directory import CatalogEntry, Entries, EntryRun, Lookup, runs_to
+from medusa.wire.messages.directory import CatalogEntry, Entries, EntryRun, runs_to
 from medusa.wire.messages.links import Hello
 from medusa.wire.messages.load import WHOLE, Load
 from medusa.wire.messages.standby import DeployGuarded, PlannedStandby
-from medusa.wire.outbox import Outbox, Send
+from medusa.wire.outbox import Send
 from medusa.wire.status_fields import (
     AgreementStatus,
     BoxStatus,
@@ -45,7 +41,7 @@ from medusa.wire.status_fields import (
     status_of,
 )
 from tests.nodes.keyed import Keyed
-from tests.nodes.test_security import query, running
+from tests.nodes.test_security import query
 
 DEPLOYED = Deployment(
     query="q",
@@ -143,7 +139,10 @@ def test_what_boxes_wait_for_says_who_stands_by_for_their_fragment():
 
 def test_whose_votes_a_decision_waits_for_is_shown_where_it_is_waited_for():
     """By the node that wants it; what waits may be at another."""
+    names = "w (hasn't answered), b (node 'b' has lost its disk, and doesn't vote yet)"
     open_ = AgreementStatus(
+        waits=("decision",),
+        why=f"configuration 7 is decided once more voters have answered: {names}",
         number=6,
         coordinator="a",
         voters=("a", "w", "b"),
@@ -152,10 +151,9 @@ def test_whose_votes_a_decision_waits_for_is_shown_where_it_is_waited_for():
         refused={"b": "node 'b' has lost its disk, and doesn't vote yet"},
         waits_us=12_300_000,
     )
-    names = "w (hasn't answered), b (node 'b' has lost its disk, and doesn't vote yet)"
-    wants = NodeStatus(node="a", deciding={"q": open_})
+    wants = NodeStatus(node="a", undecided={"q": open_})
     assert status_of(plain(wants)) == wants
-    assert f"WAITS FOR VOTES: query q, configuration 7 for 12s (preparing): {names}" in shown(wants)
+    assert f"UNDECIDED: query q for 12s: {open_.why}" in shown(wants)
     fragment = FragmentStatus(fragment="q/rows", query="q", boxes={"rows": BoxStatus(kind="source")})
     (box,) = explanation([plain(wants), plain(NodeStatus(node="b", fragments=(fragment,)))], "q")
     assert box["undecided"] == names
@@ -242,56 +240,7 @@ def test_replicas_as_a_table():
     assert (bare["node"], bare["owner"], bare["alone_us"]) == (None, "a", 4_000_000)
 
 
-# --- the catalog ----------------------------------------------------------------------------------------
-
-REPLICAS = ReplicasBody(fragment="q/rows", owner="n", epoch=2, secondaries=("near",))
-BODY = ConfigurationBody(number=3, voters=("n", "near"), fragments=(REPLICAS,))
-
-
-def test_the_coordinator_lists_who_has_what_and_takes_it_back():
-    directory = Directory("n", incarnation=1, outbox=Outbox())
-    said = {"q": BODY}
-    listing = AdvertisedEntries(
-        Settings(name="n", listen="ipc:///x", data="d"),
-        Catalog("n"),
-        directory,
-        {},
-        SimpleNamespace(),
-        wall=lambda now_us: None,
-        abroad=lambda node: "",
-        accepting=Admission(),
-        decided=lambda: said,
-    )
-    listing.refresh(0)
-    entry = directory.find("configuration", "q")
-    assert (entry.epoch, entry.body) == (3, body_to(BODY))
-    said.clear()
-    listing.refresh(1)
-    assert directory.find("configuration", "q") is None
-
-
-def test_who_asks_for_a_query_hears_who_stands_by():
-    node = running()
-    told = [("query", QueryBody(state=RUNNING, nodes=("near",))), ("configuration", BODY)]
-    entries = tuple(
-        CatalogEntry(kind=kind, name="q", writer="near", epoch=3, version=6 + number, body=body_to(body))
-        for number, (kind, body) in enumerate(told)
-    )
-    node.say(
-        "near", Entries(), runs_to((EntryRun(writer="near", since=1, after=0, upto=7, entries=entries),))
-    )
-
-    def asked(name, kind):
-        node.effects.clear()
-        node.say(name, Lookup(request=4, name="q", kind=kind))
-        [send] = [e for e in node.effects if isinstance(e, Send) and isinstance(e.message, Reply)]
-        return send.message.code, send.payload and json.loads(bytes(send.payload))
-
-    code, found = asked("maker", "query")
-    replicas = {"fragment": "q/rows", "owner": "n", "epoch": 2, "secondaries": ["near"]}
-    told = {"number": 3, "voters": ["n", "near"], "fragments": [replicas]}
-    assert (code, found["configuration"]) == ("", told)
-    assert asked("writer", "configuration")[0] == "E_STREAM", "it may not deploy it"
+# --- deployments --------------------------------------------------------------------------------------
 
 
 def test_who_only_stands_by_has_nothing_to_say_of_a_deployment_half_done():
@@ -468,13 +417,24 @@ def test_what_is_promised_counts_the_voters_that_are_away(voters, away, guarante
     assert told.outputs["q.out"].guarantee.startswith(guarantee)
 
 
+def without_majority(why):
+    """Too few voters are there."""
+    return AgreementStatus(
+        waits=("takeovers",), why=why, number=6, coordinator="a", voters=("a", "w"), waits_us=3_400_000
+    )
+
+
 def test_a_screen_and_an_explanation_say_that_nothing_can_be_taken_over():
     why = "2 of 4 voters are away (b, w): nothing is taken over until one of them is back"
-    status = plain(NodeStatus(node="spare", undecided={"q": why}))
-    assert f"UNDECIDED: query q: {why}" in shown(NodeStatus(node="spare", undecided={"q": why}))
+    stuck = NodeStatus(node="spare", undecided={"q": without_majority(why)})
+    status = plain(stuck)
+    assert f"UNDECIDED: query q for 3s: {why}" in shown(stuck)
     placed = [{"name": "q/some", "query": "q", "node": "b", "boxes": ["some"]}]
     (box,) = explanation([status], "q", placed)
     assert box["waits_for"] == f"its node, which doesn't answer, {why}"
+    part = FragmentStatus(fragment="q/rows", query="q", boxes={"rows": BoxStatus(kind="source")})
+    (box,) = explanation([plain(msgspec.structs.replace(stuck, fragments=(part,)))], "q")
+    assert "undecided" not in box, "no decision is under way"
 
 
 def test_a_listed_query_shows_each_fragment_at_its_owner_and_why_nothing_can_be_taken_over():
@@ -492,7 +452,9 @@ def test_a_listed_query_shows_each_fragment_at_its_owner_and_why_nothing_can_be_
     now = decided(owner="spare", epoch=2, secondaries={})
     why = "2 of 4 voters are away (b, c): nothing is taken over until one of them is back"
     status = NodeStatus(
-        node="a", queries=queries_of([DEPLOYED], lambda query: now), undecided={"q": why, "p": "no"}
+        node="a",
+        queries=queries_of([DEPLOYED], lambda query: now),
+        undecided={"q": without_majority(why), "p": without_majority("no")},
     )
     lines = ["q  running  coordinated by a"]
     free = "  q/free  at b, c (away, seen 5 s ago)"

@@ -12,14 +12,10 @@ import medusa as md
 from medusa.nodes.recovery.succession import LOST_US
 from medusa.query.published_stream import PublishedStream
 from medusa.query.types import schema_from
-from medusa.sim.actors.follower import Follower
 from medusa.sim.checkers.delivery import check_restarted
 from medusa.sim.world.virtual_time import SimulationError
-from medusa.wire.link.receiver import ReceivedRows
-from medusa.wire.messages.links import OLDEST
-from tests.nodes.taken_over import EVERY_US, NODES, PIECE, ROWS, SCHEMA, Run, rows, shared_streams
-
-HALF = ROWS // 2 // PIECE * PIECE
+from tests.nodes.named_clients import check_last_has_the_name, check_publisher, check_subscription
+from tests.nodes.taken_over import HALF, NODES, PIECE, ROWS, SCHEMA, Run, rows, shared_streams
 
 
 def counting() -> Any:
@@ -564,134 +560,30 @@ def test_who_steps_down_is_seeded_as_soon_as_its_disk_says_so() -> None:
 # --- names ---------------------------------------------------------------------------------------------
 
 
-class Named(Follower):
-    """Reads ``q.out`` under a name; what it stores and how far it is change together."""
-
-    def __init__(self, run: Run, name: str, stored: list[Any]) -> None:
-        super().__init__(run.fed.world, run.fed.network, name, "e", run.fed.nodes)
-        run.fed.clients[name] = self
-        self.stored, self.sent_again = stored, 0
-        self.read("q.out")
-
-    def _begin(self, name: str, trail: Any, node: str, epoch: int) -> None:
-        trail.node, trail.epoch = node, epoch
-        self._mind_of(node).subscribe(self._world.now_us, name, OLDEST, name="r")
-
-    def _take(self, name: str, receiver: Any, delivery: Any) -> None:
-        super()._take(name, receiver, delivery)
-        if isinstance(delivery, ReceivedRows):
-            found = self.rows[name].pop().to_pylist()
-            assert delivery.seq <= len(self.stored), "a row is missing"
-            self.sent_again += min(len(self.stored) - delivery.seq, len(found))
-            self.stored += found[len(self.stored) - delivery.seq :]
-
-    def ack(self) -> None:
-        for mind in self.minds:
-            if (found := mind.subscriptions.get("q.out")) is not None and found.taken_seq is not None:
-                found.ack(self._world.now_us, found.taken_seq)
+STAYS_OR_DIES = pytest.mark.parametrize("restarts", [False, True], ids=["stays", "dies too"])
 
 
-@pytest.mark.parametrize("restarts", [False, True], ids=["stays", "dies too"])
+@STAYS_OR_DIES
 @pytest.mark.parametrize("after_us", [0, 7_000, 40_000])
 def test_a_named_subscription_survives_its_owner(after_us: int, restarts: bool) -> None:
-    """Each row is stored once; what it acknowledged never comes again where that had been heard."""
     run, fragment = run_of(counting(), WHOLE, {"m": ["s1", "s2"]}, reads=False)
     run.until_guarded(fragment, 2)
-    stored: list[Any] = []
-    reader = Named(run, "named-1", stored)
-    run.publish(0, HALF)
-    run.until(lambda: len(stored) >= HALF // 2, "half of it comes")
-    acknowledged = len(stored)
-    reader.ack()
-    run.fed.run(for_us=100_000 + after_us)
-    run.lose("m")
-    if restarts:
-        reader.dead = True
-    run.until_owned(fragment, "s1")
-    run.publish(HALF)
-    if restarts:
-        run.fed.run(for_us=1_000_000)
-        again = Named(run, "named-2", stored)
-        run.until(lambda: "q.out" in again.ended, "all rows come")
-        assert again.sent_again <= HALF - acknowledged
-    else:
-        run.until(lambda: "q.out" in reader.ended, "all rows come")
-        assert not reader.sent_again
-    assert stored == run.want["out"].to_pylist()
+    check_subscription(run, fragment, after_us=100_000 + after_us, restarts=restarts)
 
 
-class Program(Follower):
-    """A named publisher of a record, which goes on where the node says."""
-
-    def __init__(self, run: Run, name: str, until_row: int) -> None:
-        super().__init__(run.fed.world, run.fed.network, name, "e", run.fed.nodes)
-        run.fed.clients[name] = self
-        self.run, self.until_row, self.begins_at = run, until_row, -1
-        self.names["q.rows"] = "p"
-        self.publish("q.rows", run.tables["rows"].slice(0, 0), run.schemas["rows"])
-        run.fed.world.after(1_000, self._go_on)
-
-    def _go_on(self) -> None:
-        if self.dead:
-            return
-        found = self.publication("q.rows")
-        if found is not None and found.begun:
-            at = found.sender.log.next_seq
-            if self.begins_at < 0:
-                self.begins_at = at
-            if at < self.until_row:
-                self.publish("q.rows", self.run.tables["rows"].slice(at, PIECE), self.run.schemas["rows"])
-        self.run.fed.world.after(EVERY_US, self._go_on)
-
-    @property
-    def durable(self) -> int:
-        found = self.publication("q.rows")
-        return found.durable_seq if found is not None and found.begun else 0
-
-
-@pytest.mark.parametrize("restarts", [False, True], ids=["stays", "dies too"])
+@STAYS_OR_DIES
 @pytest.mark.parametrize("after_us", [0, 3_000, 11_000, 26_000])
 def test_what_a_named_publisher_hears_is_durable_a_takeover_keeps(after_us: int, restarts: bool) -> None:
     run, fragment = run_of(counting(), WHOLE, {"m": ["s1", "s2"]})
     run.until_guarded(fragment, 2)
-    program = Program(run, "program-1", HALF)
-    run.until(lambda: program.durable >= PIECE, "something is durable")
-    run.fed.run(for_us=after_us)
-    run.lose("m")
-    durable = program.durable
-    if restarts:
-        program.dead = True
-    run.until_owned(fragment, "s1")
-    if restarts:
-        program = Program(run, "program-2", ROWS)
-        run.until(lambda: program.begins_at >= 0, "it is told where to go on")
-        assert durable <= program.begins_at <= HALF
-    program.until_row = ROWS
-    run.until(lambda: program.durable == ROWS, "all is durable")
-    program.finish("q.rows", run.schemas["rows"])
-    run.check()
+    check_publisher(run, fragment, after_us=after_us, restarts=restarts)
 
 
 @pytest.mark.parametrize("after_us", [0, 9_000])
 def test_who_opened_a_name_last_has_it_after_a_takeover_too(after_us: int) -> None:
     """Both are connected when the owner is lost; the secondary was seeded while the first had the name."""
     run, fragment = run_of(counting(), WHOLE, {"m": ["s1", "s2"]})
-    first = Program(run, "program-1", PIECE)
-    run.until(lambda: first.durable == PIECE, "something is durable")
-    run.until_guarded(fragment, 2)
-    second = Program(run, "program-2", HALF)
-    run.until(lambda: second.begins_at == PIECE, "it is told where to go on")
-    run.fed.run(for_us=after_us)
-    run.lose("m")
-    run.until_owned(fragment, "s1")
-    second.until_row = ROWS
-    run.until(lambda: second.durable == ROWS, "all is durable")
-    second.finish("q.rows", run.schemas["rows"])
-    first_refusal = first.publication("q.rows")
-    assert first_refusal is not None
-    assert first_refusal.refusal is not None
-    assert first_refusal.refusal.code == "E_TAKEN"
-    run.check()
+    check_last_has_the_name(run, fragment, after_us=after_us)
 
 
 # --- removal -------------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from medusa.runtime.exposition.server import status_rows
 from medusa.sim.actors.node import NodeMachine
 from medusa.wire.outbox import Outbox
 from medusa.wire.status_fields import (
+    AgreementStatus,
     BoxStatus,
     FragmentStatus,
     LinkStatus,
@@ -128,6 +129,19 @@ def test_who_has_a_guarded_fragment_tells_who_stands_by() -> None:
         ("alone_seconds", "q/b", None): 1.5,
     }
     assert {(each.labels["node"], each.labels["query"]) for each in samples} == {("n", "q")}
+
+
+def test_what_is_not_decided_of_a_query_is_told_with_for_how_long() -> None:
+    why = "1 of 2 voters is away (m): nothing is taken over until it is back"
+    of = AgreementStatus(
+        waits=("takeovers",), why=why, number=2, coordinator="n", voters=("n", "m"), waits_us=2_500_000
+    )
+    status = NodeStatus(node="n", undecided={"q": of})
+    name = "medusa_query_undecided_seconds"
+    samples = [each for one in node_families(status) for each in one.samples if each.name == name]
+    assert [(each.labels, each.value) for each in samples] == [({"node": "n", "query": "q"}, 2.5)]
+    details = details_of(network_of([Seen(address="tcp://n:1", name="n", status=status)]))
+    assert ("UNDECIDED: query q", f"{why}, for 2 s") in details[key_of("node", "n")][1]
 
 
 def test_a_field_with_a_metric_is_seen_wherever_a_status_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:

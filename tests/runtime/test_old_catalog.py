@@ -174,7 +174,8 @@ def test_a_split_is_not_forgotten_and_an_operator_says_which_of_the_two_counts(t
     assert made.node.alive, made.node.unable
     ended = made.ends()
     assert ended.exact, ended
-    assert made.node.brain.catalog.in_doubt == InDoubt(ever=True)
+    brain = made.node.brain
+    assert brain.catalog.in_doubt == InDoubt(ever=True, accepted_in=brain.incarnation)
 
 
 def test_the_name_of_a_publisher_is_not_forgotten(tmp_path):

@@ -149,6 +149,44 @@ def test_a_query_that_two_would_vote_on_is_deployed_with_a_warning(fed: md.Feder
     fed.undeploy("q")
 
 
+def test_a_flush_that_waits_for_a_sink_to_be_read_names_it(fed: md.Federation) -> None:
+    """By upstream backup rows are with their sender until readers hold what came of them."""
+    fed.deploy(query(recovery="rollback", method="upstream_backup"), AT, standby={"*": ["a"]})
+    with fed.subscribe("q.out", "oldest", durable="r", timeout="30s") as reader:
+        fed.publish("q.rows", {"ts": [1, 30], "k": [1, 2]})
+        fed.finish("q.rows")
+        until(lambda: any(each["rows"] == 2 for each in outputs(fed, "q.out")))
+        with pytest.raises(md.LinkError) as late:
+            fed.flush("500ms")
+        assert late.value.code == "link.timeout"
+        assert "sink 'q.out' isn't read: the name 'r' has 0 of 2 rows" in late.value.hint
+        for train in reader:
+            reader.ack(train.first_seq + len(train))
+        fed.flush()
+    fed.unsubscribe("q.out", durable="r")
+    fed.undeploy("q")
+
+
+def outputs(fed: md.Federation, stream: str) -> list[dict[str, Any]]:
+    parts = [part for status in fed.statuses(all=True) for part in status["fragments"]]
+    return [each for part in parts for each in part["outputs"] if each["stream"] == stream]
+
+
+def test_a_flush_that_waits_for_somebody_to_read_a_sink_names_it(fed: md.Federation) -> None:
+    """What nobody has read is kept for who may come."""
+    fed.deploy(query(recovery="rollback", method="upstream_backup"), AT, standby={"*": ["a"]})
+    fed.publish("q.rows", {"ts": [1, 30], "k": [1, 2]})
+    fed.finish("q.rows")
+    until(lambda: any(each["rows"] == 2 for each in outputs(fed, "q.out")))
+    with pytest.raises(md.LinkError) as late:
+        fed.flush("500ms")
+    assert "sink 'q.out' is read by nobody: its 2 rows are kept for who comes" in late.value.hint
+    with fed.subscribe("q.out", "oldest", timeout="30s") as reader:
+        assert sum(map(len, reader)) == 2
+        fed.flush()
+    fed.undeploy("q")
+
+
 REFUSED = [
     (EXACT, AT, None, (), "E_STANDBY"),
     (EXACT, AT, {"b": ["c"]}, (), "E_STANDBY"),

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from medusa.nodes.repartition.completed_orders import CompletedOrders
 from medusa.sim.scenarios import SCENARIOS, run_scenario
+from medusa.sim.trials.handovers import HandoverOrders
+from medusa.sim.world.virtual_time import World
+from medusa.wire.messages.configuration import Configuration, Replicas
 from tests.sim.conftest import SPENT
 from tests.sim.planted_regroup import REGROUP
 from tests.sim.planted_standby import HANDOVERS
@@ -63,6 +68,19 @@ def test_in_a_seed_of_splits_and_merges_both_are_done(monkeypatch: pytest.Monkey
     passed(MERGES, "regroup")
     assert done["split"] >= 2
     assert done["merge"] >= 1
+
+
+def test_no_order_is_drawn_as_the_one_before(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = set()
+    monkeypatch.setattr(HandoverOrders, "_order", lambda orders, trial, *what: drawn.add(what))
+    fragments = tuple(Replicas(fragment=f"q/{n}", owner="a", epoch=1, members=("a", "b")) for n in range(3))
+    newest = Configuration(query="q", number=1, coordinator="a", voters=("a", "b"), fragments=fragments)
+    nodes = {name: SimpleNamespace(name=name, alive=True) for name in "abcd"}
+    trial: Any = SimpleNamespace(newest=newest, nodes=nodes, living=list(nodes.values()))
+    orders = HandoverOrders(World(1, name="handover"), 20)
+    for _ in range(20):
+        orders._order_one(trial)
+    assert len(drawn) > 10
 
 
 def test_who_rests_lets_go_what_all_had_before_and_that_is_no_mistake() -> None:

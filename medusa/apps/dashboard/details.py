@@ -113,6 +113,8 @@ def _of_node(node: NodeView, standbys: Sequence[StandbyView]) -> Iterator[tuple[
     yield "kept for readers", size(status.kept_bytes)
     yield "late, dead, lost, shed rows", _four(status.late, status.dead, status.lost_rows, status.shed_rows)
     yield "disk", status.disk_error or "no error"
+    for query, of in status.undecided.items():
+        yield f"UNDECIDED: query {query}", f"{of.why}, for {ago(of.waits_us // 1_000_000)}"
     for name, field, value in (*titled(status), *titled(status.load)):
         yield name, figure(field, value)
     for peer, state in sorted(status.peers.items()):

@@ -12,7 +12,6 @@ from medusa.query.recovery import AMNESIA
 from medusa.runtime.client.guarded_fragments import GuardedFragment, guarded_fragments
 from medusa.units import duration_text, size_text
 from medusa.wire.status_fields import (
-    AgreementStatus,
     CauseStatus,
     ConfigurationStatus,
     DoubtStatus,
@@ -124,10 +123,8 @@ def _of_node(status: NodeStatus, guarded: Sequence[GuardedFragment]) -> Iterator
             yield from (_replicas(each) for each in guarded if each.query == query)
         for stream, output in ({} if of.outputs is UNSET else of.outputs).items():
             yield f"{stream}, by {output.method.replace('_', ' ')}: {output.guarantee}"
-    for query, waiting in status.deciding.items():
-        yield f"WAITS FOR VOTES: {decision_text(query, waiting)}"
-    for query, why in status.undecided.items():
-        yield f"UNDECIDED: query {query}: {why}"
+    for query, undecided in status.undecided.items():
+        yield f"UNDECIDED: query {query}{_for(undecided.waits_us)}: {undecided.why}"
     for each in guarded:
         told = status.queries.get(each.query)
         if each.replicas.owner == status.node and (told is None or told.configuration is UNSET):
@@ -160,11 +157,6 @@ def _of_node(status: NodeStatus, guarded: Sequence[GuardedFragment]) -> Iterator
             yield f"{title}: {figure(field, value)}"
     if status.refused:
         yield "refused: " + ", ".join(f"{code} {count:,}" for code, count in status.refused.items())
-
-
-def decision_text(query: str, of: AgreementStatus) -> str:
-    """What a node has waited for since when, to have the next configuration of a query decided."""
-    return f"query {query}, configuration {of.number + 1}{_for(of.waits_us)} ({of.proposing}): {of.waits_for}"
 
 
 def _guarded(query: str, decided: ConfigurationStatus) -> Iterator[str]:

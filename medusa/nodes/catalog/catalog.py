@@ -65,6 +65,7 @@ class Deployment(msgspec.Struct, kw_only=True):
         recovered: (stream, method, fragments by which its rows come) of outputs that somebody stands by for.
         life: of the configuration of a query that is being removed; 0: it had none.
         lets_go: its removal doesn't wait for nodes that are away.
+        refused: nodes that have refused all of it: its removal waits for none of them that is away.
         taken_over: another node deployed it, and lost the coordinator's role to this one.
     """
 
@@ -86,6 +87,7 @@ class Deployment(msgspec.Struct, kw_only=True):
     recovered: tuple[tuple[str, str, tuple[str, ...]], ...] = ()
     life: int = 0
     lets_go: bool = False
+    refused: tuple[str, ...] = ()
     taken_over: bool = False
 
     @property
@@ -126,6 +128,10 @@ class Deployment(msgspec.Struct, kw_only=True):
         """
         self.nodes = tuple(dict.fromkeys((*self.nodes, *nodes)))
         self.lets_go = lets_go
+
+    def has_no_part_at(self, node: str) -> None:
+        """It has refused all that it was to have of it."""
+        self.refused = (*self.refused, node)
 
     def part_ended(self, part: tuple[str, str], code: str, why: str, at_us: int) -> None:
         """A fragment at a node took more than it may there.
@@ -364,9 +370,22 @@ class Catalog:
         if self.birth.forgot:
             return False
         self.birth = msgspec.structs.replace(self.birth, lost=True)
+        self._forget_votes()
+        return True
+
+    def accept(self, life: int) -> None:
+        """The older catalog counts, by an operator's word. What was promised by the lost one nobody here
+        knows, also of queries that this one doesn't name.
+
+        Args:
+            life: of the node, in which this is done.
+        """
+        self.in_doubt.accept(life)
+        self._forget_votes()
+
+    def _forget_votes(self) -> None:
         for query, kept in self.configurations.items():
             self.configurations[query] = msgspec.structs.replace(kept, forgot=True)
-        return True
 
     @property
     def is_whole(self) -> bool:
@@ -378,6 +397,22 @@ class Catalog:
         """What this node promised may be in the newest catalog, which it lost. Where its whole disk was lost
         each query says for itself whether it votes: for that its voters count, and no other peer."""
         return bool(self.in_doubt.newest) and not self.birth.rebuilt
+
+    def may_have_voted(self, since: int) -> bool:
+        """Whether what this node has lost may have said that it voted on a query which it doesn't know.
+
+        Args:
+            since: the life of this node in which the query was deployed; 0: that isn't known.
+        """
+        lost_until = max(self.birth.life if self.birth.forgot else 0, self.in_doubt.accepted_in)
+        lost = self.birth.forgot or self.in_doubt.accepted_in > 0
+        return lost and not 0 < lost_until <= since
+
+    @property
+    def asks_for_its_votes(self) -> bool:
+        """Whether an operator has said that what was lost stays lost: what it had said of queries others are
+        asked then."""
+        return self.birth.rebuilt or (self.in_doubt.accepted_in > 0 and not self.may_not_vote)
 
     def never_owned(self, fragment: str, epoch: int) -> bool:
         """Whether it is certain that this node hasn't begun with a fragment in this epoch, so that it has

@@ -12,12 +12,10 @@ from medusa.wire import limits
 
 __all__ = [
     "KINDS",
-    "ConfigurationBody",
     "DefinitionBody",
     "FragmentBody",
     "NodeBody",
     "QueryBody",
-    "ReplicasBody",
     "SourceBody",
     "StreamBody",
     "body_from",
@@ -126,27 +124,6 @@ class QueryBody(_Body, frozen=True):
     abroad: Annotated[tuple[tuple[Name, Name, Name, Names], ...], Meta(max_length=limits.PLACES_MAX)] = ()
 
 
-class ReplicasBody(_Body, frozen=True):
-    """Who has a fragment of a query, and who stands by for it, in the order in which they succeed."""
-
-    fragment: Name
-    owner: Name
-    epoch: Number
-    secondaries: Names = ()
-
-
-class ConfigurationBody(_Body, frozen=True):
-    """Who has what of a query that others stand by for, by the node that coordinates it.
-
-    Attributes:
-        number: one higher with each decision of the voters.
-    """
-
-    number: Number
-    voters: Names
-    fragments: Annotated[tuple[ReplicasBody, ...], Meta(max_length=limits.PLACES_MAX)]
-
-
 class DefinitionBody(_Body, frozen=True):
     """A stream defined by name: what is published into ``source`` is read from ``stream``."""
 
@@ -166,7 +143,6 @@ KINDS: dict[str, type[_Body]] = {
     "stream": StreamBody,
     "source": SourceBody,
     "definition": DefinitionBody,
-    "configuration": ConfigurationBody,
 }
 """Of what this version knows; others are passed on and never read."""
 

@@ -50,6 +50,7 @@ class InDoubt(msgspec.Struct, kw_only=True):
         newest: number of the newest catalog, which was lost; 0: the catalog is known.
         old: the catalog before that, as it was on disk.
         accepted: an operator decided that what the lost catalog named beyond this is no more.
+        accepted_in: the life of the node in which that was done last; 0: never.
         ever: something was in doubt before and isn't any more: this node may have had what it doesn't name.
     """
 
@@ -58,6 +59,7 @@ class InDoubt(msgspec.Struct, kw_only=True):
     newest: int = 0
     old: bytes = b""
     accepted: bool = False
+    accepted_in: int = 0
     ever: bool = False
 
     def __bool__(self) -> bool:
@@ -79,9 +81,11 @@ class InDoubt(msgspec.Struct, kw_only=True):
         """There is no catalog at all."""
         self.newest = self.newest or 1
 
-    def accept(self) -> None:
-        """The older catalog counts: an operator decided so."""
+    def accept(self, life: int = 0) -> None:
+        """The older catalog counts: an operator decided so, and in this life it is done; 0: all peers have
+        said what they know."""
         self.newest, self.old, self.accepted, self.ever = 0, b"", False, True
+        self.accepted_in = max(life, self.accepted_in)
 
     def query_of(self, query: str) -> bool:
         """Whether a fragment of this query is in doubt."""

@@ -417,8 +417,14 @@ class DeploymentCoordinator:
             if node in self._forgetful and question.payload is not None and not reply.code:
                 deployment.install_again_at(node, question.message.fragment, question.payload)
             if reply.code:
+                kept = self._catalog.configuration(deployment.query)
+                # A configuration that doesn't say who has parts is told by us alone: its node waits for us.
+                if attempt.refused_by(node) and (kept is None or kept.current.parts is not None):
+                    deployment.has_no_part_at(node)
                 self._undo(now_us, deployment, attempt, from_node(reply, node))
-            elif not attempt.installs and (other := self.outranks(deployment.query)):
+                return
+            attempt.has.add(node)
+            if not attempt.installs and (other := self.outranks(deployment.query)):
                 # Both began before either had heard of the other. Nobody was told yet that ours runs.
                 self._undo(
                     now_us, deployment, attempt, there_already(attempt.request, deployment.query, other)
@@ -500,12 +506,14 @@ class DeploymentCoordinator:
         self._saver.drop(lambda message: isinstance(message, BEGINS) and message.query == query)
 
     def _let_go(self, query: str) -> bool:
-        """Whether the removal of a query waits only for nodes that needn't be waited for: each knows the
-        query's configuration, asks about it when it is back, and hears that the query was removed. A machine
-        that is lost for good holds nothing up."""
+        """Whether the removal of a query waits only for nodes that needn't be waited for: each has refused
+        all of it, or knows the query's configuration, asks about it when it is back, and hears that the query
+        was removed. A machine that is lost for good holds nothing up."""
         deployment = self._catalog.deployment(query)
         asked = [each.to for each in self._questions if each.order.query == query]
-        if deployment is None or not deployment.lets_go or any(map(self._is_up, asked)):
+        if deployment is None or any(map(self._is_up, asked)):
+            return False
+        if not (deployment.lets_go or all(node in deployment.refused for node in asked)):
             return False
         self._drop_questions(query)
         return True

@@ -60,13 +60,23 @@ class DeploymentQuestion:
 
 @dataclass(slots=True, kw_only=True)
 class DeploymentAttempt:
-    """A deployment or removal whose outcome a client waits for."""
+    """A deployment or removal whose outcome a client waits for.
+
+    Attributes:
+        installs: that haven't been answered with yes.
+        has: nodes that have a fragment of it, by their own word.
+    """
 
     client: str
     request: int
     deadline_us: int
     contended_until_us: int = 0
     installs: dict[int, Request[DeploymentQuestion]] = field(default_factory=dict)
+    has: set[str] = field(default_factory=set)
+
+    def refused_by(self, node: str) -> bool:
+        """Whether a node that has just refused a fragment can't have another one."""
+        return node not in self.has and all(each.to != node for each in self.installs.values())
 
 
 def put_abroad(

@@ -121,7 +121,10 @@ class FragmentInput:
         self.silent_since_us: int | None = None
         self.gone = False
         self._promised_by: tuple[int, int] | None = None
-        """Life and version of the stream that promised what holds; None: another run of the process knew."""
+        """Life and version of the stream that promised what holds; None: an earlier run of the process knew,
+        and the sender hasn't promised as much since. It is kept in no checkpoint: if the sender is lost in
+        just that time, rows that come again are reported by the careful word (``_decode``), and counted the
+        same."""
         timed = source.judged and source.timed
         self._outbox = outbox
         self._not_taken: Refuse | None = None

@@ -9,7 +9,6 @@ import msgspec
 from medusa.nodes.catalog.catalog import REMOVING, Catalog, Deployment
 from medusa.nodes.catalog.directory import Directory
 from medusa.nodes.catalog.entry_bodies import (
-    ConfigurationBody,
     DefinitionBody,
     FragmentBody,
     NodeBody,
@@ -47,7 +46,6 @@ class AdvertisedEntries:
         wall: what time it is; None: not known.
         abroad: the participant of another one's node; empty: it is of our own.
         accepting: says where the node's fragments run.
-        decided: query that this node coordinates -> who has what of it, where others stand by.
     """
 
     def __init__(
@@ -61,7 +59,6 @@ class AdvertisedEntries:
         wall: Callable[[int], int | None],
         abroad: Callable[[str], str],
         accepting: Admission,
-        decided: Callable[[], Mapping[str, ConfigurationBody]] = dict,
     ) -> None:
         self._settings = settings
         self._catalog = catalog
@@ -71,7 +68,6 @@ class AdvertisedEntries:
         self._wall = wall
         self._abroad = abroad
         self._accepting = accepting
-        self._decided = decided
         self._look_at_us = 0
         self._save_at_us = SAVE_EVERY_US
         self._made: dict[str, tuple[FragmentSpec, Wanted]] = {}
@@ -147,8 +143,6 @@ class AdvertisedEntries:
                 wanted["query", deployment.query] = self._above_former(deployment), body_to(body)
             elif deployment.definition and deployment.state != REMOVING:
                 wanted["definition", deployment.query] = 1, self._definition(deployment)
-        for query, said in self._decided().items():
-            wanted["configuration", query] = said.number, body_to(said)
         node = msgspec.structs.replace(self._node, **self._accepting.told())
         wanted["node", self._settings.name] = 1, body_to(node)
         return {key: value for key, value in wanted.items() if len(value[1]) <= limits.BODY_BYTES_MAX}

@@ -12,7 +12,6 @@ from medusa.nodes.catalog.catalog import DEPLOYING, ENDED, REMOVING, RUNNING
 from medusa.nodes.catalog.directory import CatalogEntry, Directory
 from medusa.nodes.catalog.entry_bodies import (
     KINDS,
-    ConfigurationBody,
     DefinitionBody,
     FragmentBody,
     NodeBody,
@@ -194,9 +193,6 @@ class NameLookup:
         }
         if entry.kind == "query":
             told["fragments"] = self._fragments(entry.name)
-            decided = self._directory.find("configuration", entry.name)
-            said = body_from(decided.body, ConfigurationBody) if decided is not None else None
-            told |= {} if said is None else {"configuration": msgspec.to_builtins(said)}
         if isinstance(body, DefinitionBody):  # Who wrote it keeps it; its stream may have moved.
             at = self._directory.find("source", body.source) or entry
             told |= {**self._place(at.writer), "epoch": at.epoch, "coordinator": entry.writer}
@@ -271,7 +267,7 @@ def _may(entry: CatalogEntry, caller: Caller | None) -> bool:
     if entry.kind == "node":
         return True
     query = entry.name.split("/")[0]
-    if entry.kind in ("query", "fragment", "configuration"):
+    if entry.kind in ("query", "fragment"):
         return caller.may("deploy", query)
     if entry.kind in ROLES:
         return caller.may(ROLES[entry.kind][0], entry.name) or caller.may("deploy", query.split(".")[0])

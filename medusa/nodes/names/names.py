@@ -8,7 +8,6 @@ from typing import Any
 from medusa.errors import LinkError
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.catalog.directory import Directory
-from medusa.nodes.catalog.entry_bodies import ConfigurationBody
 from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.clock.wall_clock import WallClock
 from medusa.nodes.config.settings import Settings
@@ -69,7 +68,6 @@ class NodeNames:
         wall: WallClock,
         moving: Callable[[str], bool],
         accepting: Admission,
-        decided: Callable[[], Mapping[str, ConfigurationBody]] = dict,
         known_before: Callable[[str, int], None] = lambda peer, version: None,
         between: Callable[[NameLookup], ParticipantCatalog] | None = None,
     ) -> None:
@@ -91,7 +89,6 @@ class NodeNames:
             wall=wall.at,
             abroad=self.abroad,
             accepting=accepting,
-            decided=decided,
         )
         self.calling = PeerAddresses(settings.peers, outbox)
         self.versions = StreamVersions(

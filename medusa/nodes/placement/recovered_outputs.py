@@ -62,6 +62,7 @@ def guarantee_of(
     method: str = "",
     *,
     away: Sequence[str] = (),
+    not_voting: Sequence[str] = (),
     lost: Sequence[str] = (),
     uncounted: Sequence[str] | None = None,
 ) -> str:
@@ -72,10 +73,11 @@ def guarantee_of(
         voters: how many decide on that.
         method: how it is recovered.
         away: those of the voters that aren't heard.
+        not_voting: those of them that are, and don't vote yet.
         lost: those of ``alone`` whose node isn't heard.
         uncounted: boxes that may lose rows which nobody can count; None: it isn't known whether there are.
     """
-    if stuck := no_majority(voters, away):
+    if stuck := no_majority(voters, away, not_voting):
         return stuck
     if lost:
         return f"as without standby: waits until the node of {' or '.join(lost)} is back"
@@ -85,9 +87,9 @@ def guarantee_of(
     goes_on = "goes on when a node is lost for good"
     if waits:
         goes_on = "a lost node is waited for, since two voters can't decide without one of them"
-    elif away and voters - len(away) == majority_of(voters):
+    elif (away or not_voting) and voters - len(away) - len(not_voting) == majority_of(voters):
         waits = True
-        goes_on = f"{away_text(voters, away)}, and one more loss stops it"
+        goes_on = f"{away_text(voters, away, not_voting)}, and one more loss stops it"
     if method == AMNESIA:
         counted = (
             "lost and counted, but where its boxes can't be" if uncounted is None else "lost and counted"
@@ -104,7 +106,9 @@ def guarantee_of(
 def ways_of(plan: PlacementPlan) -> tuple[tuple[str, str, tuple[str, ...]], ...]:
     """(stream, method, fragments by which its rows come) of the outputs that somebody stands by for."""
     return tuple(
-        (stream, method, tuple(each.name for each in way)) for stream, method, way in _outputs(plan) if method
+        (stream, method, tuple(each.name for each in way))
+        for stream, method, _, way in _outputs(plan)
+        if method
     )
 
 
@@ -133,26 +137,27 @@ def recovered_outputs(
             bytes_per_s=nbytes,
             methods={each.name: each.method or ACTIVE for each in way if each.standby},
             otherwise={
-                each.name: f"{each.method.replace('_', ' ')}: {each.method_reason}"
+                each.name: f"{(each.method or ACTIVE).replace('_', ' ')}: {each.method_reason}"
                 for each in way
-                if each.method_reason
+                if each.method_reason and (each.method or ACTIVE) != wish
             },
         )
-        for stream, method, way in _outputs(plan)
+        for stream, method, wish, way in _outputs(plan)
         for nbytes in [sum(fed_bytes_per_s(each, graph, traffic) * len(each.standby) for each in _sent(way))]
     )
 
 
-def _outputs(plan: PlacementPlan) -> list[tuple[str, str, tuple[FragmentSpec, ...]]]:
-    """Stream, method and way of each output of the query itself."""
+def _outputs(plan: PlacementPlan) -> list[tuple[str, str, str, tuple[FragmentSpec, ...]]]:
+    """Stream, method, wish and way of each output of the query itself."""
     found = []
     for fragment in plan.fragments:
         for box in fragment.graph.boxes:
             if is_output(box, fragment):
                 way = way_to(plan, fragment)
                 guarded = any(each.standby for each in way)
-                method = _used(way, method_on(way, box) or ACTIVE) if guarded else ""
-                found.append((fragment.streams[box.id], method, way))
+                wish = method_on(way, box) or ACTIVE
+                method = _used(way, wish) if guarded else ""
+                found.append((fragment.streams[box.id], method, wish, way))
     return found
 
 

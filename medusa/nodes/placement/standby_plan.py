@@ -456,31 +456,53 @@ def with_methods(plan: PlacementPlan) -> PlacementPlan:
     """With how those who stand by can go on: each guarded fragment as the outputs wish to which its rows go,
     and of several wishes by the strongest. What can't make its output again goes on by passive standby where
     an output wishes for upstream backup and wants to be precise."""
-    wished: dict[tuple[str, str], dict[str, None]] = {}
+    wished: dict[tuple[str, str], dict[str, str]] = {}
     for fragment in plan.fragments:
         way = way_to(plan, fragment)
-        methods_here = {method_on(way, box) for box in fragment.graph.boxes if is_output(box, fragment)}
-        for each in way if methods_here else ():
-            wished.setdefault((each.node, each.name), {}).update(dict.fromkeys(methods_here))
+        for box in fragment.graph.boxes:
+            if is_output(box, fragment):
+                method = method_on(way, box)
+                for each in way:
+                    wished.setdefault((each.node, each.name), {}).setdefault(method, box.id)
     fragments = []
     for each in plan.fragments:
-        method, reason = _method_of(each, wished.get((each.node, each.name), {"": None}))
-        changes = method and method != ACTIVE and each.standby
-        changed = msgspec.structs.replace(each, method=method, method_reason=reason) if changes else each
-        fragments.append(changed)
+        method, reason = _method_of(each, wished.get((each.node, each.name), {}))
+        if method and each.standby:
+            named = "" if method == ACTIVE else method
+            each = msgspec.structs.replace(each, method=named, method_reason=reason)
+        fragments.append(each)
     return replace(plan, fragments=tuple(fragments))
 
 
-def _method_of(fragment: FragmentSpec, wished: Iterable[str]) -> tuple[str, str]:
-    """How a fragment goes on, and why that is another method than an output wishes for; empty: it isn't."""
+def _method_of(fragment: FragmentSpec, wished: Mapping[str, str]) -> tuple[str, str]:
+    """How a fragment goes on, and why that is another method than an output wishes for; empty: it isn't.
+
+    Args:
+        wished: method -> the first output that wishes for it.
+    """
     wishes = {*wished}
     decision = decision_in(fragment.graph) if PRECISE_UPSTREAM in wishes else None
     methods = wishes - {PRECISE_UPSTREAM} | {PASSIVE} if decision is not None else wishes
     method = strongest(filter(None, methods))
     if method in (AMNESIA, UPSTREAM) and "" in methods:
         method = PASSIVE  # An output without a wish loses nothing while the disks are there.
-    falls_back = decision is not None and method == PASSIVE and PASSIVE not in wishes
-    return method, " ".join(decision) if decision is not None and falls_back else ""
+    if decision is not None and method == PASSIVE:
+        return method, " ".join(decision)
+    return method, _why_stronger(method, wished)
+
+
+def _why_stronger(method: str, wished: Mapping[str, str]) -> str:
+    """Which output brings a method about that others don't wish for; empty: all wish for it."""
+    if not wished.keys() - {method, ""}:
+        return ""
+    if method in wished:
+        return f"it feeds sink {wished[method]!r} too, which asks for that"
+    if "" in wished:
+        return (
+            f"it feeds sink {wished['']!r} too, which asks for nothing, and so is to lose and repeat no row"
+        )
+    may = f"it feeds sink {wished[AMNESIA]!r}, which may lose rows, and sink {wished[UPSTREAM]!r}, which may "
+    return f"{may}have them twice: neither may do both"
 
 
 def is_output(box: Box, fragment: FragmentSpec) -> TypeGuard[Sink]:

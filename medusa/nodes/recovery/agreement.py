@@ -83,6 +83,7 @@ class Agreement:
             node's disk yet.
         audience: nodes that have a part of a query, beside those that its configuration names.
         ended: told of a query with a configuration here that another node says was removed.
+        life_of: the newest life of a node that was heard of; 0: it wasn't.
         lost: of a voter whose disk was lost: fragments that it owns by a configuration and has no more.
         owner_lost: told of an owner that is such a voter, and of what it has lost.
     """
@@ -99,6 +100,7 @@ class Agreement:
         decided: Callable[[int, Configuration | None, Configuration], None],
         audience: Callable[[str], Collection[str]] = _nobody,
         ended: Callable[[int, str], None] = lambda now_us, query: None,
+        life_of: Callable[[str], int] = lambda node: 0,
         lost: Callable[[Configuration], tuple[str, ...]] = lambda current: (),
         owner_lost: Callable[[int, Configuration, str, Collection[str]], None] = _not_heard,
     ) -> None:
@@ -113,17 +115,22 @@ class Agreement:
         self._decided = decided
         self._audience = audience
         self._ended = ended
+        self._life_of = life_of
         self._lost = lost
         self._owner_lost = owner_lost
         self._voter = Voter(catalog, saver=saver, is_up=is_up)
         self._bids: dict[str, Bid] = {}
         self._telling: dict[str, Telling] = {}
+        self._since: dict[str, dict[str, int]] = {}
+        """Query that was deployed here in this life -> node -> the life of that in which it was so."""
         self._unfit: dict[str, int] = {}
         """Query -> the number that couldn't be followed by what was wanted: said once."""
         self._own: list[tuple[int, Vote]] = []
         """Votes of this node for proposals of its own, and the writes that they wait for."""
         self._reentries: dict[str, Reentry] = {}
-        """Queries on which this node doesn't vote yet, since its disk was lost."""
+        """Queries on which this node doesn't vote yet, since what it said of them may be lost."""
+        self._not_voting: dict[str, set[str]] = {}
+        """Query -> other voters that don't vote on it yet, by their own word."""
         self._open: dict[str, _Open] = {}
         self._deferred: dict[str, tuple[str, Prepare | Accept]] = {}
         """Query -> who was refused since a suspect is heard here, and what it asked: that changes at once
@@ -154,6 +161,13 @@ class Agreement:
         """Nodes that were told the current configuration and haven't said that it is on their disk."""
         telling = self._telling.get(query)
         return () if telling is None else tuple(telling.untold)
+
+    def not_voting(self, query: str) -> tuple[str, ...]:
+        """Voters that are known not to vote yet, since they have lost what they had said; this node too."""
+        current, others = self.current(query), self._not_voting.get(query, ())
+        voters = () if current is None else current.voters
+        own = self._voter.has_forgotten(query)
+        return tuple(node for node in voters if node in others or (own and node == self._me))
 
     def differs(self, now_us: int, query: str, node: str) -> None:
         """On a link a node goes by another number than this one does. It hears ours; if its own is newer its
@@ -206,7 +220,13 @@ class Agreement:
             if query in self._bids or query in self._reentries:
                 status = msgspec.structs.replace(self._status(query), waits_us=now_us - since.since_us)
                 if status.number == since.number and status.waits_us >= WAITS_US and status.waits_for:
-                    found[query] = status
+                    votes = query not in self._reentries
+                    what = f"configuration {status.number + 1} is decided" if votes else "this node votes"
+                    found[query] = msgspec.structs.replace(
+                        status,
+                        waits=("decision" if votes else "vote",),
+                        why=f"{what} once more voters have answered: {status.waits_for}",
+                    )
         return found
 
     # --- what others want -------------------------------------------------------------------------------
@@ -216,6 +236,9 @@ class Agreement:
 
         Who is named by it, and who has a part, is told until all have it on disk (``untold``).
         """
+        if configuration.number == 1:
+            of = {node: self._life_of(node) for node in configuration.nodes() if node in self._peers}
+            self._since[configuration.query] = of
         self._learn(now_us, configuration, tell_at_us=now_us, installed=True)
 
     def propose(self, now_us: int, query: str, change: Change, *, suspects: tuple[str, ...] = ()) -> None:
@@ -247,6 +270,8 @@ class Agreement:
         self.withdraw(query)
         self._telling.pop(query, None)
         self._unfit.pop(query, None)
+        self._since.pop(query, None)
+        self._not_voting.pop(query, None)
         self._deferred.pop(query, None)
         self._reentries.pop(query, None)
         self._open.pop(query, None)
@@ -279,6 +304,12 @@ class Agreement:
             self._deferred[vote.query] = peer, message
         if vote.code not in ("E_REMOVED", "E_QUERY"):  # It speaks of an earlier query of that name.
             self._shown(peer, vote.query, vote.number - 1)
+            self._votes(peer, vote.query, not (isinstance(message, Prepare) and message.forgot))
+
+    def _votes(self, peer: str, query: str, votes: bool) -> None:
+        """A voter has shown whether it votes."""
+        not_voting = self._not_voting.setdefault(query, set())
+        not_voting.discard(peer) if votes else not_voting.add(peer)
 
     def _owner_said(self, now_us: int, peer: str, message: Prepare) -> None:
         """A node says that what it owns by the configuration before was on a disk that is lost."""
@@ -316,7 +347,8 @@ class Agreement:
         elif current is not None and current.life != told.life:
             code, text = "E_QUERY", f"another query {query!r} is at node {self._me!r}"
         elif current is None or told.number > current.number:
-            self._learn(now_us, told, tell_at_us=now_us + TELL_LATER_US, told_by=peer)
+            at_us = now_us + TELL_LATER_US
+            self._learn(now_us, told, tell_at_us=at_us, told_by=peer, since=message.since)
         elif told.number < current.number:
             code, text = "E_CONFIGURATION", f"configuration {current.number} is known at node {self._me!r}"
             self._tell(now_us, query, peer)
@@ -325,6 +357,8 @@ class Agreement:
             self._outbox.report("error", "two configurations of one number", query=query, node=peer)
         else:
             self._shown(peer, query, told.number)
+            if self._voter.is_new(query, message.since):
+                self._reentries.pop(query, None)
         if not message.request:
             return
         if code:
@@ -343,7 +377,7 @@ class Agreement:
     def _reenter(self, now_us: int, query: str, *, round: int = 0) -> None:
         """Ask all other voters what they have accepted, anew where something has changed meanwhile."""
         current = self.current(query)
-        forgot = self._voter.has_forgotten(query) and self._catalog.birth.rebuilt
+        forgot = self._voter.has_forgotten(query) and self._catalog.asks_for_its_votes
         if current is None or self._me not in current.voters or not forgot:
             self._reentries.pop(query, None)
             return
@@ -373,12 +407,19 @@ class Agreement:
         elif reentry.won:
             del self._reentries[query]
             self._voter.remember(query, reentry.question.ballot, reentry.accepted)
+            self._say_votes(reentry)
             what = "votes again: all other voters have said what they know"
             self._outbox.report("info", what, query=query, number=reentry.question.number - 1)
             if reentry.accepted is not None and not self.proposing(query):
                 # It may be decided, and only this node had heard so: bring it to its end.
                 self.propose(now_us, query, next_number)
         return True
+
+    def _say_votes(self, reentry: Reentry) -> None:
+        """Others counted this node out: what it had asked them is so, and it votes."""
+        again = msgspec.structs.replace(reentry.question, forgot=False)
+        for node in filter(self._reaches, reentry.others):
+            self._saver.send(node, again, after=self._voter.token(again.query))
 
     # --- a proposal -------------------------------------------------------------------------------------
 
@@ -487,6 +528,8 @@ class Agreement:
         if known is not None and known.life == current.life and known.number > current.number:
             self._learn(now_us, known, tell_at_us=now_us + TELL_LATER_US, told_by=peer)
             return
+        if vote.code in ("", "E_BALLOT", "E_ALIVE", "E_FORGOT"):
+            self._votes(peer, vote.query, vote.code != "E_FORGOT")
         if self._reentered(now_us, peer, vote):
             return
         bid = self._bids.get(vote.query)
@@ -547,12 +590,13 @@ class Agreement:
         tell_at_us: int,
         told_by: str = "",
         installed: bool = False,
+        since: int = 0,
     ) -> None:
         """A configuration is decided: it is current from now on, if it is newer."""
         query, old = new.query, self.current(new.query)
         if old is not None and (old.life != new.life or old.number >= new.number):
             return
-        self._voter.learn(new, installed=installed)
+        self._voter.learn(new, installed=installed, since=since)
         if self._voter.has_forgotten(query):
             self._reenter(now_us, query)
         telling = self._telling[query] = Telling(number=new.number, request=self._number())
@@ -604,7 +648,8 @@ class Agreement:
         """The first configuration is decided by our word alone, so our disk has it first."""
         if self._reaches(node):
             after = self._voter.token(current.query) if current.number == 1 else 0
-            message = Configure(request=telling.request, configuration=current)
+            since = self._since.get(current.query, {}).get(node, 0)
+            message = Configure(request=telling.request, configuration=current, since=since)
             self._saver.send(node, message, after=after)
 
     def _shown(self, peer: str, query: str, number: int) -> None:
@@ -641,6 +686,8 @@ class Agreement:
         for query, reentry in list(self._reentries.items()):
             if peer in reentry.open:
                 self._reenter(now_us, query)
+            elif peer in reentry.others and self._reaches(peer):  # It may have forgotten that we don't vote.
+                self._outbox.send(peer, reentry.question)
         for query, kept in self._kept.items():
             current, telling = kept.current, self._telling.get(query)
             knows = telling is not None and peer in telling.knows

@@ -18,6 +18,7 @@ from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.deploy.background_parsing import BackgroundParsing
+from medusa.nodes.deploy.room_promises import RoomPromises, RoomWanted
 from medusa.nodes.fragment.checkpointing import SavedCheckpoint
 from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.migration.automaton import TargetState
@@ -92,6 +93,7 @@ class Followings:
         """What isn't whole yet."""
         self._heirs: dict[str, Heir] = {}
         """What could be begun anew here, by fragment."""
+        self._promises = RoomPromises()
         self._deferred_seeds: dict[str, Callable[[int], None]] = {}
         """Fragment -> to look again at who wants us to follow it, once the disk says that it has left us."""
 
@@ -205,22 +207,31 @@ class Followings:
             text = f"the disk of node {me!r} doesn't say yet that fragment {name!r} has left it"
             raise LinkError(text, code="E_BUSY")
         if name not in self._followed and name not in self._heirs:
-            self._check_number(1)
+            self._check_number(1, self._promises.kept_from(peer, name))
 
-    def _check_number(self, more: int) -> None:
+    def _check_number(self, more: int, promised: int) -> None:
         known = len(self._followed) + len(self._coming) + len(self._heirs)
-        if known + more > FOLLOWED_MAX:
-            text = f"node {self._settings.name!r} follows {known} fragments already, at most {FOLLOWED_MAX}"
-            raise LinkError(text, hint="have other nodes stand by for some of them", code="E_LIMIT")
+        if known + promised + more > FOLLOWED_MAX:
+            others = f" and has promised room for {promised}" if promised else ""
+            text = f"node {self._settings.name!r} follows {known} fragments already{others}"
+            hint = "have other nodes stand by for some of them"
+            raise LinkError(f"{text}, at most {FOLLOWED_MAX}", hint=hint, code="E_LIMIT")
 
-    def check_room(self, fragments: int, streams: int) -> None:
-        """Whether so many more could be followed, that read so many streams together.
+    def promise_room(self, now_us: int, peer: str, wanted: RoomWanted) -> None:
+        """Keep room for what an owner asks for.
 
         Raises:
-            LinkError: there is no room.
+            LinkError: there is none, beside what is here and what others were promised.
         """
-        self._check_number(fragments)
-        self._memory(streams)
+        self._promises.expire(now_us)
+        fragments, streams = self._promises.beside(peer, wanted.fragment)
+        self._check_number(wanted.fragments or 1, fragments)
+        self._memory(wanted.streams + streams)
+        self._promises.promise(now_us, peer, wanted)
+
+    def restarted(self, peer: str) -> None:
+        """An owner knows nothing any more of what it asked for."""
+        self._promises.forget(peer=peer)
 
     def _begin(self, now_us: int, peer: str, message: Seed, spec: FragmentSpec) -> None:
         me, name = self._settings.name, message.fragment
@@ -237,6 +248,8 @@ class Followings:
         except LinkError as error:
             self._refuse(peer, message, error)
             return
+        if not any(name in known for known in (self._followed, self._coming, self._heirs)):
+            self._promises.use(peer, name, len(spec.feeds))
         if spec.keeps_nothing:
             ticket = self._next_token()
             heir = Heir(spec=spec, owner=peer, attempt=message.attempt, ticket=ticket)
@@ -269,7 +282,7 @@ class Followings:
         return None
 
     def has(self, peer: str, fragment: str, attempt: int) -> bool:
-        """Whether a frame of this attempt is for us."""
+        """Whether a frame of this attempt is for us, as far as something of it is here."""
         heir = self._heirs.get(fragment)
         if heir is not None and (heir.owner, heir.attempt) == (peer, attempt):
             return True
@@ -309,7 +322,9 @@ class Followings:
         raise RemoteProtocolError(text, peer=taking.owner, code="E_MEMORY")
 
     def gave_up(self, peer: str, message: GiveUp) -> None:
-        """The owner sends no more of this attempt; what was followed by it stays as it is."""
+        """The owner sends no more of this attempt, and what was followed by it stays as it is; or it doesn't
+        need the room that it asked for."""
+        self._promises.give_back(peer, message.fragment, message.attempt)
         taking = self._coming.get(message.fragment)
         if taking is not None and (taking.owner, taking.attempt) == (peer, message.attempt):
             self._coming.pop(message.fragment).drop()
@@ -361,6 +376,7 @@ class Followings:
 
     def removed(self, query: str) -> None:
         """The query is no more."""
+        self._promises.forget(query=query)
         for name in [name for name in self._deferred_seeds if name.partition("/")[0] == query]:
             del self._deferred_seeds[name]
         for name in [*self._coming, *self._followed, *self._heirs]:
@@ -395,6 +411,7 @@ class Followings:
     def tick(self, now_us: int) -> None:
         """Acknowledge what is due, hear who came too early, write decisions again that couldn't be
         written."""
+        self._promises.expire(now_us)
         for name in [name for name in self._deferred_seeds if not self._waits(name)]:
             self._deferred_seeds.pop(name)(now_us)
         for taking in (*self._coming.values(), *self._followed.values()):
@@ -405,6 +422,7 @@ class Followings:
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""
-        times = [each.wake_at_us() for each in (*self._coming.values(), *self._followed.values())]
+        times = [self._promises.wake_at_us()]
+        times += [each.wake_at_us() for each in (*self._coming.values(), *self._followed.values())]
         times += [each.shadow.wake_at_us() for each in self._followed.values() if each.shadow is not None]
         return min((time for time in times if time is not None), default=None)

@@ -23,6 +23,7 @@ import msgspec
 from medusa.errors import LinkError
 from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.config.settings import Settings
+from medusa.nodes.deploy.room_promises import RoomWanted
 from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.migration.order import no
 from medusa.nodes.placement.standby_plan import StandbyNode, against
@@ -35,7 +36,7 @@ from medusa.nodes.security.sessions import refusal_of
 from medusa.wire import limits
 from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.configuration import FORMER_MAX, VOTERS_MAX, Configuration, Replicas
-from medusa.wire.messages.move import Move
+from medusa.wire.messages.move import GiveUp, Move
 from medusa.wire.outbox import Outbox
 from medusa.wire.status_fields import GoingStatus
 
@@ -61,6 +62,7 @@ class _Order:
     Attributes:
         number: of our question to the target.
         could: of the question whether a target could that doesn't stand by for it.
+        comes: it doesn't stand by as the order is given.
         fit: it stands by, or has said that it could.
         answers: (peer, number of the request) of those that wait for the end of it -> until when.
         asked_us: when the target was asked last; None: never.
@@ -73,6 +75,7 @@ class _Order:
     to: str
     number: int
     could: int
+    comes: bool
     fit: bool
     answers: dict[tuple[str, int], int] = field(default_factory=dict)
     asked_us: int | None = None
@@ -111,7 +114,7 @@ class Handovers:
         is_up: whether a node is heard here; this node always is.
         leaves: whether a fragment that is here rests, since another node is to have it.
         nodes: as they are known here, by name.
-        room: raises LinkError if so many fragments more, with so many streams, can't be followed here.
+        room: promises an owner room for what it asks for, or raises LinkError.
     """
 
     def __init__(
@@ -127,7 +130,7 @@ class Handovers:
         is_up: Callable[[str], bool],
         leaves: Callable[[str], bool],
         nodes: Callable[[], Mapping[str, StandbyNode]],
-        room: Callable[[int, int], None],
+        room: Callable[[int, str, RoomWanted], None],
     ) -> None:
         self._settings = settings
         self._me = settings.name
@@ -163,12 +166,14 @@ class Handovers:
         elif to == self._me:
             self._answer(peer, request, to, 0)
         else:
+            fit = self._follows(fragment, to)
             order = _Order(
                 fragment=fragment,
                 to=to,
                 number=self._number(),
                 could=self._number(),
-                fit=self._follows(fragment, to),
+                comes=not fit,
+                fit=fit,
             )
             order.answers[peer, request] = now_us + timeout_us
             self._orders[fragment] = order
@@ -379,6 +384,8 @@ class Handovers:
 
     def _end(self, order: _Order, why: Refusal) -> None:
         del self._orders[order.fragment]
+        if order.comes and self._is_up(order.to):  # It keeps room for what doesn't come.
+            self._outbox.send(order.to, GiveUp(fragment=order.fragment, attempt=order.could))
         for peer, request in order.answers:
             self._refuse(peer, request, why)
 
@@ -404,10 +411,10 @@ class Handovers:
         """The owner of what we follow wants us to have it, or that of another fragment asks whether we could;
         whether this is either."""
         if message.fragments and message.to == self._me:
-            self._asked_room(peer, message)
+            self._asked_room(now_us, peer, message, message.streams)
             return True
         if message.reads is not None and message.to == self._me:
-            self._asked_whether(peer, message, message.reads)
+            self._asked_whether(now_us, peer, message, message.reads)
             return True
         replicas = self._replicas(message.fragment)
         if replicas is None or (replicas.owner, message.to) != (peer, self._me):
@@ -431,7 +438,7 @@ class Handovers:
         hint = "move it to a node that doesn't read that stream"
         return no("E_BUSY" if passes else "E_MOVE", text, hint)
 
-    def _asked_whether(self, peer: str, message: Move, streams: Collection[str]) -> None:
+    def _asked_whether(self, now_us: int, peer: str, message: Move, streams: Collection[str]) -> None:
         settings, me = self._settings, self._me
         strangers = sorted({*message.links} - {me, *settings.peers})
         if settings.forgets:
@@ -444,11 +451,14 @@ class Handovers:
         elif why := self._reads_already(streams):
             self._refuse(peer, message.request, why)
         else:
-            self._outbox.send(peer, Reply(request=message.request))
+            self._asked_room(now_us, peer, message, len(streams))
 
-    def _asked_room(self, peer: str, message: Move) -> None:
+    def _asked_room(self, now_us: int, peer: str, message: Move, streams: int) -> None:
+        wanted = RoomWanted(
+            request=message.request, fragment=message.fragment, fragments=message.fragments, streams=streams
+        )
         try:
-            self._room(message.fragments, message.streams)
+            self._room(now_us, peer, wanted)
         except LinkError as error:
             self._refuse(peer, message.request, no(error.code, error.message, error.hint))
         else:

@@ -49,6 +49,7 @@ class Recovery:
     Args:
         fragments: what runs here, by name.
         is_up: whether a node is heard here.
+        life_of: the newest life of a node that was heard of; 0: it wasn't.
         number: gives numbers for questions to nodes.
         make: makes the mind of a fragment that follows (spec, checkpoint, owner).
         check: raises LinkError if there is no room for a fragment.
@@ -79,6 +80,7 @@ class Recovery:
         parsing: BackgroundParsing,
         diverting: Rerouting,
         is_up: Callable[[str], bool],
+        life_of: Callable[[str], int],
         make: Callable[[FragmentSpec, SavedCheckpoint, str], StandbyFragment],
         check: Callable[[FragmentSpec], None],
         memory: Callable[[int], None],
@@ -96,7 +98,9 @@ class Recovery:
         self._fragments = fragments
         self._is_up = is_up
         self._outbox = outbox
-        self._said_undecided: set[str] = set()
+        self._stuck_since_us: dict[str, int] = {}
+        """Queries of which nothing can be taken over, as too few voters are there."""
+        self._said_stuck: set[str] = set()
         self.agreement = agreement = Agreement(
             settings,
             catalog,
@@ -107,6 +111,7 @@ class Recovery:
             decided=self._decided,
             audience=self._audience,
             ended=lambda now_us, query: self.coordination.ended(now_us, query),
+            life_of=life_of,
             lost=self._lost,
             owner_lost=lambda *about: self.succession.owner_lost(*about),
         )
@@ -142,7 +147,7 @@ class Recovery:
             is_up=is_up,
             leaves=lambda fragment: self.succession.stands_by(fragment),
             nodes=nodes,
-            room=self.followings.check_room,
+            room=self.followings.promise_room,
         )
         self.succession = Succession(
             me,
@@ -175,12 +180,30 @@ class Recovery:
         heard = sum(node == self._me or self._is_up(node) for node in current.voters)
         return heard >= current.majority or len(current.voters) - 1 < current.majority
 
-    def undecided(self) -> dict[str, str]:
+    def undecided(self, now_us: int) -> dict[str, AgreementStatus]:
+        """What of each query waits for the word of voters, and why."""
+        stuck, waiting = self.without_majority(), self.agreement.waiting(now_us)
+        agreements = self.agreement.status()
+        found = {}
+        for query in dict.fromkeys((*stuck, *waiting)):
+            of, why = waiting.get(query, agreements[query]), stuck.get(query, "")
+            waits_us = max(of.waits_us, now_us - self._stuck_since_us.get(query, now_us))
+            found[query] = replace(
+                of,
+                waits=("takeovers", *of.waits) if why else of.waits,
+                why="; ".join(filter(None, (why, of.why))),
+                waits_us=waits_us,
+            )
+        return found
+
+    def without_majority(self) -> dict[str, str]:
         """Of queries in which this node votes, and too many of whose voters are away for anything to be taken
         over, why that is."""
         found = {}
         for query, kept in self._catalog.configurations.items():
-            if text := no_majority(len(kept.current.voters), self._away(kept.current)):
+            current = kept.current
+            text = no_majority(len(current.voters), self._away(current), self._not_voting(current))
+            if text:
                 found[query] = text
         return found
 
@@ -190,15 +213,21 @@ class Recovery:
             return ()
         return tuple(node for node in current.voters if node != self._me and not self._is_up(node))
 
-    def _tell_undecided(self, event: LinkEvent) -> None:
+    def _not_voting(self, current: Configuration) -> tuple[str, ...]:
+        """Its voters that are heard here and don't vote yet."""
+        away = self._away(current)
+        return tuple(node for node in self.agreement.not_voting(current.query) if node not in away)
+
+    def _tell_stuck(self, now_us: int, event: LinkEvent) -> None:
         """Once when too many voters of a query have gone, and once when enough of them are back."""
-        now = self.undecided()
-        for query in sorted(self._said_undecided - set(now)):
-            self._said_undecided.discard(query)
+        now = self.without_majority()
+        self._stuck_since_us = {query: self._stuck_since_us.get(query, now_us) for query in now}
+        for query in sorted(self._said_stuck - set(now)):
+            self._said_stuck.discard(query)
             self._outbox.report("info", "takeovers can be decided again", query=query)
         # A node that starts hears nobody at first: that is no loss.
-        for query in sorted(set(now) - self._said_undecided) if event is LinkEvent.PEER_DOWN else ():
-            self._said_undecided.add(query)
+        for query in sorted(set(now) - self._said_stuck) if event is LinkEvent.PEER_DOWN else ():
+            self._said_stuck.add(query)
             self._outbox.report("warning", "no takeover can be decided", query=query, why=now[query])
 
     def _decided(self, now_us: int, old: Configuration | None, new: Configuration) -> None:
@@ -231,6 +260,10 @@ class Recovery:
         of = peer, message.fragment, message.attempt
         return self.followings.has(*of) or self.replication.has(*of)
 
+    def gave_up(self, peer: str, message: GiveUp) -> None:
+        """An owner doesn't need the room that it asked for, if it is that."""
+        self.followings.gave_up(peer, message)
+
     def frame(
         self, now_us: int, peer: str, message: Carried | Ready | Got | GiveUp, payload: Buffer | None
     ) -> None:
@@ -256,16 +289,13 @@ class Recovery:
             coordinator=current.coordinator,
             voters=current.voters,
             away=self._away(current),
+            not_voting=self._not_voting(current),
             fragments={
                 each.fragment: self._replicas_status(now_us, each)
                 for each in current.fragments
                 if not each.gone
             },
         )
-
-    def deciding(self, now_us: int) -> dict[str, AgreementStatus]:
-        """Queries of which this node waits for the word of other voters."""
-        return self.agreement.waiting(now_us)
 
     def guarded(self, now_us: int, spec: FragmentSpec) -> tuple[int, ReplicasStatus] | None:
         """The number of the configuration of a fragment of this node, and who stands by for it; None: nobody
@@ -353,7 +383,9 @@ class Recovery:
 
     def peer_event(self, now_us: int, peer: str, event: LinkEvent) -> None:
         """A node came, went or restarted."""
-        self._tell_undecided(event)
+        if event is LinkEvent.PEER_RESTARTED:
+            self.followings.restarted(peer)
+        self._tell_stuck(now_us, event)
         self.agreement.peer_event(now_us, peer, event)
         self.replication.peer_event(now_us, peer, event)
         self.succession.peer_event(now_us, peer, event)
@@ -437,7 +469,8 @@ class Recovery:
         self.succession.removed(query)
         self.coordination.removed(query)
         self.agreement.forget(query)
-        self._said_undecided.discard(query)
+        self._stuck_since_us.pop(query, None)
+        self._said_stuck.discard(query)
 
     def flush(self, now_us: int) -> None:
         """Send what was fed since the last call."""

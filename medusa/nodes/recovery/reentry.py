@@ -1,4 +1,4 @@
-"""A voter that has lost its disk votes again. No IO.
+"""A voter that has lost its disk, or its newest catalog for good, votes again. No IO.
 
 It may have promised or accepted something for the next configuration, and must not say otherwise now. So it
 asks *all* other voters, none left out, to promise a ballot of its own that is higher than any before, in one
@@ -60,6 +60,7 @@ class Reentry:
             number=current.number + 1,
             ballot=Ballot(round, me),
             lost=lost,
+            forgot=True,
         )
         others = tuple(node for node in current.voters if node != me)
         return cls(question=question, others=others)

@@ -60,21 +60,31 @@ class Voter:
         """Of the write that holds all that this node knows and has said of a query."""
         return self._tokens.get(query, 0)
 
-    def learn(self, configuration: Configuration, *, installed: bool = False) -> None:
+    def learn(self, configuration: Configuration, *, installed: bool = False, since: int = 0) -> None:
         """It is decided: what was promised for its number counts no more.
 
         Args:
             installed: this node deploys the query, so nobody has voted on it.
+            since: the life of this node in which the query was deployed elsewhere; 0: that isn't known.
         """
         query = configuration.query
         kept = self._kept.get(query)
         if kept is not None:
             next_state(VOTER, voter_state(kept), AgreementEvent.NEWER, of=f"the voter on query {query!r}")
         if kept is None:
-            forgot = self._catalog.birth.forgot and not installed
+            forgot = not installed and self._catalog.may_have_voted(since)
         else:
             forgot = kept.forgot or bool(kept.forgot_beyond)
         self._keep(KeptConfiguration(current=configuration, forgot=forgot))
+
+    def is_new(self, query: str, since: int) -> bool:
+        """A query was deployed in this life of the node, 0: nobody knows; whether it has forgotten nothing
+        then, and thought that it might have."""
+        kept = self._kept.get(query)
+        if kept is None or not kept.forgot or self._catalog.may_have_voted(since):
+            return False
+        self._keep(msgspec.structs.replace(kept, forgot=False))
+        return True
 
     def has_forgotten(self, query: str) -> bool:
         """Whether this node may have voted for the next number and doesn't know how: also while it has lost
@@ -130,7 +140,8 @@ class Voter:
             who = peer if peer not in current.voters else self._catalog.node
             return no("E_VOTER", f"node {who!r} doesn't vote on query {query!r}")
         if kept.forgot:
-            return no("E_FORGOT", f"node {self._catalog.node!r} has lost its disk, and doesn't vote yet")
+            lost = "disk" if self._catalog.birth.forgot else "newest catalog"
+            return no("E_FORGOT", f"node {self._catalog.node!r} has lost its {lost}, and doesn't vote yet")
         if (earlier := self._ballot_refused(kept, peer, message)) is not None:
             return no("E_BALLOT", f"a ballot of node {earlier.node!r} goes before", promised=earlier)
         same = Proposal(ballot=message.ballot, configuration=offered) if offered is not None else None

@@ -100,6 +100,7 @@ class DoubtResolution:
         without_state: Callable[[Callable[[str, str], bool]], dict[str, tuple[str, ...]]] = lambda runs: {},
     ) -> None:
         self._me = settings.name
+        self._life = incarnation
         self._new_life = incarnation * REQUESTS_PER_LIFE
         """Of streams whose fragment begins anew: the number of no request, which name the other lives."""
         self._peers_of_ours = tuple(filter(naming.is_ours, settings.peers))
@@ -186,7 +187,7 @@ class DoubtResolution:
             if not doubt.query_of(query):
                 self._redeploy(now_us, query, anyway=any(node != self._me for node in old.nodes))
         self._outbox.report("warning", "the catalog counts again: an operator decided so", lost=doubt.newest)
-        doubt.accept()
+        self._catalog.accept(self._life)
         self._let_in()
         self._saver.save()
 

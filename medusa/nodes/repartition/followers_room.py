@@ -3,7 +3,8 @@
     owner ── Move: is there room for so many? ──> each that stands by ── Reply ──> owner
 
 It is asked before anything changes: one that had no room would follow none of them, and the output that
-wanted a standby would have one less for ever.
+wanted a standby would have one less for ever. Who says yes keeps that room until they come, or until it is
+given back (``nodes.deploy.room_promises``).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable, Collection
 
 from medusa.nodes.placement.repartition_plan import Replan
 from medusa.wire.messages.commands import Reply
-from medusa.wire.messages.move import Move
+from medusa.wire.messages.move import GiveUp, Move
 from medusa.wire.outbox import Outbox
 
 __all__ = ["FollowersRoom"]
@@ -51,7 +52,8 @@ class FollowersRoom:
         self._made = [spec for spec in plan.made if spec.standby]
         self._is_up = is_up
         more = len(self._made) > len(plan.gone)
-        self._open = dict.fromkeys(nodes if more else ())
+        self._nodes = tuple(nodes) if more else ()
+        self._open = dict.fromkeys(self._nodes)
 
     @property
     def silent(self) -> tuple[str, ...]:
@@ -72,6 +74,11 @@ class FollowersRoom:
                 streams=streams,
             )
             self._outbox.send(node, question)
+
+    def give_back(self) -> None:
+        """None of them needs it: also of those whose answer is still on its way."""
+        for node in filter(self._is_up, self._nodes):  # Of others it expires.
+            self._outbox.send(node, GiveUp(fragment=self._fragment, attempt=self._number))
 
     def answered(self, peer: str, reply: Reply) -> bool:
         """Take an answer; whether it was one."""

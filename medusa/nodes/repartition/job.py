@@ -521,6 +521,7 @@ class RepartitionJob:
     def _fail(self, now_us: int, code: str, text: str, hint: str = "", event: SplitEvent = _E.FAILED) -> None:
         """It can't be: the old ones go on as if nothing had been."""
         self._step(event)
+        self._room.give_back()
         for fragment in self.plan.made if self.plan is not None else ():
             self._outbox.append(CloseFragment(fragment=fragment.name))
         for hosted in self.olds:

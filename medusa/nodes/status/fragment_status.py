@@ -373,6 +373,7 @@ def _recovered(deployment: Deployment, decided: ConfigurationStatus) -> dict[str
                 len(decided.voters),
                 method,
                 away=decided.away,
+                not_voting=decided.not_voting,
                 lost=[name for name in fragments if name in gone and name not in ready],
             ),
         )

@@ -184,9 +184,8 @@ class Federation:
         ``nodes``, ``fragments`` with the nodes of each; ``reads``: the streams of other queries that it
         reads, by their full names; ``stopped``: parts that the owners of other nodes have ended there
         (``revoke(..., stop=True)``) -> those nodes; ``abroad``: of each fragment that was put at a node of
-        another participant its name, that node, the participant and the boxes. Where others stand by for
-        fragments of it also ``configuration``: its ``number``, the ``voters``, and of each of those
-        ``fragments`` the ``fragment``, ``owner``, ``epoch`` and ``secondaries``.
+        another participant its name, that node, the participant and the boxes. Who stands by for fragments
+        of it, and by which configuration, ``tables(all=True)["replicas"]`` says.
 
         Raises:
             LinkError: no answer in time.
@@ -535,14 +534,25 @@ class Federation:
     def flush(self, timeout: Duration = "30s") -> None:
         """Wait until everything published, and every boundary, is durable at the node.
 
+        A query that is recovered by upstream backup keeps rows with their sender until no window needs
+        them and whoever reads a sink holds what came of them; where nobody reads a sink, for who may yet
+        come, as long as senders have room. So promise or end the source before, and read the sinks
+        meanwhile, in another thread or program: this waits for that.
+
         Raises:
-            LinkError: not in time, or the node has refused it. Where a query was removed while rows
-                for it were under way, how many; said once.
+            LinkError: not in time (``link.timeout``; its hint names sinks that aren't read, where rows wait
+                for that), or the node has refused it. Where a query was removed while rows for it were
+                under way, how many; said once.
             DataError: the node could not take rows that it received; said once.
         """
         end_us = now_us() + duration_us(timeout, what="flush: timeout", minimum_us=1, error=LinkError)
-        self._publishing.flush(timeout)
-        self._durable.flush(end_us)
+        try:
+            self._publishing.flush(timeout)
+            self._durable.flush(end_us)
+        except LinkError as error:
+            if error.code != "link.timeout":
+                raise
+            raise self._statuses.held_up(error, self._publishing.queries | self._durable.queries) from None
 
     def publisher(self, name: str, *, durable: str) -> NamedPublisher:
         """Publish under a name, so that whoever opens it again goes on where it was.

@@ -113,7 +113,8 @@ class NamedPublisher:
         self.publisher.check_taken()
 
     def flush(self, timeout: Duration = "30s") -> None:
-        """Wait until everything published, and every boundary, is durable at the node.
+        """Wait until everything published, and every boundary, is durable at the node; what that takes
+        ``Federation.flush`` tells.
 
         Raises:
             LinkError: not in time; or as ``publish``: what is durable then, whoever opens the name hears.
@@ -192,6 +193,11 @@ class DurableNames:
             loop,
             lambda number: Forget(request=number, stream=stream, name=durable, owner=whose, publisher=of),
         )
+
+    @property
+    def queries(self) -> frozenset[str]:
+        """Those into whose sources its publishers publish."""
+        return frozenset(each.name.rpartition("/")[2].partition(".")[0] for each in self._open())
 
     def flush(self, end_us: int) -> None:
         """Wait until all that was published under names is durable.

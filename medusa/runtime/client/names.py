@@ -116,10 +116,7 @@ class Names:
     def queries(self) -> list[dict[str, Any]]:
         """As ``Federation.queries``."""
         shown = ("name", "state", "node", "nodes", "fragments", "reads", "stopped", "abroad")
-        return [
-            {key: each[key] for key in (*shown, "configuration") if key in shown or key in each}
-            for each in self._following.listed("query")
-        ]
+        return [{key: each[key] for key in shown} for each in self._following.listed("query")]
 
     def guests(self) -> list[dict[str, Any]]:
         """As ``Federation.guests``."""

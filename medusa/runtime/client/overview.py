@@ -49,9 +49,9 @@ def explanation(
     names = {fragment.fragment for _, fragment in there}
     known_nodes = [status.node for status in nodes]
     guarded = _guarded(nodes)
-    deciding = {
-        query: {"undecided": of.waits_for} for status in nodes for query, of in status.deciding.items()
-    }
+    undecided = [(query, of) for status in nodes for query, of in status.undecided.items()]
+    votes = {"decision", "vote"}
+    deciding = {query: {"undecided": of.waits_for} for query, of in undecided if votes & {*of.waits}}
     found = [
         _why(node, fragment, id) | guarded.get(fragment.fragment, {}) | deciding.get(fragment.query, {})
         for node, fragment in there
@@ -60,7 +60,7 @@ def explanation(
     for each in placed:
         if each["name"] not in names and each["node"] not in known_nodes:
             told = (status.why_away(each["node"]) for status in nodes)
-            stuck = (status.undecided.get(each["query"], "") for status in nodes)
+            stuck = (of.why for query, of in undecided if query == each["query"])
             whys = next(filter(None, told), ""), next(filter(None, stuck), "")
             why = "; ".join(filter(None, whys))
             found += [_lost(each, box, why) for box in each["boxes"]]

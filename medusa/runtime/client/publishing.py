@@ -62,6 +62,11 @@ class Publishing:
         self._publishers[made.name] = made
         return made
 
+    @property
+    def queries(self) -> frozenset[str]:
+        """Those into whose sources it publishes."""
+        return frozenset(name.rpartition("/")[2].partition(".")[0] for name in self._publishers)
+
     def flush(self, timeout: Duration) -> None:
         """As ``Federation.flush``."""
         timeout_us = duration_us(timeout, what="flush: timeout", minimum_us=1, error=LinkError)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Collection
 from typing import Any
 
 import pyarrow as pa
@@ -14,6 +15,7 @@ from medusa.runtime.client.home_node import HomeNode
 from medusa.runtime.client.names import Names
 from medusa.runtime.client.overview import explanation, whole
 from medusa.runtime.client.status_tables import tables_of
+from medusa.runtime.client.unread_sinks import unread_sinks
 from medusa.wire.messages.commands import StatusRequest
 
 __all__ = ["Statuses"]
@@ -40,6 +42,16 @@ class Statuses:
     def tables(self, *, all: bool) -> dict[str, pa.Table]:
         """As ``Federation.tables``."""
         return tables_of([whole(status) for status in self.statuses(all=all)])
+
+    def held_up(self, error: LinkError, queries: Collection[str]) -> LinkError:
+        """Of rows for these queries that aren't durable in time, with the sinks that keep them, if any do."""
+        found: list[str] = []
+        with contextlib.suppress(LinkError):  # It may see no boxes.
+            found = unread_sinks(map(whole, self.statuses(all=True)), queries)
+        if not found:
+            return error
+        hint = f"{'; '.join(found[:4])}: by upstream backup rows are durable once what came of them is read"
+        return LinkError(error.message, hint=hint, code=error.code)
 
     def explain(self, query: str | None, *, all: bool) -> list[dict[str, Any]]:
         """As ``Federation.explain``."""

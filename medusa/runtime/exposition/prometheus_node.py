@@ -13,6 +13,7 @@ from msgspec import UNSET
 
 from medusa.runtime.exposition.prometheus import family, number
 from medusa.wire.status_fields import (
+    AgreementStatus,
     FragmentStatus,
     LinkStatus,
     LoadStatus,
@@ -31,10 +32,13 @@ FOLLOWING = "following"
 
 
 def node_families(status: NodeStatus) -> Iterator[Metric]:
-    """Of the node itself, its links to other nodes and its fragments; what is null has no sample."""
+    """Of the node itself, its links to other nodes, its fragments, and queries of which something isn't
+    decided; what is null has no sample."""
     node, link, fragment = ["node"], ["node", "peer"], ["node", "query", "fragment"]
     yield from _families(LoadStatus, "node", node, [(status.load, [status.node])])
     yield from _families(NodeStatus, "node", node, [(status, [status.node])])
+    undecided = [(of, [status.node, query]) for query, of in status.undecided.items()]
+    yield from _families(AgreementStatus, "query", ["node", "query"], undecided)
     yield _up(status, link)
     # Clients come and go under names that nobody could list.
     links = [(to, [status.node, peer]) for peer in status.peers if (to := status.load.links.get(peer))]

@@ -67,6 +67,8 @@ class HandoverOrders:
         self._world = world
         self._number = number
         self._last_ms = last_ms
+        self._choices = world.dice("handover orders")
+        """Thrown on and on: made anew for each order they would give the same one each time."""
         self._asked: list[_Asked] = []
         self._owned: dict[str, dict[int, str]] = {}
         """Fragment -> number of a configuration -> its owner by that."""
@@ -80,7 +82,7 @@ class HandoverOrders:
             self._world.after(at_us, partial(self._order_one, trial))
 
     def _order_one(self, trial: StandbyTrial) -> None:
-        newest, dice = trial.newest, self._world.dice("handovers")
+        newest, dice = trial.newest, self._choices
         by = [node.name for node in trial.living if node.alive]
         if newest is None or not by:
             return

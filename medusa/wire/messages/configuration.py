@@ -223,6 +223,8 @@ class Configure(MessageBase, frozen=True, tag="configure"):
 
     Attributes:
         request: 0 where no answer is wanted.
+        since: from whoever deployed the query: the life in which the receiver was when that began, so that it
+            has heard of it in none before; 0: nobody knows.
 
     Refused: ``E_CONFIGURATION`` (a newer one is known here, or another one of this number), ``E_QUERY``
     (another query of that name is here), ``E_REMOVED`` (that query was removed from here).
@@ -230,6 +232,7 @@ class Configure(MessageBase, frozen=True, tag="configure"):
 
     request: Count
     configuration: Configuration
+    since: Count = 0
 
 
 class Prepare(MessageBase, frozen=True, tag="prepare"):
@@ -239,6 +242,7 @@ class Prepare(MessageBase, frozen=True, tag="prepare"):
         number: of the configuration that is to come.
         suspects: nodes that the proposer hears no more, and counts out.
         lost: fragments that the proposer owns by the configuration before, and that its lost disk had.
+        forgot: the proposer doesn't vote, since it may have said otherwise before: it asks to hear that.
     """
 
     request: Count
@@ -248,6 +252,7 @@ class Prepare(MessageBase, frozen=True, tag="prepare"):
     ballot: Ballot
     suspects: Suspects = ()
     lost: Names = ()
+    forgot: bool = False
 
 
 class Accept(MessageBase, frozen=True, tag="accept"):

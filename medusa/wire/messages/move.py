@@ -254,7 +254,11 @@ class Got(MessageBase, frozen=True, tag="got"):
 
 class GiveUp(MessageBase, frozen=True, tag="giveup"):
     """Either to the other: this attempt is over. ``code``: empty where another may do better. ``text``:
-    why, from the target; an owner says nothing more."""
+    why, from the target; an owner says nothing more.
+
+    Also from an owner that asked by ``Move`` whether there is room: it isn't needed. ``attempt`` is that
+    request.
+    """
 
     fragment: Name
     attempt: Count

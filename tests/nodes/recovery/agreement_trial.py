@@ -90,6 +90,7 @@ class Actor:
         trial, name = self.trial, self.name
         self.life += 1
         self.alive, self.wake_us, self.writing, self.held = True, None, [], []
+        self.lives = {}
         fresh = self.disk is None
         catalog = Catalog(name) if fresh else Catalog.from_bytes(self.disk, node=name, where="here")
         self.outbox = Outbox()
@@ -103,6 +104,7 @@ class Actor:
             number=trial.token,
             is_up=self.hears,
             decided=lambda now_us, old, new: trial.decided(name, old, new),
+            life_of=lambda node: self.lives.get(node, 0),
         )
 
     def hears(self, other):
@@ -274,6 +276,8 @@ class Trial:
     def _see(self, actor, other, *, up):
         """It hears another one again, or no more, rightly or wrongly."""
         actor.down.discard(other) if up else actor.down.add(other)
+        if up:
+            actor.lives[other] = self.actors[other].life
         event = LinkEvent.PEER_UP if up else LinkEvent.PEER_DOWN
         actor.agreement.peer_event(self.now_us, other, event)
         actor.flush()
@@ -411,6 +415,7 @@ class Trial:
     def run(self):
         """Chaos, then peace; whatever was wanted is decided or given up, and all that live agree."""
         for name in self.begin.nodes():
+            self.actors[name].lives = dict.fromkeys(self.actors, 1)
             self.actors[name].agreement.install(0, self.begin)
             self.actors[name].flush()
         self.plan()

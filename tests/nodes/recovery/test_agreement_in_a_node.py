@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import msgspec
+import pytest
+
 from medusa.nodes.catalog.catalog import Catalog, Deployment
 from medusa.nodes.catalog.in_doubt import InDoubt
 from medusa.nodes.catalog.kept_configurations import KeptConfiguration
@@ -24,11 +27,11 @@ NOW = first(VOTERS, owner="a", secondaries=("b", "c"))
 class Node:
     """Node ``b``, its disk and what it says."""
 
-    def __init__(self, catalog=None, away=()):
+    def __init__(self, catalog=None, away=(), incarnation=1):
         peers = dict.fromkeys(("a", "c"), "ipc:///x")
         known = peers | dict.fromkeys(away, "ipc:///x")
         settings = Settings(name="b", listen="ipc:///b", data="b", peers=known)
-        self.brain = NodeMind(settings, incarnation=1, catalog=catalog)
+        self.brain = NodeMind(settings, incarnation=incarnation, catalog=catalog)
         self.now_us, self.said = 0, []
         self.brain.report(0, Started())
         for peer in peers:
@@ -133,6 +136,120 @@ def test_a_rebuilt_node_votes_once_all_voters_have_promised_whoever_else_is_away
     higher = Prepare(request=6, query="q", life=7, number=2, ballot=Ballot(question.ballot.round + 1, "a"))
     [(peer, vote)] = node.hear("a", higher)
     assert (peer, vote.code) == ("a", "")
+
+
+@pytest.mark.parametrize(("since", "votes"), [(0, False), (1, False), (2, True), (3, True)])
+def test_a_rebuilt_node_votes_at_once_on_a_query_that_was_deployed_since(since, votes):
+    """Its disk is of life 2: in none before it can have heard of the query. A voter is away all the time."""
+    catalog = Catalog("b")
+    catalog.begins_anew(2)
+    node = Node(catalog, incarnation=3)
+    said = node.hear("a", Configure(request=5, configuration=NOW, since=since))
+    assert any(isinstance(each, Prepare) for _, each in said) is not votes
+    asked = Prepare(request=4, query="q", life=7, number=2, ballot=Ballot(3, "a"))
+    (vote,) = [each for _, each in node.hear("a", asked) if isinstance(each, Vote)]
+    assert vote.code == ("" if votes else "E_FORGOT")
+
+
+def test_it_may_hear_of_the_query_from_another_before_who_deployed_it_says_when_that_was():
+    node = rebuilt()
+    node.hear("c", Configure(request=5, configuration=NOW))
+    asked = Prepare(request=4, query="q", life=7, number=2, ballot=Ballot(3, "a"))
+    (vote,) = [each for _, each in node.hear("a", asked) if isinstance(each, Vote)]
+    assert vote.code == "E_FORGOT"
+    node.hear("a", Configure(request=6, configuration=NOW, since=1))
+    (vote,) = [each for _, each in node.hear("a", asked) if isinstance(each, Vote)]
+    assert vote.code == ""
+    node.now_us += 2_000_000
+    node.brain.tick(node.now_us)
+    assert not [each for _, each in node.perform() if isinstance(each, Prepare)], "it asks nobody any more"
+
+
+def test_who_deploys_tells_each_node_in_which_of_its_lives_that_was():
+    node = Node(away=("d",))
+    ours = first(("b", "a", "c", "d"), owner="b", secondaries=("a", "c", "d"))
+    node.brain.recovery.agreement.install(node.now_us, ours)
+    told = {to: each.since for to, each in node.perform() if isinstance(each, Configure)}
+    assert told == {"a": 5, "c": 5}
+    again = node.hear("a", Hello(version=PROTOCOL_VERSION, node="a", incarnation=6))
+    assert [each.since for _, each in again if isinstance(each, Configure)] == [5], (
+        "it was deployed in life 5"
+    )
+    late = node.hear("d", Hello(version=PROTOCOL_VERSION, node="d", incarnation=9))
+    assert [each.since for _, each in late if isinstance(each, Configure)] == [0], "nobody knows"
+
+
+def accepted(older):
+    """An operator has accepted this catalog in place of one that is lost."""
+    catalog = begin_doubt(older, newest=7, data=older.to_bytes(), fragments={}, unreadable={})
+    catalog.in_doubt.accepted = True
+    return catalog
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["not named", "named"])
+def test_what_a_lost_catalog_had_promised_is_asked_of_all_voters_once_an_older_one_is_accepted(known):
+    older = Catalog("b")
+    if known:
+        older.configurations["q"] = KeptConfiguration(current=NOW)
+    node = Node(accepted(older), incarnation=4)
+    assert not node.brain.catalog.in_doubt
+    asked = Prepare(request=4, query="q", life=7, number=2, ballot=Ballot(3, "a"))
+    said = node.hear("a", Configure(request=5, configuration=NOW))
+    questions = {to: each for to, each in said if isinstance(each, Prepare)}
+    assert {*questions} == {"a", "c"}
+    for voter, question in questions.items():
+        (vote,) = [each for _, each in node.hear("a", asked) if isinstance(each, Vote)]
+        assert (vote.code, "has lost its newest catalog" in vote.text) == ("E_FORGOT", True)
+        node.hear(voter, Vote(request=question.request, query="q", number=2, ballot=question.ballot))
+    higher = Prepare(request=6, query="q", life=7, number=2, ballot=Ballot(question.ballot.round + 1, "a"))
+    (vote,) = [each for _, each in node.hear("a", higher) if isinstance(each, Vote)]
+    assert vote.code == ""
+
+
+def test_what_was_heard_while_the_catalog_was_in_doubt_is_no_word_of_its_own_either():
+    catalog = begin_doubt(Catalog("b"), newest=7, data=Catalog("b").to_bytes(), fragments={}, unreadable={})
+    catalog.configurations["q"] = KeptConfiguration(current=NOW)
+    catalog.in_doubt.accepted = True
+    node = Node(catalog, incarnation=4)
+    asked = Prepare(request=4, query="q", life=7, number=2, ballot=Ballot(3, "a"))
+    (vote,) = [each for _, each in node.hear("a", asked) if isinstance(each, Vote)]
+    assert vote.code == "E_FORGOT"
+    assert Catalog.from_bytes(node.brain.catalog.to_bytes(), node="b", where="b").configurations["q"].forgot
+
+
+def test_a_query_that_is_deployed_after_an_older_catalog_was_accepted_is_voted_on_at_once():
+    node = Node(accepted(Catalog("b")), incarnation=4)
+    node.hear("a", Configure(request=5, configuration=NOW, since=4))
+    asked = Prepare(request=4, query="q", life=7, number=2, ballot=Ballot(3, "a"))
+    (vote,) = [each for _, each in node.hear("a", asked) if isinstance(each, Vote)]
+    assert vote.code == ""
+
+
+def test_who_does_not_vote_yet_is_known_to_the_others_until_it_votes():
+    node = Node()
+    node.hear("a", Configure(request=4, configuration=NOW))
+    status = lambda: node.brain.recovery.status(node.now_us, "q").not_voting  # noqa: E731
+    assert status() == ()
+    asked = Prepare(request=4, query="q", life=7, number=2, ballot=Ballot(9, "c"), forgot=True)
+    (vote,) = [each for _, each in node.hear("c", asked) if isinstance(each, Vote)]
+    assert vote.code == ""
+    assert status() == ("c",)
+    node.hear("c", msgspec.structs.replace(asked, forgot=False))
+    assert status() == ()
+
+
+def test_a_rebuilt_node_says_when_it_votes():
+    node = rebuilt()
+    said = node.hear("a", Configure(request=5, configuration=NOW))
+    questions = {to: each for to, each in said if isinstance(each, Prepare)}
+    assert all(each.forgot for each in questions.values())
+    assert node.brain.recovery.status(node.now_us, "q").not_voting == ("b",)
+    told = []
+    for voter, question in questions.items():
+        yes = Vote(request=question.request, query="q", number=2, ballot=question.ballot)
+        told = [each for each in node.hear(voter, yes) if isinstance(each[1], Prepare)]
+    assert {to: each.forgot for to, each in told} == {"a": False, "c": False}
+    assert node.brain.recovery.status(node.now_us, "q").not_voting == ()
 
 
 def test_a_rebuilt_node_that_loses_its_newest_catalog_too_votes_on_nothing():

@@ -19,10 +19,9 @@ from medusa.sim.checkers.catalog import newest_catalog
 from medusa.wire.messages.configuration import Replicas
 from tests.nodes.recovery.test_passive_standby import passively
 from tests.nodes.recovery.upstream_run import UpstreamRun, query
-from tests.nodes.taken_over import Run
+from tests.nodes.taken_over import HALF, Run
 from tests.nodes.test_taken_over import (
     CUT,
-    HALF,
     UNITED,
     WHOLE,
     check_union,
@@ -233,7 +232,7 @@ def test_a_catalog_is_whole_unless_something_was_ever_lost() -> None:
     )
     decided.in_doubt.settle("q/f")
     assert not any(each.is_whole for each in (rebuilt, lost, doubtful, decided))
-    doubtful.in_doubt.accept()
+    doubtful.in_doubt.accept(2)
     assert not doubtful.in_doubt
     assert not doubtful.is_whole, "an operator has decided what it doesn't know"
     again = Catalog.from_bytes(doubtful.to_bytes(), node="a", where="a")

@@ -10,11 +10,11 @@ import pytest
 import medusa as md
 from medusa.errors import LinkError
 from medusa.nodes.recovery import followings
+from medusa.nodes.repartition.job import RepartitionJob
 from medusa.sim.actors.client import Client
 from medusa.wire.messages.move import Move
 from medusa.wire.messages.split import Merge, Split
-from tests.nodes.taken_over import SCHEMA, Run
-from tests.nodes.test_taken_over import HALF
+from tests.nodes.taken_over import HALF, SCHEMA, Run
 
 AT = {"e": ["rows"], "m": ["per_k"], "c": ["after", "out"]}
 WHOLE = {"m": ["rows", "per_k", "after", "out"]}
@@ -271,6 +271,65 @@ def test_who_stands_by_is_asked_whether_there_is_memory_for_what_the_parts_read(
     assert "node 's2', which stands by for fragment 'q/per_k'" in reply.text
     assert asked == [5], "the router reads one, each part one, and the merge both"
     ends_whole(run)
+
+
+def side_by_side() -> Run:
+    """Two boxes at two nodes, and s1 stands by for both."""
+    q = md.Query("q")
+    rows = q.source("rows", SCHEMA, time="ts")
+    for name, sink in (("per_k", "out"), ("per_v", "two")):
+        q.sink(sink, rows.group_by("k").running(n=md.count(), t=md.sum("v"), name=name))
+    at = {"e": ["rows"], "m": ["per_k", "out"], "c": ["per_v", "two"]}
+    run = Run(q, at, standby={"m": ["s1"], "c": ["s1"]}, witnesses=("w", "x"), deploys="e")
+    run.deploy()
+    run.read()
+    all_guarded(run, 1)
+    run.publish(0, HALF)
+    run.fed.run(for_us=30_000)
+    return run
+
+
+def split(run: Run, node: str, box: str) -> tuple[Client, int]:
+    client = run.fed.clients.get(f"at-{node}") or run.fed.client(f"at-{node}", node)
+    request = client.mind.request(lambda number: Split(request=number, fragment=f"q/{box}", box=box, parts=2))
+    client.do(lambda mind: None)
+    return client, request
+
+
+def test_room_is_promised_once_to_two_that_ask_at_the_same_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each alone has room: four fragments come in the place of one."""
+    run = side_by_side()
+    monkeypatch.setattr(followings, "FOLLOWED_MAX", 7)
+    orders = [split(run, "m", "per_k"), split(run, "c", "per_v")]
+    replies = sorted((run.fed.answer(*each)[0] for each in orders), key=lambda reply: reply.code)
+    assert [each.code for each in replies] == ["", "E_LIMIT"]
+    assert "has no room for its parts: node 's1' follows" in replies[1].text
+    all_guarded(run, 1)
+    assert len(parts(run)) == 5
+    run.publish(HALF)
+    run.check()
+
+
+def test_room_that_is_not_needed_is_given_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The coordinator refuses what s1 has promised room for."""
+    run = side_by_side()
+    monkeypatch.setattr(followings, "FOLLOWED_MAX", 7)
+    monkeypatch.setattr(RepartitionJob, "_begin", refused)
+    reply, _ = run.fed.answer(*split(run, "m", "per_k"))
+    assert reply.code == "E_BUSY"
+    monkeypatch.undo()
+    monkeypatch.setattr(followings, "FOLLOWED_MAX", 7)
+    all_guarded(run, 1)
+    reply, _ = run.fed.answer(*split(run, "c", "per_v"))
+    assert reply.code == "", reply
+    all_guarded(run, 1)
+    run.publish(HALF)
+    run.check()
+
+
+def refused(job: RepartitionJob, now_us: int) -> None:
+    """It can't be, after all."""
+    job._fail(now_us, "E_BUSY", "not now")
 
 
 def test_who_stands_by_and_is_away_is_not_asked() -> None:

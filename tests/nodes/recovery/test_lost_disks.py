@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from medusa.errors import LinkError
-from tests.nodes.taken_over import ROWS, Run
-from tests.nodes.test_taken_over import CUT, HALF, WHOLE, counting, run_of
+from tests.nodes.taken_over import HALF, ROWS, Run
+from tests.nodes.test_taken_over import CUT, WHOLE, counting, run_of
 
 
 def lose_disk(run: Run, name: str) -> None:

@@ -13,10 +13,10 @@ from medusa.errors import QueryError
 from medusa.nodes.spec.fragment_spec import fragment_from, fragment_to
 from medusa.nodes.upstream_backup.reach import Reach, refusal_of
 from medusa.query.recovery import ACTIVE, PASSIVE, PRECISE_UPSTREAM, UPSTREAM
+from tests.nodes.named_clients import Named
 from tests.nodes.recovery.upstream_run import KINDS, UpstreamRun, count_by_key, query, table, upstream
 from tests.nodes.taken_over import ROWS, SCHEMA
 from tests.nodes.test_handovers import moved
-from tests.nodes.test_taken_over import Named
 from tests.sim.planting import Mistake, edit, planted
 
 pytestmark = pytest.mark.filterwarnings("ignore::medusa.errors.LateWarning")

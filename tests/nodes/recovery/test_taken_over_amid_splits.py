@@ -10,8 +10,7 @@ import pytest
 import medusa as md
 from medusa.sim.actors.client import Client
 from medusa.wire.messages.split import Merge, Split
-from tests.nodes.taken_over import SCHEMA, Run
-from tests.nodes.test_taken_over import HALF
+from tests.nodes.taken_over import HALF, SCHEMA, Run
 
 AT = {"e": ["rows", "first"], "m": ["kind"], "c": ["after", "last", "out"]}
 """``kind`` is guarded; ``first`` feeds it and ``after`` reads it."""
