@@ -809,6 +809,8 @@ class NodeMind:
                 self.guard.came_up(peer)
         self._streams.lost(peer)
         for hosted in self.fragments.values():
+            if event is LinkEvent.PEER_DOWN:
+                hosted.last_heard(peer, self.sessions[peer].heard_at_us)
             hosted.peer_event(now_us, peer, event)
         if peer not in self.clients:
             self.orders.peer_event(now_us, peer, event)

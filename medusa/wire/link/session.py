@@ -108,6 +108,11 @@ class PeerSession:
         self._heard_at_us = 0
         self._spoke_at_us: int | None = None
 
+    @property
+    def heard_at_us(self) -> int:
+        """When something of the peer came last."""
+        return self._heard_at_us
+
     def listens_at(self, address: str) -> None:
         """Where we listen; said with each ``Hello``."""
         self._address = address
