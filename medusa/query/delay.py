@@ -11,6 +11,7 @@ __all__ = [
     "check_delay",
     "delay_least_us",
     "delay_line",
+    "delay_promise",
     "fork_after_us",
     "margin_us",
 ]
@@ -71,3 +72,18 @@ def delay_least_us(noticed_us: int) -> int:
 def delay_line(delay_us: int | None) -> str:
     """In words: ``delay 2s``; empty where nobody bounded it."""
     return "" if delay_us is None else f"delay {duration_text(delay_us)}"
+
+
+def delay_promise(delay_us: int, least_us: int) -> str:
+    """What an output with X is promised.
+
+    Args:
+        least_us: of the fragments by which its rows come, the least X: that of another output, where that is less.
+    """
+    masked = duration_text(fork_after_us(least_us))
+    shared = f", as another output wants that has less ({duration_text(least_us)})" if least_us < delay_us else ""
+    return (
+        f"a failure adds at most {duration_text(delay_us)} to what inputs that are reached bring, which is tentative "
+        f"then and corrected afterwards; one of up to {masked} shows nothing "
+        f"(margin {duration_text(margin_us(least_us))}{shared})"
+    )
