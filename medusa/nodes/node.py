@@ -499,6 +499,7 @@ class NodeMind:
             fence=QueryFence(self.recovery.agreement, spec.query),
             epoch=partial(self.catalog.ownership.surely, spec.name),
             held=partial(self.catalog.held, spec.name, spec.query),
+            broken_since_us=self._broken_since_us,
         )
         for output in hosted.outputs.values() if not forgets else ():
             output.begun(self.catalog.installed.get(spec.name, 0))
@@ -530,6 +531,11 @@ class NodeMind:
 
     def _is_up(self, peer: str) -> bool:
         return peer == self.settings.name or self.sessions[peer].state is PeerState.UP
+
+    def _broken_since_us(self, peer: str) -> int | None:
+        """Since when we and a node or client don't hear each other; None: we do, or never have."""
+        session = self.sessions.get(peer)
+        return None if session is None else session.broken_since_us
 
     def _next_token(self) -> int:
         self._token += 1
@@ -810,8 +816,6 @@ class NodeMind:
                 self.guard.came_up(peer)
         self._streams.lost(peer)
         for hosted in self.fragments.values():
-            if event is LinkEvent.PEER_DOWN:
-                hosted.last_heard(peer, self.sessions[peer].heard_at_us)
             hosted.peer_event(now_us, peer, event)
         if peer not in self.clients:
             self.orders.peer_event(now_us, peer, event)

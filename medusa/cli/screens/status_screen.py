@@ -16,6 +16,7 @@ from medusa.wire.status_fields import (
     AgreementStatus,
     CauseStatus,
     ConfigurationStatus,
+    ConsistencyStatus,
     DoubtStatus,
     FragmentStatus,
     LinkStatus,
@@ -139,6 +140,8 @@ def _of_node(status: NodeStatus, guarded: Sequence[GuardedFragment]) -> Iterator
             if output.delay_us:
                 promise = delay_promise(output.delay_us, part.delay_us or output.delay_us)
                 yield f"{output.stream}, delay {duration_text(output.delay_us)}: {promise}"
+            if output.consistency is not UNSET and output.consistency.state != "stable":
+                yield _tentative(output.stream, output.consistency)
     for fragment, going in status.moves.going.items():
         waits = f"; {going.waits_for}" if going.waits_for else ""
         sent = size_text(going.bytes)
@@ -164,6 +167,17 @@ def _of_node(status: NodeStatus, guarded: Sequence[GuardedFragment]) -> Iterator
             yield f"{title}: {figure(field, value)}"
     if status.refused:
         yield "refused: " + ", ".join(f"{code} {count:,}" for code, count in status.refused.items())
+
+
+def _tentative(stream: str, of: ConsistencyStatus) -> str:
+    """Of a stream that isn't stable."""
+    parts = [f"missing: {', '.join(of.missing)}" if of.missing else "what was missing is being corrected"]
+    parts.append(f"{of.tentative_rows:,} tentative rows so far")
+    if of.dropped_rows:
+        parts.append(f"{of.dropped_rows:,} not sent to slow readers")
+    if of.why:
+        parts.append(f"no fork: {of.why}")
+    return f"{of.state.upper()}: {stream}{_for(of.for_us)}: {'; '.join(parts)}"
 
 
 def decision_text(query: str, of: AgreementStatus) -> str:

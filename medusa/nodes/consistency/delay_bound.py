@@ -14,16 +14,17 @@ before; and when it is too far behind. Not where rows of a tentative lane are in
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from medusa.elements import Boundary, Train
+from medusa.elements import Boundary, Element, Train
 from medusa.nodes.automaton import next_state
 from medusa.nodes.consistency.catching_up import CatchingUp, FedInstance
 from medusa.nodes.consistency.fork import ForkedFragment
 from medusa.nodes.consistency.meeting_sources import MeetingSources
-from medusa.nodes.consistency.missing_inputs import MissingInputs, flows, lane_of
+from medusa.nodes.consistency.missing_inputs import MissingInputs, flows
 from medusa.nodes.consistency.states import CONSISTENCY, ConsistencyEvent, ConsistencyState
 from medusa.nodes.fragment.inputs import FragmentInput, TentativeCame, Work
 from medusa.nodes.fragment.outputs import FragmentOutput, leaving
@@ -33,6 +34,7 @@ from medusa.query.boxes import Source
 from medusa.query.waiting_rows import waiting_rows
 from medusa.wire.link.tentative_receiver import StateChanged
 from medusa.wire.outbox import Outbox
+from medusa.wire.status_fields import ConsistencyStatus
 
 __all__ = ["DelayBound", "StableInstance"]
 
@@ -93,9 +95,17 @@ class DelayBound:
 
     Args:
         of: the fragment.
+        broken_since_us: since when a peer isn't heard, or doesn't hear us; None: all is well.
     """
 
-    def __init__(self, of: StableInstance, *, outbox: Outbox, next_token: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        of: StableInstance,
+        broken_since_us: Callable[[str], int | None],
+        *,
+        outbox: Outbox,
+        next_token: Callable[[], int],
+    ) -> None:
         graph = of.spec.graph
         self._of = of
         self._outbox = outbox
@@ -103,7 +113,7 @@ class DelayBound:
         self._sources = {box.id: box for box in graph.boxes if isinstance(box, Source)}
         self._waits = {sink: rows.wait for sink, rows in waiting_rows(graph).items()}
         self._meeting = MeetingSources(graph)
-        self._missing = MissingInputs(of.inputs, of.spec.delay_us)
+        self._missing = MissingInputs(of.inputs, of.spec.delay_us, broken_since_us)
         self._outputs: dict[str, _Output] = {}
         self._forks: list[ForkedFragment] = []
         """The one from which rows leave, or are to, and the one that is to succeed it."""
@@ -112,6 +122,8 @@ class DelayBound:
         """When it was last looked, all was well."""
         self._is_again = False
         """An input went missing while corrections came."""
+        self._held: deque[tuple[Work | None, FragmentOutput, Element]] = deque()
+        """Boundaries of streams whose rows the stable lane has, and what those have to wait for."""
         self._healed: dict[str, CatchingUp] = {}
         """Sources that are back while others are missing."""
         self._retry_at_us: int | None = None
@@ -126,7 +138,7 @@ class DelayBound:
             if isinstance(work.element, Train | Boundary):
                 self._missing.came(now_us, input)
                 for fork in self._forks:
-                    fork.take(input, work.element)
+                    fork.take(work)
         lane = input.take_tentative()
         if lane or not flows(input):
             self._is_calm = False
@@ -141,17 +153,14 @@ class DelayBound:
             each.input.took(now_us, each)
             self._missing.came(now_us, each.input)
             for fork in self._forks:
-                fork.take(each.input, each.element, tentative=True)
-
-    def last_heard(self, peer: str, at_us: int) -> None:
-        """A peer is silent, and was last heard then."""
-        self._missing.last_heard(peer, at_us)
+                fork.take_tentative(each)
 
     def look(self, now_us: int) -> None:
         """Time has passed, or something about inputs, readers or the fragment is otherwise."""
         for input in list(self._of.inputs.values()):
             self._take_lane(now_us, input.take_tentative())
         self._react(now_us)
+        self._release(now_us)
         if self._forks:
             idle = self._of.idle_sources(now_us)
             for fork in self._forks:
@@ -164,11 +173,15 @@ class DelayBound:
 
     def end(self) -> None:
         """It rests, or goes: no fork of it is left. Where it goes on, there is another one if that is needed."""
+        self._is_calm = False
+        self._close_forks()
+
+    def _close_forks(self) -> None:
         for fork in self._forks:
             fork.close()
         self._forks.clear()
+        self._held.clear()
         self._healed.clear()
-        self._is_again = self._is_calm = False
 
     def wake_at_us(self) -> int | None:
         """When ``look`` has work; None: not before something else happens."""
@@ -197,15 +210,30 @@ class DelayBound:
 
     def _fork_ran(self, now_us: int, fork: ForkedFragment, done: Ran) -> None:
         """What came of an element goes on the tentative lane."""
-        outputs, by_lane = fork.ran(done.outputs)
+        answer = fork.ran(done.outputs)
         if fork is not self._forks[0]:
             self._forks.pop(0).close()
+            self._held.clear()
             self._say(now_us)
         of = self._of
-        for output, element in leaving(of.outputs, of.spec.guests, outputs):
-            if self._output(output.sink).state is not _S.STABLE:
-                output.tentative_take(now_us, element, rows=by_lane or self._waits[self._sink(output.sink)])
+        for output, element in leaving(of.outputs, of.spec.guests, answer.outputs):
+            waits = self._waits[self._sink(output.sink)]
+            if waits or answer.tentative or isinstance(element, Train):
+                self._leave(now_us, output, element, rows=waits or answer.tentative)
+            else:
+                self._held.append((answer.work, output, element))
+        self._release(now_us)
         fork.feed(now_us, of.idle_sources(now_us))
+
+    def _leave(self, now_us: int, output: FragmentOutput, element: Element, *, rows: bool) -> None:
+        if output.sender.tentative.fork:
+            output.tentative_take(now_us, element, rows=rows)
+
+    def _release(self, now_us: int) -> None:
+        """Where the stable lane has the rows, what the fork promises follows them."""
+        while self._held and ((work := self._held[0][0]) is None or self._of.has_left(work)):
+            _, output, boundary = self._held.popleft()
+            self._leave(now_us, output, boundary, rows=False)
 
     def _lose(self, now_us: int, fork: ForkedFragment, why: str) -> None:
         self._forks.remove(fork)
@@ -223,7 +251,8 @@ class DelayBound:
         if not self._of.may_fork:
             self.end()
             return
-        self._step(now_us)
+        while self._step(now_us):
+            pass
         states = [self._output(id).state for id in self._of.outputs]
         self._is_calm = self._missing.calm and all(state is _S.STABLE for state in states)
         self._decide(now_us, states)
@@ -237,8 +266,9 @@ class DelayBound:
     def _output(self, id: str) -> _Output:
         return self._outputs.setdefault(id, _Output())
 
-    def _step(self, now_us: int) -> None:
-        """How the streams are by what is known of the inputs."""
+    def _step(self, now_us: int) -> bool:
+        """How the streams are by what is known of the inputs; whether any is otherwise than before."""
+        changed = False
         missed = {each.source for each in self._missing.missed()}
         behind = {each.source for each in self._missing.behind()}
         for id in self._of.outputs:
@@ -250,10 +280,11 @@ class DelayBound:
             output.state = next_state(CONSISTENCY, before, event, of=f"stream of {id!r}")
             if output.state is not _S.STABILIZATION:
                 output.catching = None
-            self._is_again |= before is _S.STABILIZATION and output.state is _S.UP_FAILURE
             if output.state is not before:
-                output.since_us = now_us
+                self._is_again |= before is _S.STABILIZATION and output.state is _S.UP_FAILURE
+                output.since_us, changed = now_us, True
                 self._tell(id, output.state)
+        return changed
 
     def _event(
         self, output: _Output, above: Collection[str], missed: Collection[str], behind: Collection[str]
@@ -286,8 +317,9 @@ class DelayBound:
     # --- forks --------------------------------------------------------------------------------------------
 
     def _decide(self, now_us: int, states: Sequence[ConsistencyState]) -> None:
+        self._is_again = self._is_again and _S.UP_FAILURE in states
         if all(state is _S.STABLE for state in states):
-            self.end()
+            self._close_forks()
             self.why, self._retry_at_us = "", None
             return
         if self._retry_at_us is not None and now_us < self._retry_at_us:
@@ -315,8 +347,7 @@ class DelayBound:
             outbox=self._outbox,
         )
         for work in self._of.waiting():
-            if isinstance(work.element, Train | Boundary):
-                fork.take(work.input, work.element)
+            fork.take(work)
         self._forks.append(fork)
 
     def _replace_slow(self, now_us: int) -> None:
@@ -337,8 +368,8 @@ class DelayBound:
         outputs = self._of.outputs.items()
         if not any(self._output(id).state is not _S.STABLE and out.sender.tentative.wanted for id, out in outputs):
             return False
-        missed = self._missing.missed()
-        return any(lane_of(each) or (each in missed and self._holds_up(each)) for each in self._missing.behind())
+        missed, lane = self._missing.missed(), self._missing.lane
+        return any(lane(each) or (each in missed and self._holds_up(each)) for each in self._missing.behind())
 
     def _holds_up(self, input: FragmentInput) -> bool:
         """Whether something has come that waits for this input."""
@@ -347,11 +378,11 @@ class DelayBound:
         return self._missing.brought_since(others, self._missing.since_us(input))
 
     def _is_outdated(self, fork: ForkedFragment, states: Collection[ConsistencyState]) -> bool:
-        lanes = {each: number for each in self._missing.behind() if (number := lane_of(each))}
+        lanes = {each: number for each in self._missing.behind() if (number := self._missing.lane(each))}
         if lanes:
             is_another = any(fork.lanes.get(each, number) != number for each, number in lanes.items())
             return is_another and len(lanes) == 1
-        healed = self._has_healed(fork) and _S.UP_FAILURE in states
+        healed = _S.UP_FAILURE in states and self._has_healed(fork)
         return (self._is_again or healed) and fork.has_advanced(self._fed_us())
 
     def _has_healed(self, fork: ForkedFragment) -> bool:
@@ -367,10 +398,24 @@ class DelayBound:
 
     # --- status -------------------------------------------------------------------------------------------
 
-    def state(self, id: str) -> tuple[ConsistencyState, int | None]:
-        """How an output stream is, and since when; None: it always was so."""
-        output = self._output(id)
-        return output.state, output.since_us
+    @property
+    def forks_made(self) -> int:
+        """How many there have been, those included that never came to be."""
+        return self._number
+
+    def status(self, now_us: int, id: str) -> ConsistencyStatus:
+        """How an output stream is."""
+        output, lane = self._output(id), self._of.outputs[id].sender.tentative
+        return ConsistencyStatus(
+            state=output.state.value,
+            for_us=None if output.since_us is None else now_us - output.since_us,
+            missing=tuple(self.missing(id)),
+            fork=lane.fork,
+            why=self.why,
+            tentative_rows=lane.rows,
+            dropped_rows=lane.dropped_rows,
+            late_rows=self._forks[0].late_rows if self._forks else 0,
+        )
 
     def missing(self, id: str) -> list[str]:
         """The inputs that lead to an output and are missing: stream and who sends it."""

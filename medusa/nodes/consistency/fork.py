@@ -11,20 +11,20 @@ logged or waited for, since nothing of it counts.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
 from medusa.elements import END_US, START_US, Boundary, Element, Kind, Silent, Train
-from medusa.nodes.consistency.missing_inputs import MissingInputs, lane_of
-from medusa.nodes.fragment.inputs import FragmentInput
+from medusa.nodes.consistency.missing_inputs import MissingInputs
+from medusa.nodes.fragment.inputs import FragmentInput, TentativeWork, Work
 from medusa.query.boxes import Source
 from medusa.wire.codec import without_below
 from medusa.wire.fork_names import fork_name
 from medusa.wire.outbox import CloseFragment, Fork, Outbox, RunFragment
 
-__all__ = ["ForkedFragment"]
+__all__ = ["Answer", "ForkedFragment"]
 
 RUNNING_MAX = 16
 """Elements under way to the engine. Too few: it waits for us; too many: what is lifted comes late."""
@@ -44,6 +44,7 @@ class _Fed:
     Attributes:
         input: that brought it; None: it lifts a source that brings nothing.
         tentative: it came by the tentative lane.
+        work: as the stable instance is fed it.
         asked_at: of a lift, how many trains of its source had been fed when it was asked for.
     """
 
@@ -51,12 +52,27 @@ class _Fed:
     element: Element | Silent
     input: FragmentInput | None = None
     tentative: bool = False
+    work: Work | None = None
     asked_at: int = 0
 
     @property
     def nbytes(self) -> int:
         rows = self.element.batch.nbytes if isinstance(self.element, Train) else 0
         return ELEMENT_BYTES + rows
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came of an element.
+
+    Attributes:
+        tentative: that came by a tentative lane.
+        work: the stable instance has put out as much once it is done with this; None: it has.
+    """
+
+    outputs: Sequence[tuple[str, Element]]
+    tentative: bool
+    work: Work | None
 
 
 class ForkedFragment:
@@ -73,6 +89,7 @@ class ForkedFragment:
         answers: it is there and has run something.
         lifted: sources that were given boundaries that nobody has promised.
         lanes: input -> the fork whose rows came by its tentative lane.
+        newest: of what came for the stable instance too, what this one was given last; None: nothing.
         late_rows: that came below its boundaries, and didn't enter.
         overrun: too much waits for it.
     """
@@ -97,6 +114,7 @@ class ForkedFragment:
         self._lifting: tuple[str, ...] = ()
         """Those that are, as of now."""
         self.lanes: dict[FragmentInput, int] = {}
+        self.newest: Work | None = None
         self.late_rows = 0
         self._sources = sources
         self._inputs = inputs
@@ -131,11 +149,17 @@ class ForkedFragment:
 
     # --- what it is fed ---------------------------------------------------------------------------
 
-    def take(self, input: FragmentInput, element: Element, *, tentative: bool = False) -> None:
-        """This came."""
-        if tentative:
-            self.lanes[input] = input.receiver.tentative.fork
-        fed = _Fed(input.source, element, input, tentative)
+    def take(self, work: Work) -> None:
+        """This came, and is for the stable instance too."""
+        if isinstance(work.element, Train | Boundary):
+            self._take(_Fed(work.input.source, work.element, work.input, work=work))
+
+    def take_tentative(self, work: TentativeWork) -> None:
+        """This came by a tentative lane."""
+        self.lanes[work.input] = work.fork
+        self._take(_Fed(work.input.source, work.element, work.input, tentative=True))
+
+    def _take(self, fed: _Fed) -> None:
         if self._queue_bytes + fed.nbytes > WAITS_BYTES_MAX:
             self.overrun = True
             return
@@ -153,9 +177,10 @@ class ForkedFragment:
         while len(self._running) < RUNNING_MAX and self._queue:
             fed = self._queue.popleft()
             self._queue_bytes -= fed.nbytes
+            self.newest = fed.work or self.newest
             if (element := self._entering(fed, silent)) is not None:
                 self._has_changed = True
-                self._run(_Fed(fed.source, element, fed.input, fed.tentative))
+                self._run(_Fed(fed.source, element, fed.input, fed.tentative, self.newest))
         if silent and not self._is_asking and not self._queue and (self._has_changed or silent != self._asked):
             self._is_asking, self._has_changed, self._asked = True, False, silent
             self._run(_Fed(silent[0], Silent(silent)))
@@ -219,7 +244,7 @@ class ForkedFragment:
             promised_us = self._promised(source)
             if promised_us is not None and (boundary := self._raised(source, promised_us)) is not None:
                 self._has_changed = True
-                self._run(_Fed(source, boundary))
+                self._run(_Fed(source, boundary, work=self.newest))
 
     def _silent(self, idle: Collection[str]) -> tuple[str, ...]:
         """The sources for which boxes aren't to wait, in the order of the graph."""
@@ -242,20 +267,20 @@ class ForkedFragment:
 
     def _is_lifted(self, input: FragmentInput) -> bool:
         """Whether nothing comes in place of what is missing."""
-        return self._missing.is_behind(input) and not lane_of(input)
+        return self._missing.is_behind(input) and not self._missing.lane(input)
 
     # --- what comes of it -------------------------------------------------------------------------
 
-    def ran(self, outputs: Iterable[tuple[str, Element]]) -> tuple[list[tuple[str, Element]], bool]:
-        """The oldest element under way was run; what leaves, and whether it came by the tentative lane."""
+    def ran(self, outputs: Sequence[tuple[str, Element]]) -> Answer:
+        """The oldest element under way was run; what leaves."""
         self.answers = True
         fed = self._running.popleft()
         if not isinstance(fed.element, Silent):
-            return list(outputs), fed.tentative
+            return Answer(outputs, fed.tentative, fed.work)
         self._is_asking = False
         for source, boundary in outputs:
             if isinstance(boundary, Boundary) and boundary.time_us < END_US:
                 lift = _Fed(source, boundary, asked_at=self._trains[source])
                 self._queue.appendleft(lift)
                 self._queue_bytes += lift.nbytes
-        return [], False
+        return Answer((), False, None)

@@ -3,13 +3,14 @@
     heard ── not any more ──> silent ── for X - margin ──> missed ── heard again ──> behind ──> heard
       └────────── its sender says that the stream isn't stable ─────────┘
 
-Silence counts from when the sender was last heard, not from when that was noticed. *Behind* is one that is back
-and hasn't brought all yet that its sender had then, or whose sender has still corrections to come.
+Silence counts from when the sender was last heard, not from when that was noticed. One that doesn't hear us sends
+nothing, and is silent too. *Behind* is one that is back and hasn't brought all yet that its sender had then, or
+whose sender has still corrections to come.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from medusa.elements import END_US
@@ -18,16 +19,12 @@ from medusa.nodes.fragment.inputs import FragmentInput
 from medusa.query.delay import fork_after_us
 from medusa.wire.link.automaton import ReceiverState
 
-__all__ = ["MissingInputs", "flows", "lane_of"]
+__all__ = ["MissingInputs", "flows"]
+
 
 def flows(input: FragmentInput) -> bool:
     """Its sender is heard, and what it has comes."""
     return input.silent_since_us is None and input.receiver.state is ReceiverState.FLOWING
-
-
-def lane_of(input: FragmentInput) -> int:
-    """The fork from which tentative rows come in place of those that are missing; 0: none."""
-    return input.receiver.tentative.fork if flows(input) else 0
 
 
 def _ended(input: FragmentInput) -> bool:
@@ -57,10 +54,17 @@ class MissingInputs:
     Args:
         inputs: by (source, peer); shared with its owner.
         delay_us: the bound of the fragment.
+        broken_since_us: since when a peer isn't heard, or doesn't hear us; None: all is well.
     """
 
-    def __init__(self, inputs: Mapping[tuple[str, str], FragmentInput], delay_us: int) -> None:
+    def __init__(
+        self,
+        inputs: Mapping[tuple[str, str], FragmentInput],
+        delay_us: int,
+        broken_since_us: Callable[[str], int | None],
+    ) -> None:
         self._inputs = inputs
+        self._broken_since_us = broken_since_us
         self._wait_us = fork_after_us(delay_us)
         self._seen: dict[FragmentInput, _Seen] = {}
 
@@ -69,12 +73,6 @@ class MissingInputs:
     def came(self, now_us: int, input: FragmentInput) -> None:
         """It brought rows or a promise."""
         self._of(input).came_us = now_us
-
-    def last_heard(self, peer: str, at_us: int) -> None:
-        """A peer is silent, and was last heard then."""
-        for input in self._inputs.values():
-            if input.by == peer and (seen := self._of(input)).silent_us is None:
-                seen.silent_us = at_us
 
     def look(self, now_us: int) -> None:
         """See how the inputs are now."""
@@ -89,10 +87,11 @@ class MissingInputs:
 
     def _look(self, now_us: int, input: FragmentInput, seen: _Seen) -> None:
         state = ConsistencyState(input.receiver.tentative.state)
-        if flows(input):
+        broken_us = self._broken_since_us(input.by)
+        if flows(input) and broken_us is None:
             seen.silent_us = None
         elif seen.silent_us is None:
-            seen.silent_us = now_us
+            seen.silent_us = now_us if broken_us is None else broken_us
         if state is ConsistencyState.STABLE:
             seen.said_us = None
         elif seen.said_us is None and state is not ConsistencyState.FAILURE:
@@ -103,7 +102,7 @@ class MissingInputs:
         seen.missed = silent or unsaid or state is ConsistencyState.UP_FAILURE
         if seen.missed or seen.said_us is not None:
             seen.behind = True
-        elif state is ConsistencyState.STABLE and flows(input) and input.receiver.backlog_over:
+        elif state is ConsistencyState.STABLE and seen.silent_us is None and input.receiver.backlog_over:
             seen.behind = False
 
     def _of(self, input: FragmentInput) -> _Seen:
@@ -125,6 +124,11 @@ class MissingInputs:
     def behind(self) -> list[FragmentInput]:
         """Those, and those that are back and not done yet."""
         return [input for input, seen in self._seen.items() if seen.behind]
+
+    def lane(self, input: FragmentInput) -> int:
+        """The fork from which tentative rows come in place of those that are missing; 0: none."""
+        seen = self._seen.get(input)
+        return input.receiver.tentative.fork if seen is not None and seen.silent_us is None else 0
 
     def is_behind(self, input: FragmentInput) -> bool:
         """Whether this is one of those."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-__all__ = ["CONSISTENCY", "ConsistencyEvent", "ConsistencyState", "as_read"]
+__all__ = ["CONSISTENCY", "ConsistencyEvent", "ConsistencyState"]
 
 
 class ConsistencyState(Enum):
@@ -40,8 +40,3 @@ CONSISTENCY: dict[ConsistencyState, dict[ConsistencyEvent, ConsistencyState]] = 
         _E.CORRECTED: _S.STABLE,
     },
 }
-
-
-def as_read(said: ConsistencyState, *, heard: bool) -> ConsistencyState:
-    """How a stream is for who reads it: as its sender said last, while that is heard."""
-    return said if heard else ConsistencyState.FAILURE

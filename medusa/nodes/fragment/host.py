@@ -105,6 +105,7 @@ class FragmentHost:
         fence: by which configuration of its query its links go.
         durability: the policy of this fragment alone.
         checkpoint_every_us: a checkpoint is due so long after the last one.
+        broken_since_us: since when a node or client isn't heard, or doesn't hear us; None: all is well.
     """
 
     known_lost = 0
@@ -132,6 +133,7 @@ class FragmentHost:
         fence: Fence | None = None,
         epoch: Callable[[], int] = lambda: 0,
         held: Callable[[], tuple[str, int]] = lambda: ("", 0),
+        broken_since_us: Callable[[str], int | None] = lambda peer: None,
     ) -> None:
         checked = spec.taken()
         saved = at_feeds(spec, saved)
@@ -238,7 +240,7 @@ class FragmentHost:
         self.rows_in = 0
         self.bound: DelayBound | None = None
         if spec.delay_us:
-            self.bound = DelayBound(self, outbox=outbox, next_token=next_token)
+            self.bound = DelayBound(self, broken_since_us, outbox=outbox, next_token=next_token)
 
     def _add_input(
         self, source: str, stream: str, peer: str, record: InputRecord | None = None
@@ -571,11 +573,6 @@ class FragmentHost:
 
     # --- its forks --------------------------------------------------------------------------
 
-    def last_heard(self, peer: str, at_us: int) -> None:
-        """A peer is silent, and something of it came last then."""
-        if self.bound is not None:
-            self.bound.last_heard(peer, at_us)
-
     def _look(self, now_us: int) -> None:
         """Whether an input is missing, or isn't any more."""
         if self.bound is not None:
@@ -598,7 +595,7 @@ class FragmentHost:
 
     def has_left(self, work: Work) -> bool:
         """Whether this was run, and what came of it may leave."""
-        return work not in self._running and (work.number < 0 or work.number < self.released)
+        return work.is_over and (work.number < 0 or work.number < self.released)
 
     def idle_sources(self, now_us: int) -> Collection[str]:
         """Sources with ``idle`` that bring nothing at present."""
@@ -643,6 +640,7 @@ class FragmentHost:
                 tap.fed(work)
             if work.element is None:
                 work.input.receiver.consumed(now_us, work.cost)
+                work.end()
                 continue
             if isinstance(work.element, Train):
                 self.rows_in += len(work.element)
@@ -713,6 +711,7 @@ class FragmentHost:
             dying: what would die with the node.
         """
         work = self._running.popleft()
+        work.end()
         self._running_bytes -= work.cost
         if isinstance(work.element, Silent):
             self._feeding.answered(outputs)
