@@ -383,7 +383,7 @@ class DelayBound:
             is_another = any(fork.lanes.get(each, number) != number for each, number in lanes.items())
             return is_another and len(lanes) == 1
         healed = _S.UP_FAILURE in states and self._has_healed(fork)
-        return (self._is_again or healed) and fork.has_advanced(self._fed_us())
+        return (self._is_again or healed) and fork.is_behind()
 
     def _has_healed(self, fork: ForkedFragment) -> bool:
         """Whether a source that was lifted is back, and the fragment was fed what it had."""

@@ -121,7 +121,8 @@ class ForkedFragment:
         self._missing = missing
         self._outbox = outbox
         self._at_us = dict(fed_us)
-        self._began_us = dict(fed_us)
+        self._began = {each: (each.fed_seq, each.fed_us) for each in inputs.values()}
+        """Input -> row and boundary at which the stable instance stood when it was copied."""
         self._promised_us = {each: each.fed_us for each in inputs.values()}
         """Publisher -> the last promise of it that has come by."""
         self._trains = dict.fromkeys(sources, 0)
@@ -139,13 +140,10 @@ class ForkedFragment:
         """It goes."""
         self._outbox.append(CloseFragment(fragment=self.name))
 
-    def has_advanced(self, fed_us: Mapping[str, int]) -> bool:
-        """Whether the stable instance has got beyond where this one was copied, at a source that was lifted.
-
-        Args:
-            fed_us: source -> the boundary at which the stable instance stands now.
-        """
-        return any(fed_us[source] > self._began_us[source] for source in self.lifted)
+    def is_behind(self) -> bool:
+        """Whether the stable instance was fed what was missing here, at a source that was lifted."""
+        mine = (each for each in self._inputs.values() if each.source in self.lifted)
+        return any((each.fed_seq, each.fed_us) > self._began.get(each, (0, START_US)) for each in mine)
 
     # --- what it is fed ---------------------------------------------------------------------------
 
