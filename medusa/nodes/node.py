@@ -368,6 +368,7 @@ class NodeMind:
             deployed_at=names.deployed_at,
             away=moves.away,
             number=number,
+            noticed_us=self._patience.timeout_us,
         )
         self._resolving = DoubtResolution(
             settings,

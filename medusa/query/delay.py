@@ -11,6 +11,7 @@ __all__ = [
     "check_delay",
     "delay_least_us",
     "delay_line",
+    "delay_promise",
     "fork_after_us",
     "margin_us",
 ]
@@ -19,8 +20,8 @@ DELAY_US_MAX = 3_600_000_000
 """An hour. Larger: what waits so long is held in memory, and nobody would wait for it."""
 
 MARGIN_US_LEAST = 100_000
-"""Of X so much at least is left for what happens once an input has been missing for too long: a copy of the state is
-made, which then answers. Too small: rows come later than X; too large: short failures aren't masked."""
+"""Of X so much at least is left for what happens once an input has been missing for too long: a copy of the
+state is made, which then answers. Too small: rows come later than X; too large: short failures show."""
 
 MARGIN_SHARE = 10
 
@@ -71,3 +72,19 @@ def delay_least_us(noticed_us: int) -> int:
 def delay_line(delay_us: int | None) -> str:
     """In words: ``delay 2s``; empty where nobody bounded it."""
     return "" if delay_us is None else f"delay {duration_text(delay_us)}"
+
+
+def delay_promise(delay_us: int, least_us: int) -> str:
+    """What an output with X is promised.
+
+    Args:
+        least_us: the least X of the fragments by which its rows come, which may be that of another output.
+    """
+    masked = duration_text(fork_after_us(least_us))
+    margin = duration_text(margin_us(least_us))
+    if least_us < delay_us:
+        margin += f", as another output wants that has less ({duration_text(least_us)})"
+    return (
+        f"a failure adds at most {duration_text(delay_us)} to what inputs that are reached bring, which is "
+        f"tentative then and corrected afterwards; one of up to {masked} shows nothing (margin {margin})"
+    )

@@ -247,7 +247,12 @@ class NamedStatus(_Status, frozen=True, kw_only=True):
 
 
 class OutputStatus(_Status, frozen=True, kw_only=True):
-    """A stream that leaves a fragment; ``of``: the box that it leaves by, where another query reads it."""
+    """A stream that leaves a fragment.
+
+    Attributes:
+        of: the box that it leaves by, where another query reads it.
+        delay_us: X: by how much a failure may hold up its rows; 0: they wait until it is over.
+    """
 
     sink: str
     of: str = ""
@@ -259,6 +264,7 @@ class OutputStatus(_Status, frozen=True, kw_only=True):
     spilled_bytes: int = 0
     shed_rows: int = 0
     boundary_us: int | None = None
+    delay_us: int = 0
     named: tuple[NamedStatus, ...] = ()
     receivers: tuple[ReceiverStatus, ...] = ()
 
@@ -274,6 +280,8 @@ class FragmentStatus(_Status, frozen=True, kw_only=True):
         replicas: who stands by for it, by the word of this node, which has it; left out likewise.
         method: how who stands by for it goes on; empty: nobody was to.
         method_reason: why that isn't as an output wishes that it feeds; empty: it is.
+        delay_us: X, the least of the outputs that it feeds: so much less a margin an input is waited for; 0:
+            until it is back.
     """
 
     fragment: str
@@ -315,6 +323,7 @@ class FragmentStatus(_Status, frozen=True, kw_only=True):
     replicas: ReplicasStatus | UnsetType = UNSET
     method: str = ""
     method_reason: str = ""
+    delay_us: int = 0
 
     def is_held(self, box: str) -> bool:
         """Whether an input holds a box back while another is further on."""

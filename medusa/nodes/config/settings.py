@@ -23,6 +23,7 @@ from medusa.errors import ConfigError
 from medusa.nodes.config.config_file import NAME, NAME_RULE, ConfigFile
 from medusa.nodes.config.endpoint import check_endpoint, is_loopback
 from medusa.nodes.config.fields import described, duration, number, read_fields, size
+from medusa.nodes.config.settings_delay import DelayRules, read_delay
 from medusa.nodes.config.settings_dht import DhtRules, read_dht
 from medusa.nodes.config.settings_links import LinkRules, read_links
 from medusa.nodes.config.settings_load import LoadRules, read_load
@@ -122,6 +123,8 @@ class Settings:
     """When it has too much to do."""
     recovery: RecoveryRules = field(default_factory=RecoveryRules)
     """How long a lost owner is waited for."""
+    delay: DelayRules = field(default_factory=DelayRules)
+    """What tentative streams may hold."""
     offers: Mapping[str, OfferRules] = field(default_factory=dict)
     """Participant -> what its nodes may have us keep and run (``remote``)."""
     streams: tuple[StreamRule, ...] = ()
@@ -185,6 +188,7 @@ _FIELDS = (
     "links",
     "load",
     "recovery",
+    "delay",
     "offers",
     "dht",
     "streams",
@@ -242,6 +246,7 @@ class _Reader(ConfigFile):
             links=read_links(self),
             load=read_load(self, peers),
             recovery=read_recovery(self),
+            delay=read_delay(self),
             offers=read_offers(self, own=participant, participants=tuple(self.table("participants"))),
             streams=read_streams(self, store=store),
             dht=read_dht(self, participant=participant, folder=self._folder, peers=peers, security=security),
