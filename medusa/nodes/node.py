@@ -147,7 +147,7 @@ class NodeMind:
         self.catalog = catalog = catalog or Catalog(settings.name)
         self.incarnation = incarnation
         self.refusals: dict[str, int] = {}
-        self._link = link_settings(settings.limits)
+        self._link = link_settings(settings)
         self._token = first_token - 1
         self._patience = session
         self._me = Hello.ours(settings.name, incarnation, memory=settings.forgets)
