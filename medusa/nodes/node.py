@@ -92,12 +92,13 @@ from medusa.wire.messages.links import Ack, Boundary, Data, Hello, Progress, Ref
 from medusa.wire.messages.load import Load
 from medusa.wire.messages.message_union import Message
 from medusa.wire.messages.rerouting import DivertMessage
+from medusa.wire.messages.tentative import TentativeBoundary, TentativeRows, TentativeTaken
 from medusa.wire.outbox import CutPeer, Introduce, Outbox, Owned, Stopped, WakeAt
 from medusa.wire.status_fields import FragmentStatus, NodeStatus, plain
 
 __all__ = ["NodeMind"]
 
-ROWS = (Data, Boundary, Progress, Ack)
+ROWS = (Data, Boundary, Progress, Ack, TentativeRows, TentativeBoundary, TentativeTaken)
 """What is about rows alone."""
 
 
@@ -146,7 +147,7 @@ class NodeMind:
         self.catalog = catalog = catalog or Catalog(settings.name)
         self.incarnation = incarnation
         self.refusals: dict[str, int] = {}
-        self._link = link_settings(settings.limits)
+        self._link = link_settings(settings)
         self._token = first_token - 1
         self._patience = session
         self._me = Hello.ours(settings.name, incarnation, memory=settings.forgets)

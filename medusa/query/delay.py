@@ -20,8 +20,8 @@ DELAY_US_MAX = 3_600_000_000
 """An hour. Larger: what waits so long is held in memory, and nobody would wait for it."""
 
 MARGIN_US_LEAST = 100_000
-"""Of X so much at least is left for what happens once an input has been missing for too long: a copy of the state is
-made, which then answers. Too small: rows come later than X; too large: short failures aren't masked."""
+"""Of X so much at least is left for what happens once an input has been missing for too long: a copy of the
+state is made, which then answers. Too small: rows come later than X; too large: short failures show."""
 
 MARGIN_SHARE = 10
 
@@ -78,12 +78,13 @@ def delay_promise(delay_us: int, least_us: int) -> str:
     """What an output with X is promised.
 
     Args:
-        least_us: of the fragments by which its rows come, the least X: that of another output, where that is less.
+        least_us: the least X of the fragments by which its rows come, which may be that of another output.
     """
     masked = duration_text(fork_after_us(least_us))
-    shared = f", as another output wants that has less ({duration_text(least_us)})" if least_us < delay_us else ""
+    margin = duration_text(margin_us(least_us))
+    if least_us < delay_us:
+        margin += f", as another output wants that has less ({duration_text(least_us)})"
     return (
-        f"a failure adds at most {duration_text(delay_us)} to what inputs that are reached bring, which is tentative "
-        f"then and corrected afterwards; one of up to {masked} shows nothing "
-        f"(margin {duration_text(margin_us(least_us))}{shared})"
+        f"a failure adds at most {duration_text(delay_us)} to what inputs that are reached bring, which is "
+        f"tentative then and corrected afterwards; one of up to {masked} shows nothing (margin {margin})"
     )

@@ -30,6 +30,7 @@ from medusa.wire.column_cleaning import clean
 from medusa.wire.messages.base import Payload
 from medusa.wire.messages.links import Attached, Data, OpenPublisher
 from medusa.wire.messages.message_union import Message
+from medusa.wire.messages.tentative import TentativeRows
 
 __all__ = ["TrainCodec", "decode_frame", "decode_header", "encode_frame", "late_below", "split", "without_below"]
 
@@ -262,7 +263,13 @@ class TrainCodec:
         yield from self._encode(_slice(piece, half, len(piece) - half))
 
     def decode(
-        self, message: Data, payload: Buffer, *, peer: str = "", skip: int = 0, boundary_us: int | None = None
+        self,
+        message: Data | TentativeRows,
+        payload: Buffer,
+        *,
+        peer: str = "",
+        skip: int = 0,
+        boundary_us: int | None = None,
     ) -> Train:
         """The rows of a frame, without its first ``skip``; zero copy where the payload is aligned.
 
@@ -295,7 +302,7 @@ class TrainCodec:
             _check_times(train.times, train.late, boundary_us, peer)
         return train
 
-    def _read(self, message: Data, payload: Buffer, peer: str) -> pa.RecordBatch:
+    def _read(self, message: Data | TentativeRows, payload: Buffer, peer: str) -> pa.RecordBatch:
         if memoryview(payload).nbytes > limits.PAYLOAD_BYTES_MAX or message.rows > limits.ROWS_MAX:
             raise RemoteProtocolError("a train beyond the limits", peer=peer, code="E_LIMIT")
         buffer = pa.py_buffer(payload)

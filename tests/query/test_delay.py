@@ -1,4 +1,4 @@
-"""By how much a failure may hold up an output: what may be said, how it travels, and which rows wait at all."""
+"""By how much a failure may hold up an output: what may be said, how it travels, which rows wait at all."""
 
 from __future__ import annotations
 
@@ -107,7 +107,12 @@ def test_inside_a_program_it_changes_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("delay_us", "margin", "after"),
-    [(2 * S, 200 * MS, 1_800 * MS), (S, 100 * MS, 900 * MS), (500 * MS, 100 * MS, 400 * MS), (MS, 100 * MS, 0)],
+    [
+        (2 * S, 200 * MS, 1_800 * MS),
+        (S, 100 * MS, 900 * MS),
+        (500 * MS, 100 * MS, 400 * MS),
+        (MS, 100 * MS, 0),
+    ],
 )
 def test_a_tenth_is_left_for_the_copy_and_a_tenth_of_a_second_at_least(
     delay_us: int, margin: int, after: int
@@ -125,12 +130,12 @@ def test_the_least_bound_leaves_its_margin_when_the_failure_is_noticed(noticed_u
 
 def test_what_is_promised_says_what_shows_nothing() -> None:
     assert delay_promise(2 * S, 2 * S) == (
-        "a failure adds at most 2s to what inputs that are reached bring, which is tentative then and corrected "
-        "afterwards; one of up to 1s 800ms shows nothing (margin 200ms)"
+        "a failure adds at most 2s to what inputs that are reached bring, which is tentative then and "
+        "corrected afterwards; one of up to 1s 800ms shows nothing (margin 200ms)"
     )
     shared = delay_promise(2 * S, S)
     assert shared.startswith("a failure adds at most 2s")
-    assert shared.endswith("up to 900ms shows nothing (margin 100ms, as another output wants that has less (1s))")
+    assert shared.endswith("900ms shows nothing (margin 100ms, as another output wants that has less (1s))")
 
 
 # --- which rows wait ----------------------------------------------------------------------------------

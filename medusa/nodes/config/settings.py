@@ -152,14 +152,16 @@ class Settings:
         return tuple(peer for peer in self.peers if whose[peer].participant == self.participant)
 
 
-def link_settings(limits: Limits) -> LinkSettings:
+def link_settings(settings: Settings) -> LinkSettings:
     """The knobs of the links of a node."""
+    limits = settings.limits
     return LinkSettings(
         window_bytes=limits.credit_bytes,
         retained_bytes_max=limits.retention_bytes,
         keep_bytes=limits.retention_bytes,
         fragment_bytes_max=limits.query_memory_bytes // 2,
         idle_us=limits.subscriber_timeout_us,
+        tentative_bytes_max=settings.delay.tentative_bytes,
     )
 
 
@@ -167,7 +169,7 @@ def stream_link(settings: Settings, stream: str) -> LinkSettings:
     """Those of a stream that leaves the node."""
     of = stream_settings(settings, stream)
     return replace(
-        link_settings(settings.limits),
+        link_settings(settings),
         retained_bytes_max=of.retention_bytes,
         keep_bytes=of.retention_bytes,
         at_limit=of.at_limit,

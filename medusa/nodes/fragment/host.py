@@ -254,6 +254,7 @@ class FragmentHost:
             record=record,
             guarded=self.durability.guarded,
             fence=self._fence if self._sources[source].of is None else None,
+            tentative=self.spec.delay_us > 0,
         )
         made.receiver.fragment_epoch = lambda: self.epoch()
         return made

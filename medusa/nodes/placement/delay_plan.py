@@ -1,11 +1,11 @@
-"""By how much a failure may hold up the fragments of a plan, as outputs wish; and what outputs are promised. Pure.
+"""By how much a failure may hold up the fragments of a plan, and what its outputs are promised. Pure.
 
     a ── first ──┐
-                 ├── both ── out, delay="2s"        first, second, both: 2 s
-    b ── second ─┴── more ── fast, delay="1s"       second, more: 1 s, and so also whatever else they feed
+                 ├── both ── out, delay="2s"     first, both: 2 s
+    b ── second ─┴── more ── fast, delay="1s"    second, more: 1 s
 
-A fragment waits as long as the least of the outputs allows that it feeds, however far down. All that can be known
-against it is refused here, before anything changes.
+A fragment waits as long as the least of the outputs allows that it feeds, however far down. All that can be
+known against it is refused here, before anything changes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class DelayedOutput:
     def __str__(self) -> str:
         promise = delay_promise(self.delay_us, self.least_us)
         if not self.waits:
-            promise = "no box on its way waits for an input, so nothing holds it up and none of it is tentative"
+            promise = "no box on its way waits for an input: nothing holds it up, and none is tentative"
         return f"{self.stream}, delay {duration_text(self.delay_us)}: {promise}"
 
 
@@ -68,8 +68,8 @@ def with_delays(
             raise _refused(
                 sink,
                 f"{duration_text(delay_us)} is too little: a link that is cut is noticed after "
-                f"{duration_text(noticed_us)}, and {duration_text(margin_us(possible_us))} are left for the copy of "
-                "the state that goes on",
+                f"{duration_text(noticed_us)}, and {duration_text(margin_us(possible_us))} are left for the "
+                "copy of the state that goes on",
                 hint=f'the least is delay="{duration_text(possible_us)}"',
             )
         for each in way:
@@ -110,8 +110,8 @@ def delayed_outputs(plan: PlacementPlan, graph: Graph) -> tuple[DelayedOutput, .
 
 
 def refuse_mixed(fragment: FragmentSpec, sink: str = "") -> None:
-    """Whether the rows of each stream that leaves a fragment wait for the same inputs. Else of one stream some rows
-    would come on its stable lane, and others that belong between them on the tentative one.
+    """Whether the rows of each stream that leaves a fragment wait for the same inputs. Else some would come
+    on the stable lane, and others that belong between them on the tentative one.
 
     Args:
         sink: whose delay it is for.
@@ -123,9 +123,9 @@ def refuse_mixed(fragment: FragmentSpec, sink: str = "") -> None:
         if rows.mixed:
             raise _refused(
                 sink or id,
-                f"of stream {fragment.streams[id]!r} of fragment {fragment.name!r} at {fragment.node!r} {rows.mixed}: "
-                "a part of it would be tentative, and the rest not",
-                hint='unite them by md.sunion(one, other, bucket="100ms"), where all rows wait for the same inputs',
+                f"of stream {fragment.streams[id]!r} of fragment {fragment.name!r} at {fragment.node!r} "
+                f"{rows.mixed}: a part of it would be tentative, and the rest not",
+                hint='unite them by md.sunion(one, other, bucket="100ms"): all wait for the same there',
             )
 
 
@@ -143,7 +143,7 @@ def _check_node(sink: str, fragment: FragmentSpec, node: StandbyNode | None) -> 
     if node is not None and node.abroad:
         raise _refused(
             sink,
-            f"{label} of participant {node.abroad!r}, and no tentative streams are offered between participants",
+            f"{label} of participant {node.abroad!r}, and participants offer each other no tentative streams",
             hint="put its boxes at a node of your own, or leave delay out",
             code="E_ROLE",
         )
