@@ -93,12 +93,19 @@ class Completions:
 
     def _of_fork(self, now_us: int, done: Ran | Forked | FragmentFailed) -> bool:
         """Whether it is about a fork: then its fragment takes it. Of one that is gone nobody does."""
-        name = forked_of(done.fork if isinstance(done, Forked) else done.fragment)
-        if name is None:
+        fork = done.fork if isinstance(done, Forked) else done.fragment
+        if (name := forked_of(fork)) is None:
             return False
         hosted = self._fragments.running.get(name)
-        if hosted is not None and hosted.bound is not None:
-            hosted.bound.done(now_us, done)
+        if hosted is None or hosted.bound is None:
+            return True
+        match done:
+            case Ran():
+                hosted.bound.ran(now_us, fork, done.outputs)
+            case Forked():
+                hosted.bound.forked(now_us, fork, done.why)
+            case FragmentFailed():
+                hosted.bound.failed(now_us, fork, done.why)
         return True
 
     def _hosted(self, fragment: str) -> FragmentHost | None:

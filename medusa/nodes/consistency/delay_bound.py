@@ -28,7 +28,6 @@ from medusa.nodes.consistency.missing_inputs import MissingInputs, flows
 from medusa.nodes.consistency.states import CONSISTENCY, ConsistencyEvent, ConsistencyState
 from medusa.nodes.fragment.inputs import FragmentInput, TentativeCame, Work
 from medusa.nodes.fragment.outputs import FragmentOutput, leaving
-from medusa.nodes.reports import Forked, FragmentFailed, Ran
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.boxes import Source
 from medusa.query.waiting_rows import waiting_rows
@@ -193,24 +192,26 @@ class DelayBound:
     def _fork(self, name: str) -> ForkedFragment | None:
         return next((each for each in self._forks if each.name == name), None)
 
-    def done(self, now_us: int, done: Ran | Forked | FragmentFailed) -> None:
-        """A fork is there, or can't be made; it has run something, or can't go on."""
-        if (fork := self._fork(done.fork if isinstance(done, Forked) else done.fragment)) is None:
-            return  # It was closed meanwhile.
-        match done:
-            case Ran():
-                self._fork_ran(now_us, fork, done)
-            case Forked(why=""):
-                self.why = ""
-            case Forked():
-                self._lose(now_us, fork, done.why)
-            case FragmentFailed():
-                fork.close()
-                self._lose(now_us, fork, done.why)
+    def forked(self, now_us: int, name: str, why: str) -> None:
+        """A fork is there, or can't be made: why. Here and below: one that was closed meanwhile says nothing."""
+        if (fork := self._fork(name)) is None:
+            return
+        if why:
+            self._lose(now_us, fork, why)
+        else:
+            self.why = ""
 
-    def _fork_ran(self, now_us: int, fork: ForkedFragment, done: Ran) -> None:
-        """What came of an element goes on the tentative lane."""
-        answer = fork.ran(done.outputs)
+    def failed(self, now_us: int, name: str, why: str) -> None:
+        """A fork can't go on."""
+        if (fork := self._fork(name)) is not None:
+            fork.close()
+            self._lose(now_us, fork, why)
+
+    def ran(self, now_us: int, name: str, outputs: Sequence[tuple[str, Element]]) -> None:
+        """A fork has run an element; what came of it goes on the tentative lane."""
+        if (fork := self._fork(name)) is None:
+            return
+        answer = fork.ran(outputs)
         if fork is not self._forks[0]:
             self._forks.pop(0).close()
             self._held.clear()
@@ -304,7 +305,11 @@ class DelayBound:
 
     def _tell(self, id: str, state: ConsistencyState) -> None:
         level = "warning" if state is _S.UP_FAILURE else "info"
-        about = {"stream": self._of.outputs[id].stream, "state": state.value, "missing": ", ".join(self.missing(id))}
+        about = {
+            "stream": self._of.outputs[id].stream,
+            "state": state.value,
+            "missing": ", ".join(self.missing(id)),
+        }
         self._outbox.report(level, "stream is otherwise", **about)
 
     def _say(self, now_us: int) -> None:
@@ -366,7 +371,9 @@ class DelayBound:
     def _has_reason(self) -> bool:
         """Whether somebody would read of a fork what the fragment can't say now."""
         outputs = self._of.outputs.items()
-        if not any(self._output(id).state is not _S.STABLE and out.sender.tentative.wanted for id, out in outputs):
+        if not any(
+            self._output(id).state is not _S.STABLE and out.sender.tentative.wanted for id, out in outputs
+        ):
             return False
         missed, lane = self._missing.missed(), self._missing.lane
         return any(lane(each) or (each in missed and self._holds_up(each)) for each in self._missing.behind())

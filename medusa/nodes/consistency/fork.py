@@ -179,7 +179,12 @@ class ForkedFragment:
             if (element := self._entering(fed, silent)) is not None:
                 self._has_changed = True
                 self._run(_Fed(fed.source, element, fed.input, fed.tentative, self.newest))
-        if silent and not self._is_asking and not self._queue and (self._has_changed or silent != self._asked):
+        if (
+            silent
+            and not self._is_asking
+            and not self._queue
+            and (self._has_changed or silent != self._asked)
+        ):
             self._is_asking, self._has_changed, self._asked = True, False, silent
             self._run(_Fed(silent[0], Silent(silent)))
 

@@ -89,7 +89,7 @@ class BothLanes(Client):
 def pair(**more: Any) -> md.Query:
     q = md.Query("q")
     a, b = (q.source(name, SCHEMA, time="ts") for name in "ab")
-    counts = md.sunion(a, b, bucket="100ms", name="both").window("500ms", name="w").group_by("k")
+    counts = md.sunion(a, b, bucket="100ms", name="both").window("500ms").group_by("k")
     q.sink("out", counts.aggregate(n=md.count(), t=md.sum("v"), name="counts"), delay="2s", **more)
     return q
 
@@ -99,7 +99,7 @@ def chain() -> md.Query:
     q = md.Query("q")
     a, b = (q.source(name, SCHEMA, time="ts") for name in "ab")
     both = md.sunion(a, b, bucket="100ms", name="both").filter("v >= 0", name="first")
-    counts = both.window("500ms", name="w").group_by("k").aggregate(n=md.count(), t=md.sum("v"), name="counts")
+    counts = both.window("500ms").group_by("k").aggregate(n=md.count(), t=md.sum("v"), name="counts")
     q.sink("out", counts, delay="2s")
     return q
 
@@ -139,9 +139,13 @@ class DelayedRun:
         self.want = collect(q, **self.tables)[self.sink]
         self.fed = Federation(seed, names, **more)
         self.fed.start()
-        self.places = {source: next(node for node, boxes in at.items() if source in boxes) for source in self.schemas}
+        self.places = {
+            source: next(node for node, boxes in at.items() if source in boxes) for source in self.schemas
+        }
         self.deployer = self.fed.client("deployer", next(iter(at)))
-        self.publishers = {source: self.fed.client(f"pub-{source}", node) for source, node in self.places.items()}
+        self.publishers = {
+            source: self.fed.client(f"pub-{source}", node) for source, node in self.places.items()
+        }
         self.reader = BothLanes(self.fed.world, self.fed.network, "reader", read_at)
         self.fed.clients["reader"] = self.reader
         self.begin_us = 0

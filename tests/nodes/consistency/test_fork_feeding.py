@@ -14,13 +14,12 @@ from medusa.nodes.clock.wall_clock import WallClock
 from medusa.nodes.fragment.durability import policy_of
 from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.placement.placement import cut
-from medusa.nodes.reports import Forked, FragmentFailed, Ran
 from medusa.wire.codec import TrainCodec
 from medusa.wire.link.automaton import LinkEvent, LinkSettings
 from medusa.wire.messages.links import OLDEST, Attach, Attached, Data
 from medusa.wire.messages.links import Boundary as Promise
 from medusa.wire.messages.tentative import StreamState, TentativeBoundary, TentativeRows
-from medusa.wire.outbox import CloseFragment, Fork, Outbox, ReportLine, RunFragment, Send
+from medusa.wire.outbox import CloseFragment, Fork, Log, Outbox, Persist, ReportLine, RunFragment, Send
 
 SCHEMA = {"ts": "timestamp[us, UTC]", "v": "int64"}
 X_US = 2_000_000
@@ -52,7 +51,7 @@ class Forking:
             at = {"e": ["a"], "f": ["b"], "m": ["both", "out"]}
             [spec] = [each for each in cut(q.graph, at).fragments if each.node == "m"]
         else:
-            spec = cut(q.graph, {"m": ["a", "b"]}).fragments[0]
+            spec = cut(q.graph, {"m": list(q.sources)}).fragments[0]
         self.spec = msgspec.structs.replace(spec, delay_us=X_US)
         self.outbox = Outbox()
         self.now_us = 0
@@ -90,21 +89,29 @@ class Forking:
         return self.hosted.bound
 
     def settle(self) -> None:
-        for effect in self.outbox.take():
-            match effect:
-                case RunFragment():
-                    self.fed.setdefault(effect.fragment, []).append(effect.element)
-                    self.sources.setdefault(effect.fragment, []).append(effect.stream)
-                case Fork():
-                    self.forks.append(effect.fork)
-                case CloseFragment():
-                    self.closed.append(effect.fragment)
-                case ReportLine():
-                    self.reports.append(effect.what)
-                case Send(message=Attach() as asked):
-                    self._epochs[effect.peer] = asked.epoch
-                case Send(peer="reader"):
-                    self.sent.append(effect.message)
+        while effects := self.outbox.take():
+            for effect in effects:
+                self._perform(effect)
+
+    def _perform(self, effect: Any) -> None:
+        match effect:
+            case Log():
+                self.hosted.logged(self.now_us, True)
+            case Persist():
+                self.hosted.persisted(self.now_us, effect.token, True)
+            case RunFragment():
+                self.fed.setdefault(effect.fragment, []).append(effect.element)
+                self.sources.setdefault(effect.fragment, []).append(effect.stream)
+            case Fork():
+                self.forks.append(effect.fork)
+            case CloseFragment():
+                self.closed.append(effect.fragment)
+            case ReportLine():
+                self.reports.append(effect.what)
+            case Send(message=Attach() as asked):
+                self._epochs[effect.peer] = asked.epoch
+            case Send(peer="reader"):
+                self.sent.append(effect.message)
 
     def pass_to(self, now_us: int) -> None:
         self.now_us = now_us
@@ -115,9 +122,6 @@ class Forking:
         columns = next(box.schema for box in self.spec.graph.boxes if box.id == source)
         self.hosted.open_publisher(self.now_us, peer, source, columns)
         self.settle()
-        while self.hosted.mixed and not self.hosted.decided.durable:
-            self.hosted.logged(self.now_us, True)
-            self.settle()
         self.attached(peer)
 
     def comes(self, peer: str) -> None:
@@ -212,11 +216,11 @@ class Forking:
         self.settle()
 
     def fork_ran(self, outputs: list[tuple[str, Element]] | None = None, *, name: str = "") -> None:
-        self.bound.done(self.now_us, Ran(name or self.forks[-1], outputs or []))
+        self.bound.ran(self.now_us, name or self.forks[-1], outputs or [])
         self.settle()
 
     def there(self) -> None:
-        self.bound.done(self.now_us, Forked(1, self.forks[-1]))
+        self.bound.forked(self.now_us, self.forks[-1], "")
         self.settle()
 
     def shown(self, name: str = "") -> list[Any]:
@@ -233,7 +237,8 @@ class Forking:
         return found
 
     def states(self) -> list[tuple[str, int]]:
-        return [(each.state, each.fork) for each in self.sent if isinstance(each, StreamState)]
+        said = [(each.state, each.fork) for each in self.sent if isinstance(each, StreamState)]
+        return [each for each, before in zip(said, [None, *said], strict=False) if each != before]
 
 
 def missing_b(**more: Any) -> Forking:
@@ -295,13 +300,17 @@ def test_it_is_asked_for_the_boundary_of_who_is_missing_and_given_it() -> None:
     life.pass_to(2_800_000)
     life.there()
     life.brings("pa", 300)
-    fed = life.shown()
-    assert fed[-1] == ("b",)
-    for _ in fed[:-1]:
-        life.fork_ran()
+    assert life.shown() == [("b",), [300]]
+    life.fork_ran([("b", Boundary(200))])
+    assert life.shown()[2:] == [200, ("b",)]
+    assert life.sources["q/a#1"] == ["b", "a", "b", "b"]
+    life.fork_ran()
+    life.fork_ran()
     life.fork_ran([("b", Boundary(300))])
-    assert life.shown()[len(fed)] == 300
-    assert life.sources["q/a#1"][len(fed)] == "b"
+    assert life.shown()[4:] == [300, ("b",)], "a lift may be followed by another one"
+    life.fork_ran()
+    life.fork_ran([])
+    assert len(life.shown()) == 6, "nothing was fed since"
 
 
 def test_what_waited_for_the_engine_is_given_to_both() -> None:
@@ -414,8 +423,7 @@ def test_a_sender_without_a_fork_is_lifted() -> None:
     life.brings("e", 150)
     life.state("f", "up_failure", fork=0)
     assert len(life.forks) == 1
-    life.promises("e", 200)
-    assert life.shown()[-1] in [(life.input("f").source,)]
+    assert life.shown() == [(life.input("f").source,)]
 
 
 def test_another_fork_of_the_sender_is_followed_by_a_new_copy() -> None:
@@ -476,7 +484,7 @@ def test_a_fork_that_cant_be_made_is_said_once_and_tried_again_after_a_second() 
     life.pass_to(2_800_000)
     for attempt in (1, 2, 3):
         assert life.forks == [f"q/a#{n}" for n in range(1, attempt + 1)]
-        life.bound.done(life.now_us, Forked(1, life.forks[-1], "no room"))
+        life.bound.forked(life.now_us, life.forks[-1], "no room")
         life.settle()
         assert life.states()[-1] == ("up_failure", 0)
         life.pass_to(life.now_us + 999_999)
@@ -493,7 +501,7 @@ def test_a_fork_that_fails_is_closed_and_made_anew() -> None:
     life = missing_b()
     life.pass_to(2_800_000)
     life.there()
-    life.bound.done(life.now_us, FragmentFailed("q/a#1", "broken"))
+    life.bound.failed(life.now_us, "q/a#1", "broken")
     life.settle()
     assert life.closed == ["q/a#1"]
     assert not life.hosted.failed

@@ -1,8 +1,8 @@
 """A fragment that forks is moved, split, removed, stopped, killed or taken over: forks go, what is stable stays.
 
-    pub-a ── e ──┐
-                 ├── m: sunion, window ── n: out ── reader        s, w: others
-    pub-b ── f ──┘
+pub-a ── e ──┐
+             ├── m: sunion, window ── n: out ── reader        s, w: others
+pub-b ── f ──┘
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ AT = {"e": ["a", "fa"], "f": ["b", "fb"], "m": ["both", "counts"], "n": ["last",
 def query(**wishes: Any) -> md.Query:
     q = md.Query("q")
     a, b = (q.source(name, SCHEMA, time="ts").filter("v >= 0", name=f"f{name}") for name in "ab")
-    both = md.sunion(a, b, bucket="100ms", name="both").window("500ms", name="w").group_by("k")
+    both = md.sunion(a, b, bucket="100ms", name="both").window("500ms").group_by("k")
     counts = both.aggregate(n=md.count(), t=md.sum("v"), name="counts")
     q.sink("out", counts.filter("n > 0", name="last"), delay="2s", **wishes)
     return q
