@@ -39,6 +39,7 @@ class ClientQueries:
         deployed_at: the node where a query was deployed, as far as is known here; empty: unknown.
         away: which nodes don't answer.
         number: gives numbers for questions to nodes.
+        noticed_us: after so long this node notices that a link is silent.
     """
 
     def __init__(
@@ -55,6 +56,7 @@ class ClientQueries:
         deployed_at: Callable[[str], str],
         away: UnreachablePeers,
         number: Callable[[], int],
+        noticed_us: int,
     ) -> None:
         self._settings, self._catalog, self._coordinator = settings, catalog, coordinator
         self._definitions, self._fragments = definitions, fragments
@@ -63,6 +65,7 @@ class ClientQueries:
         self._nodes = nodes
         self._deployed_at = deployed_at
         self._away = away
+        self._noticed_us = noticed_us
         self._passed_on = PassedOnRemovals(
             catalog,
             outbox=outbox,
@@ -136,6 +139,7 @@ class ClientQueries:
             wish=wish,
             intervals=intervals,
             nodes=(nodes := self._nodes()),
+            noticed_us=self._noticed_us,
         )
 
         def planned(now_us: int, plan: PlacementPlan) -> None:

@@ -14,6 +14,7 @@ from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.link.lanes import LaneOrder, lane_of
 from medusa.wire.link.session import check_version
 from medusa.wire.messages.links import Attached, Boundary, Data, Hello, Progress
+from medusa.wire.messages.tentative import LaneMessage
 
 __all__ = ["Lanes"]
 
@@ -101,6 +102,12 @@ class Lanes:
             for each, its_payload in frames:
                 hosted.receive(now_us, input, each, its_payload)
         return True
+
+    def receive_tentative(self, now_us: int, peer: str, message: LaneMessage, payload: Buffer | None) -> None:
+        """Bring a frame of the tentative lane, all of which come by one connection."""
+        for hosted in list(self._fragments.values()):
+            if (input := hosted.input_of(message.stream, peer)) is not None:
+                hosted.receive(now_us, input, message, payload)
 
     def _order(self, peer: str, stream: str, lanes: int) -> LaneOrder:
         order = self._orders.get((peer, stream))

@@ -62,6 +62,7 @@ from medusa.wire.messages.remote import (
 from medusa.wire.messages.rerouting import Expect, Follow, Moved, Placed, Read, Release, Unexpect
 from medusa.wire.messages.split import Merge, Split
 from medusa.wire.messages.standby import DeployGuarded
+from medusa.wire.messages.tentative import StreamState, TentativeBoundary, TentativeRows, TentativeTaken
 
 __all__ = ["MESSAGES", "Heard", "MessageOwner", "MessageRow", "Right", "Rights", "check_payload", "refusal"]
 
@@ -239,6 +240,10 @@ MESSAGES: dict[type, MessageRow] = {
     Data: MessageRow(STREAM_DATA, MessageOwner.STREAMS),
     Boundary: MessageRow(STREAM_DATA, MessageOwner.STREAMS),
     Progress: MessageRow(STREAM_DATA, MessageOwner.STREAMS),
+    StreamState: MessageRow(STREAM_DATA, MessageOwner.STREAMS),
+    TentativeRows: MessageRow(STREAM_DATA, MessageOwner.STREAMS),
+    TentativeBoundary: MessageRow(STREAM_DATA, MessageOwner.STREAMS),
+    TentativeTaken: MessageRow(READING, MessageOwner.STREAMS),
     # --- commands
     Deploy: MessageRow(DEPLOYING, MessageOwner.QUERIES),
     DeployGuarded: MessageRow(DEPLOYING, MessageOwner.QUERIES),

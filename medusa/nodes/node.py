@@ -92,12 +92,13 @@ from medusa.wire.messages.links import Ack, Boundary, Data, Hello, Progress, Ref
 from medusa.wire.messages.load import Load
 from medusa.wire.messages.message_union import Message
 from medusa.wire.messages.rerouting import DivertMessage
+from medusa.wire.messages.tentative import TentativeBoundary, TentativeRows, TentativeTaken
 from medusa.wire.outbox import CutPeer, Introduce, Outbox, Owned, Stopped, WakeAt
 from medusa.wire.status_fields import FragmentStatus, NodeStatus, plain
 
 __all__ = ["NodeMind"]
 
-ROWS = (Data, Boundary, Progress, Ack)
+ROWS = (Data, Boundary, Progress, Ack, TentativeRows, TentativeBoundary, TentativeTaken)
 """What is about rows alone."""
 
 
@@ -146,7 +147,7 @@ class NodeMind:
         self.catalog = catalog = catalog or Catalog(settings.name)
         self.incarnation = incarnation
         self.refusals: dict[str, int] = {}
-        self._link = link_settings(settings.limits)
+        self._link = link_settings(settings)
         self._token = first_token - 1
         self._patience = session
         self._me = Hello.ours(settings.name, incarnation, memory=settings.forgets)
@@ -368,6 +369,7 @@ class NodeMind:
             deployed_at=names.deployed_at,
             away=moves.away,
             number=number,
+            noticed_us=self._patience.timeout_us,
         )
         self._resolving = DoubtResolution(
             settings,
@@ -503,6 +505,7 @@ class NodeMind:
             fence=QueryFence(self.recovery.agreement, spec.query),
             epoch=partial(self.catalog.ownership.surely, spec.name),
             held=partial(self.catalog.held, spec.name, spec.query),
+            broken_since_us=self._broken_since_us,
         )
         for output in hosted.outputs.values() if not forgets else ():
             output.begun(self.catalog.installed.get(spec.name, 0))
@@ -534,6 +537,11 @@ class NodeMind:
 
     def _is_up(self, peer: str) -> bool:
         return peer == self.settings.name or self.sessions[peer].state is PeerState.UP
+
+    def _broken_since_us(self, peer: str) -> int | None:
+        """Since when we and a node or client don't hear each other; None: we do, or never have."""
+        session = self.sessions.get(peer)
+        return None if session is None else session.broken_since_us
 
     def _next_token(self) -> int:
         self._token += 1

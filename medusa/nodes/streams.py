@@ -33,6 +33,7 @@ from medusa.wire.messages.links import (
     Refuse,
 )
 from medusa.wire.messages.message_union import Message
+from medusa.wire.messages.tentative import StreamState, TentativeBoundary, TentativeRows, TentativeTaken
 from medusa.wire.outbox import CutPeer, Outbox
 
 __all__ = ["StreamRouter"]
@@ -87,6 +88,10 @@ class StreamRouter:
         match message:
             case Attach() | Ack() | Detach():
                 self._from_reader(heard, message)
+            case TentativeTaken():
+                self._tentative_taken(now_us, peer, message)
+            case StreamState() | TentativeRows() | TentativeBoundary():
+                self._lanes.receive_tentative(now_us, peer, message, heard.payload)
             case Attached() | Data() | Boundary() | Progress():
                 if not self._lanes.receive(now_us, peer, heard.lane, message, heard.payload):
                     self._unwanted(now_us, peer, message)
@@ -156,6 +161,15 @@ class StreamRouter:
             return
         if isinstance(message, Attach) and not message.plain:
             self._diverting.attached(now_us, fragment, sink, peer)
+
+    def _tentative_taken(self, now_us: int, peer: str, message: TentativeTaken) -> None:
+        """A reader says how far it is in the tentative lane; of a stream that isn't here any more it hears by
+        another way."""
+        try:
+            fragment, sink = self._catalog.sink(message.stream)
+        except LinkError:
+            return
+        self._running[fragment].outputs[sink].sender.receive(now_us, peer, message)
 
     def _open_publisher(self, heard: Heard, message: OpenPublisher) -> None:
         """A client has rows for a source."""

@@ -154,6 +154,7 @@ class Query:
         *,
         recovery: str | None = None,
         method: str | None = None,
+        delay: Duration | None = None,
     ) -> None:
         """Give a stream a name under which its rows leave.
 
@@ -165,9 +166,20 @@ class Query:
                 None: they wait until it is back. Inside a program it changes nothing.
             method: how that is brought about: ``"active_standby"``, ``"passive_standby"``,
                 ``"upstream_backup"`` or ``"amnesia"``; None: the first that promises it.
+            delay: by how much a failure may hold up a result, at most an hour: what the inputs that are
+                reached bring shows within this, marked tentative, and is corrected once the others are back
+                (docs/dpc.md). None: results wait until then. Inside a program nothing fails, and it changes
+                nothing.
         """
         label = f"sink {check_name(name, what='sink')!r}"
-        box = Sink(id=name, inputs=(self._owned(stream, label),), qos=qos, recovery=recovery, method=method)
+        box = Sink(
+            id=name,
+            inputs=(self._owned(stream, label),),
+            qos=qos,
+            recovery=recovery,
+            method=method,
+            delay_us=None if delay is None else duration_us(delay, what=f"{label}: delay", minimum_us=1),
+        )
         self._add(box, name)
 
     def connection_point(

@@ -36,6 +36,7 @@ from medusa.wire.messages.links import (
     Refuse,
 )
 from medusa.wire.messages.message_union import Message
+from medusa.wire.messages.tentative import StreamState, TentativeBoundary, TentativeRows, TentativeTaken
 
 __all__ = ["Script"]
 
@@ -100,7 +101,9 @@ class TracedChain(Chain):
                     f" {message.stream}{self._epoch(message.stream, message.epoch)}"
                     f" received {message.received} durable {message.durable}"
                 )
-            case Attach() | Attached() | Data() | Boundary() | Progress():
+            case Attach() | Attached() | Data() | Boundary() | Progress() | TentativeTaken():
+                words = f" {message.stream}{self._epoch(message.stream, message.epoch)}"
+            case StreamState() | TentativeRows() | TentativeBoundary():
                 words = f" {message.stream}{self._epoch(message.stream, message.epoch)}"
             case _:
                 return " "
@@ -115,6 +118,13 @@ class TracedChain(Chain):
                 return f"{words} frame {message.frame}: no time below {message.time_us}"
             case Progress():
                 return f"{words} sent {message.frames} frames{', pressed' if message.pressed else ''}"
+            case StreamState():
+                return f"{words} {message.state}, fork {message.fork}"
+            case TentativeRows():
+                last = message.seq + message.rows - 1
+                return f"{words} fork {message.fork}: rows {message.seq}..{last}"
+            case TentativeBoundary():
+                return f"{words} fork {message.fork}: no time below {message.time_us}"
         return words
 
 

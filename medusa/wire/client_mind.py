@@ -17,9 +17,22 @@ from medusa.errors import LinkError, LocalProtocolError, RemoteProtocolError
 from medusa.ports import Buffer
 from medusa.query.boxes import Schema
 from medusa.wire.link.automaton import LinkEvent, LinkSettings
-from medusa.wire.link.receiver import Delivery, LostRows, ReceivedPromise, ReceivedRows, Receiver
+from medusa.wire.link.receiver import (
+    Delivery,
+    LostRows,
+    ReceivedPromise,
+    ReceivedRows,
+    Receiver,
+    ReceiverMessage,
+)
 from medusa.wire.link.sender import Sender
 from medusa.wire.link.session import PeerSession, PeerState, SessionSettings
+from medusa.wire.link.tentative_receiver import (
+    StateChanged,
+    TentativeDelivery,
+    TentativePromise,
+    TentativeRowsCame,
+)
 from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.links import (
     NOW,
@@ -36,6 +49,7 @@ from medusa.wire.messages.links import (
     Refuse,
 )
 from medusa.wire.messages.message_union import Message
+from medusa.wire.messages.tentative import StreamState, TentativeBoundary, TentativeRows, TentativeTaken
 from medusa.wire.outbox import Detour, Outbox
 
 __all__ = ["ClientMind", "ClientPublication", "ClientSubscription"]
@@ -147,19 +161,42 @@ class ClientSubscription:
 
     Attributes:
         receiver: where we are.
-        waiting: what came and was not yet taken, oldest first; at most one credit window.
+        waiting: what came and was not yet taken, oldest first; at most one credit window, and one of the
+            tentative lane.
         taken_seq: rows below it were taken, or are lost; None before any was.
         ended: the end of the stream was taken.
     """
 
     def __init__(self, receiver: Receiver, way: Detour) -> None:
         self.receiver = receiver
+        self._lane = receiver.tentative
         self.way = way
-        self.waiting: deque[Delivery] = deque()
+        self.waiting: deque[Delivery | TentativeDelivery] = deque()
         self.taken_seq: int | None = None
         self.ended = False
 
-    def take(self, now_us: int) -> Delivery | None:
+    def receive(self, now_us: int, message: ReceiverMessage, payload: Buffer | None = None) -> None:
+        """Take one message of the node. Broken rules are answered here."""
+        try:
+            self.waiting.extend(self.receiver.receive(now_us, message, payload))
+        except RemoteProtocolError as error:
+            self.receiver.refuse(error)
+        self._take_tentative()
+
+    def peer_event(self, now_us: int, event: LinkEvent) -> None:
+        """The node came, went or restarted."""
+        self.receiver.peer_event(now_us, event)
+        self._take_tentative()
+
+    def _take_tentative(self) -> None:
+        """Of several states in a row the last one counts, so that who says many fills nothing."""
+        for delivery in self._lane.take():
+            before = self.waiting[-1] if self.waiting else None
+            if isinstance(delivery, StateChanged) and isinstance(before, StateChanged):
+                self.waiting.pop()
+            self.waiting.append(delivery)
+
+    def take(self, now_us: int) -> Delivery | TentativeDelivery | None:
         """The oldest that waits, or None; in this life what was taken is never asked for again.
 
         It counts as acknowledged, unless the subscription is a named one: that waits for ``ack``.
@@ -167,6 +204,9 @@ class ClientSubscription:
         if not self.waiting:
             return None
         delivery = self.waiting.popleft()
+        if isinstance(delivery, StateChanged | TentativeRowsCame | TentativePromise):
+            self._lane.taken(now_us, delivery.cost)
+            return delivery
         self.receiver.consumed(now_us, delivery.cost)
         match delivery:
             case ReceivedRows():
@@ -265,13 +305,21 @@ class ClientMind:
         return publication
 
     def subscribe(
-        self, now_us: int, stream: str, next_seq: int = NOW, *, name: str = "", known: bool = False
+        self,
+        now_us: int,
+        stream: str,
+        next_seq: int = NOW,
+        *,
+        name: str = "",
+        known: bool = False,
+        tentative: bool = False,
     ) -> ClientSubscription:
         """Begin to read a stream, from a row number, ``OLDEST`` or ``NOW``.
 
         Args:
             name: of a named subscription; if the node knows it, it goes on where that was acknowledged.
             known: and if not, it is refused.
+            tentative: rows that may be wrong are wanted too; not under a name.
 
         Raises:
             LocalProtocolError: we read it already, and not to its end or under a name.
@@ -294,13 +342,14 @@ class ClientMind:
             next_seq=next_seq,
             plain=not name,
             name=name,
+            tentative=tentative,
         )
         if known:
             receiver.knows_name()
         self._readings += 1
         subscription = self.subscriptions[stream] = ClientSubscription(receiver, way)
         if self.up:
-            receiver.peer_event(now_us, LinkEvent.PEER_UP)
+            subscription.peer_event(now_us, LinkEvent.PEER_UP)
         return subscription
 
     def unsubscribe(self, now_us: int, stream: str) -> None:
@@ -323,7 +372,7 @@ class ClientMind:
         subscription.way.lead_to(self.outbox)
         self.subscriptions[receiver.stream] = subscription
         if self.up:
-            receiver.peer_event(now_us, LinkEvent.PEER_UP)
+            subscription.peer_event(now_us, LinkEvent.PEER_UP)
 
     def take_publication(self, now_us: int, publication: ClientPublication) -> None:
         """Go on publishing, to this node, what went to another.
@@ -383,7 +432,12 @@ class ClientMind:
                     self._early[message.stream] = message
                     if len(self._early) > EARLY_MAX:
                         del self._early[next(iter(self._early))]
+            case TentativeTaken():
+                if (publication := self.publications.get(message.stream)) is not None:
+                    publication.sender.receive(now_us, self.node, message)
             case Attached() | Data() | Boundary() | Progress():
+                self._read(now_us, message, payload)
+            case StreamState() | TentativeRows() | TentativeBoundary():
                 self._read(now_us, message, payload)
             case Refuse():
                 self._refused(now_us, message)
@@ -395,17 +449,9 @@ class ClientMind:
     def _asked(self, now_us: int, publication: ClientPublication, message: Attach | Ack | Detach) -> None:
         publication.asked(now_us, message)
 
-    def _read(
-        self, now_us: int, message: Attached | Data | Boundary | Progress, payload: Buffer | None
-    ) -> None:
-        subscription = self.subscriptions.get(message.stream)
-        if subscription is None:
-            return
-        receiver = subscription.receiver
-        try:
-            subscription.waiting.extend(receiver.receive(now_us, message, payload))
-        except RemoteProtocolError as error:
-            receiver.refuse(error)
+    def _read(self, now_us: int, message: ReceiverMessage, payload: Buffer | None) -> None:
+        if (subscription := self.subscriptions.get(message.stream)) is not None:
+            subscription.receive(now_us, message, payload)
 
     def _refused(self, now_us: int, message: Refuse) -> None:
         if not message.stream:
@@ -417,7 +463,7 @@ class ClientMind:
             return
         self._early.pop(message.stream, None)  # What it asked for before counts no more.
         if (subscription := self.subscriptions.get(message.stream)) is not None:
-            subscription.receiver.receive(now_us, message)
+            subscription.receive(now_us, message)
         if publication is not None and message.code == "E_DETACHED":
             if publication.attached:
                 publication.open(now_us, self.outbox)
@@ -457,7 +503,7 @@ class ClientMind:
         if event is not LinkEvent.PEER_UP:
             self._early.clear()
         for subscription in self.subscriptions.values():
-            subscription.receiver.peer_event(now_us, event)
+            subscription.peer_event(now_us, event)
         for publication in self.publications.values():
             publication.sender.peer(now_us, self.node, event)
             if event is not LinkEvent.PEER_DOWN:

@@ -30,8 +30,9 @@ from medusa.wire.column_cleaning import clean
 from medusa.wire.messages.base import Payload
 from medusa.wire.messages.links import Attached, Data, OpenPublisher
 from medusa.wire.messages.message_union import Message
+from medusa.wire.messages.tentative import TentativeRows
 
-__all__ = ["TrainCodec", "decode_frame", "decode_header", "encode_frame", "late_below", "split"]
+__all__ = ["TrainCodec", "decode_frame", "decode_header", "encode_frame", "late_below", "split", "without_below"]
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Message] = msgpack_decoder(Message)
@@ -252,7 +253,13 @@ class TrainCodec:
         yield from self._encode(piece.part(half, len(piece) - half))
 
     def decode(
-        self, message: Data, payload: Buffer, *, peer: str = "", skip: int = 0, boundary_us: int | None = None
+        self,
+        message: Data | TentativeRows,
+        payload: Buffer,
+        *,
+        peer: str = "",
+        skip: int = 0,
+        boundary_us: int | None = None,
     ) -> Train:
         """The rows of a frame, without its first ``skip``; zero copy where the payload is aligned.
 
@@ -285,7 +292,7 @@ class TrainCodec:
             _check_times(train.times, train.late, boundary_us, peer)
         return train
 
-    def _read(self, message: Data, payload: Buffer, peer: str) -> pa.RecordBatch:
+    def _read(self, message: Data | TentativeRows, payload: Buffer, peer: str) -> pa.RecordBatch:
         if memoryview(payload).nbytes > limits.PAYLOAD_BYTES_MAX or message.rows > limits.ROWS_MAX:
             raise RemoteProtocolError("a train beyond the limits", peer=peer, code="E_LIMIT")
         buffer = pa.py_buffer(payload)
@@ -344,6 +351,28 @@ def late_below(train: Train, boundary_us: int) -> tuple[Train, int]:
         return train, 0
     late = below if train.late is None else pc.or_(below, train.late)
     return msgspec.structs.replace(train, late=late), rows
+
+
+def without_below(train: Train, boundary_us: int) -> tuple[Train, int]:
+    """The train without its rows below a boundary but those that were late before, and how many went."""
+    import pyarrow.compute as pc  # As above.
+
+    assert train.times is not None, "a stream without time has no boundaries"
+    stays = pc.greater_equal(train.times.cast(pa.int64()), boundary_us)
+    if train.late is not None:
+        stays = pc.or_(stays, train.late)
+    if not (gone := len(train) - (pc.sum(stays).as_py() or 0)):
+        return train, 0
+    return (
+        msgspec.structs.replace(
+            train,
+            batch=train.batch.filter(stays),
+            times=train.times.filter(stays),
+            late=None if train.late is None else train.late.filter(stays),
+            extent=None,
+        ),
+        gone,
+    )
 
 
 def _facts(metadata: Buffer) -> tuple[bool, int]:

@@ -28,8 +28,9 @@ KINDS = {kind.__name__: kind for kind in get_args(Message)}
 # Each caller in that order: p it passes, r it is refused and its link stays, e its link ends.
 EXPECTED = {
     **dict.fromkeys(["Hello", "Heartbeat", "Refuse", "Declare"], "pppppp"),
-    **dict.fromkeys(["Attach", "Ack", "Detach"], "pprrrp"),
+    **dict.fromkeys(["Attach", "Ack", "Detach", "TentativeTaken"], "pprrrp"),
     **dict.fromkeys(["Attached", "Data", "Boundary", "Progress"], "pprrpr"),
+    **dict.fromkeys(["StreamState", "TentativeRows", "TentativeBoundary"], "pprrpr"),
     "OpenPublisher": "eerrpr",
     "Forget": "eerrrp",
     "Remove": "pprprr",
@@ -45,6 +46,9 @@ EXPECTED = {
     **dict.fromkeys(["Got", "GiveUp", "Settle", "Settled"], "peeeee"),
     **dict.fromkeys(["Configure", "Prepare", "Accept", "Vote", "Seed"], "peeeee"),
 }
+
+
+OF_LANE = ("StreamState", "TentativeRows", "TentativeBoundary")
 
 
 def least(kind):
@@ -129,7 +133,7 @@ def test_every_message_of_the_wire_has_a_row():
 
 @pytest.mark.parametrize("kind", sorted(KINDS))
 def test_each_kind_of_caller_says_what_the_table_allows(watched, kind):
-    publishes = kind in ("Attached", "Data", "Boundary", "Progress", "OpenPublisher")
+    publishes = kind in ("Attached", "Data", "Boundary", "Progress", "OpenPublisher", *OF_LANE)
     message = message_of(KINDS[kind], stream="q.flows" if publishes else "q.out")
     if isinstance(message, Forget):
         message = msgspec.structs.replace(message, publisher=False)
@@ -169,7 +173,8 @@ def test_without_keys_nodes_are_ours_and_clients_have_all_roles():
 OWNERS = {
     "SESSION": "Heartbeat",
     "KEYS": "Declare",
-    "STREAMS": "Refuse Attach Ack Detach OpenPublisher Attached Data Boundary Progress Forget",
+    "STREAMS": "Refuse Attach Ack Detach OpenPublisher Attached Data Boundary Progress Forget "
+    "StreamState TentativeRows TentativeBoundary TentativeTaken",
     "NAMES": "Hello Entries Digest Lookup DhtFind DhtFound DhtStore DhtStored DhtLeave",
     "QUERIES": "Deploy DeployGuarded Define Remove",
     "FRAGMENTS": "Install",
@@ -184,7 +189,8 @@ OWNERS = {
 }
 
 REQUIRED = (
-    "Data Define DefineRemote Deploy DeployGuarded Entries Install KeepRemote Piece Receive Seed Standing"
+    "Data Define DefineRemote Deploy DeployGuarded Entries Install KeepRemote Piece Receive Seed Standing "
+    "TentativeRows"
 )
 OPTIONAL = "Digest Fed Reply Whole"
 

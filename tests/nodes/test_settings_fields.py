@@ -11,6 +11,7 @@ from medusa.errors import ConfigError
 from medusa.nodes.config import settings
 from medusa.nodes.config.fields import described
 from medusa.nodes.config.settings import Limits, parse
+from medusa.nodes.config.settings_delay import DelayRules
 from medusa.nodes.config.settings_dht import DhtRules
 from medusa.nodes.config.settings_links import LinkRules
 from medusa.nodes.config.settings_load import LoadRules
@@ -190,6 +191,7 @@ def test_defaults_are_those_that_were_promised() -> None:
     load = LoadRules(half_life_us=5_000_000, high=0.9, low=0.7, high_for_us=1_000_000, low_for_us=5_000_000)
     assert load == LoadRules()
     assert RecoveryRules() == RecoveryRules(wait_us=2_000_000)
+    assert DelayRules() == DelayRules(tentative_bytes=4 * MIB)
 
 
 TABLES_OF = {
@@ -197,6 +199,7 @@ TABLES_OF = {
     "links": LinkRules,
     "load": LoadRules,
     "recovery": RecoveryRules,
+    "delay": DelayRules,
     "streams.PATTERN": StreamRule,
     "offers.PARTICIPANT": OfferRules,
     "clients.NAME": ClientRules,
@@ -226,3 +229,10 @@ def test_fields_that_were_read_already() -> None:
     with pytest.raises(ConfigError) as caught:
         parse(given | {"limits": {"credit": 1}}, where="config")
     assert caught.value.message == "config: limits.credit: 1 is out of range"
+
+
+def test_what_tentative_streams_may_hold() -> None:
+    given = parse(f'{PLAIN}[delay]\ntentative = "1 MiB"\n')
+    assert given.delay == DelayRules(tentative_bytes=MIB)
+    for text in ('tentative = "1 KiB"', "tentative = true", 'tentativ = "1 MiB"'):
+        says(slip(f"{PLAIN}[delay]\n{text}\n"), 5, f"delay.{text.split()[0]}")

@@ -182,6 +182,7 @@ NEVER_LATE = (
     *("data", "boundary", "fed", "piece", "whole", "standing"),  # Numbered frames: the network strikes links.
     *("declare", "define", "deploy-guarded", "forget", "grant", "instantiate", "merge", "move", "split"),
     *("define-remote", "drop-remote", "keep-remote", "revoke-remote", "stopped-remote"),
+    *("state", "guess", "guessed-boundary", "guess-taken"),  # As those; said again, or nobody misses them.
     *("dht-find", "dht-found", "dht-leave", "dht-store", "dht-stored", "load", "lookup", "read", "status"),
 )
 """Tags of messages that no fault picks by kind. Who adds a message says here, or in ``fault_dice``, whether

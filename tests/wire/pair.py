@@ -26,9 +26,11 @@ class Pair:
         got: what the receiver delivered.
         to_receiver, to_sender: frames under way; a test may drop, repeat or reorder them.
         consume: whether the owner consumes what comes.
+        guesses: what the tentative lane delivered.
+        take_guesses: whether the owner takes those.
     """
 
-    def __init__(self, settings=SMALL, *, plain=False, next_seq=0, expect=True):
+    def __init__(self, settings=SMALL, *, plain=False, next_seq=0, expect=True, tentative=False):
         self.now_us = 0
         self.consume = True
         self.settings = settings
@@ -36,11 +38,12 @@ class Pair:
         self.sender = Sender("s", SCHEMA, timed=True, outbox=self.source_box, settings=settings)
         if expect and not plain:
             self.sender.expect("target")
-        self.receiver = self.new_receiver(1, next_seq=next_seq, plain=plain)
-        self.got = []
+        self.receiver = self.new_receiver(1, next_seq=next_seq, plain=plain, tentative=tentative)
+        self.got, self.guesses = [], []
+        self.take_guesses = True
         self.to_receiver, self.to_sender = [], []
 
-    def new_receiver(self, incarnation, *, next_seq=0, plain=False):
+    def new_receiver(self, incarnation, *, next_seq=0, plain=False, tentative=False):
         return Receiver(
             "s",
             "source",
@@ -51,6 +54,7 @@ class Pair:
             timed=True,
             next_seq=next_seq,
             plain=plain,
+            tentative=tentative,
         )
 
     def up(self):
@@ -89,9 +93,17 @@ class Pair:
             self.receiver.refuse(error)
             raise
         self.got += deliveries
+        self.take_tentative()
         if self.consume:
             for delivery in deliveries:
                 self.receiver.consumed(self.now_us, delivery.cost)
+
+    def take_tentative(self):
+        """What the tentative lane brought."""
+        came = self.receiver.tentative.take()
+        self.guesses += came
+        for guess in came if self.take_guesses else ():
+            self.receiver.tentative.taken(self.now_us, guess.cost)
 
     def wait(self, delay_us):
         """Time passes; both do what is due on the way."""

@@ -23,6 +23,7 @@ from medusa.errors import ConfigError
 from medusa.nodes.config.config_file import NAME, NAME_RULE, ConfigFile
 from medusa.nodes.config.endpoint import check_endpoint, is_loopback
 from medusa.nodes.config.fields import described, duration, number, read_fields, size
+from medusa.nodes.config.settings_delay import DelayRules, read_delay
 from medusa.nodes.config.settings_dht import DhtRules, read_dht
 from medusa.nodes.config.settings_links import LinkRules, read_links
 from medusa.nodes.config.settings_load import LoadRules, read_load
@@ -123,6 +124,8 @@ class Settings:
     """When it has too much to do."""
     recovery: RecoveryRules = field(default_factory=RecoveryRules)
     """How long a lost owner is waited for."""
+    delay: DelayRules = field(default_factory=DelayRules)
+    """What tentative streams may hold."""
     offers: Mapping[str, OfferRules] = field(default_factory=dict)
     """Participant -> what its nodes may have us keep and run (``remote``)."""
     streams: tuple[StreamRule, ...] = ()
@@ -150,14 +153,16 @@ class Settings:
         return tuple(peer for peer in self.peers if whose[peer].participant == self.participant)
 
 
-def link_settings(limits: Limits) -> LinkSettings:
+def link_settings(settings: Settings) -> LinkSettings:
     """The knobs of the links of a node."""
+    limits = settings.limits
     return LinkSettings(
         window_bytes=limits.credit_bytes,
         retained_bytes_max=limits.retention_bytes,
         keep_bytes=limits.retention_bytes,
         fragment_bytes_max=limits.query_memory_bytes // 2,
         idle_us=limits.subscriber_timeout_us,
+        tentative_bytes_max=settings.delay.tentative_bytes,
     )
 
 
@@ -165,7 +170,7 @@ def stream_link(settings: Settings, stream: str) -> LinkSettings:
     """Those of a stream that leaves the node."""
     of = stream_settings(settings, stream)
     return replace(
-        link_settings(settings.limits),
+        link_settings(settings),
         retained_bytes_max=of.retention_bytes,
         keep_bytes=of.retention_bytes,
         at_limit=of.at_limit,
@@ -186,6 +191,7 @@ _FIELDS = (
     "links",
     "load",
     "recovery",
+    "delay",
     "offers",
     "dht",
     "streams",
@@ -237,6 +243,7 @@ class _Reader(ConfigFile):
             links=read_links(self),
             load=read_load(self, peers),
             recovery=read_recovery(self),
+            delay=read_delay(self),
             offers=read_offers(self, own=participant, participants=tuple(self.table("participants"))),
             streams=read_streams(self, store=store),
             dht=read_dht(self, participant=participant, folder=self._folder, peers=peers, security=security),

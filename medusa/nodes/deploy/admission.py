@@ -90,13 +90,17 @@ def check_part(
     """Whether a participant may have this kept and run here.
 
     Raises:
-        QueryError: a box isn't offered to it (``E_OFFER``), or it reads streams of other queries.
+        QueryError: a box isn't offered to it, or a fork of it (``E_OFFER``), or it reads streams of other
+            queries.
     """
     if reads_of(fragment.graph) or fragment.guests:
         text = "a part that reads a stream of another query is deployed in full"
         raise QueryError(text, hint="leave the source with of= out of it", code="E_SPEC")
     if participant == settings.participant:
         return
+    if fragment.delay_us:
+        text = f"node {settings.name!r} offers no tentative streams to participant {participant!r}"
+        raise QueryError(text, hint="leave delay= out of the outputs that it feeds", code="E_OFFER")
     rules = offers.get(participant)
     offered = (*rules.boxes, *ALWAYS) if rules is not None else ()
     wrong = next((kind for box in fragment.graph.boxes if (kind := kind_of(box)) not in offered), None)

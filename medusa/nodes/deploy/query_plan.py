@@ -12,6 +12,7 @@ from medusa.errors import QueryError
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.deploy.cross_query_reads import feeds_from
 from medusa.nodes.placement.checkpoint_intervals import IntervalWish, intervals_of, with_intervals
+from medusa.nodes.placement.delay_plan import with_delays
 from medusa.nodes.placement.placement import PlacementPlan, cut
 from medusa.nodes.placement.standby_plan import (
     StandbyNode,
@@ -40,6 +41,7 @@ class DeployRequest:
         wish: who shall stand by.
         nodes: that may, as they are known here now.
         intervals: how often fragments take a checkpoint.
+        noticed_us: after so long this node notices that a link is silent; 0: nothing is deployed yet.
     """
 
     graph: bytes
@@ -49,6 +51,7 @@ class DeployRequest:
     wish: StandbyWish = field(default_factory=StandbyWish)
     nodes: Mapping[str, StandbyNode] = field(default_factory=dict)
     intervals: IntervalWish = ()
+    noticed_us: int = 0
 
 
 class _Head(msgspec.Struct):
@@ -101,6 +104,7 @@ def plan_of(asked: DeployRequest, settings: Settings) -> PlacementPlan:
         raise QueryError("a query that is not in canonical form", code="E_MESSAGE")
     feeds = feeds_from(graph, asked.reads, settings.participant, asked.caller)
     plan = cut(graph, at, nodes=[settings.name, *settings.peers], reads=feeds)
+    plan = with_delays(plan, noticed_us=asked.noticed_us, nodes=asked.nodes)
     plan = with_standby(plan, graph, asked.wish, here=settings.name, nodes=asked.nodes)
     plan = with_intervals(plan, graph, asked.intervals, nodes=asked.nodes)
     for fragment in plan.fragments:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass
+from typing import TypeAlias
 
 from medusa.elements import START_US, Boundary, Silent, Train
 from medusa.errors import RemoteProtocolError
@@ -22,10 +24,17 @@ from medusa.wire.link.receiver import (
     Receiver,
     ReceiverMessage,
 )
+from medusa.wire.link.tentative_receiver import (
+    StateChanged,
+    TentativeDelivery,
+    TentativePromise,
+    TentativeRowsCame,
+)
 from medusa.wire.messages.links import Attached, Refuse
+from medusa.wire.messages.tentative import STABLE, StreamState, TentativeBoundary, TentativeRows
 from medusa.wire.outbox import Outbox
 
-__all__ = ["FragmentInput", "Work"]
+__all__ = ["FragmentInput", "TentativeCame", "TentativeWork", "Work"]
 
 
 OUSTED_KEPT = 16
@@ -48,9 +57,10 @@ class Work:
         cost: bytes of credit it holds.
         note: the sender's, as it stood then.
         number: of the decision to feed it.
+        is_over: it was run, or only the position has moved.
     """
 
-    __slots__ = ("boundary_us", "cost", "element", "input", "next_seq", "note", "number")
+    __slots__ = ("boundary_us", "cost", "element", "input", "is_over", "next_seq", "note", "number")
 
     def __init__(
         self,
@@ -68,6 +78,31 @@ class Work:
         self.cost = cost
         self.note = input.receiver.note
         self.number = -1
+        self.is_over = False
+
+    def end(self) -> None:
+        """It was run."""
+        self.is_over = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TentativeWork:
+    """Something that may be wrong, for a fork alone; ``FragmentInput.took`` it says that it was fed.
+
+    Attributes:
+        fork: of the sender, as ``TentativeReceiver.fork`` counts: of another one than that it is void.
+        element: rows of kind ``TENTATIVE``, or what the fork promises.
+        cost: bytes of the lane's window that it holds.
+    """
+
+    input: FragmentInput
+    fork: int
+    element: Train | Boundary
+    cost: int
+
+
+TentativeCame: TypeAlias = StateChanged | TentativeWork
+"""What the tentative lane of an input brings, in order."""
 
 
 class FragmentInput:
@@ -93,6 +128,7 @@ class FragmentInput:
     Args:
         guarded: others stand by for the fragment: what our disk alone has isn't durable yet.
         fence: of its query; None: the rows come from another one.
+        tentative: the tentative lane is wanted too (``take_tentative``).
     """
 
     anew_since: int | None = None
@@ -109,6 +145,7 @@ class FragmentInput:
         record: InputRecord | None = None,
         guarded: bool = False,
         fence: Fence | None = None,
+        tentative: bool = False,
     ) -> None:
         self.source = source.id
         self.judged = source.judged
@@ -142,7 +179,10 @@ class FragmentInput:
             next_seq=self.fed_seq,
             boundary_us=self.fed_us,
             fence=fence,
+            tentative=tentative,
         )
+        self._lane = self.receiver.tentative
+        self._tentative: list[TentativeCame] = []
         if guarded and record is not None and record.acknowledged >= 0:
             self.receiver.durable_again(record.acknowledged)
         self.receiver.note = self.fed_note
@@ -177,10 +217,16 @@ class FragmentInput:
         return self.fed_seq >= self.receiver.next_seq and self.fed_us >= self.receiver.boundary_us
 
     def receive(self, now_us: int, message: ReceiverMessage, payload: Buffer | None) -> list[Work]:
-        """Take one message; what it brings to feed, in order. Broken rules are answered here."""
+        """Take one message; what it brings to feed, in order. Broken rules are answered here.
+
+        What is for a fork alone waits for ``take_tentative``.
+        """
         before_us, skipped = self.receiver.boundary_us, self.receiver.skipped
         try:
+            self._check_tentative(message)
             deliveries = self.receiver.receive(now_us, message, payload)
+            for guess in self._lane.take():
+                self._tentative.append(self._tentative_work(now_us, guess))
         except RemoteProtocolError as error:
             self.receiver.refuse(error)
             return []
@@ -201,6 +247,42 @@ class FragmentInput:
                 self.receiver.consumed(now_us, delivery.cost)
                 break
         return works
+
+    def _check_tentative(self, message: ReceiverMessage) -> None:
+        """A publisher has no fork: nobody has judged its rows yet."""
+        guesses = isinstance(message, TentativeRows | TentativeBoundary) or (
+            isinstance(message, StreamState) and message.state != STABLE
+        )
+        if guesses and not self.judged:
+            text = f"stream {self.stream!r}: a publisher has no tentative rows"
+            raise RemoteProtocolError(text, peer=self.by, code="E_FORK")
+
+    def _tentative_work(self, now_us: int, delivery: TentativeDelivery) -> TentativeCame:
+        match delivery:
+            case StateChanged():
+                return delivery
+            case TentativePromise():
+                element: Train | Boundary = Boundary(delivery.time_us)
+            case TentativeRowsCame():
+                message, payload, below_us = delivery.message, delivery.payload, delivery.boundary_us
+                try:
+                    element = self.codec.decode(message, payload, peer=self.peer, boundary_us=below_us)
+                except RemoteProtocolError:
+                    self._lane.taken(now_us, delivery.cost)
+                    raise
+        return TentativeWork(input=self, fork=delivery.fork, element=element, cost=delivery.cost)
+
+    def take_tentative(self) -> list[TentativeCame]:
+        """What the tentative lane brought since the last call, and how the stream is; nothing where the lane
+        isn't wanted. Of several states in a row the last one counts."""
+        # Between messages nothing comes but how the stream is.
+        states = [each for each in self._lane.take() if isinstance(each, StateChanged)]
+        came, self._tentative = [*self._tentative, *states], []
+        return came
+
+    def took(self, now_us: int, work: TentativeWork) -> None:
+        """It was fed to a fork, or is wanted by none: room for as much more."""
+        self._lane.taken(now_us, work.cost)
 
     def _work(self, delivery: Delivery, boundary_us: int) -> Work:
         if self.receiver.attached_us >= boundary_us:

@@ -264,6 +264,25 @@ class FragmentOutput:
             self._send(now_us, pieces)
         return pieces
 
+    def tentative_take(self, now_us: int, element: Element, *, rows: bool) -> None:
+        """Send on the tentative lane what came out of a fork; nothing of it is kept.
+
+        Args:
+            rows: its rows too; else the stream itself has them, and only boundaries leave.
+
+        Raises:
+            LocalProtocolError: ``sender.tentative.state`` was told of no fork. Nothing changed.
+        """
+        lane = self.sender.tentative
+        if isinstance(element, Boundary):
+            lane.boundary(now_us, element.time_us)
+        elif isinstance(element, Train) and rows and len(element):
+            if not lane.wanted:
+                lane.pass_over(len(element))
+                return
+            for payload, count, late in self._codec.encode(element):
+                lane.train(now_us, memoryview(payload), count, late=late)
+
     def _send(self, now_us: int, pieces: Iterable[OutgoingElement]) -> None:
         for piece in pieces:
             if piece.payload is None:

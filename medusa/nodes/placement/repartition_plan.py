@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import msgspec
 
 from medusa.errors import QueryError
+from medusa.nodes.placement.delay_plan import refuse_mixed
 from medusa.nodes.placement.placement import grouped
 from medusa.nodes.spec.fragment_spec import Feed, FragmentSpec, check_fragment
 from medusa.nodes.spec.spec_limits import check_limits
@@ -73,7 +74,8 @@ def replan_split(
         taken: names of fragments that can't be used.
 
     Raises:
-        QueryError: no such box; it can't be split, or what would be made is too large.
+        QueryError: no such box; it can't be split, or what would be made is too large, or couldn't be forked
+            where the fragment can.
     """
     if any(isinstance(each, ConnectionPoint) for each in spec.graph.boxes):
         raise QueryError(
@@ -101,6 +103,8 @@ def replan_split(
         fragment = _as_of(part, spec, name=name, node=node, epoch=epoch, renamed=renamed)
         check_fragment(fragment)
         check_limits(fragment.graph)
+        if fragment.delay_us:
+            refuse_mixed(fragment)
         fragments.append(fragment)
         arcs[name] = _arcs_of(part, raw.values(), spec)
     return Replan(box=box, merges=False, gone=(spec.name,), made=tuple(fragments), whole=whole, arcs=arcs)
@@ -151,6 +155,7 @@ def replan_merge(specs: Sequence[FragmentSpec], box: str, *, node: str, taken: C
         checkpoint_every_us=min(
             (spec.checkpoint_every_us for spec in specs if spec.checkpoint_every_us), default=0
         ),
+        delay_us=min((spec.delay_us for spec in specs if spec.delay_us), default=0),
     )
     check_fragment(fragment)
     check_limits(fragment.graph)
@@ -282,6 +287,7 @@ def _as_of(
         method=spec.method,
         method_reason=spec.method_reason,
         checkpoint_every_us=spec.checkpoint_every_us,
+        delay_us=spec.delay_us,
     )
 
 

@@ -16,6 +16,7 @@ from medusa.nodes.spec.spec_limits import check_limits
 from medusa.nodes.upstream_backup.decisions import decision_in
 from medusa.ports import Buffer
 from medusa.query.boxes import Aggregate, Graph, Sink, Source
+from medusa.query.delay import DELAY_US_MAX
 from medusa.query.graph import CheckedGraph, check_graph, label_of
 from medusa.query.published_stream import reads_of
 from medusa.query.recovery import AMNESIA, METHODS_BY_STRENGTH, PASSIVE, PRECISE_UPSTREAM, UPSTREAM
@@ -93,6 +94,8 @@ class FragmentSpec(
         checkpoint_every_us: between two of its checkpoints; 0: as its node has it.
         method: how who stands by for it can go on (``METHODS_BY_STRENGTH``); empty: by active standby.
         method_reason: why that is another one than an output wishes for that it feeds; empty: it isn't.
+        delay_us: X, the least of the outputs of its query that it feeds: by how much a failure may hold up
+            what it puts out before a fork of it goes on; 0: it waits.
         note_key: secret of those who may have it: seals what one that keeps nothing leaves with its
             neighbours. Its first owner makes it; empty: without keys nothing is sealed.
     """
@@ -111,6 +114,7 @@ class FragmentSpec(
     checkpoint_every_us: Annotated[int, Meta(ge=0, le=limits.CHECKPOINT_EVERY_US_MAX)] = 0
     method: str = ""
     method_reason: Annotated[str, Meta(max_length=limits.TEXT_CHARS_MAX)] = ""
+    delay_us: Annotated[int, Meta(ge=0, le=DELAY_US_MAX)] = 0
     note_key: Annotated[bytes, Meta(max_length=NOTE_KEY_BYTES)] = b""
 
     @property

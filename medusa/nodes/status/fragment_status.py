@@ -19,7 +19,7 @@ from medusa.nodes.load.loads import NodeLoads
 from medusa.nodes.names.advertise import source_body
 from medusa.nodes.placement.recovered_outputs import guarantee_of
 from medusa.nodes.spec.fragment_spec import FragmentSpec
-from medusa.query.boxes import Source
+from medusa.query.boxes import Sink, Source
 from medusa.query.recovery import ACTIVE
 from medusa.wire import limits
 from medusa.wire.link.automaton import ReceiverState, SenderState
@@ -29,6 +29,7 @@ from medusa.wire.link.receiver_views import ReceiverView
 from medusa.wire.status_fields import (
     BoxStatus,
     ConfigurationStatus,
+    ConsistencyStatus,
     EndStatus,
     FragmentStatus,
     GonePublishers,
@@ -134,8 +135,15 @@ def fragment_status(
     shown = [i for i in hosted.inputs.values() if i.judged or i.silent_since_us is None or not i.settled]
     inputs = tuple(_input_status(each) for each in shown)
     guests = hosted.spec.guests
+    bounded = {box.id: box.delay_us or 0 for box in hosted.spec.graph.boxes if isinstance(box, Sink)}
     outputs = tuple(
-        _output_status(each, guests[id].sink if id in guests else id) for id, each in hosted.outputs.items()
+        _output_status(
+            each,
+            guests[id].sink if id in guests else id,
+            bounded.get(id, 0),
+            UNSET if hosted.bound is None else hosted.bound.status(now_us, id),
+        )
+        for id, each in hosted.outputs.items()
     )
     came_us = max((each.fed_us for each in hosted.inputs.values()), default=START_US)
     boundary_us = min((each.boundary_us for each in hosted.outputs.values()), default=START_US)
@@ -184,6 +192,7 @@ def fragment_status(
         replicas=UNSET if guarded is None else guarded[1],
         method=(hosted.spec.method or ACTIVE) if hosted.spec.standby else "",
         method_reason=hosted.spec.method_reason,
+        delay_us=hosted.spec.delay_us,
     )
 
 
@@ -276,7 +285,9 @@ def _publisher_status(input: FragmentInput) -> PublisherStatus:
     )
 
 
-def _output_status(output: FragmentOutput, of: str) -> OutputStatus:
+def _output_status(
+    output: FragmentOutput, of: str, delay_us: int, consistency: ConsistencyStatus | UnsetType
+) -> OutputStatus:
     log, receivers = output.sender.log, output.sender.receivers
     return OutputStatus(
         sink=output.sink,
@@ -289,8 +300,10 @@ def _output_status(output: FragmentOutput, of: str) -> OutputStatus:
         spilled_bytes=log.spilled_bytes,
         shed_rows=output.sender.retention.shed_rows,
         boundary_us=_point(output.boundary_us),
+        delay_us=delay_us,
         named=tuple(_named_status(log, key, view) for key, view in receivers.items() if view.named),
         receivers=tuple(_receiver_status(view) for view in receivers.values() if not view.named),
+        consistency=consistency,
     )
 
 

@@ -83,6 +83,8 @@ class BoxData(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False,
         sharing: ``rows``: any rows may go to any copy of it; ``keys``: those of a key go together; ``one``:
             it stays whole.
         results_start: its results are windows of time, whose rows begin at their ``window_start``.
+        awaits_boundary: a row that it has waits for a boundary of each input, so that one that brings none
+            holds it up.
     """
 
     time_dependent: ClassVar[bool] = False
@@ -92,6 +94,7 @@ class BoxData(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False,
     inputs_most: ClassVar[int] = 1
     sharing: ClassVar[Sharing] = "one"
     results_start: ClassVar[bool] = False
+    awaits_boundary: ClassVar[bool] = False
 
     id: str
 

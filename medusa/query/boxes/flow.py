@@ -184,6 +184,7 @@ class Distinct(BoxData, frozen=True, tag_field="kind", tag="distinct", kw_only=T
     order_dependent: ClassVar[bool] = True
     determinism: ClassVar[str] = "deterministic"
     sharing: ClassVar[Sharing] = "keys"
+    awaits_boundary: ClassVar[bool] = True
     waits = "the boundary to pass the row"
 
     inputs: tuple[Input, ...]

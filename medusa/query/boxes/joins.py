@@ -41,6 +41,7 @@ class Join(BoxData, frozen=True, tag_field="kind", tag="join", kw_only=True):
     inputs_least: ClassVar[int] = 2
     inputs_most: ClassVar[int] = 2
     sharing: ClassVar[Sharing] = "keys"
+    awaits_boundary: ClassVar[bool] = True
     waits = "the boundaries of both inputs to pass the later time of the pair"
 
     inputs: tuple[Input, ...]
@@ -98,6 +99,7 @@ class WindowJoin(BoxData, frozen=True, tag_field="kind", tag="window_join", kw_o
     inputs_most: ClassVar[int] = 2
     sharing: ClassVar[Sharing] = "keys"
     last_result = 0, 0, 0
+    awaits_boundary: ClassVar[bool] = True
     waits = "the boundaries of both inputs to pass the window"
 
     inputs: tuple[Input, ...]
@@ -150,6 +152,7 @@ class AsofJoin(BoxData, frozen=True, tag_field="kind", tag="asof_join", kw_only=
     inputs_least: ClassVar[int] = 2
     inputs_most: ClassVar[int] = 2
     sharing: ClassVar[Sharing] = "keys"
+    awaits_boundary: ClassVar[bool] = True
     waits = "the boundaries of both inputs to pass the time of the left row"
 
     inputs: tuple[Input, ...]

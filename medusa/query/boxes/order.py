@@ -39,6 +39,7 @@ class SUnion(BoxData, frozen=True, tag_field="kind", tag="sunion", kw_only=True)
     inputs_least: ClassVar[int] = 2
     inputs_most: ClassVar[int] = MANY
     stays_whole = "it has no state, and no key"
+    awaits_boundary: ClassVar[bool] = True
     waits = "the boundaries of all inputs to reach the end of the bucket"
 
     inputs: tuple[Input, ...]
@@ -100,6 +101,7 @@ class WSort(BoxData, frozen=True, tag_field="kind", tag="wsort", kw_only=True):
     order_dependent: ClassVar[bool] = True
     determinism: ClassVar[str] = "deterministic"
     stays_whole = "its order is that of all groups together"
+    awaits_boundary: ClassVar[bool] = True
     waits = "the boundary to be the timeout beyond the row, or a greater row that leaves"
 
     inputs: tuple[Input, ...]
@@ -135,6 +137,7 @@ class Resample(BoxData, frozen=True, tag_field="kind", tag="resample", kw_only=T
     order_dependent: ClassVar[bool] = True
     determinism: ClassVar[str] = "convergent"
     stays_whole = "a point of the grid is made of two rows, and has the number of neither"
+    awaits_boundary: ClassVar[bool] = True
     waits = "the boundary to be the gap beyond the point"
 
     inputs: tuple[Input, ...]

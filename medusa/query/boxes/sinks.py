@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from medusa.errors import QueryError
 from medusa.query.boxes.base import BoxData
+from medusa.query.delay import check_delay, delay_line
 from medusa.query.qos import EXAMPLES, QoS, qos_lines
 from medusa.query.recovery import check_recovery, recovery_line
 from medusa.query.shape import StreamShape, types_of
@@ -25,6 +26,8 @@ class Sink(BoxData, frozen=True, tag_field="kind", tag="sink", kw_only=True, omi
         recovery: what becomes of them when a machine on their way is lost for good: ``precise``: none is
             lost or repeated. None: nobody said, and they wait until it is back.
         method: how that is brought about; None: as this release chooses.
+        delay_us: X: by how much a failure may hold up a result before a tentative one stands in for it. None:
+            nobody said, and results wait until the failure is over.
     """
 
     keeps_state = False
@@ -36,6 +39,7 @@ class Sink(BoxData, frozen=True, tag_field="kind", tag="sink", kw_only=True, omi
     qos: QoS | None = None
     recovery: str | None = None
     method: str | None = None
+    delay_us: int | None = None
 
     def shape(self, inputs: Sequence[StreamShape], label: str, port: str) -> StreamShape:
         row = inputs[0]
@@ -49,14 +53,15 @@ class Sink(BoxData, frozen=True, tag_field="kind", tag="sink", kw_only=True, omi
         if qos is not None and qos.value is not None:
             _check_column(qos.value[0], types_of(row.schema), f"{label}: qos: value")
         check_recovery(self.recovery, self.method, label)
+        check_delay(self.delay_us, row.timed, label)
         return replace(row, box=label)
 
     def describe(self) -> str:
         return "; ".join(self.brief())
 
     def brief(self) -> tuple[str, ...]:
-        recovered = recovery_line(self.recovery, self.method)
-        return (*qos_lines(self.qos), recovered) if recovered else qos_lines(self.qos)
+        more = (recovery_line(self.recovery, self.method), delay_line(self.delay_us))
+        return (*qos_lines(self.qos), *filter(None, more))
 
     def reads_time(self, below: bool) -> bool:
         return below

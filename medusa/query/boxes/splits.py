@@ -103,6 +103,7 @@ class OrderedMerge(BoxData, frozen=True, tag_field="kind", tag="ordered_merge", 
     inputs_least: ClassVar[int] = 2
     inputs_most: ClassVar[int] = MANY
     stays_whole = PART_OF_SPLIT
+    awaits_boundary: ClassVar[bool] = True
     waits = "the boundaries of all parts to pass it"
 
     inputs: tuple[Input, ...]

@@ -70,6 +70,7 @@ class Table(BoxData, frozen=True, tag_field="kind", tag="table", kw_only=True):
     inputs_least: ClassVar[int] = 0
     inputs_most: ClassVar[int] = MANY
     stays_whole = "its look-ups read all of it"
+    awaits_boundary: ClassVar[bool] = True
     waits = "the boundaries of all updates to pass its time"
 
     inputs: tuple[Input, ...]
@@ -127,6 +128,7 @@ class Lookup(BoxData, frozen=True, tag_field="kind", tag="lookup", kw_only=True)
     inputs_least: ClassVar[int] = 2
     inputs_most: ClassVar[int] = 2
     stays_whole = "it reads all of its table"
+    awaits_boundary: ClassVar[bool] = True
     waits = "the boundaries of the stream and of the table to pass its time"
 
     inputs: tuple[Input, ...]

@@ -114,6 +114,7 @@ class Process(BoxData, frozen=True, tag_field="kind", tag="process", kw_only=Tru
     inputs_least: ClassVar[int] = 1
     inputs_most: ClassVar[int] = MANY
     stays_whole = "its class gives columns of its own, and the numbers of its rows would be lost"
+    awaits_boundary: ClassVar[bool] = True
     waits = "the boundaries of all inputs to pass its time"
 
     inputs: tuple[Input, ...]

@@ -57,6 +57,7 @@ class Aggregate(BoxData, frozen=True, tag_field="kind", tag="aggregate", kw_only
     inputs_least: ClassVar[int] = 1
     inputs_most: ClassVar[int] = MANY
     results_start: ClassVar[bool] = True
+    awaits_boundary: ClassVar[bool] = True
     sharing: ClassVar[Sharing] = "keys"
 
     inputs: tuple[Input, ...]
@@ -156,6 +157,7 @@ class Top(BoxData, frozen=True, tag_field="kind", tag="top", kw_only=True):
     determinism: ClassVar[str] = "convergent"
     results_start: ClassVar[bool] = True
     stays_whole = "its rows don't tell the first row of their group, by which groups are ordered"
+    awaits_boundary: ClassVar[bool] = True
     waits = "the boundary to reach the end of the window"
 
     inputs: tuple[Input, ...]

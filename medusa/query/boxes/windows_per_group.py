@@ -47,6 +47,7 @@ class Session(BoxData, frozen=True, tag_field="kind", tag="session", kw_only=Tru
     determinism: ClassVar[str] = "convergent"
     results_start: ClassVar[bool] = True
     sharing: ClassVar[Sharing] = "keys"
+    awaits_boundary: ClassVar[bool] = True
     waits = "the boundary to be the gap beyond the last row"
 
     inputs: tuple[Input, ...]

@@ -20,6 +20,7 @@ from medusa.query.codec import graph_to_msgpack
 from medusa.runtime.client.deployment_wishes import (
     CheckpointEvery,
     Standby,
+    asks_delay,
     asks_recovery,
     deployment,
     interval_wish,
@@ -109,7 +110,7 @@ class Deploying:
         status = self._home.status()
         found = expected(q.graph, at, status)
         unguarded = wish == StandbyWish() and not asks_recovery(q.graph)
-        if unguarded and not intervals:
+        if unguarded and not intervals and not asks_delay(q.graph):
             return found
         said = self._planned_standby(q.graph, found.at, wish, intervals)
         found = replace(found, checkpoint_every=said.checkpoint_every)

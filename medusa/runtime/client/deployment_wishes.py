@@ -20,6 +20,7 @@ __all__ = [
     "AUTO",
     "CheckpointEvery",
     "Standby",
+    "asks_delay",
     "asks_recovery",
     "deployment",
     "interval_wish",
@@ -42,6 +43,11 @@ INTERVALS_EXAMPLE = 'checkpoint_every={"q/heavy": "200ms", "core": "2s"}, or che
 def asks_recovery(graph: Graph) -> bool:
     """Whether an output is to be recovered."""
     return any(isinstance(box, Sink) and box.recovery is not None for box in graph.boxes)
+
+
+def asks_delay(graph: Graph) -> bool:
+    """Whether an output bounds what a failure may add to it."""
+    return any(isinstance(box, Sink) and box.delay_us is not None for box in graph.boxes)
 
 
 def deployment(

@@ -603,6 +603,7 @@ class Federation:
         durable: str | None = None,
         known: bool = False,
         timeout: Duration | None = None,
+        tentative: bool = False,
     ) -> Subscription:
         """Read a stream: ``query.sink``, any stream between fragments, or one defined by name.
 
@@ -622,13 +623,18 @@ class Federation:
             known: only go on under a name that the node knows: a stream that was removed and defined anew,
                 whose rows are others under the same numbers, is refused (``E_NAME``).
             timeout: how long iterating waits for the next train; None: as long as it takes.
+            tentative: of a query with ``delay``, also the rows that it gives while an input is missing
+                (docs/dpc.md): trains of kind ``TENTATIVE``, ``Subscription.state``, and corrections as
+                stable rows. Not with ``durable``.
 
         Raises:
             LinkError: there is no such stream, or this client reads it already; the name is being
                 read by another program (``E_TAKEN``); rows from this number on were acknowledged before
                 (``E_SEQ``); there are too many names (``E_LIMIT``).
         """
-        return self._reading.subscribe(name, from_, durable=durable, known=known, timeout=timeout)
+        return self._reading.subscribe(
+            name, from_, durable=durable, known=known, timeout=timeout, tentative=tentative
+        )
 
     def unsubscribe(self, name: str, *, durable: str, owner: str | None = None) -> None:
         """End a named subscription for good: the node keeps nothing for it any more.

@@ -8,6 +8,7 @@ from typing import Any
 
 from medusa.errors import QueryError
 from medusa.nodes.placement.balance import NodeCapacity, PlacedPiece, host_loads, place
+from medusa.nodes.placement.delay_plan import DelayedOutput, delayed_outputs
 from medusa.nodes.placement.estimating import Estimate, MeasuredBox, estimate, traffic_of
 from medusa.nodes.placement.placement import cut
 from medusa.nodes.placement.recovered_outputs import RecoveredOutput, recovered_outputs
@@ -94,6 +95,7 @@ class Expected:
         voters: nodes that would decide together on who takes over.
         warnings: what is less than one might think.
         checkpoint_every: (fragment, node, us) of the fragments that have an interval of their own.
+        delays: what the outputs are promised that bound what a failure may add.
     """
 
     at: Mapping[str, tuple[str, ...]]
@@ -107,6 +109,7 @@ class Expected:
     voters: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
     checkpoint_every: tuple[tuple[str, str, int], ...] = ()
+    delays: tuple[DelayedOutput, ...] = ()
 
     def __str__(self) -> str:
         width = max(len("node"), *(len(node) for node in self.loads))
@@ -123,6 +126,7 @@ class Expected:
             for node, names in self.undefined.items()
         ]
         lines += map(str, self.outputs)
+        lines += map(str, self.delays)
         lines += [f"voters: {', '.join(self.voters)}"] if self.voters else []
         lines += [
             f"{name} at {node}: a checkpoint every {duration_text(us)}"
@@ -186,6 +190,7 @@ def expected(
         measured=found.measured,
         boxes=len(graph.boxes),
         undefined=_undefined(graph, where, status),
+        delays=delayed_outputs(cut(graph, where), graph),
         warnings=_silent_warnings(where, status),
     )
 

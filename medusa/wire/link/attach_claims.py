@@ -36,6 +36,9 @@ def check_attach(message: Attach, peer: str) -> None:
     if message.plain and message.name:
         text = f"stream {message.stream!r}: a subscription under the name {message.name!r} that is plain too"
         raise RemoteProtocolError(text, peer=peer, code="E_READER")
+    if message.tentative and message.name:
+        text = f"stream {message.stream!r}: a subscription under a name gets no tentative rows"
+        raise RemoteProtocolError(text, peer=peer, code="E_READER")
     words = (OLDEST, NOW) if message.plain or message.name else (RESUME,)
     if message.next_seq < 0 and message.next_seq not in words:
         text = f"stream {message.stream!r}: a receiver with a disk names the row it wants"

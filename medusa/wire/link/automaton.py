@@ -15,6 +15,7 @@ these tables, and docs/protocol.md draws them. Nothing else decides what is lega
 
 A frame that is missing (its number is not the next) ends the attachment: the receiver attaches
 anew, in a higher epoch, from the row it wants. A message of an older epoch is dropped and counted.
+The tentative lane beside it has no states of its own: ``tentative_sender`` and ``tentative_receiver``.
 """
 
 from __future__ import annotations
@@ -186,6 +187,11 @@ class LinkSettings:
     fragment_bytes_max: int = 128 << 20
     """What is kept in memory of all streams of one fragment together. Too small: receivers of one stream
     hold up the others; too large: memory."""
+
+    tentative_bytes_max: int = 4 << 20
+    """Of the tentative lane of a stream, under way to one receiver and not yet taken; beyond it rows are
+    dropped and counted. Too small: a reader that is slow for a moment misses some; too large: memory, and
+    what it reads is old. One frame of any size fits."""
 
     retry_us: int = 300_000
     """An ``Attach`` without answer is repeated after this. Too small: rows are sent twice on slow

@@ -15,8 +15,13 @@ from medusa.ports import Buffer
 from medusa.wire import limits
 from medusa.wire.messages.links import Attached, Boundary, Data, Progress, Refuse
 from medusa.wire.messages.message_union import Message
+from medusa.wire.messages.tentative import StreamState, TentativeBoundary, TentativeRows
 
 __all__ = ["LaneOrder", "lane_of", "way_of"]
+
+TENTATIVE_WAY = 1
+"""Where the frames of a stream go round over connections, all of its tentative lane go by the one by which
+this frame goes: they are taken in order, and none is asked for again."""
 
 StreamMessage = Attached | Data | Boundary | Progress
 Frame = tuple[StreamMessage, Buffer | None]
@@ -39,6 +44,8 @@ def way_of(message: Message) -> tuple[str, int | None]:
             return stream, 0
         case Progress(stream=stream):
             return stream, None
+        case StreamState(stream=stream) | TentativeRows(stream=stream) | TentativeBoundary(stream=stream):
+            return stream, TENTATIVE_WAY
     return "", None
 
 

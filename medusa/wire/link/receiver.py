@@ -19,12 +19,14 @@ from medusa.wire import limits
 from medusa.wire.link.attach_claims import ANEW
 from medusa.wire.link.automaton import ORDINARY, PEER_EVENTS, RECEIVER, LinkEvent, LinkSettings, ReceiverState
 from medusa.wire.link.fence import OUTDATED, Fence
+from medusa.wire.link.tentative_receiver import TentativeReceiver
 from medusa.wire.messages.links import RESUME, Ack, Attach, Attached, Boundary, Data, Detach, Progress, Refuse
+from medusa.wire.messages.tentative import LaneMessage, StreamState, TentativeBoundary, TentativeRows
 from medusa.wire.outbox import Outbox
 
 __all__ = ["Delivery", "LostRows", "ReceivedPromise", "ReceivedRows", "Receiver"]
 
-ReceiverMessage: TypeAlias = Attached | Data | Boundary | Progress | Refuse
+ReceiverMessage: TypeAlias = Attached | Data | Boundary | Progress | Refuse | LaneMessage
 
 EPOCHS_PER_LIFE = 1 << 30
 """Attachments of one incarnation before they reach into the next one's epochs."""
@@ -101,8 +103,10 @@ class Receiver:
             only what we have durably has lost nothing, once it has attached in this life of ours.
         known: of a named receiver: its name is known to the sender, which shall not begin it anew.
         fragment_epoch: in which the fragment that reads is its node's, asked with each ``Attach``.
+        tentative: the lane beside, for rows that may be wrong; what it brings waits there (``take``).
 
     Args:
+        tentative: ask for that lane too; not under a name.
         fence: by which configuration of its query it goes; None: by none.
 
     Invariants: ``granted - received bytes + held_bytes <= window``; ``durable_seq <= next_seq``.
@@ -123,7 +127,10 @@ class Receiver:
         plain: bool = False,
         name: str = "",
         fence: Fence | None = None,
+        tentative: bool = False,
     ) -> None:
+        if tentative and name:
+            raise LocalProtocolError(f"stream {stream!r}: a named receiver gets no tentative rows")
         if next_seq < 0 and not (plain or name):
             raise LocalProtocolError(
                 f"stream {stream!r}: only a plain or named receiver starts at {next_seq}"
@@ -151,6 +158,9 @@ class Receiver:
         self.fragment_epoch: Callable[[], int] = lambda: 0
         self._missing_since_us: int | None = None
         self._missing_told = False
+        self.tentative = TentativeReceiver(stream, outbox=outbox, settings=self.settings, wanted=tentative)
+        self._end_seq = 0
+        """The number after the last row that the sender had when it attached us."""
         self._outbox = outbox
         self._fence = fence or Fence()
         self._was_attached = False
@@ -170,6 +180,10 @@ class Receiver:
             raise LocalProtocolError(f"{event.value!r} is no event of a peer")
         target = RECEIVER[self.state][event]
         before, self.state = self.state, target
+        if event is LinkEvent.PEER_RESTARTED:
+            self.tentative.has_another_sender()
+        elif event is LinkEvent.PEER_DOWN:
+            self.tentative.is_not_heard()
         if target is ReceiverState.ATTACHING and (
             before is not ReceiverState.ATTACHING or event is LinkEvent.PEER_RESTARTED
         ):
@@ -182,6 +196,7 @@ class Receiver:
         self._epoch_boundary_us = START_US
         self._asked_at_us = now_us
         self._acked = self._ack_at_us = None
+        self.tentative.rests()
         self._outbox.send(
             self.peer,
             Attach(
@@ -198,6 +213,7 @@ class Receiver:
                 fragment_epoch=self.fragment_epoch(),
                 life=0 if self.own_note else self.life,
                 configuration=self._fence.number,
+                tentative=self.tentative.wanted and not self.asking,
             ),
         )
 
@@ -216,9 +232,16 @@ class Receiver:
         """The highest promise since we attached; a sender that fell back makes lower ones than before."""
         return self._epoch_boundary_us
 
+    @property
+    def backlog_over(self) -> bool:
+        """All rows have come that the sender had when it attached us last, where we ask for the tentative
+        lane; False: we aren't attached."""
+        return self.state is ReceiverState.FLOWING and self.next_seq >= self._end_seq
+
     def redirect(self, peer: str) -> None:
         """The stream comes from another peer from now on; ``peer_event`` says when that is there."""
         self.peer, self.state, self.pressed = peer, ReceiverState.IDLE, False
+        self.tentative.has_another_sender()
 
     def forget_refusal(self) -> None:
         """What was said against it was said elsewhere."""
@@ -246,6 +269,8 @@ class Receiver:
             return self._attached(now_us, message)
         if isinstance(message, Progress):
             return self._progress(now_us, message)
+        if isinstance(message, StreamState | TentativeRows | TentativeBoundary):
+            return self._of_lane(now_us, message, payload)
         if message.frame < self._frames:
             self.duplicates += 1
             return []
@@ -260,6 +285,13 @@ class Receiver:
         if isinstance(message, Boundary):
             return self._boundary(now_us, message)
         return self._rows(now_us, message, payload)
+
+    def _of_lane(self, now_us: int, message: LaneMessage, payload: Buffer | None) -> list[Delivery]:
+        if self.state is ReceiverState.FLOWING:
+            self.tentative.receive(now_us, message, payload, self.next_seq)
+        else:  # As below: it is said again, or is missing.
+            self.stale += 1
+        return []
 
     def _attached(self, now_us: int, message: Attached) -> list[Delivery]:
         if self._frames:
@@ -302,6 +334,8 @@ class Receiver:
         if self.next_seq < 0:
             self.durable_seq = wanted
         self.next_seq = message.next_seq
+        self._end_seq = message.end_seq
+        self.tentative.attached(self.peer, self._epoch, given=message.tentative)
         self._epoch_boundary_us = message.boundary_us
         out += self._promise(message.boundary_us, 0)
         self._ack_soon(now_us)
@@ -338,6 +372,7 @@ class Receiver:
         skip = self.next_seq - message.seq
         rows = ReceivedRows(message=message, payload=payload, skip=skip, seq=self.next_seq, cost=cost)
         self.next_seq = end
+        self.tentative.reached(end)
         self.note = message.note or self.note
         self._ack_soon(now_us)
         return [rows]
@@ -416,6 +451,7 @@ class Receiver:
             self.stale += 1
             return
         self.state = target
+        self.tentative.is_not_heard()
         self.refusal = message
         self._outbox.report(
             self._level(now_us, message),
@@ -447,6 +483,7 @@ class Receiver:
                 owner decodes before it calls ``receive`` again.
         """
         self.state = RECEIVER[self.state][LinkEvent.BROKEN_RULE]
+        self.tentative.is_not_heard()
         if rows is not None:
             self.next_seq = rows.seq
             self.held_bytes -= rows.cost
@@ -522,6 +559,7 @@ class Receiver:
         """Want nothing more; the sender keeps nothing for us."""
         self._outbox.send(self.peer, Detach(stream=self.stream, epoch=self._epoch))
         self.state = ReceiverState.IDLE
+        self.tentative.is_not_heard()
 
     # --- acknowledging ------------------------------------------------------------------------
 
@@ -555,6 +593,7 @@ class Receiver:
         """Send what is due: an ``Ack`` that waited, a probe, or the ``Attach`` again."""
         if self.state is ReceiverState.FLOWING and now_us >= self._ack_due_us():
             self._ack(now_us)
+        self.tentative.tick(now_us)
         if self.state is ReceiverState.ATTACHING and now_us - self._asked_at_us >= self._retry_us:
             # Each answer brings all that is kept: asked for as often as it can't come, it never would.
             self._retry_us = min(2 * self._retry_us, 8 * self.settings.retry_us)
@@ -564,7 +603,10 @@ class Receiver:
         """When ``tick`` has work; None: not before something else happens."""
         if self.state is ReceiverState.ATTACHING:
             return self._asked_at_us + self._retry_us
-        return self._ack_due_us() if self.state is ReceiverState.FLOWING else None
+        if self.state is not ReceiverState.FLOWING:
+            return None
+        lane_us = self.tentative.wake_at_us()
+        return self._ack_due_us() if lane_us is None else min(self._ack_due_us(), lane_us)
 
     def _ack_due_us(self) -> int:
         probe_us = self._acked_at_us + self.settings.probe_us

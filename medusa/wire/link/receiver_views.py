@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from medusa.wire import limits
 from medusa.wire.link.automaton import SENDER, LinkEvent, SenderState
 from medusa.wire.link.output_log import OutputEntry
+from medusa.wire.link.tentative_view import TentativeView
 from medusa.wire.messages.links import Ack, Boundary, Data
 
 __all__ = ["ReceiverView", "frame_of"]
@@ -25,6 +26,7 @@ class ReceiverView:
         note: what it left with its last ``Ack``.
         stream_version: that it was told of the stream.
         lost_rows: it asked for so many that weren't kept any more; it counts the same.
+        lane: what it has of the tentative lane; None: it didn't ask for it.
     """
 
     peer: str
@@ -48,6 +50,7 @@ class ReceiverView:
     lost_below: int = 0
     note: bytes = b""
     stream_version: int = 1
+    lane: TentativeView | None = None
 
     def outstanding(self, end: int) -> bool:
         """Whether it has still to take something of a log that ends with this entry."""
@@ -74,6 +77,10 @@ class ReceiverView:
     def leave(self, note: bytes) -> None:
         """It left this with us."""
         self.note = note
+
+    def reads_lane(self, lane: TentativeView | None) -> None:
+        """In this epoch it gets so much of the tentative lane; None: nothing."""
+        self.lane = lane
 
     def refuse_stale(self) -> None:
         """It spoke of an attachment that is over."""

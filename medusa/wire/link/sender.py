@@ -20,13 +20,15 @@ from medusa.wire.link.fence import Fence
 from medusa.wire.link.named_subscriptions import NamedSubscriptions, is_key
 from medusa.wire.link.output_log import OutputEntry, OutputLog
 from medusa.wire.link.receiver_views import ReceiverView, frame_of
+from medusa.wire.link.tentative_sender import TentativeSender
 from medusa.wire.messages.links import OLDEST, RESUME, Ack, Attach, Attached, Detach, Progress, Refuse
+from medusa.wire.messages.tentative import TentativeTaken
 from medusa.wire.outbox import Outbox
 from medusa.wire.retention import Retention
 
 __all__ = ["ReceiverView", "Sender"]
 
-SenderMessage = Attach | Ack | Detach | Refuse
+SenderMessage = Attach | Ack | Detach | Refuse | TentativeTaken
 
 SKIPS_MAX = 16
 """So often numbers are skipped, and it is remembered: who comes later hears that rows between are lost."""
@@ -43,6 +45,7 @@ class Sender:
         receivers: by name of the peer, named ones by key (``named.key_of``), in the order in which they
             became known.
         seats: who reads under which key.
+        tentative: the lane beside, for rows that may be wrong.
         retention: what happens when too much is kept.
         muted: nothing goes out: somebody else may be sending these rows.
         stream_version: said with each attachment; who was told another one has to attach anew.
@@ -83,6 +86,13 @@ class Sender:
         self._more_at_us: int | None = None
         """There is credit for more than one burst."""
         self.seats = NamedSubscriptions(stream, self.receivers, outbox)
+        self.tentative = TentativeSender(
+            stream,
+            self.receivers,
+            outbox=outbox,
+            settings=self.settings,
+            end_seq=lambda: self.log.next_seq,
+        )
 
     def fetches_by(self, fetch: Callable[[int, int], None]) -> None:
         """``fetch`` is called with the time and the index of an entry that is wanted and not in memory; the
@@ -227,6 +237,7 @@ class Sender:
             # Frames under way when it fell silent may be lost; this lets the receiver find out.
             self._progress(now_us, view)
             self._pump(now_us, view)
+            self.tentative.resumed(now_us, view)
 
     def receive(self, now_us: int, peer: str, message: SenderMessage, *, key: str = "") -> None:
         """Take one message of a receiver.
@@ -241,6 +252,9 @@ class Sender:
             self._attach(now_us, peer, message, key or peer)
             return
         view = self.seats.view(peer)
+        if isinstance(message, TentativeTaken):
+            self._tentative_taken(now_us, view, message)
+            return
         event = _EVENTS[type(message)]
         if isinstance(message, Ack) and (
             view is None or (view.state is SenderState.DETACHED and message.epoch >= view.epoch)
@@ -274,6 +288,14 @@ class Sender:
         ):
             del self.receivers[peer]
         self.settle(now_us)
+
+    def _tentative_taken(self, now_us: int, view: ReceiverView | None, message: TentativeTaken) -> None:
+        if view is None:
+            return
+        if message.epoch != view.epoch or view.state is SenderState.DETACHED:
+            view.refuse_stale()
+            return
+        self.tentative.taken(now_us, view, message)
 
     def begin_at(self, peer: str, message: Attach) -> int | None:
         """Where a named receiver that is not yet known begins; None: beyond the end, and it was told.
@@ -347,8 +369,11 @@ class Sender:
                 life=self.life,
                 configuration=self.fence.number,
                 skipped=skipped if message.next_seq >= 0 else 0,
+                end_seq=max(self.log.next_seq, wanted) if message.tentative else 0,
+                tentative=message.tentative,
             ),
         )
+        self.tentative.attached(now_us, view, asked=message.tentative)
         self.settle(now_us)
 
     def skip(self, now_us: int, rows: int) -> None:
@@ -426,12 +451,13 @@ class Sender:
                 self._cut_off(view)
             elif view.state is SenderState.FLOWING and now_us - view.asked_at_us >= self.settings.progress_us:
                 self._progress(now_us, view)
+        self.tentative.tick(now_us, muted=self.muted)
         self._more_at_us = None
         self.settle(now_us)
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work; None: not before something else happens."""
-        times = [] if self._more_at_us is None else [self._more_at_us]
+        times = [at_us for at_us in (self._more_at_us, self.tentative.wake_at_us()) if at_us is not None]
         for view in self.receivers.values():
             if not view.outstanding(self.log.end):
                 continue

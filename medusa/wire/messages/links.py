@@ -166,9 +166,11 @@ class Attach(MessageBase, frozen=True, tag="attach"):
             over to another node, 0: it isn't one of a node's.
         life: of the stream from which the rows before ``next_seq`` came, as ``Attached`` said; 0: unknown.
         configuration: number of the query's configuration by which I go; 0: I am told of none.
+        tentative: send me the tentative lane too, as ``TentativeTaken`` lets you go on; not of a named
+            subscription.
     """
 
-    TAIL: ClassVar[tuple[str, ...]] = ("configuration",)
+    TAIL: ClassVar[tuple[str, ...]] = ("configuration", "tentative")
 
     stream: Name
     epoch: Count
@@ -183,6 +185,7 @@ class Attach(MessageBase, frozen=True, tag="attach"):
     fragment_epoch: Count = 0
     life: Count = 0
     configuration: Count = 0
+    tentative: bool = False
 
 
 class Ack(MessageBase, frozen=True, tag="ack"):
@@ -253,9 +256,11 @@ class Attached(MessageBase, frozen=True, tag="attached"):
         configuration: as in ``Attach``.
         skipped: so many of the numbers before ``next_seq``, from the one asked for on, belong to no row: who
             puts the stream out has changed, and rows come again under higher ones.
+        end_seq: where the tentative lane comes too, the number after the last row that there is now; else 0.
+        tentative: the tentative lane comes too, and begins with how the stream is.
     """
 
-    TAIL: ClassVar[tuple[str, ...]] = ("configuration", "skipped")
+    TAIL: ClassVar[tuple[str, ...]] = ("configuration", "skipped", "end_seq", "tentative")
 
     stream: Name
     epoch: Count
@@ -269,6 +274,8 @@ class Attached(MessageBase, frozen=True, tag="attached"):
     life: Count = 0
     configuration: Count = 0
     skipped: Count = 0
+    end_seq: Count = 0
+    tentative: bool = False
 
 
 class Data(MessageBase, frozen=True, tag="data"):

@@ -22,6 +22,7 @@ from medusa.wire.messages import (
     rerouting,
     split,
     standby,
+    tentative,
 )
 from medusa.wire.messages.base import MessageBase
 
@@ -29,7 +30,7 @@ __all__ = ["Message"]
 
 _MODULES = (
     *(links, commands, rerouting, directory, dht, load),
-    *(move, remote, split, standby, configuration),
+    *(move, remote, split, standby, configuration, tentative),
 )
 
 if TYPE_CHECKING:

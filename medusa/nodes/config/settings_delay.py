@@ -1,0 +1,32 @@
+"""The part of a node's configuration that says what tentative streams may hold.
+
+[delay]
+tentative = "4 MiB"      # under way to each reader of a stream
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from medusa.nodes.config.config_file import ConfigFile
+from medusa.nodes.config.fields import read_fields, size
+
+__all__ = ["DelayRules", "read_delay"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DelayRules:
+    """What outputs with `delay=` may hold while a failure lasts."""
+
+    tentative_bytes: int = size("4 MiB", "64 KiB", "1 GiB")
+    """Tentative rows that may be under way to each reader of a stream. Too small: what a slow reader has no
+    room for is dropped, and counted; it comes with the corrections. Too large: that much memory for each."""
+
+
+def read_delay(file: ConfigFile) -> DelayRules:
+    """The table ``[delay]``.
+
+    Raises:
+        ConfigError: see ``fields.read_fields``.
+    """
+    return DelayRules(**read_fields(file, "delay", file.table("delay"), DelayRules))
