@@ -1,4 +1,7 @@
-"""The options of Spark's data source ``medusa``: names in any case, values as text, each with its default."""
+"""The options of Spark's data source ``medusa``: names in any case, values as text, each with its default.
+
+``pyspark_medusa`` has the class that Spark loads; how many rows a batch takes is applied there.
+"""
 
 from __future__ import annotations
 

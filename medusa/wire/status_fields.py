@@ -1,9 +1,11 @@
 """What a node says of itself: the fields of ``medusa status``, each with its type, once.
 
 The node builds these structs, the wire carries them as JSON, and what shows them reads them back
-(``status_of``): tables, screens, metrics, the dashboard. docs/nodes.md and docs/brain.md say what each field
-means. A field that the node left out has its default, one that this release doesn't know is skipped. What a
-field is to Prometheus and to those who show it stands in its type: ``Metric``.
+(``status_of``): tables, screens, metrics, the dashboard. docs/nodes.md and docs/brain.md say what each
+field means. A field that the node left out has its default, one that this release doesn't know is skipped.
+What a field is to Prometheus and to those who show it stands in its type: ``Metric`` (the dashboard shows
+those with a title). Who fills them: ``nodes/node`` for the node, ``nodes/status/fragment_status`` for
+fragments, ``nodes/load`` for load and for what ``runtime/machine/usage`` measures.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@
     ``Silent``: how far do missing and idle sources hold boxes back? ── the answer is their boundary
 
 It is fed what the stable instance wasn't when the state was copied, and from then on all that comes. Nothing is
-logged or waited for, since nothing of it counts.
+logged or waited for, since nothing of it counts. What comes is fed at once: a policy that holds it back would do
+so in ``feed``. What an output wishes begins in ``query/delay``.
 """
 
 from __future__ import annotations

@@ -6,6 +6,9 @@
     a node follows ── the owner proposes it as secondary ── decided ──> it may succeed
     it is to go elsewhere ── the owner proposes a guest ── decided ──> that is seeded as a secondary is
 
+Whether a node takes over decides ``_should_succeed``; when a peer counts as silent ``wire/link/session``
+says, and how long an owner is waited for ``nodes/config/settings_recovery``.
+
 Everything here follows from the configuration: what is decided is done by every node that hears of it, twice
 if need be, and again after a restart.
 """

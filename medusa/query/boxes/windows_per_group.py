@@ -1,8 +1,9 @@
 """Windows that close group by group.
 
 A new kind: its class here, its operator in ``engine/operators/windows`` with an entry in
-``engine/operator_kinds.py``, and its method in ``query/stream/window_steps.py``. In SQL besides: a row
-in ``query/sql/window_functions.py``.
+``engine/operator_kinds.py``, and its method in ``query/stream/window_steps.py``. In SQL besides: a row in
+``query/sql/window_functions.py``, and where an argument isn't an INTERVAL ``query/sql/windows.py`` reads
+it.
 """
 
 from __future__ import annotations

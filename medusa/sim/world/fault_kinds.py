@@ -2,6 +2,9 @@
 
 A fault has a number. ``medusa sim SCENARIO --seed N --only 3,7`` runs the seed with these two only,
 which is what a shrunk failure prints.
+
+A new kind: its row and function here, in one of the tuples that end this file (``MACHINES`` ...); what it
+does to a disk is in ``disk``, to a machine in ``machine``, to links in ``network``.
 """
 
 from __future__ import annotations
