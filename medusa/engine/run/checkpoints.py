@@ -30,7 +30,7 @@ class _Begun:
     Attributes:
         log: number of the decision log that begins after it.
         facts: for its manifest, besides the graph.
-        looked_us: when some of it was copied at rest last.
+        rows: to be copied, when it began.
         dropped: nothing comes of it.
     """
 
@@ -38,7 +38,8 @@ class _Begun:
     copying: BackgroundCopy
     log: int
     facts: dict[str, Any]
-    looked_us: int
+    rows: int
+    began_us: int
     dropped: bool = False
 
 
@@ -160,7 +161,7 @@ class RunCheckpoints:
             "decisions": log,
             "shedding": None if fragment.drops is None else fragment.drops.save(),
         }
-        return _Begun(fragment.graph, copying, log, facts, self._clock.monotonic_us())
+        return _Begun(fragment.graph, copying, log, facts, copying.left, self._clock.monotonic_us())
 
     def _begin_due(self, store: Checkpoints) -> None:
         begun = self._begin(store, patient=True)
@@ -200,11 +201,9 @@ class RunCheckpoints:
 
     def _rows_now(self, begun: _Begun) -> int:
         """A piece; more, where it wouldn't all be copied when the next is due."""
-        now_us, left = self._clock.monotonic_us(), begun.copying.left
-        passed_us, time_left_us = now_us - begun.looked_us, self._due_us - begun.looked_us
-        begun.looked_us = now_us
-        most = left if passed_us >= time_left_us else left * passed_us // time_left_us
-        return max(background_copy.SLICE_ROWS, most)
+        passed_us, every_us = self._clock.monotonic_us() - begun.began_us, self._every_us or 1
+        wanted = begun.rows * passed_us // every_us
+        return max(background_copy.SLICE_ROWS, wanted - (begun.rows - begun.copying.left))
 
     def _end(self, begun: _Begun, job: Job) -> None:
         """Wait for the job."""
