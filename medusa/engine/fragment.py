@@ -132,6 +132,7 @@ class Fragment(SlicedFragment, Inspection):
         else:
             self._scheduler = Scheduler(boxes, clock)
         self._meter = Meter()
+        self._box_sums: dict[str, str] | None = None
         connect_all(checked, boxes, self._scheduler, self._now, self.letters, clock)
         self.boxes: dict[str, Operator] = {box.id: box for box in boxes}
         self.sources = {box.id: box for box in boxes if isinstance(box, SourceBox)}
@@ -464,7 +465,11 @@ class Fragment(SlicedFragment, Inspection):
         if any(box.calls for box in self._async):
             raise StateError("calls of async functions have not ended", code="state.calls")
         self._go_on(self.connections.sync)  # first: a history may be ahead of a checkpoint, never behind
-        return fragment_state.save(self.checked, self.boxes, patient=patient, capture=capture)
+        if self._box_sums is None:
+            self._box_sums = fragment_state.box_sums(self.checked)
+        return fragment_state.save(
+            self.graph.name, self.boxes, self._box_sums, patient=patient, capture=capture
+        )
 
     @classmethod
     def restore(

@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-import msgspec
 import pyarrow as pa
 
 from medusa._native import Times
@@ -126,10 +125,6 @@ class Inspection:
     def dead(self) -> list[DeadRow]:
         """The first failed rows of each box."""
         return self.letters.rows()
-
-    def graph_json(self) -> Any:
-        """The graph as JSON values: what ``medusa.query.codec`` reads back."""
-        return msgspec.to_builtins(self.graph)
 
     def stats(self, now_us: int | None = None) -> pa.Table:
         """One row per box; see ``medusa.engine.stats``.

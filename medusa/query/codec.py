@@ -17,6 +17,7 @@ __all__ = [
     "graph_from_msgpack",
     "graph_to_json",
     "graph_to_msgpack",
+    "graph_values",
     "refuse_unregistered",
 ]
 
@@ -40,6 +41,11 @@ def graph_to_json(graph: Graph) -> str:
     """
     refuse_unregistered(graph, "to_json")
     return msgspec.json.format(msgspec.json.encode(graph), indent=2).decode()
+
+
+def graph_values(graph: Graph) -> Any:
+    """As JSON values, to stand in a larger document: what ``graph_from_json`` reads of their text."""
+    return msgspec.to_builtins(graph)
 
 
 def graph_to_msgpack(graph: Graph) -> bytes:

@@ -160,7 +160,7 @@ class Folder:
             turns=OneTurn(),
             state=threading.RLock(),
             interrupts=INTERRUPTS,
-            jobs=jobs or JobThreads("checkpoint"),
+            jobs=jobs or JobThreads(),
             checkpoints=checkpoints,
             checkpoint_every_us=self.settings["checkpoint_every_us"],
         )

@@ -88,6 +88,19 @@ def test_it_holds_what_the_run_held_when_it_was_due() -> None:
     assert counts(restored) == {2}
 
 
+def test_all_is_copied_when_the_next_one_is_due_however_few_pushes_there_are() -> None:
+    made = Made()
+    made.begin()
+    begun = made.under_way[0]
+    assert begun.copying.left == begun.rows == KEYS
+    made.clock.advance("500ms")
+    made.push()
+    assert 0 < begun.copying.left <= begun.rows - KEYS // 2
+    made.clock.advance("500ms")
+    made.push()
+    assert begun.copying.done
+
+
 def test_the_one_that_is_written_is_there_before_one_that_was_asked_for() -> None:
     made = Made()
     made.begin()

@@ -14,6 +14,8 @@ from medusa.engine.state.background_copy import BackgroundCopy
 from medusa.engine.state.checkpoint import Checkpoints
 from medusa.errors import CheckpointWarning, StateError
 from medusa.ports import Clock, Job, Jobs, Lock
+from medusa.query.boxes import Graph
+from medusa.query.codec import graph_values
 
 __all__ = ["RunCheckpoints"]
 
@@ -27,15 +29,17 @@ class _Begun:
 
     Attributes:
         log: number of the decision log that begins after it.
-        facts: for its manifest.
-        looked_us: when some of it was copied at rest last.
+        facts: for its manifest, besides the graph.
+        rows: to be copied, when it began.
         dropped: nothing comes of it.
     """
 
+    graph: Graph
     copying: BackgroundCopy
     log: int
     facts: dict[str, Any]
-    looked_us: int
+    rows: int
+    began_us: int
     dropped: bool = False
 
 
@@ -151,14 +155,13 @@ class RunCheckpoints:
             copying.drop()  # boxes have one copy at a time
             raise
         facts = {
-            "query": fragment.graph_json(),
             "settings": self._settings,
             "positions": fragment.accepted(),
             "sinks": {id: {"taken": s.taken, "next": s.next_seq} for id, s in fragment.sinks.items()},
             "decisions": log,
             "shedding": None if fragment.drops is None else fragment.drops.save(),
         }
-        return _Begun(copying, log, facts, self._clock.monotonic_us())
+        return _Begun(fragment.graph, copying, log, facts, copying.left, self._clock.monotonic_us())
 
     def _begin_due(self, store: Checkpoints) -> None:
         begun = self._begin(store, patient=True)
@@ -198,11 +201,9 @@ class RunCheckpoints:
 
     def _rows_now(self, begun: _Begun) -> int:
         """A piece; more, where it wouldn't all be copied when the next is due."""
-        now_us, left = self._clock.monotonic_us(), begun.copying.left
-        passed_us, time_left_us = now_us - begun.looked_us, self._due_us - begun.looked_us
-        begun.looked_us = now_us
-        most = left if passed_us >= time_left_us else left * passed_us // time_left_us
-        return max(background_copy.SLICE_ROWS, most)
+        passed_us, every_us = self._clock.monotonic_us() - begun.began_us, self._every_us or 1
+        wanted = begun.rows * passed_us // every_us
+        return max(background_copy.SLICE_ROWS, wanted - (begun.rows - begun.copying.left))
 
     def _end(self, begun: _Begun, job: Job) -> None:
         """Wait for the job."""
@@ -233,7 +234,8 @@ class RunCheckpoints:
 
 
 def _write(store: Checkpoints, begun: _Begun) -> str:
-    return store.save(begun.copying.files(), begun.facts, begun.copying.known())
+    facts = {"query": graph_values(begun.graph), **begun.facts}
+    return store.save(begun.copying.files(), facts, begun.copying.known())
 
 
 def _written_meanwhile(
@@ -250,4 +252,8 @@ def _written_meanwhile(
                 begun.copying.step()
             finally:
                 state.release()
-    return None if begun.dropped else _write(store, begun)
+    if begun.dropped:
+        return None
+    name = _write(store, begun)
+    begun.copying.drop()  # here: to give back its memory takes as long as some pieces
+    return name

@@ -390,7 +390,7 @@ class BackgroundCopy:
         return self.done
 
     def drop(self) -> None:
-        """Nothing of it is wanted any more. A copy that isn't done looks at what the engine changes, so the
+        """Nothing of it is wanted any more. One that isn't done looks at what the engine changes, so the
         engine's thread calls this: there it goes."""
         self._found = {}
         self._later = []

@@ -86,8 +86,9 @@ def _order(signature: Mapping[str, Any]) -> bytes:
 
 
 def save(
-    checked: CheckedGraph,
+    query: str,
     boxes: Mapping[str, Operator],
+    sums: Mapping[str, str],
     *,
     patient: bool = False,
     capture: Capture | None = None,
@@ -95,12 +96,13 @@ def save(
     """The files of all boxes, as they are now.
 
     Args:
+        query: its name.
+        sums: as ``box_sums`` gives them.
         patient: who asks copies large tables by and by, while the boxes go on.
         capture: only what changed since its base, of boxes that know; None: all.
     """
     files: dict[str, Part | Later | Document] = {}
     index: dict[str, Any] = {}
-    sums = box_sums(checked)
     for id, box in boxes.items():
         state = box.save(patient=patient, capture=capture)
         names = {}
@@ -121,7 +123,7 @@ def save(
             "meta": state.meta,
             "tables": dict(sorted(names.items())),  # not by which were copied at once
         }
-    document = {"version": VERSION, "query": checked.graph.name, "boxes": index}
+    document = {"version": VERSION, "query": query, "boxes": index}
     files[INDEX] = Document(document)
     return BackgroundCopy(files, capture)
 

@@ -151,7 +151,7 @@ class RunResources:
             turns=OneTurn() if threads == 1 and queue is None else SharedTurns(INTERRUPTS),
             state=threading.RLock(),
             interrupts=INTERRUPTS,
-            jobs=JobThreads("medusa-checkpoint"),
+            jobs=JobThreads(),
             checkpoints=checkpoints,
             checkpoint_every_us=None if checkpoints is None else settings["checkpoint_every_us"],
             queue=queue,

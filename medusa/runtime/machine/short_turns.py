@@ -10,12 +10,13 @@ from __future__ import annotations
 import os
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 
 from medusa.runtime.machine.worker import Worker
 
-__all__ = ["ShortTurns"]
+__all__ = ["ShortTurns", "short_turns"]
 
 TURN_US = 500
 """Shorter: the two threads spend their time on changing places; longer: the loop is late."""
@@ -75,6 +76,16 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_INTERVAL.forked)
 
 
+@contextmanager
+def short_turns() -> Iterator[None]:
+    """Meanwhile the threads of this process change places more often."""
+    begun = _INTERVAL.begin()
+    try:
+        yield
+    finally:
+        _INTERVAL.end(begun)
+
+
 class ShortTurns:
     """A worker during whose jobs the threads of this process change places more often."""
 
@@ -96,8 +107,5 @@ class ShortTurns:
 
     @staticmethod
     def _work(job: Callable[[], None]) -> None:
-        begun = _INTERVAL.begin()
-        try:
+        with short_turns():
             job()
-        finally:
-            _INTERVAL.end(begun)
