@@ -18,10 +18,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import medusa as md
+from medusa.engine.bounded_run import without_early
 from medusa.query.boxes import Sink, Source
 from medusa.query.graph import check_graph
 from medusa.spark import support
-from medusa.spark.dataframes.batches import without_early
 from medusa.spark.streaming import packed as packing
 from medusa.spark.streaming import processor
 from medusa.spark.streaming.lateness import FOREVER_US, Entered

@@ -10,7 +10,7 @@ from medusa.engine.operators.source import SourceBox
 from medusa.query.boxes import Box, Graph, Input
 from medusa.units import duration_text
 
-__all__ = ["arc_name", "explain_boxes", "held_by"]
+__all__ = ["explain_boxes", "held_by"]
 
 
 def explain_boxes(graph: Graph, boxes: Mapping[str, Operator], now_us: int | None = None) -> str:
@@ -23,7 +23,7 @@ def explain_boxes(graph: Graph, boxes: Mapping[str, Operator], now_us: int | Non
     lines = [f"query {graph.name}"]
     for spec in graph.boxes:
         box = boxes[spec.id]
-        names = [arc_name(arc) for arc in spec.inputs]
+        names = [arc.label for arc in spec.inputs]
         origin = f" from {', '.join(names)}" if names else ""
         text = box.waits_for(names)
         told = "holds its boundary at" in text  # by which input, the box says itself
@@ -52,7 +52,7 @@ def _cause(
     if held is None:
         return []
     above = boxes[held.box]
-    found = [] if told else [f"held back by {arc_name(held)} at {show_time(above.boundary_us)}"]
+    found = [] if told else [f"held back by {held.label} at {show_time(above.boundary_us)}"]
     found += [f"unmoved for {since}" for since in _since(above, now_us)]
     while (further := held_by(specs[held.box], boxes[held.box])) is not None:
         held = further
@@ -79,7 +79,3 @@ def _since(box: Operator, now_us: int | None) -> list[str]:
         return []
     seconds = (now_us - box.moved_us) // 1_000_000
     return [duration_text(seconds * 1_000_000)] if seconds > 0 else []
-
-
-def arc_name(arc: Input) -> str:
-    return f"{arc.box}.{arc.port}" if arc.port else arc.box

@@ -24,7 +24,15 @@ from medusa.ports import Tasks, Workers
 from medusa.query.boxes import Aggregate, Graph, Source
 from medusa.query.suggest import did_you_mean
 
-__all__ = ["SourcePart", "measured_slack", "measured_slack_us", "merged", "run_bounded", "with_slack"]
+__all__ = [
+    "SourcePart",
+    "measured_slack",
+    "measured_slack_us",
+    "merged",
+    "run_bounded",
+    "with_slack",
+    "without_early",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +79,7 @@ def run_bounded(
         if spec.time is not None and spec.slack_us is None:
             measured[spec.id] = measured_slack(spec, inputs[spec.id])
     fragment = Fragment(
-        _without_early(with_slack(graph, measured)),
+        without_early(with_slack(graph, measured)),
         sink_times=False,
         functions=functions,
         tasks=tasks,
@@ -119,7 +127,7 @@ def measured_slack(spec: Source, parts: Sequence[SourcePart]) -> int:
     return max((judge.judge(batch, Times(times), None)[1] for batch, times in timed), default=0)
 
 
-def _without_early(graph: Graph) -> Graph:
+def without_early(graph: Graph) -> Graph:
     """Early results are for those who wait."""
     boxes = [
         msgspec.structs.replace(box, early_us=None) if isinstance(box, Aggregate) else box

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from medusa.elements import END_US
-from medusa.engine.blocked_boxes import arc_name, held_by
+from medusa.engine.blocked_boxes import held_by
 from medusa.engine.core.box import Operator
 from medusa.engine.qos.rates import OVER_US
 from medusa.query.boxes import Graph
@@ -35,7 +35,7 @@ def loads(graph: Graph, boxes: Mapping[str, Operator], stats: Sequence[Mapping[s
         holder = ""
         if len(box.inputs_us) > 1 and box.input_us < max(box.inputs_us) and box.input_us < END_US:
             held = held_by(specs[id], box)
-            holder = "" if held is None else arc_name(held)
+            holder = "" if held is None else held.label
         share = busy[id] / whole if whole else 0.0
         found[id] = BoxLoad(share, tuple(_marks(row, share, holder)), bool(holder), _tip(row))
     return DiagramLoads(found, f"over the last {duration_text(OVER_US)}" if recent else "since the run began")

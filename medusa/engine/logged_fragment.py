@@ -369,7 +369,7 @@ class LoggedFragment(Fragment):
 
     def accepted(self) -> dict[str, int]:
         """Rows that entered, of each source: what a checkpoint of this moment covers."""
-        return {name: box.accepted for name, box in self.sources.items()}
+        return super().positions()
 
     def _work(self) -> None:
         """Do what was decided, as far as there are rows; then go on as usual."""

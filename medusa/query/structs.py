@@ -40,6 +40,11 @@ class Input(StrictData, frozen=True):
     box: str
     port: str = ""
 
+    @property
+    def label(self) -> str:
+        """Id of its box; ``cars.late`` of a late port."""
+        return f"{self.box}.{self.port}" if self.port else self.box
+
 
 class Function(StrictData, frozen=True):
     """A function or class of the user's, by the name and version under which it is registered.

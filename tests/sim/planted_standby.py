@@ -389,7 +389,7 @@ COORDINATORS: dict[str, Mistake] = {
         area="recovery",
         about="A node that was away while a query was removed hears so, and does nothing: what it has of it "
         "stays for ever.",
-        edits=edit("nodes.recovery.agreement:Agreement.answered", "self._ended(now_us, query)", "pass"),
+        edits=edit("nodes.recovery.telling:Announcements.answered", "self._ended(now_us, query)", "pass"),
         scenarios=("coordinators",),
         seed=1,
         shows="SimulationError: liveness",

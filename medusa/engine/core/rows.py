@@ -25,9 +25,11 @@ __all__ = [
     "as_bools",
     "as_int64",
     "as_times",
+    "empty_batch",
     "filter_rows",
     "invert",
     "on_time_rows",
+    "only_chunk",
     "take",
     "take_array",
 ]
@@ -140,6 +142,16 @@ def on_time_rows(train: Train) -> Train:
         return train
     kept = filter_rows(train, invert(train.late))
     return Train(batch=kept.batch, times=kept.times, kind=kept.kind)
+
+
+def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
+    """No rows of these columns."""
+    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
+
+
+def only_chunk(column: pa.ChunkedArray) -> pa.Array:
+    """The values of a column that is in one piece, or empty."""
+    return column.chunk(0) if column.num_chunks else pa.nulls(0, column.type)
 
 
 def as_int64(array: pa.Array) -> npt.NDArray[np.int64]:

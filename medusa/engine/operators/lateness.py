@@ -13,6 +13,7 @@ from medusa._native import Keys, Lateness, PartLateness, Times
 from medusa.elements import END_US, START_US
 from medusa.engine.core.box import BoxState, expect_table
 from medusa.engine.core.native_types import native_arrow, native_type, widen
+from medusa.engine.core.rows import only_chunk
 from medusa.errors import DataError
 from medusa.query.boxes import Source
 from medusa.query.types import to_arrow
@@ -262,7 +263,7 @@ class PartitionJudge(Judge):
         listed = len(self._lateness)
         fresh = PartLateness(self._slack_us, boundary_us=known(promised_us))
         column = table.column(0)
-        values = column.chunk(0) if column.num_chunks else pa.nulls(0, column.type)
+        values = only_chunk(column)
         rows = pa.RecordBatch.from_arrays([values], schema=self._schema)
         ids = pa.array(self._keys.map(rows)).to_numpy()
         if not np.array_equal(ids, np.arange(len(ids))) or len(ids) < listed:

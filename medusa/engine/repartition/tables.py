@@ -78,10 +78,7 @@ class StateCut:
 
     @property
     def hidden(self) -> str:
-        """The column of the parts' results that tells the first row."""
-        merge = self.made.merges[-1]
-        assert isinstance(merge, OrderedMerge)
-        return f"{merge.positions[0]}.value"
+        return _hidden(self.made)
 
 
 @dataclass(slots=True)
@@ -108,9 +105,14 @@ class Joined:
 
     @property
     def hidden(self) -> str:
-        merge = self.made.merges[-1]
-        assert isinstance(merge, OrderedMerge)
-        return f"{merge.positions[0]}.value"
+        return _hidden(self.made)
+
+
+def _hidden(made: SplitBoxes) -> str:
+    """The column of the parts' results that tells the first row."""
+    merge = made.merges[-1]
+    assert isinstance(merge, OrderedMerge)
+    return f"{merge.positions[0]}.value"
 
 
 def hashes_of(keys: list[pa.Array]) -> NDArray[np.uint64]:

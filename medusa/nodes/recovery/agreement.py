@@ -1,8 +1,9 @@
-"""Agreement on the configurations of queries: proposes, counts votes, and tells what was decided. No IO.
+"""Agreement on the configurations of queries: proposes, counts votes, and learns what was decided. No IO.
 
-``agreement_automaton`` has the steps of a proposer and of a voter, ``voter`` what this node says as one. At
-most one configuration is decided for each number of a query, whatever is lost, late, doubled or said again,
-and whoever dies with or without the last write of its disk: docs/standby.md tells why.
+``agreement_automaton`` has the steps of a proposer and of a voter, ``voter`` what this node says as one;
+``telling`` sees to it that others hear what was decided. At most one configuration is decided for each number
+of a query, whatever is lost, late, doubled or said again, and whoever dies with or without the last write of
+its disk: docs/standby.md tells why.
 
 Suspicion alone decides nothing: a voter refuses a change that counts out a node which it hears itself.
 """
@@ -23,7 +24,7 @@ from medusa.nodes.recovery.agreement_automaton import AgreementEvent, ProposerSt
 from medusa.nodes.recovery.bid import Bid, Change
 from medusa.nodes.recovery.changes import next_number
 from medusa.nodes.recovery.reentry import Reentry
-from medusa.nodes.recovery.telling import TELL_LATER_US, Telling
+from medusa.nodes.recovery.telling import TELL_LATER_US, Announcements
 from medusa.nodes.recovery.voter import Voter, first_proposer
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.commands import Reply
@@ -113,14 +114,25 @@ class Agreement:
         self._number = number
         self._is_up = is_up
         self._decided = decided
-        self._audience = audience
         self._ended = ended
         self._life_of = life_of
         self._lost = lost
         self._owner_lost = owner_lost
         self._voter = Voter(catalog, saver=saver, is_up=is_up)
+        self._announcements = Announcements(
+            settings.name,
+            settings.own_peers,
+            catalog,
+            outbox=outbox,
+            saver=saver,
+            number=number,
+            is_up=is_up,
+            written=self._voter.token,
+            audience=audience,
+            ended=ended,
+            since=lambda query, node: self._since.get(query, {}).get(node, 0),
+        )
         self._bids: dict[str, Bid] = {}
-        self._telling: dict[str, Telling] = {}
         self._since: dict[str, dict[str, int]] = {}
         """Query that was deployed here in this life -> node -> the life of that in which it was so."""
         self._unfit: dict[str, int] = {}
@@ -159,8 +171,7 @@ class Agreement:
 
     def untold(self, query: str) -> Collection[str]:
         """Nodes that were told the current configuration and haven't said that it is on their disk."""
-        telling = self._telling.get(query)
-        return () if telling is None else tuple(telling.untold)
+        return self._announcements.untold(query)
 
     def not_voting(self, query: str) -> tuple[str, ...]:
         """Voters that are known not to vote yet, since they have lost what they had said; this node too."""
@@ -170,16 +181,8 @@ class Agreement:
         return tuple(node for node in voters if node in others or (own and node == self._me))
 
     def differs(self, now_us: int, query: str, node: str) -> None:
-        """On a link a node goes by another number than this one does. It hears ours; if its own is newer its
-        answer brings that."""
-        telling = self._telling_of(query)
-        if telling is not None and self._concerns(query, node) and telling.meets(now_us, node):
-            self._tell(now_us, query, node)
-
-    def _concerns(self, query: str, node: str) -> bool:
-        """Whether it is named by the current configuration, or has a part."""
-        current = self.current(query)
-        return current is not None and (node in current.nodes() or node in self._audience(query))
+        """On a link a node goes by another number than this one does."""
+        self._announcements.differs(now_us, query, node)
 
     def status(self) -> dict[str, AgreementStatus]:
         """By query."""
@@ -268,7 +271,7 @@ class Agreement:
     def forget(self, query: str) -> None:
         """The query is removed."""
         self.withdraw(query)
-        self._telling.pop(query, None)
+        self._announcements.forget(query)
         self._unfit.pop(query, None)
         self._since.pop(query, None)
         self._not_voting.pop(query, None)
@@ -303,7 +306,7 @@ class Agreement:
         if vote.code == "E_ALIVE":
             self._deferred[vote.query] = peer, message
         if vote.code not in ("E_REMOVED", "E_QUERY"):  # It speaks of an earlier query of that name.
-            self._shown(peer, vote.query, vote.number - 1)
+            self._announcements.shown(peer, vote.query, vote.number - 1)
             self._votes(peer, vote.query, not (isinstance(message, Prepare) and message.forgot))
 
     def _votes(self, peer: str, query: str, votes: bool) -> None:
@@ -319,21 +322,7 @@ class Agreement:
 
     def answered(self, now_us: int, peer: str, reply: Reply) -> bool:
         """Take an answer to a ``Configure``; whether it was one."""
-        for query, telling in self._telling.items():
-            # Others see these numbers too: only who was told answers.
-            if telling.request == reply.request and peer in self._peers and telling.concerns(peer):
-                first = True
-                if reply.code == "E_QUERY":  # It still has one of that name which was removed: told again.
-                    first = telling.refused_by(peer)
-                else:
-                    telling.known_by(peer)
-                if reply.code == "E_REMOVED":
-                    self._ended(now_us, query)
-                elif reply.code not in ("", "E_CONFIGURATION") and first:
-                    about = {"query": query, "node": peer, "code": reply.code}
-                    self._outbox.report("warning", "configuration refused", why=reply.text, **about)
-                return True
-        return False
+        return self._announcements.answered(now_us, peer, reply)
 
     def _configured(self, now_us: int, peer: str, message: Configure) -> None:
         told = message.configuration
@@ -351,12 +340,12 @@ class Agreement:
             self._learn(now_us, told, tell_at_us=at_us, told_by=peer, since=message.since)
         elif told.number < current.number:
             code, text = "E_CONFIGURATION", f"configuration {current.number} is known at node {self._me!r}"
-            self._tell(now_us, query, peer)
+            self._announcements.tell(now_us, query, peer)
         elif told != current:
             code, text = "E_CONFIGURATION", f"node {self._me!r} knows another one of number {told.number}"
             self._outbox.report("error", "two configurations of one number", query=query, node=peer)
         else:
-            self._shown(peer, query, told.number)
+            self._announcements.shown(peer, query, told.number)
             if self._voter.is_new(query, message.since):
                 self._reentries.pop(query, None)
         if not message.request:
@@ -403,7 +392,7 @@ class Agreement:
         elif vote.promised is not None and vote.promised >= vote.ballot:
             self._reenter(now_us, query, round=vote.promised.round + 1)
         elif vote.code in ("E_CONFIGURATION", "E_QUERY"):
-            self._tell(now_us, query, peer)
+            self._announcements.tell(now_us, query, peer)
         elif reentry.won:
             del self._reentries[query]
             self._voter.remember(query, reentry.question.ballot, reentry.accepted)
@@ -540,7 +529,7 @@ class Agreement:
             self._ended(now_us, vote.query)
         if vote.code in ("E_CONFIGURATION", "E_QUERY") and peer not in bid.behind:
             bid.behind.add(peer)
-            self._tell(now_us, vote.query, peer)
+            self._announcements.tell(now_us, vote.query, peer)
             self._ask(vote.query, bid, (peer,))
         self._count(now_us, vote.query, bid, current)
 
@@ -599,11 +588,7 @@ class Agreement:
         self._voter.learn(new, installed=installed, since=since)
         if self._voter.has_forgotten(query):
             self._reenter(now_us, query)
-        telling = self._telling[query] = Telling(number=new.number, request=self._number())
-        telling.knows = {told_by, self._me} - {""}
-        named = (*new.nodes(), *(old.nodes() if old is not None else ()), *self._audience(query))
-        if new.number > 1 or not told_by:  # The first one is its coordinator's to tell.
-            telling.add((node for node in named if node in self._peers), tell_at_us)
+        self._announcements.begin(old, new, told_by=told_by, at_us=tell_at_us)
         bid = self._bids.get(query)
         if bid is not None:
             bid.step(_E.NEWER)
@@ -612,51 +597,11 @@ class Agreement:
                 self.withdraw(query)
         if old is not None:
             self._outbox.report("info", "configuration decided", query=query, number=new.number)
-        self._tell_due(now_us, query)
+        self._announcements.tell_due(now_us, query)
         self._decided(now_us, old, new)
         again = self._bids.get(query)
         if again is not None and again.state is ProposerState.RESTING:
             self._begin(now_us, query)
-
-    def _tell(self, now_us: int, query: str, node: str) -> None:
-        """Tell one node what is current, now and until it answers."""
-        telling, current = self._telling_of(query), self.current(query)
-        if telling is None or current is None or node not in self._peers:
-            return
-        telling.knows.discard(node)
-        telling.add((node,), now_us + telling.wait_us)
-        self._say(telling, current, node)
-
-    def _telling_of(self, query: str) -> Telling | None:
-        """Made anew for what an earlier life of this node has learned."""
-        current = self.current(query)
-        if current is None:
-            return None
-        if query not in self._telling:
-            self._telling[query] = Telling(number=current.number, request=self._number())
-        return self._telling[query]
-
-    def _tell_due(self, now_us: int, query: str) -> None:
-        telling, current = self._telling.get(query), self.current(query)
-        if telling is None or current is None or telling.at_us is None or now_us < telling.at_us:
-            return
-        for node in telling.untold:
-            self._say(telling, current, node)
-        telling.told(now_us, reached=any(map(self._reaches, telling.untold)))
-
-    def _say(self, telling: Telling, current: Configuration, node: str) -> None:
-        """The first configuration is decided by our word alone, so our disk has it first."""
-        if self._reaches(node):
-            after = self._voter.token(current.query) if current.number == 1 else 0
-            since = self._since.get(current.query, {}).get(node, 0)
-            message = Configure(request=telling.request, configuration=current, since=since)
-            self._saver.send(node, message, after=after)
-
-    def _shown(self, peer: str, query: str, number: int) -> None:
-        """A node has said something that it can only say if it knows this number."""
-        telling = self._telling.get(query)
-        if telling is not None and number >= telling.number:
-            telling.known_by(peer)
 
     # --- time -------------------------------------------------------------------------------------------
 
@@ -673,31 +618,19 @@ class Agreement:
             elif current is not None and event is not LinkEvent.PEER_DOWN and peer in current.voters:
                 self._ask(query, bid, (peer,))
         if event is LinkEvent.PEER_DOWN:
-            for query, told in self._telling.items():
-                if self._kept[query].current.parts is not None:
-                    told.knows.discard(peer)  # It may have been told meanwhile that the query is no more.
+            self._announcements.lost(peer)
             for asked_by, message in list(self._deferred.values()):
                 if peer in message.suspects:
                     self._asked(asked_by, message)
             return
-        if event is LinkEvent.PEER_RESTARTED:  # Its disk may be another one.
-            for told in self._telling.values():
-                told.knows.discard(peer)
+        if event is LinkEvent.PEER_RESTARTED:
+            self._announcements.restarted(peer)
         for query, reentry in list(self._reentries.items()):
             if peer in reentry.open:
                 self._reenter(now_us, query)
             elif peer in reentry.others and self._reaches(peer):  # It may have forgotten that we don't vote.
                 self._outbox.send(peer, reentry.question)
-        for query, kept in self._kept.items():
-            current, telling = kept.current, self._telling.get(query)
-            knows = telling is not None and peer in telling.knows
-            waits = telling is not None and peer in telling.untold
-            concerned = self._concerns(query, peer)
-            # The first one is told by who deploys; also by a later life of that. Who has a part tells it to
-            # hear whether the query was removed meanwhile.
-            may_tell = current.number > 1 or current.coordinator == self._me or current.parts is not None
-            if waits or (concerned and not knows and may_tell):
-                self._tell(now_us, query, peer)
+        self._announcements.came(now_us, peer)
 
     def tick(self, now_us: int) -> None:
         """Ask and tell again, begin a new ballot after a pause."""
@@ -720,8 +653,7 @@ class Agreement:
             self._ask(query, bid, current.voters)
             if bid.overruled:  # Those that haven't voted may never do.
                 self._overruled(now_us, bid, current)
-        for query in list(self._telling):
-            self._tell_due(now_us, query)
+        self._announcements.tick(now_us)
         self._look_at_open(now_us)
 
     def _look_at_open(self, now_us: int) -> None:
@@ -744,5 +676,5 @@ class Agreement:
         """When ``tick`` has work."""
         times = [each.again_us for each in self._bids.values() if each.again_us is not None]
         times += [each.again_us for each in self._reentries.values()]
-        times += [each.at_us for each in self._telling.values() if each.at_us is not None]
-        return min(times, default=None)
+        told_us = self._announcements.wake_at_us()
+        return min(times if told_us is None else [*times, told_us], default=None)

@@ -10,7 +10,6 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from medusa.elements import END_US, START_US
-from medusa.engine.blocked_boxes import arc_name
 from medusa.engine.core.box import show_time
 from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.fragment.inputs import FragmentInput
@@ -102,7 +101,7 @@ def explained(
         arc = told.holder(spec)
         found[spec.id] = {
             "waits_for": told.text(spec),
-            "held_by": "" if arc is None else arc_name(arc),
+            "held_by": "" if arc is None else arc.label,
             "unmoved_us": now_us - since_us if stands and since_us is not None else None,
         }
     return found
@@ -165,7 +164,7 @@ class _Told:
         if len(spec.inputs) > 1 or own:
             at_us = self._boundary_us(arc.box)
             where = f" at {show_time(at_us)}" if at_us > START_US else ": nothing has come from there yet"
-            yield f"{arc_name(arc)} holds it{where}"
+            yield f"{arc.label} holds it{where}"
         if (root := self._root(arc.box)) is not None and not self._figures.get(root.id, {}).get("finished"):
             yield f"source {root.id} waits for {self._of_source(root)}"
 

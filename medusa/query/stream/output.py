@@ -12,19 +12,14 @@ if TYPE_CHECKING:
     from medusa.query.builder import Query
     from medusa.query.stream.stream import Stream
 
-__all__ = ["Output", "label_after", "name_of"]
-
-
-def name_of(arc: Input) -> str:
-    """Id of its box; ``cars.late`` of a late port."""
-    return f"{arc.box}.{arc.port}" if arc.port else arc.box
+__all__ = ["Output", "label_after"]
 
 
 def label_after(kind: str, name: object, inputs: Iterable[Input]) -> str:
     """A box without a name is known by what it reads."""
     if name is not None:
         return f"{kind} {name!r}"[:120]
-    return f"{kind} after " + " and ".join(repr(name_of(arc)) for arc in inputs)
+    return f"{kind} after " + " and ".join(repr(arc.label) for arc in inputs)
 
 
 class Output:
@@ -44,7 +39,7 @@ class Output:
     @property
     def name(self) -> str:
         """As ``Stream.name``."""
-        return name_of(self.arc)
+        return self.arc.label
 
     @property
     def label(self) -> str:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import msgspec
-
+from medusa.engine.bounded_run import without_early
 from medusa.errors import DataError, QueryError
-from medusa.query.boxes import Aggregate, Graph, Source
+from medusa.query.boxes import Graph, Source
 from medusa.query.codec import refuse_unregistered
 from medusa.query.graph import check_graph, label_of
 from medusa.query.suggest import did_you_mean
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 
     from medusa.query.builder import Query
 
-__all__ = ["SHARDS_MAX", "Answers", "archives_of", "batch", "shards_of", "without_early"]
+__all__ = ["SHARDS_MAX", "Answers", "archives_of", "batch", "shards_of"]
 
 SHARDS_MAX = 256
 
@@ -134,15 +133,6 @@ def batch(
         compiler.enter(id, each, ordered=id in ordered_sources, assume_on_time=assume_on_time)
     compiler.run(ports)
     return Answers(compiler.sinks(ordered=ordered, numbered=numbered), compiler.kept)
-
-
-def without_early(graph: Graph) -> Graph:
-    """Early results are for those who wait."""
-    boxes = [
-        msgspec.structs.replace(box, early_us=None) if isinstance(box, Aggregate) else box
-        for box in graph.boxes
-    ]
-    return msgspec.structs.replace(graph, boxes=tuple(boxes))
 
 
 def shards_of(spark: SparkSession, shards: int | None) -> int:

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from medusa.decoders import msgpack_decoder
 from medusa.elements import START_US
+from medusa.engine.bounded_run import without_early
 from medusa.errors import ConfigError, DataError, QueryError
 from medusa.query.boxes import Graph, Schema, Sink, Source
 from medusa.query.codec import refuse_unregistered
@@ -19,7 +20,7 @@ from medusa.query.graph import check_graph, label_of
 from medusa.query.ids import kind_of
 from medusa.runtime.embedded.query_argument import graph_of
 from medusa.spark import column_types, support
-from medusa.spark.dataframes.batches import archives_of, shards_of, without_early
+from medusa.spark.dataframes.batches import archives_of, shards_of
 from medusa.spark.dataframes.compile import Compiler
 from medusa.spark.dataframes.source import BOUNDARY, Archive
 from medusa.spark.session import INSTALL

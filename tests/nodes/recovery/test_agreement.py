@@ -293,7 +293,7 @@ def test_who_was_away_is_told_when_it_is_back_and_until_it_has_answered():
 
 def test_neighbours_that_a_configuration_does_not_name_are_told():
     world = Calm()
-    world.actors["b"].agreement._audience = lambda query: ("e", "x")
+    world.actors["b"].agreement._announcements._audience = lambda query: ("e", "x")
     world.propose("b", takeover("b", 2))
     world.settle()
     assert (world.number("d"), world.number("e")) == (None, 2)
@@ -486,7 +486,7 @@ def test_only_who_was_told_a_configuration_answers_for_it():
     calm.propose("a", lambda now: msgspec.structs.replace(now, number=2) if now.number == 1 else None)
     calm.settle()
     agreement = calm.actors["a"].agreement
-    request = agreement._telling[QUERY].request
+    request = agreement._announcements._telling[QUERY].request
     for peer in ("stranger", "a"):
         assert not agreement.answered(calm.now_us, peer, Reply(request=request, code="E_REMOVED"))
     assert agreement.untold(QUERY)

@@ -13,7 +13,7 @@ from medusa.elements import END_US, Train
 from medusa.engine.core.box import BoxState, Operator
 from medusa.engine.core.dead_letters import DeadLetters, DeadRow
 from medusa.engine.core.row_buffer import Ints
-from medusa.engine.core.rows import as_int64
+from medusa.engine.core.rows import as_int64, only_chunk
 from medusa.query.boxes import Field, Schema
 
 __all__ = ["POSITION", "PartLetters", "SpillKind", "least_us", "single", "with_position"]
@@ -160,7 +160,7 @@ class SpillKind(ABC):
 
 def single(table: pa.Table) -> pa.RecordBatch:
     """A table as one batch."""
-    columns = [c.chunk(0) if c.num_chunks else pa.nulls(0, c.type) for c in table.combine_chunks().columns]
+    columns = [only_chunk(c) for c in table.combine_chunks().columns]
     return pa.RecordBatch.from_arrays(columns, schema=table.schema)
 
 

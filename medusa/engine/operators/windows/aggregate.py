@@ -18,7 +18,7 @@ from medusa.engine.core.box import BoxState, Operator, expect_table, show_time
 from medusa.engine.core.dead_letters import DeadLetters, DeadRow, plain_value
 from medusa.engine.core.memory_bounds import Storage
 from medusa.engine.core.native_types import narrow, native_arrow, native_type, widen
-from medusa.engine.core.rows import TIME, as_int64, as_times, on_time_rows
+from medusa.engine.core.rows import TIME, as_int64, as_times, on_time_rows, only_chunk
 from medusa.engine.expressions.box_expressions import Columns
 from medusa.engine.operators.windows.aggregate_calls import WindowCalls, calls_of, combine_calls
 from medusa.engine.operators.windows.aggregate_user import UserAggregates
@@ -260,7 +260,7 @@ class AggregateBox(Operator):
         fresh = pa.record_batch(self._window.state())
         schema = pa.schema([field.with_name(self._readable(field.name)) for field in fresh.schema])
         columns = expect_table(state.tables, "groups", schema).combine_chunks().columns
-        arrays = [column.chunk(0) if column.num_chunks else pa.nulls(0, column.type) for column in columns]
+        arrays = [only_chunk(column) for column in columns]
         boundary, taken = state.meta["position"]
         rows = pa.RecordBatch.from_arrays(arrays, schema=fresh.schema)
         self._window.load(rows, boundary, taken)

@@ -19,7 +19,7 @@ from medusa.elements import END_US, Train
 from medusa.engine.core.box import BoxState, Operator, expect_table
 from medusa.engine.core.dead_letters import DeadLetters
 from medusa.engine.core.native_types import narrow, native_arrow, native_type, widen
-from medusa.engine.core.rows import as_int64, as_times
+from medusa.engine.core.rows import as_int64, as_times, only_chunk
 from medusa.engine.expressions.box_expressions import Columns
 from medusa.engine.operators.windows.aggregate_calls import NativeCall, calls_of
 from medusa.engine.operators.windows.groups_user import SlotAggregates
@@ -528,9 +528,7 @@ class Groups:
         fields = [field.with_name(self._readable(field.name)) for field in fresh.schema]
         table = expect_table(state.tables, "groups", pa.schema(fields[2:])).combine_chunks()
         (taken,) = expect_integers([state.meta["rows"]], 1)
-        columns = [
-            column.chunk(0) if column.num_chunks else pa.nulls(0, column.type) for column in table.columns
-        ]
+        columns = [only_chunk(column) for column in table.columns]
         rows = table.num_rows
         bounds = [np.zeros(rows, dtype=np.int64), np.full(rows, PANE_US)]
         held = columns[2]

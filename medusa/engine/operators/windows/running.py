@@ -12,7 +12,7 @@ from medusa.elements import END_US, Train
 from medusa.engine.core.box import BoxState, Operator, expect_table
 from medusa.engine.core.dead_letters import DeadLetters, DeadRow
 from medusa.engine.core.native_types import narrow
-from medusa.engine.core.rows import as_int64, take, take_array
+from medusa.engine.core.rows import as_int64, only_chunk, take, take_array
 from medusa.engine.operators.windows.groups import Groups, expect_integers
 from medusa.engine.operators.windows.lag import Lags
 from medusa.engine.operators.windows.slot_results import Numbers
@@ -192,7 +192,7 @@ class RunningBox(Operator):
     def load_more(self, state: BoxState) -> None:
         schema = pa.schema([*self._groups.key_fields(), ("latest", pa.int64()), ("slot", pa.int64())])
         table = expect_table(state.tables, "keys", schema).combine_chunks()
-        columns = [c.chunk(0) if c.num_chunks else pa.nulls(0, c.type) for c in table.columns]
+        columns = [only_chunk(c) for c in table.columns]
         if columns[-1].null_count or columns[-2].null_count:
             raise ValueError("keys: a slot or a time is null")
         slots = as_int64(columns[-1])
@@ -212,7 +212,7 @@ class RunningBox(Operator):
             self._groups.load(state, slots, next_slot)
         if self._lags is not None:
             held = expect_table(state.tables, "lags", self._lag_schema()).combine_chunks()
-            parts = [c.chunk(0) if c.num_chunks else pa.nulls(0, c.type) for c in held.columns]
+            parts = [only_chunk(c) for c in held.columns]
             if parts[0].null_count or not np.isin(as_int64(parts[0]), slots).all():
                 raise ValueError("lags: a slot that no key has")
             self._lags.load(as_int64(parts[0]), parts[1:])

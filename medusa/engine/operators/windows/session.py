@@ -12,7 +12,7 @@ from medusa.elements import END_US, Train
 from medusa.engine.core import output_pieces
 from medusa.engine.core.box import BoxState, Operator, expect_table, show_time
 from medusa.engine.core.dead_letters import DeadLetters
-from medusa.engine.core.rows import as_int64
+from medusa.engine.core.rows import as_int64, only_chunk
 from medusa.engine.operators.windows.groups import Groups, expect_integers
 from medusa.engine.operators.windows.slot_results import Numbers, SlotResults
 from medusa.query.boxes import Schema
@@ -142,7 +142,7 @@ class SessionBox(Operator):
     def load_more(self, state: BoxState) -> None:
         schema = pa.schema([*self._groups.key_fields(), *((name, pa.int64()) for name in PARTS[1:])])
         table = expect_table(state.tables, "sessions", schema).combine_chunks()
-        columns = [c.chunk(0) if c.num_chunks else pa.nulls(0, c.type) for c in table.columns]
+        columns = [only_chunk(c) for c in table.columns]
         next_slot, taken = expect_integers(state.meta["slots"], 2)
         width = len(self._key_names)
         ids = pa.array(self._groups.load_keys(columns[:width], table.num_rows))

@@ -14,7 +14,7 @@ from medusa.elements import Train
 from medusa.engine.core.box import Operator
 from medusa.engine.core.dead_letters import DeadLetters, DeadRow
 from medusa.engine.core.native_types import narrow
-from medusa.engine.core.rows import as_times
+from medusa.engine.core.rows import as_times, empty_batch
 from medusa.query.boxes import AggregateCall, Schema
 from medusa.query.types import is_decimal, schema_to_arrow
 
@@ -63,7 +63,7 @@ class SlotResults:
             head = [column.take(at) for column in head]
             times = None if times is None else times[finished.index]
         if not len(finished.index):
-            return Train(batch=_empty(self._schema))
+            return Train(batch=empty_batch(self._schema))
         columns = [*head, *finished.columns[: len(self._calls)]]
         narrowed = [narrow(c, t) for c, t in zip(columns, self._types, strict=True)]
         batch = pa.RecordBatch.from_arrays(narrowed, schema=self._schema)
@@ -83,7 +83,3 @@ class SlotResults:
             text = "its sum has more than 38 digits" if decimal else "its sum doesn't fit int64"
             text = f"aggregate {self._calls[call].name!r}: {text}"
             self._letters.add(DeadRow(self._box.id, text, row))
-
-
-def _empty(schema: pa.Schema) -> pa.RecordBatch:
-    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)

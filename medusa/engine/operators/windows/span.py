@@ -15,7 +15,7 @@ from medusa.elements import END_US, Train
 from medusa.engine.core.box import BoxState, Operator, expect_table
 from medusa.engine.core.dead_letters import DeadLetters, DeadRow
 from medusa.engine.core.native_types import native_type, widen
-from medusa.engine.core.rows import as_int64, take, take_array
+from medusa.engine.core.rows import as_int64, only_chunk, take, take_array
 from medusa.engine.operators.windows.groups import Groups, expect_integers
 from medusa.engine.operators.windows.slot_results import Numbers, SlotResults
 from medusa.query.boxes import Schema
@@ -207,5 +207,5 @@ def _schema(fields: Sequence[Any], names: Sequence[str]) -> pa.Schema:
 
 def _one(table: pa.Table) -> pa.RecordBatch:
     columns = table.combine_chunks().columns
-    arrays = [c.chunk(0) if c.num_chunks else pa.nulls(0, c.type) for c in columns]
+    arrays = [only_chunk(c) for c in columns]
     return pa.RecordBatch.from_arrays(arrays, schema=table.schema)

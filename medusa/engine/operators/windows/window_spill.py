@@ -20,10 +20,11 @@ import pyarrow as pa
 from medusa._native import Batch, Split, Window
 from medusa.engine.core.box import BoxState, expect_table
 from medusa.engine.core.memory_bounds import Room
+from medusa.engine.core.rows import empty_batch
 from medusa.engine.core.sorted_runs import Run, cut_batch, merge_runs
 from medusa.engine.core.spool import SpoolFile, Streamed
 from medusa.engine.operators.windows.window_parts import merge_batches, split_rows
-from medusa.engine.operators.windows.window_spill_part import WindowSpillPart, empty_batch
+from medusa.engine.operators.windows.window_spill_part import WindowSpillPart
 from medusa.errors import StateError
 
 __all__ = ["PARTS_MAX", "SpillWindow"]

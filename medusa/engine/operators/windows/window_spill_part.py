@@ -7,11 +7,11 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from medusa._native import Window
-from medusa.engine.core.rows import as_int64
+from medusa.engine.core.rows import as_int64, empty_batch
 from medusa.engine.core.sorted_runs import cut_batch
 from medusa.engine.core.spool import Spool, SpoolFile
 
-__all__ = ["WindowSpillPart", "empty_batch"]
+__all__ = ["WindowSpillPart"]
 
 WAITING_BYTES_MIN = 1 << 20
 """Rows beside a cold part up to which it is left alone."""
@@ -163,8 +163,3 @@ class WindowSpillPart:
     def clear(self) -> None:
         """Of a hot part that holds no rows: be empty."""
         self.window = None
-
-
-def empty_batch(schema: pa.Schema) -> pa.RecordBatch:
-    """No rows of these columns."""
-    return pa.RecordBatch.from_arrays([pa.nulls(0, field.type) for field in schema], schema=schema)
