@@ -103,7 +103,7 @@ def test_no_two_configurations_of_one_number_though_a_disk_is_lost(block):
 def test_a_node_that_votes_at_once_after_its_disk_was_lost_is_noticed(monkeypatch):
     monkeypatch.setattr(Voter, "has_forgotten", lambda self, query: False)
     learn = Voter.learn
-    monkeypatch.setattr(Voter, "learn", lambda self, new, installed=False: learn(self, new, installed=True))
+    monkeypatch.setattr(Voter, "learn", lambda self, new, **how: learn(self, new, installed=True))
     assert broken_within(2_000)
 
 
