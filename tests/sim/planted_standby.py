@@ -121,7 +121,7 @@ STANDBY: dict[str, Mistake] = {
         "in its next "
         "life, and one number has two configurations.",
         edits=edit(
-            "nodes.recovery.agreement:Agreement._ask",
+            "nodes.agreement.agreement:Agreement._ask",
             "self._own.append((self._voter.token(query), own))",
             "self._own.append((0, own))",
         ),
@@ -132,7 +132,7 @@ STANDBY: dict[str, Mistake] = {
         area="agreement",
         about="A voter answers before its disk has what it says.",
         edits=edit(
-            "nodes.recovery.agreement:Agreement._asked",
+            "nodes.agreement.agreement:Agreement._asked",
             "self._saver.send(peer, vote, after=self._voter.token(vote.query))",
             "self._outbox.send(peer, vote)",
         ),
@@ -154,7 +154,7 @@ STANDBY: dict[str, Mistake] = {
         area="agreement",
         about="More than half of the voters that the proposer doesn't suspect are enough.",
         edits=edit(
-            "nodes.recovery.bid:Bid.won",
+            "nodes.agreement.bid:Bid.won",
             ">= current.majority",
             ">= (len(current.voters) - len(self.suspects)) // 2 + 1",
         ),
@@ -181,12 +181,12 @@ STANDBY: dict[str, Mistake] = {
         "in charge that has been counted out.",
         edits=(
             Edit(
-                "nodes.recovery.agreement:Agreement._configured",
+                "nodes.agreement.agreement:Agreement._configured",
                 "elif current is None or told.number > current.number:",
                 "elif current is None or told.number != current.number:",
             ),
             Edit(
-                "nodes.recovery.agreement:Agreement._learn",
+                "nodes.agreement.agreement:Agreement._learn",
                 "old.number >= new.number",
                 "old.number == new.number",
             ),
@@ -266,7 +266,7 @@ STANDBY: dict[str, Mistake] = {
         about="The configuration that chooses a successor names no owner before it, so that one drops what "
         "it has before its successor's disk knows.",
         edits=edit(
-            "nodes.recovery.changes:taken_from",
+            "nodes.agreement.changes:taken_from",
             "owned_by(replicas, owner, left, (replicas.owner, *replicas.predecessors))",
             "owned_by(replicas, owner, left)",
         ),
@@ -304,7 +304,7 @@ STANDBY: dict[str, Mistake] = {
         area="succession",
         about="Who takes over goes on in the epoch of the lost owner, so nobody can refuse that one.",
         edits=edit(
-            "nodes.recovery.changes:owned_by",
+            "nodes.agreement.changes:owned_by",
             "epoch=replicas.epoch + 1",
             "epoch=replicas.epoch",
         ),
@@ -389,7 +389,7 @@ COORDINATORS: dict[str, Mistake] = {
         area="recovery",
         about="A node that was away while a query was removed hears so, and does nothing: what it has of it "
         "stays for ever.",
-        edits=edit("nodes.recovery.telling:Announcements.answered", "self._ended(now_us, query)", "pass"),
+        edits=edit("nodes.agreement.telling:Announcements.answered", "self._ended(now_us, query)", "pass"),
         scenarios=("coordinators",),
         seed=1,
         shows="SimulationError: liveness",

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import get_args
 
+from medusa.nodes.agreement.automaton import PROPOSER, VOTER
 from medusa.nodes.catalog.deployment_automaton import DEPLOYMENT
 from medusa.nodes.consistency.states import CONSISTENCY
 from medusa.nodes.fragment.automaton import LIFE, TURN
 from medusa.nodes.message_table import MESSAGES
 from medusa.nodes.migration.automaton import OWNER, TARGET
-from medusa.nodes.recovery.agreement_automaton import PROPOSER, VOTER
 from medusa.nodes.recovery.replication_automaton import REPLICATION
 from medusa.nodes.recovery.succession_table import SUCCESSION, Here
 from medusa.nodes.repartition.automaton import SPLIT

@@ -262,7 +262,7 @@ class Catalog:
         in_doubt: what the disk lost, so that nobody here knows whether it is ours
         (``nodes.repair.resolution``).
         configurations: of queries with replicas, and what was promised for the next one
-        (``nodes.recovery.agreement``).
+        (``nodes.agreement.agreement``).
         buried: query -> the lives of its last configurations, which were removed from here, the newest last.
         birth: how it began.
         becoming: what is written as if it were so already: if the write fails nothing has been.

@@ -17,7 +17,7 @@ class KeptConfiguration(msgspec.Struct, frozen=True, kw_only=True):
         promised: of the configuration after that: nothing of an earlier ballot is accepted for it.
         accepted: what was accepted for it.
         forgot: this node may have promised or accepted something for it in a life whose disk is lost: it
-            votes on nothing until all other voters have told what they know (``nodes.recovery.reentry``).
+            votes on nothing until all other voters have told what they know (``nodes.agreement.reentry``).
         forgot_beyond: it votes again on that, and has forgotten whatever comes after it: that may have been
             decided with nodes that don't vote by the current one, so they weren't asked. Unset: it has not.
     """

@@ -16,10 +16,10 @@ from functools import partial
 
 import msgspec
 
+from medusa.nodes.agreement.agreement import Agreement
+from medusa.nodes.agreement.bid import Change
 from medusa.nodes.catalog.catalog import REMOVING, RUNNING, Catalog, Deployment
 from medusa.nodes.config.settings import Settings
-from medusa.nodes.recovery.agreement import Agreement
-from medusa.nodes.recovery.bid import Change
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.wire.messages.configuration import Configuration, QueryParts
 from medusa.wire.outbox import Outbox

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from medusa.errors import LinkError
+from medusa.nodes.agreement.agreement import Agreement
 from medusa.nodes.catalog.catalog import Catalog
-from medusa.nodes.recovery.agreement import Agreement
 from medusa.nodes.recovery.handovers import Handovers
 from medusa.nodes.recovery.regrouping import crowded, is_alone
 from medusa.nodes.recovery.succession import Succession

@@ -21,14 +21,14 @@ from dataclasses import dataclass, field
 import msgspec
 
 from medusa.errors import LinkError
+from medusa.nodes.agreement.agreement import Agreement
+from medusa.nodes.agreement.changes import changed, with_guest
 from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.deploy.room_promises import RoomWanted
 from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.migration.order import no
 from medusa.nodes.placement.standby_plan import StandbyNode, against
-from medusa.nodes.recovery.agreement import Agreement
-from medusa.nodes.recovery.changes import changed, with_guest
 from medusa.nodes.recovery.replication import Replication
 from medusa.nodes.recovery.rewiring import streams_read
 from medusa.nodes.security.registry import Refusal

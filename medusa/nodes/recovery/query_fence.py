@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from medusa.nodes.recovery.agreement import Agreement
+from medusa.nodes.agreement.agreement import Agreement
 from medusa.wire.link.fence import OUTDATED, Fence
 from medusa.wire.messages.links import Ack, Attach, Attached, Refuse
 

@@ -8,6 +8,7 @@ from typing import Any
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
+from medusa.nodes.agreement.agreement import Agreement
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.config.settings import Settings
@@ -21,7 +22,6 @@ from medusa.nodes.migration.state_receiver import Carried
 from medusa.nodes.placement.placement import PlacementPlan
 from medusa.nodes.placement.standby_plan import StandbyNode
 from medusa.nodes.placement.voter_majority import no_majority
-from medusa.nodes.recovery.agreement import Agreement
 from medusa.nodes.recovery.audience import audience
 from medusa.nodes.recovery.coordination import Coordination, CoordinatorRole
 from medusa.nodes.recovery.first_configuration import first_configuration, life_of

@@ -13,7 +13,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
-from medusa.nodes.recovery.changes import remembering
+from medusa.nodes.agreement.changes import remembering
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.wire.messages.configuration import FORMER_MAX, GUARDED_MAX, Configuration, QueryParts, Replicas
 

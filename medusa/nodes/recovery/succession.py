@@ -21,13 +21,8 @@ from functools import partial
 
 import msgspec
 
-from medusa.nodes.catalog.catalog import Catalog
-from medusa.nodes.catalog.kept_moves import FIRST_EPOCH
-from medusa.nodes.catalog.persistence import CatalogWriter
-from medusa.nodes.fragment.host import FragmentHost
-from medusa.nodes.migration.rerouting import Rerouting
-from medusa.nodes.recovery.agreement import Agreement
-from medusa.nodes.recovery.changes import (
+from medusa.nodes.agreement.agreement import Agreement
+from medusa.nodes.agreement.changes import (
     begun,
     changed,
     given_back,
@@ -37,6 +32,11 @@ from medusa.nodes.recovery.changes import (
     taken_from,
     with_guest,
 )
+from medusa.nodes.catalog.catalog import Catalog
+from medusa.nodes.catalog.kept_moves import FIRST_EPOCH
+from medusa.nodes.catalog.persistence import CatalogWriter
+from medusa.nodes.fragment.host import FragmentHost
+from medusa.nodes.migration.rerouting import Rerouting
 from medusa.nodes.recovery.followings import Followings
 from medusa.nodes.recovery.regrouping import alone, is_alone, listed, unlisted
 from medusa.nodes.recovery.replication import Replication

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import pytest
 
+from medusa.nodes.agreement.changes import begun, given_back, owned_by, taken_from
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.catalog.in_doubt import FragmentInDoubt
-from medusa.nodes.recovery.changes import begun, given_back, owned_by, taken_from
 from medusa.nodes.recovery.succession_table import SUCCESSION, Here, Role, Step, role_of
 from medusa.query.recovery import PASSIVE
 from medusa.sim.checkers.catalog import newest_catalog

@@ -18,7 +18,7 @@ from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.configuration import Accept, Ballot, Configure, Prepare, Vote
 from medusa.wire.messages.links import Hello
 from medusa.wire.outbox import Persist, Send
-from tests.nodes.recovery.agreement_trial import first, takeover
+from tests.nodes.agreement.agreement_trial import first, takeover
 
 VOTERS = ("a", "b", "c")
 NOW = first(VOTERS, owner="a", secondaries=("b", "c"))

@@ -13,11 +13,11 @@ import random
 
 import msgspec
 
+from medusa.nodes.agreement.agreement import Agreement
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.message_table import Heard
-from medusa.nodes.recovery.agreement import Agreement
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.configuration import (

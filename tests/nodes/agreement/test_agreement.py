@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from medusa.errors import LocalProtocolError
+from medusa.nodes.agreement.bid import ASK_US
 from medusa.nodes.catalog.catalog import Catalog
-from medusa.nodes.recovery.bid import ASK_US
 from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.configuration import (
     NAMES_BYTES_MAX,
@@ -20,7 +20,7 @@ from medusa.wire.messages.configuration import (
     Vote,
 )
 from medusa.wire.outbox import Persist, ReportLine, Send
-from tests.nodes.recovery.agreement_trial import QUERY, Trial, first, takeover, voting
+from tests.nodes.agreement.agreement_trial import QUERY, Trial, first, takeover, voting
 
 
 class Calm(Trial):

@@ -8,13 +8,13 @@ import re
 import msgspec
 import pytest
 
+from medusa.nodes.agreement.reentry import Reentry
+from medusa.nodes.agreement.voter import Voter
 from medusa.nodes.catalog.birth import Birth
 from medusa.nodes.catalog.catalog import Catalog
-from medusa.nodes.recovery.reentry import Reentry
-from medusa.nodes.recovery.voter import Voter
 from medusa.wire.messages.configuration import Accept, Ballot, Configure, Prepare, QueryParts, Vote
-from tests.nodes.recovery.agreement_trial import NAMES, QUERY, Trial, first, takeover
-from tests.nodes.recovery.test_agreement import Calm
+from tests.nodes.agreement.agreement_trial import NAMES, QUERY, Trial, first, takeover
+from tests.nodes.agreement.test_agreement import Calm
 
 SEEDS = 150
 BROKEN = re.compile(r"two |too early")
@@ -103,7 +103,7 @@ def test_no_two_configurations_of_one_number_though_a_disk_is_lost(block):
 def test_a_node_that_votes_at_once_after_its_disk_was_lost_is_noticed(monkeypatch):
     monkeypatch.setattr(Voter, "has_forgotten", lambda self, query: False)
     learn = Voter.learn
-    monkeypatch.setattr(Voter, "learn", lambda self, new, installed=False: learn(self, new, installed=True))
+    monkeypatch.setattr(Voter, "learn", lambda self, new, **how: learn(self, new, installed=True))
     assert broken_within(2_000)
 
 

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from tests.nodes.recovery.agreement_trial import Trial, seeded
-from tests.nodes.recovery.planted import PLANTED
+from tests.nodes.agreement.agreement_trial import Trial, seeded
+from tests.nodes.agreement.planted import PLANTED
 
 SEEDS = 100
 """Of one test."""

@@ -5,22 +5,22 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from medusa.nodes.automaton import next_state
-from medusa.nodes.catalog.catalog import Catalog
-from medusa.nodes.catalog.kept_configurations import KeptConfiguration
-from medusa.nodes.catalog.persistence import CatalogWriter
-from medusa.nodes.recovery.agreement_automaton import (
+from medusa.nodes.agreement.automaton import (
     PROPOSER,
     VOTER,
     AgreementEvent,
     ProposerState,
     VoterState,
 )
-from medusa.nodes.recovery.bid import Bid
-from medusa.nodes.recovery.voter import Voter, voter_state
+from medusa.nodes.agreement.bid import Bid
+from medusa.nodes.agreement.voter import Voter, voter_state
+from medusa.nodes.automaton import next_state
+from medusa.nodes.catalog.catalog import Catalog
+from medusa.nodes.catalog.kept_configurations import KeptConfiguration
+from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.wire.messages.configuration import Accept, Ballot, Prepare, Proposal
 from medusa.wire.outbox import Outbox
-from tests.nodes.recovery.agreement_trial import first, takeover
+from tests.nodes.agreement.agreement_trial import first, takeover
 
 _E = AgreementEvent
 NOW = first(("a", "b", "c"), secondaries=("b", "c"))

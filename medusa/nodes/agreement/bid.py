@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from medusa.nodes.recovery.agreement_automaton import PROPOSER, AgreementEvent, ProposerState
+from medusa.nodes.agreement.automaton import PROPOSER, AgreementEvent, ProposerState
 from medusa.wire.messages.configuration import Accept, Ballot, Configuration, Prepare, Proposal, Vote
 
 __all__ = ["ASK_US", "ASK_US_MAX", "PAUSE_US", "PAUSE_US_MAX", "Bid", "Change"]

@@ -6,13 +6,13 @@ from dataclasses import dataclass
 
 import msgspec
 
+from medusa.nodes.agreement import agreement, voter
+from medusa.nodes.agreement.agreement import Agreement
+from medusa.nodes.agreement.bid import Bid
+from medusa.nodes.agreement.voter import Voter
 from medusa.nodes.catalog.kept_configurations import KeptConfiguration
-from medusa.nodes.recovery import agreement, voter
-from medusa.nodes.recovery.agreement import Agreement
-from medusa.nodes.recovery.bid import Bid
-from medusa.nodes.recovery.voter import Voter
 from medusa.wire.messages.configuration import Accept, Configuration, Vote
-from tests.nodes.recovery.agreement_trial import Actor
+from tests.nodes.agreement.agreement_trial import Actor
 
 __all__ = ["PLANTED", "Planted"]
 

@@ -1,6 +1,6 @@
 """Agreement on the configurations of queries: proposes, counts votes, and learns what was decided. No IO.
 
-``agreement_automaton`` has the steps of a proposer and of a voter, ``voter`` what this node says as one;
+``automaton`` has the steps of a proposer and of a voter, ``voter`` what this node says as one;
 ``telling`` sees to it that others hear what was decided. At most one configuration is decided for each number
 of a query, whatever is lost, late, doubled or said again, and whoever dies with or without the last write of
 its disk: docs/standby.md tells why.
@@ -16,16 +16,16 @@ from dataclasses import dataclass
 import msgspec
 
 from medusa.errors import LocalProtocolError
+from medusa.nodes.agreement.automaton import AgreementEvent, ProposerState
+from medusa.nodes.agreement.bid import Bid, Change
+from medusa.nodes.agreement.changes import next_number
+from medusa.nodes.agreement.reentry import Reentry
+from medusa.nodes.agreement.telling import TELL_LATER_US, Announcements
+from medusa.nodes.agreement.voter import Voter, first_proposer
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.message_table import Heard
-from medusa.nodes.recovery.agreement_automaton import AgreementEvent, ProposerState
-from medusa.nodes.recovery.bid import Bid, Change
-from medusa.nodes.recovery.changes import next_number
-from medusa.nodes.recovery.reentry import Reentry
-from medusa.nodes.recovery.telling import TELL_LATER_US, Announcements
-from medusa.nodes.recovery.voter import Voter, first_proposer
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.configuration import (

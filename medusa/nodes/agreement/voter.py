@@ -10,11 +10,11 @@ from collections.abc import Callable
 
 import msgspec
 
+from medusa.nodes.agreement.automaton import VOTER, AgreementEvent, VoterState
 from medusa.nodes.automaton import next_state
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.catalog.kept_configurations import KeptConfiguration
 from medusa.nodes.catalog.persistence import CatalogWriter
-from medusa.nodes.recovery.agreement_automaton import VOTER, AgreementEvent, VoterState
 from medusa.wire import limits
 from medusa.wire.messages.configuration import Accept, Ballot, Configuration, Prepare, Proposal, Vote
 
