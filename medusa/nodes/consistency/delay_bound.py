@@ -15,7 +15,7 @@ before; and when it is too far behind. Not where rows of a tentative lane are in
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -32,6 +32,7 @@ from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.boxes import Source
 from medusa.query.waiting_rows import waiting_rows
 from medusa.wire.link.tentative_receiver import StateChanged
+from medusa.wire.messages.tentative import StreamStateName
 from medusa.wire.outbox import Outbox
 from medusa.wire.status_fields import ConsistencyStatus
 
@@ -42,6 +43,12 @@ RETRY_US = 1_000_000
 the time; too large: so long nothing new shows."""
 
 _S, _E = ConsistencyState, ConsistencyEvent
+
+_SAID: Mapping[ConsistencyState, StreamStateName] = {
+    _S.STABLE: "stable",
+    _S.UP_FAILURE: "up_failure",
+    _S.STABILIZATION: "stabilization",
+}
 
 
 class StableInstance(FedInstance, Protocol):
@@ -241,18 +248,19 @@ class DelayBound:
         self._forks.remove(fork)
         self._retry_at_us = now_us + RETRY_US
         if not self.why:  # Once: it is tried again and again, and status goes on saying why.
-            about = {"fragment": self._of.spec.name, "fork": fork.number, "why": why}
-            self._outbox.report("warning", "no fork: nothing new shows while an input is missing", **about)
+            what = "no fork: nothing new shows while an input is missing"
+            self._outbox.report("warning", what, fragment=self._of.spec.name, fork=fork.number, why=why)
         self.why = why
         self._say(now_us)
 
     # --- what is due ------------------------------------------------------------------------------------
 
     def _react(self, now_us: int) -> None:
-        self._missing.look(now_us)
         if not self._of.may_fork:
             self.end()
+            self._missing.forget()
             return
+        self._missing.look(now_us)
         while self._step(now_us):
             pass
         states = [self._output(id).state for id in self._of.outputs]
@@ -289,7 +297,7 @@ class DelayBound:
         return changed
 
     def _event(
-        self, output: _Output, above: Collection[str], missed: Collection[str], behind: Collection[str]
+        self, output: _Output, above: Set[str], missed: Set[str], behind: Set[str]
     ) -> ConsistencyEvent | None:
         if not missed.isdisjoint(above):
             return _E.MISSED
@@ -319,7 +327,8 @@ class DelayBound:
         number = self._forks[0].number if self._forks and not self.why else 0
         for id, output in self._of.outputs.items():
             state = self._output(id).state
-            output.sender.tentative.state(now_us, state.value, 0 if state is _S.STABLE else number)
+            assert state is not _S.FAILURE, "of itself nobody says that"
+            output.sender.tentative.state(now_us, _SAID[state], 0 if state is _S.STABLE else number)
 
     # --- forks --------------------------------------------------------------------------------------------
 
@@ -331,6 +340,7 @@ class DelayBound:
             return
         if self._retry_at_us is not None and now_us < self._retry_at_us:
             return
+        self._retry_at_us = None
         if not self._forks:
             if self._has_reason():
                 self._begin(now_us)

@@ -74,6 +74,10 @@ class MissingInputs:
         """It brought rows or a promise."""
         self._of(input).came_us = now_us
 
+    def forget(self) -> None:
+        """Nothing is waited for: others may have the links."""
+        self._seen.clear()
+
     def look(self, now_us: int) -> None:
         """See how the inputs are now."""
         inputs = list(self._inputs.values())

@@ -497,6 +497,17 @@ def test_a_fork_that_cant_be_made_is_said_once_and_tried_again_after_a_second() 
     assert life.closed == [], "there is none to be closed"
 
 
+def test_who_waits_for_another_try_wakes_once() -> None:
+    """A time that has passed would have the node look for ever."""
+    life = missing_b()
+    life.pass_to(2_800_000)
+    life.bound.forked(life.now_us, life.forks[-1], "no room")
+    life.hosted.peer_event(life.now_us, "reader", LinkEvent.PEER_RESTARTED)
+    assert life.bound.wake_at_us() == 3_800_000
+    life.pass_to(3_800_000)
+    assert life.bound.wake_at_us() is None
+
+
 def test_a_fork_that_fails_is_closed_and_made_anew() -> None:
     life = missing_b()
     life.pass_to(2_800_000)
