@@ -16,6 +16,7 @@ from medusa.nodes.reports import (
     Completion,
     Copied,
     Fetched,
+    Forked,
     FragmentFailed,
     Logged,
     Parsed,
@@ -25,6 +26,8 @@ from medusa.nodes.reports import (
     Stats,
     Weighed,
 )
+
+from medusa.wire.fork_names import forked_of
 
 __all__ = ["Completions"]
 
@@ -62,6 +65,8 @@ class Completions:
     def take(self, now_us: int, done: Completion) -> bool:
         """Take one; whether there may be something to do at another time than before."""
         match done:
+            case Ran() | Forked() | FragmentFailed() if self._of_fork(now_us, done):
+                pass
             case Ran() | Fetched() | Logged():
                 hosted = self._hosted(done.fragment)
                 if hosted is None:
@@ -84,6 +89,23 @@ class Completions:
                 self._splits.weighed(now_us, done.token, done.cuts, done.why)
             case Parsed():
                 self._parsing.parsed(now_us, done.token, done.found, done.error)
+        return True
+
+    def _of_fork(self, now_us: int, done: Ran | Forked | FragmentFailed) -> bool:
+        """Whether it is about a fork: then its fragment takes it. Of one that is gone nobody does."""
+        fork = done.fork if isinstance(done, Forked) else done.fragment
+        if (name := forked_of(fork)) is None:
+            return False
+        hosted = self._fragments.running.get(name)
+        if hosted is None or hosted.bound is None:
+            return True
+        match done:
+            case Ran():
+                hosted.bound.ran(now_us, fork, done.outputs)
+            case Forked():
+                hosted.bound.forked(now_us, fork, done.why)
+            case FragmentFailed():
+                hosted.bound.failed(now_us, fork, done.why)
         return True
 
     def _hosted(self, fragment: str) -> FragmentHost | None:

@@ -500,6 +500,7 @@ class NodeMind:
             fence=QueryFence(self.recovery.agreement, spec.query),
             epoch=partial(self.catalog.ownership.surely, spec.name),
             held=partial(self.catalog.held, spec.name, spec.query),
+            broken_since_us=self._broken_since_us,
         )
         for output in hosted.outputs.values() if not forgets else ():
             output.begun(self.catalog.installed.get(spec.name, 0))
@@ -531,6 +532,11 @@ class NodeMind:
 
     def _is_up(self, peer: str) -> bool:
         return peer == self.settings.name or self.sessions[peer].state is PeerState.UP
+
+    def _broken_since_us(self, peer: str) -> int | None:
+        """Since when we and a node or client don't hear each other; None: we do, or never have."""
+        session = self.sessions.get(peer)
+        return None if session is None else session.broken_since_us
 
     def _next_token(self) -> int:
         self._token += 1

@@ -25,6 +25,7 @@ __all__ = [
     "Completion",
     "Copied",
     "Fetched",
+    "Forked",
     "FragmentFailed",
     "LaneChanged",
     "Listening",
@@ -170,6 +171,15 @@ class Weighed:
 
 
 @dataclass(frozen=True, slots=True)
+class Forked:
+    """A fragment has a second instance with the state that it had, or has none: ``why``."""
+
+    token: int
+    fork: str
+    why: str = ""
+
+
+@dataclass(frozen=True, slots=True)
 class Parsed:
     """What a ``Parse`` gave, or why it gave nothing."""
 
@@ -179,7 +189,7 @@ class Parsed:
 
 
 Completion: TypeAlias = (
-    Ran | Stats | FragmentFailed | Persisted | Logged | Fetched | Copied | Remade | Weighed | Parsed
+    Ran | Stats | FragmentFailed | Persisted | Logged | Fetched | Copied | Remade | Weighed | Forked | Parsed
 )
 """What became of an effect that the engine, the disk or the parser was given."""
 

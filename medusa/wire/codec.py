@@ -32,7 +32,7 @@ from medusa.wire.messages.links import Attached, Data, OpenPublisher
 from medusa.wire.messages.message_union import Message
 from medusa.wire.messages.tentative import TentativeRows
 
-__all__ = ["TrainCodec", "decode_frame", "decode_header", "encode_frame", "late_below", "split"]
+__all__ = ["TrainCodec", "decode_frame", "decode_header", "encode_frame", "late_below", "split", "without_below"]
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Message] = msgpack_decoder(Message)
@@ -361,6 +361,28 @@ def late_below(train: Train, boundary_us: int) -> tuple[Train, int]:
         return train, 0
     late = below if train.late is None else pc.or_(below, train.late)
     return msgspec.structs.replace(train, late=late), rows
+
+
+def without_below(train: Train, boundary_us: int) -> tuple[Train, int]:
+    """The train without its rows below a boundary but those that were late before, and how many went."""
+    import pyarrow.compute as pc  # As above.
+
+    assert train.times is not None, "a stream without time has no boundaries"
+    stays = pc.greater_equal(train.times.cast(pa.int64()), boundary_us)
+    if train.late is not None:
+        stays = pc.or_(stays, train.late)
+    if not (gone := len(train) - (pc.sum(stays).as_py() or 0)):
+        return train, 0
+    return (
+        msgspec.structs.replace(
+            train,
+            batch=train.batch.filter(stays),
+            times=train.times.filter(stays),
+            late=None if train.late is None else train.late.filter(stays),
+            extent=None,
+        ),
+        gone,
+    )
 
 
 def _facts(metadata: Buffer) -> tuple[bool, int]:

@@ -28,6 +28,7 @@ __all__ = [
     "CutPeer",
     "Effect",
     "Fetch",
+    "Fork",
     "Introduce",
     "Log",
     "OpenFragment",
@@ -136,7 +137,8 @@ class Fetch:
 class RunFragment:
     """Feed one element to a fragment's input and run it until it rests; its output comes back.
 
-    ``Silent`` is a question about its sources: the answer comes back, by source.
+    ``Silent`` is a question about its sources: the answer comes back, by source. Of a fragment it is about
+    those with ``idle``, of a fork about all.
     """
 
     fragment: str
@@ -242,8 +244,28 @@ class Weigh:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Fork:
+    """Copy the state that a fragment has after all that it was given before into a second instance.
+
+    The fragment goes on meanwhile. What is given to the fork waits until it is there. The driver answers with
+    the token, or why there is none: then what was given to it is gone, and the fragment is as it was.
+
+    A fork is run and closed as a fragment is, and answers as one; its sinks promise once more what they had.
+    It counts in the budget of its query, and ends before the query does where that holds too much. Nothing of
+    it is on disk: it takes no ``Persist``.
+
+    Attributes:
+        fork: its name (``fork_names``), which no other fork has or had.
+    """
+
+    token: int
+    fragment: str
+    fork: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class CloseFragment:
-    """Stop a fragment and delete what was stored of it."""
+    """Stop a fragment and delete what was stored of it; or a fork: then nothing more is said of it."""
 
     fragment: str
 
@@ -330,6 +352,7 @@ Effect: TypeAlias = (
     | Copy
     | Regroup
     | Weigh
+    | Fork
     | CloseFragment
     | CutPeer
     | CallAt

@@ -26,6 +26,7 @@ __all__ = [
     "ComingStatus",
     "CauseStatus",
     "ConfigurationStatus",
+    "ConsistencyStatus",
     "DoubtStatus",
     "DoubtfulStatus",
     "EndStatus",
@@ -246,12 +247,37 @@ class NamedStatus(_Status, frozen=True, kw_only=True):
     lost_rows: int = 0
 
 
+class ConsistencyStatus(_Status, frozen=True, kw_only=True):
+    """How a stream is, of which a failure may hold up the rows only for a while.
+
+    Attributes:
+        state: ``stable``, ``up_failure`` or ``stabilization``.
+        for_us: so long it is so; None: it always was.
+        missing: inputs that lead to it and are missing: stream and who sends it.
+        fork: of the fragment, from which tentative rows come; 0: there is none.
+        why: there is none that should be.
+        tentative_rows: that forks have put out.
+        dropped_rows: of those, over all readers, that weren't sent, since there was no room.
+        late_rows: that came too late for the fork that is there, and will be in what is corrected.
+    """
+
+    state: str = "stable"
+    for_us: int | None = None
+    missing: tuple[str, ...] = ()
+    fork: int = 0
+    why: str = ""
+    tentative_rows: int = 0
+    dropped_rows: int = 0
+    late_rows: int = 0
+
+
 class OutputStatus(_Status, frozen=True, kw_only=True):
     """A stream that leaves a fragment.
 
     Attributes:
         of: the box that it leaves by, where another query reads it.
         delay_us: X: by how much a failure may hold up its rows; 0: they wait until it is over.
+        consistency: how it is; left out where no output that it leads to has an X.
     """
 
     sink: str
@@ -267,6 +293,7 @@ class OutputStatus(_Status, frozen=True, kw_only=True):
     delay_us: int = 0
     named: tuple[NamedStatus, ...] = ()
     receivers: tuple[ReceiverStatus, ...] = ()
+    consistency: ConsistencyStatus | UnsetType = UNSET
 
 
 class FragmentStatus(_Status, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ import re
 from typing import get_args
 
 from medusa.nodes.catalog.deployment_automaton import DEPLOYMENT
+from medusa.nodes.consistency.states import CONSISTENCY
 from medusa.nodes.fragment.automaton import LIFE, TURN
 from medusa.nodes.message_table import MESSAGES
 from medusa.nodes.migration.automaton import OWNER, TARGET
@@ -158,6 +159,9 @@ NODES = {
 }
 """Of docs/nodes.md."""
 
+DELAYED = {"consistency": lambda: automaton(CONSISTENCY)}
+"""Of docs/dpc.md."""
+
 PARTS = {
     "receiver": lambda: automaton(RECEIVER),
     "sender": lambda: automaton(SENDER),
@@ -171,7 +175,7 @@ def drawn(text):
     """The document with every part between ``<!-- drawn: NAME -->`` and ``<!-- end -->`` drawn anew."""
 
     def draw(found):
-        parts = PARTS | MOVING | SPLITTING | AGREEING | NODES
+        parts = PARTS | MOVING | SPLITTING | AGREEING | NODES | DELAYED
         return f"<!-- drawn: {found[1]} -->\n{parts[found[1]]()}\n<!-- end -->"
 
     return re.sub(r"<!-- drawn: (\w+) -->\n.*?<!-- end -->", draw, text, flags=re.DOTALL)

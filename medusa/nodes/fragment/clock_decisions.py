@@ -127,6 +127,14 @@ class ClockDecisions:
         if isinstance(work.element, Train) and work.input.source in self._fed:
             self._fed[work.input.source] += 1
 
+    def silent(self, now_us: int) -> list[str]:
+        """The sources of which no rows have come for as long as they may bring none."""
+        return [
+            source
+            for source, idle_us in self._idle_us.items()
+            if now_us - self._came_us.get(source, now_us) >= idle_us
+        ]
+
     def ask(self, now_us: int, fed_us: Mapping[str, int]) -> Work | None:
         """The question how far silent sources hold boxes back; None: there is none, or nothing is new.
 
@@ -135,11 +143,7 @@ class ClockDecisions:
         """
         if self._asking or not self._came_us:
             return None
-        silent = tuple(
-            source
-            for source, idle_us in self._idle_us.items()
-            if now_us - self._came_us.get(source, now_us) >= idle_us and fed_us[source] < END_US
-        )
+        silent = tuple(source for source in self.silent(now_us) if fed_us[source] < END_US)
         if not silent or (silent == self._silent and not self._changed):
             return None
         self._asking, self._changed, self._silent = True, False, silent

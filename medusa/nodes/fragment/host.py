@@ -23,6 +23,7 @@ from medusa.elements import Element, Silent, Train
 from medusa.engine.held_rows_count import NOTHING, RowsAtRisk
 from medusa.nodes.automaton import next_state
 from medusa.nodes.clock.wall_clock import WallClock
+from medusa.nodes.consistency.delay_bound import DelayBound
 from medusa.nodes.fragment.automaton import (
     LIFE,
     QUIET,
@@ -98,11 +99,13 @@ class FragmentHost:
         epoch: in which it is surely this node's (``Attach.fragment_epoch``); 0: nobody has said.
         held: what checkpoints say of whose it is (``Catalog.held``).
         marks: of one that is recovered by upstream backup; None: it isn't.
+        bound: forks it where an input is missing; None: no output that it feeds has ``delay``.
 
     Args:
         fence: by which configuration of its query its links go.
         durability: the policy of this fragment alone.
         checkpoint_every_us: a checkpoint is due so long after the last one.
+        broken_since_us: since when a node or client isn't heard, or doesn't hear us; None: all is well.
     """
 
     known_lost = 0
@@ -130,6 +133,7 @@ class FragmentHost:
         fence: Fence | None = None,
         epoch: Callable[[], int] = lambda: 0,
         held: Callable[[], tuple[str, int]] = lambda: ("", 0),
+        broken_since_us: Callable[[str], int | None] = lambda peer: None,
     ) -> None:
         checked = spec.taken()
         saved = at_feeds(spec, saved)
@@ -234,6 +238,9 @@ class FragmentHost:
         self._wanted = False
         self._retry: dict[tuple[str, str], int] = {}
         self.rows_in = 0
+        self.bound: DelayBound | None = None
+        if spec.delay_us:
+            self.bound = DelayBound(self, broken_since_us, outbox=outbox, next_token=next_token)
 
     def _add_input(
         self, source: str, stream: str, peer: str, record: InputRecord | None = None
@@ -319,6 +326,7 @@ class FragmentHost:
             self._turns(TurnEvent.FOLLOW)
 
     def _mute(self) -> None:
+        self._end_forks()
         for output in self.outputs.values():
             output.sender.muted = True
 
@@ -330,6 +338,7 @@ class FragmentHost:
     def settle(self) -> None:
         """It is to be split or merged: take no checkpoint, and leave in memory what is there."""
         self._turns(TurnEvent.SETTLE)
+        self._end_forks()
         for output in self.outputs.values():
             output.spilling.pause()
 
@@ -412,12 +421,14 @@ class FragmentHost:
         """The engine can't go on: stop feeding. What is kept stays, and status tells why."""
         self._lives(LifeEvent.FAIL)
         self.failed = why
+        self._end_forks()
         self._outbox.report("error", "fragment failed", fragment=self.spec.name, why=why)
 
     def drop(self, why: str) -> None:
         """It is no more here; its links are left as they are."""
         self._lives(LifeEvent.CLOSE)
         self.failed = why
+        self._end_forks()
 
     def close(self, why: str, code: str = "E_REMOVED") -> None:
         """End all links: upstream keeps nothing more for us, readers and publishers hear why."""
@@ -490,6 +501,8 @@ class FragmentHost:
         if isinstance(message, Refuse) and input.receiver.state is ReceiverState.REFUSED and input.judged:
             self._retry[input.source, input.peer] = now_us + RETRY_US
         self._feeding.came(now_us, works)
+        if self.bound is not None:
+            self.bound.came(now_us, input, works)
         # Where rows are kept for states that need them, one checkpoint after the other helps nobody.
         soon = self.marks is None or now_us - self._began_us >= AWAITED_US
         self._wanted = self._wanted or (input.receiver.pressed and self._dirty and soon)
@@ -557,6 +570,37 @@ class FragmentHost:
             output.sender.peer(now_us, peer, event)
         if event is not LinkEvent.PEER_UP:
             self.subscribers.gone(peer)
+        self._look(now_us)
+
+    # --- its forks --------------------------------------------------------------------------
+
+    def _look(self, now_us: int) -> None:
+        """Whether an input is missing, or isn't any more."""
+        if self.bound is not None:
+            self.bound.look(now_us)
+
+    def _end_forks(self) -> None:
+        if self.bound is not None:
+            self.bound.end()
+
+    @property
+    def may_fork(self) -> bool:
+        """It feeds what comes, as it comes."""
+        is_open = self._life is LifeState.RUNNING and self._turn is TurnState.OPEN
+        return is_open and not self.frozen and self._feeding.is_live
+
+    @property
+    def newest(self) -> Work | None:
+        """What the engine was given last and isn't done with; None: it has nothing to do."""
+        return self._running[-1] if self._running else None
+
+    def has_left(self, work: Work) -> bool:
+        """Whether this was run, and what came of it may leave."""
+        return work.is_over and (work.number < 0 or work.number < self.released)
+
+    def idle_sources(self, now_us: int) -> Collection[str]:
+        """Sources with ``idle`` that bring nothing at present."""
+        return self._feeding.idle_sources(now_us)
 
     def _waits(self, input: FragmentInput) -> bool:
         """Whether nothing is asked of its sender yet."""
@@ -597,6 +641,7 @@ class FragmentHost:
                 tap.fed(work)
             if work.element is None:
                 work.input.receiver.consumed(now_us, work.cost)
+                work.end()
                 continue
             if isinstance(work.element, Train):
                 self.rows_in += len(work.element)
@@ -604,6 +649,8 @@ class FragmentHost:
         self.decided.write(now_us)
         if self._end_warm_up(now_us):
             self._pump(now_us)
+        elif self.bound is not None:
+            self.bound.fed(now_us)
 
     def _end_warm_up(self, now_us: int) -> bool:
         """If the state is that of the mark, go on from there; whether it came to that."""
@@ -648,6 +695,8 @@ class FragmentHost:
             return  # It asks again, and then somebody knows who the owner is.
         self.subscribers.receive(now_us, sink, peer, message, owner=owner, others=others)
         self._offer_mark()
+        if isinstance(message, Attach):
+            self._look(now_us)  # It may be the first that reads what a fork has to say.
 
     def _noted(self, now_us: int, work: Work, outputs: list[tuple[str, Element]], dying: RowsAtRisk) -> bytes:
         """What goes with the frames of this output, for receivers to keep for us."""
@@ -663,6 +712,7 @@ class FragmentHost:
             dying: what would die with the node.
         """
         work = self._running.popleft()
+        work.end()
         self._running_bytes -= work.cost
         if isinstance(work.element, Silent):
             self._feeding.answered(outputs)
@@ -715,6 +765,7 @@ class FragmentHost:
         ``at_rest`` says when it is done. What comes from now on stays with who sent it.
         """
         self._lives(LifeEvent.STOP)
+        self._end_forks()
         self._wanted = self._wanted or self._dirty
         self._pump(now_us)
 
@@ -882,6 +933,7 @@ class FragmentHost:
         awaited_us = self._awaited_at_us
         self._wanted = self._wanted or (awaited_us is not None and now_us >= awaited_us)
         self._pump(now_us)
+        self._look(now_us)
 
     def _forget_marks(self) -> None:
         """Positions of before say nothing of a stream that began anew."""
@@ -896,4 +948,5 @@ class FragmentHost:
         times += [self._feeding.wake_at_us(), *self._retry.values()]
         times += [input.receiver.wake_at_us() for input in self.inputs.values()]
         times += [output.wake_at_us() for output in self.outputs.values()]
+        times.append(None if self.bound is None else self.bound.wake_at_us())
         return min((time for time in times if time is not None), default=None)

@@ -69,6 +69,11 @@ class InputQueue:
             self._waiting.extend(self._entries.resume(now_us))
 
     @property
+    def is_live(self) -> bool:
+        """What comes is fed as it comes: nothing is to be fed again before it."""
+        return self._script is None and self._warm_up is None
+
+    @property
     def repeating(self) -> int:
         """Decisions of before the restart that are not done again yet."""
         return self._script.left if self._script is not None else 0
@@ -146,6 +151,10 @@ class InputQueue:
         """When ``tick`` has work."""
         times = (self._entries.wake_at_us(), self._clocked.wake_at_us())
         return min((time_us for time_us in times if time_us is not None), default=None)
+
+    def idle_sources(self, now_us: int) -> list[str]:
+        """Sources with ``idle`` that bring nothing at present."""
+        return self._clocked.silent(now_us)
 
     def answered(self, boundaries: Iterable[tuple[str, Element]]) -> None:
         """The engine says how far silent sources hold boxes back."""

@@ -57,9 +57,10 @@ class Work:
         cost: bytes of credit it holds.
         note: the sender's, as it stood then.
         number: of the decision to feed it.
+        is_over: it was run, or only the position has moved.
     """
 
-    __slots__ = ("boundary_us", "cost", "element", "input", "next_seq", "note", "number")
+    __slots__ = ("boundary_us", "cost", "element", "input", "is_over", "next_seq", "note", "number")
 
     def __init__(
         self,
@@ -77,6 +78,11 @@ class Work:
         self.cost = cost
         self.note = input.receiver.note
         self.number = -1
+        self.is_over = False
+
+    def end(self) -> None:
+        """It was run."""
+        self.is_over = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

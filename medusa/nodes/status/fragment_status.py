@@ -29,6 +29,7 @@ from medusa.wire.link.receiver_views import ReceiverView
 from medusa.wire.status_fields import (
     BoxStatus,
     ConfigurationStatus,
+    ConsistencyStatus,
     EndStatus,
     FragmentStatus,
     GonePublishers,
@@ -136,7 +137,12 @@ def fragment_status(
     guests = hosted.spec.guests
     bounded = {box.id: box.delay_us or 0 for box in hosted.spec.graph.boxes if isinstance(box, Sink)}
     outputs = tuple(
-        _output_status(each, guests[id].sink if id in guests else id, bounded.get(id, 0))
+        _output_status(
+            each,
+            guests[id].sink if id in guests else id,
+            bounded.get(id, 0),
+            UNSET if hosted.bound is None else hosted.bound.status(now_us, id),
+        )
         for id, each in hosted.outputs.items()
     )
     came_us = max((each.fed_us for each in hosted.inputs.values()), default=START_US)
@@ -279,7 +285,9 @@ def _publisher_status(input: FragmentInput) -> PublisherStatus:
     )
 
 
-def _output_status(output: FragmentOutput, of: str, delay_us: int) -> OutputStatus:
+def _output_status(
+    output: FragmentOutput, of: str, delay_us: int, consistency: ConsistencyStatus | UnsetType
+) -> OutputStatus:
     log, receivers = output.sender.log, output.sender.receivers
     return OutputStatus(
         sink=output.sink,
@@ -295,6 +303,7 @@ def _output_status(output: FragmentOutput, of: str, delay_us: int) -> OutputStat
         delay_us=delay_us,
         named=tuple(_named_status(log, key, view) for key, view in receivers.items() if view.named),
         receivers=tuple(_receiver_status(view) for view in receivers.values() if not view.named),
+        consistency=consistency,
     )
 
 

@@ -46,6 +46,7 @@ from medusa.wire.outbox import (
     CutPeer,
     Effect,
     Fetch,
+    Fork,
     Introduce,
     Log,
     OpenFragment,
@@ -431,6 +432,8 @@ class NodeLoop:
                 self._host.regroup(effect)
             case Weigh():
                 self._host.weigh(effect)
+            case Fork():
+                self._host.fork(effect)
             case CloseFragment():
                 self._host.close(effect.fragment)
             case CutPeer():

@@ -105,8 +105,17 @@ class PeerSession:
         self._outbox = outbox
         self._calls = calls
         self.told_earlier: Refuse | None = None
-        self._heard_at_us = 0
+        self._heard_at_us = self._beat_at_us = 0
+        self._unheard_since_us: int | None = None
+        """Since when it asks who we are although it is there: what we say doesn't reach it."""
         self._spoke_at_us: int | None = None
+
+    @property
+    def broken_since_us(self) -> int | None:
+        """Since when nothing of the peer comes, or it doesn't hear us; None: all is well, or it never came."""
+        if self.incarnation is None:
+            return None
+        return self._heard_at_us if self.state is PeerState.SILENT else self._unheard_since_us
 
     def listens_at(self, address: str) -> None:
         """Where we listen; said with each ``Hello``."""
@@ -130,6 +139,8 @@ class PeerSession:
                 self._say_hello(now_us, answer=True)
             return None
         self._heard_at_us = now_us
+        if isinstance(message, Heartbeat):  # It says so to who it hears.
+            self._beat_at_us, self._unheard_since_us = now_us, None
         if self.state is PeerState.UP:
             return None
         self.state = PeerState.UP
@@ -151,6 +162,11 @@ class PeerSession:
         before, self.incarnation = self.incarnation, message.incarnation
         was, self.state = self.state, PeerState.UP
         self._heard_at_us = now_us
+        asks = message.answer and was is PeerState.UP and before == message.incarnation
+        if not asks or self._beat_at_us == 0:
+            self._beat_at_us, self._unheard_since_us = now_us, None
+        elif self._unheard_since_us is None:
+            self._unheard_since_us = self._beat_at_us
         if before is not None and before != message.incarnation:
             return LinkEvent.PEER_RESTARTED
         return LinkEvent.PEER_UP if was is PeerState.SILENT else None

@@ -1,0 +1,40 @@
+"""When a fragment is done with all that its inputs had brought at a moment. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Protocol
+
+from medusa.nodes.fragment.inputs import FragmentInput, Work
+
+__all__ = ["CatchingUp", "FedInstance"]
+
+
+class FedInstance(Protocol):
+    """An instance that is fed in the order in which rows come."""
+
+    @property
+    def newest(self) -> Work | None:
+        """What it was given last and isn't done with; None: nothing is under way."""
+        ...
+
+    def has_left(self, work: Work) -> bool:
+        """Whether this was run, and what came of it may leave."""
+        ...
+
+
+class CatchingUp:
+    """From now on: whether all is done that these inputs have brought so far."""
+
+    def __init__(self, inputs: Iterable[FragmentInput]) -> None:
+        self._goal = {each: (each.receiver.next_seq, each.receiver.boundary_us) for each in inputs}
+        self._is_fed = False
+        self._last: Work | None = None
+
+    def is_over(self, of: FedInstance) -> bool:
+        """Whether it is, as of now."""
+        if not self._is_fed:
+            if any(each.fed_seq < seq or each.fed_us < us for each, (seq, us) in self._goal.items()):
+                return False
+            self._is_fed, self._last = True, of.newest
+        return self._last is None or of.has_left(self._last)

@@ -1,0 +1,432 @@
+"""When a fragment forks, what its forks are fed, and how its streams are: all that ``delay=`` adds to it.
+
+    missed, and others bring something ──> Fork ──> answers ──────────────────────> all corrected ──> it goes
+    tentative rows come ─────────────────┘            │                                   ^
+                                                      └── outdated ──> its successor ──┘
+
+Of a stream to which no box that waits for boundaries leads the stable lane has the rows at once: only the fork's
+boundaries leave, and the rows that came by a tentative lane. So nothing is there twice.
+
+A fork is outdated when the stable instance has got further and is held up again, since what came late for the
+fork would stay wrong in it; when tentative rows come from another fork of a sender, of which the first void those
+before; and when it is too far behind. Not where rows of a tentative lane are in it that come from nobody again.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from medusa.elements import Boundary, Element, Train
+from medusa.nodes.automaton import next_state
+from medusa.nodes.consistency.catching_up import CatchingUp, FedInstance
+from medusa.nodes.consistency.fork import ForkedFragment
+from medusa.nodes.consistency.meeting_sources import MeetingSources
+from medusa.nodes.consistency.missing_inputs import MissingInputs, flows
+from medusa.nodes.consistency.states import CONSISTENCY, ConsistencyEvent, ConsistencyState
+from medusa.nodes.fragment.inputs import FragmentInput, TentativeCame, Work
+from medusa.nodes.fragment.outputs import FragmentOutput, leaving
+from medusa.nodes.spec.fragment_spec import FragmentSpec
+from medusa.query.boxes import Source
+from medusa.query.waiting_rows import waiting_rows
+from medusa.wire.link.tentative_receiver import StateChanged
+from medusa.wire.outbox import Outbox
+from medusa.wire.status_fields import ConsistencyStatus
+
+__all__ = ["DelayBound", "StableInstance"]
+
+RETRY_US = 1_000_000
+"""A fork that couldn't be made, failed or was too slow is tried again after this. Too small: the engine copies all
+the time; too large: so long nothing new shows."""
+
+_S, _E = ConsistencyState, ConsistencyEvent
+
+
+class StableInstance(FedInstance, Protocol):
+    """The fragment itself, as its bound asks it and looks at it."""
+
+    @property
+    def spec(self) -> FragmentSpec: ...
+
+    @property
+    def inputs(self) -> dict[tuple[str, str], FragmentInput]: ...
+
+    @property
+    def outputs(self) -> Mapping[str, FragmentOutput]: ...
+
+    @property
+    def may_fork(self) -> bool:
+        """It feeds what comes, as it comes."""
+        ...
+
+    @property
+    def fed_us(self) -> Mapping[str, int]:
+        """Source that publishers feed -> the last boundary that it was fed."""
+        ...
+
+    def waiting(self) -> list[Work]:
+        """What has come and isn't fed."""
+        ...
+
+    def idle_sources(self, now_us: int) -> Collection[str]:
+        """Sources with ``idle`` that bring nothing."""
+        ...
+
+
+@dataclass(slots=True, eq=False)
+class _Output:
+    """How an output stream is.
+
+    Attributes:
+        since_us: when it became so; None: it always was.
+        catching: what it waits for, once nothing that leads to it is behind.
+    """
+
+    state: ConsistencyState = _S.STABLE
+    since_us: int | None = None
+    catching: CatchingUp | None = None
+
+
+class DelayBound:
+    """Of one fragment.
+
+    Args:
+        of: the fragment.
+        broken_since_us: since when a peer isn't heard, or doesn't hear us; None: all is well.
+    """
+
+    def __init__(
+        self,
+        of: StableInstance,
+        broken_since_us: Callable[[str], int | None],
+        *,
+        outbox: Outbox,
+        next_token: Callable[[], int],
+    ) -> None:
+        graph = of.spec.graph
+        self._of = of
+        self._outbox = outbox
+        self._next_token = next_token
+        self._sources = {box.id: box for box in graph.boxes if isinstance(box, Source)}
+        self._waits = {sink: rows.wait for sink, rows in waiting_rows(graph).items()}
+        self._meeting = MeetingSources(graph)
+        self._missing = MissingInputs(of.inputs, of.spec.delay_us, broken_since_us)
+        self._outputs: dict[str, _Output] = {}
+        self._forks: list[ForkedFragment] = []
+        """The one from which rows leave, or are to, and the one that is to succeed it."""
+        self._number = 0
+        self._is_calm = False
+        """When it was last looked, all was well."""
+        self._is_again = False
+        """An input went missing while corrections came."""
+        self._held: deque[tuple[Work | None, FragmentOutput, Element]] = deque()
+        """Boundaries of streams whose rows the stable lane has, and what those have to wait for."""
+        self._healed: dict[str, CatchingUp] = {}
+        """Sources that are back while others are missing."""
+        self._retry_at_us: int | None = None
+        self.why = ""
+        """Why there was no fork when there should have been one; empty: there was."""
+
+    # --- what happens to the fragment -----------------------------------------------------------------
+
+    def came(self, now_us: int, input: FragmentInput, works: Iterable[Work]) -> None:
+        """A message came for an input, and brought this; ``fed`` follows."""
+        for work in works:
+            if isinstance(work.element, Train | Boundary):
+                self._missing.came(now_us, input)
+                for fork in self._forks:
+                    fork.take(work)
+        lane = input.take_tentative()
+        if lane or not flows(input):
+            self._is_calm = False
+            self._take_lane(now_us, lane)
+
+    def _take_lane(self, now_us: int, lane: Iterable[TentativeCame]) -> None:
+        for each in lane:
+            if isinstance(each, StateChanged):
+                self._react(now_us)  # Before its rows come: they are for the fork that this begins.
+                continue
+            # A fork that is slow is replaced, so nothing is gained by letting the sender wait for it.
+            each.input.took(now_us, each)
+            self._missing.came(now_us, each.input)
+            for fork in self._forks:
+                fork.take_tentative(each)
+
+    def look(self, now_us: int) -> None:
+        """Time has passed, or something about inputs, readers or the fragment is otherwise."""
+        for input in list(self._of.inputs.values()):
+            self._take_lane(now_us, input.take_tentative())
+        self._react(now_us)
+        self._release(now_us)
+        if self._forks:
+            idle = self._of.idle_sources(now_us)
+            for fork in self._forks:
+                fork.feed(now_us, idle)
+
+    def fed(self, now_us: int) -> None:
+        """The fragment was given what it may be given, or what came of that may leave."""
+        if not self._is_calm:
+            self.look(now_us)
+
+    def end(self) -> None:
+        """It rests, or goes: no fork of it is left. Where it goes on, there is another one if that is needed."""
+        self._is_calm = False
+        self._close_forks()
+
+    def _close_forks(self) -> None:
+        for fork in self._forks:
+            fork.close()
+        self._forks.clear()
+        self._held.clear()
+        self._healed.clear()
+
+    def wake_at_us(self) -> int | None:
+        """When ``look`` has work; None: not before something else happens."""
+        times = (self._missing.due_at_us(), self._retry_at_us) if self._of.may_fork else ()
+        return min((time_us for time_us in times if time_us is not None), default=None)
+
+    # --- what becomes of forks --------------------------------------------------------------------------
+
+    def _fork(self, name: str) -> ForkedFragment | None:
+        return next((each for each in self._forks if each.name == name), None)
+
+    def forked(self, now_us: int, name: str, why: str) -> None:
+        """A fork is there, or can't be made: why. Here and below: one that was closed meanwhile says nothing."""
+        if (fork := self._fork(name)) is None:
+            return
+        if why:
+            self._lose(now_us, fork, why)
+        elif self.why:
+            self.why = ""
+            self._say(now_us)
+
+    def failed(self, now_us: int, name: str, why: str) -> None:
+        """A fork can't go on."""
+        if (fork := self._fork(name)) is not None:
+            fork.close()
+            self._lose(now_us, fork, why)
+
+    def ran(self, now_us: int, name: str, outputs: Sequence[tuple[str, Element]]) -> None:
+        """A fork has run an element; what came of it goes on the tentative lane."""
+        if (fork := self._fork(name)) is None:
+            return
+        answer = fork.ran(outputs)
+        if fork is not self._forks[0]:
+            self._forks.pop(0).close()
+            self._held.clear()
+            self._say(now_us)
+        of = self._of
+        for output, element in leaving(of.outputs, of.spec.guests, answer.outputs):
+            waits = self._waits[self._sink(output.sink)]
+            if waits or answer.tentative or isinstance(element, Train):
+                self._leave(now_us, output, element, rows=waits or answer.tentative)
+            else:
+                self._held.append((answer.work, output, element))
+        self._release(now_us)
+        fork.feed(now_us, of.idle_sources(now_us))
+
+    def _leave(self, now_us: int, output: FragmentOutput, element: Element, *, rows: bool) -> None:
+        if output.sender.tentative.fork:
+            output.tentative_take(now_us, element, rows=rows)
+
+    def _release(self, now_us: int) -> None:
+        """Where the stable lane has the rows, what the fork promises follows them."""
+        while self._held and ((work := self._held[0][0]) is None or self._of.has_left(work)):
+            _, output, boundary = self._held.popleft()
+            self._leave(now_us, output, boundary, rows=False)
+
+    def _lose(self, now_us: int, fork: ForkedFragment, why: str) -> None:
+        self._forks.remove(fork)
+        self._retry_at_us = now_us + RETRY_US
+        if not self.why:  # Once: it is tried again and again, and status goes on saying why.
+            about = {"fragment": self._of.spec.name, "fork": fork.number, "why": why}
+            self._outbox.report("warning", "no fork: nothing new shows while an input is missing", **about)
+        self.why = why
+        self._say(now_us)
+
+    # --- what is due ------------------------------------------------------------------------------------
+
+    def _react(self, now_us: int) -> None:
+        self._missing.look(now_us)
+        if not self._of.may_fork:
+            self.end()
+            return
+        while self._step(now_us):
+            pass
+        states = [self._output(id).state for id in self._of.outputs]
+        self._is_calm = self._missing.calm and all(state is _S.STABLE for state in states)
+        self._decide(now_us, states)
+        self._say(now_us)
+
+    def _sink(self, id: str) -> str:
+        """The box by which an output leaves."""
+        guest = self._of.spec.guests.get(id)
+        return id if guest is None else guest.sink
+
+    def _output(self, id: str) -> _Output:
+        return self._outputs.setdefault(id, _Output())
+
+    def _step(self, now_us: int) -> bool:
+        """How the streams are by what is known of the inputs; whether any is otherwise than before."""
+        changed = False
+        missed = {each.source for each in self._missing.missed()}
+        behind = {each.source for each in self._missing.behind()}
+        for id in self._of.outputs:
+            output, above = self._output(id), self._meeting.above[self._sink(id)]
+            event = self._event(output, above, missed, behind)
+            if event is None:
+                continue
+            before = output.state
+            output.state = next_state(CONSISTENCY, before, event, of=f"stream of {id!r}")
+            if output.state is not _S.STABILIZATION:
+                output.catching = None
+            if output.state is not before:
+                self._is_again |= before is _S.STABILIZATION and output.state is _S.UP_FAILURE
+                output.since_us, changed = now_us, True
+                self._tell(id, output.state)
+        return changed
+
+    def _event(
+        self, output: _Output, above: Collection[str], missed: Collection[str], behind: Collection[str]
+    ) -> ConsistencyEvent | None:
+        if not missed.isdisjoint(above):
+            return _E.MISSED
+        if output.state is _S.UP_FAILURE:
+            return _E.BACK
+        if not behind.isdisjoint(above):
+            output.catching = None
+            return _E.BEHIND
+        if output.state is _S.STABLE:
+            return None
+        if output.catching is None:
+            output.catching = CatchingUp(each for each in self._of.inputs.values() if each.source in above)
+        return _E.CORRECTED if output.catching.is_over(self._of) else None
+
+    def _tell(self, id: str, state: ConsistencyState) -> None:
+        level = "warning" if state is _S.UP_FAILURE else "info"
+        about = {
+            "stream": self._of.outputs[id].stream,
+            "state": state.value,
+            "missing": ", ".join(self.missing(id)),
+        }
+        self._outbox.report(level, "stream is otherwise", **about)
+
+    def _say(self, now_us: int) -> None:
+        """To readers, how the streams are."""
+        # After one that couldn't be made the next is named once it is there: readers would follow each attempt.
+        number = self._forks[0].number if self._forks and not self.why else 0
+        for id, output in self._of.outputs.items():
+            state = self._output(id).state
+            output.sender.tentative.state(now_us, state.value, 0 if state is _S.STABLE else number)
+
+    # --- forks --------------------------------------------------------------------------------------------
+
+    def _decide(self, now_us: int, states: Sequence[ConsistencyState]) -> None:
+        self._is_again = self._is_again and _S.UP_FAILURE in states
+        if all(state is _S.STABLE for state in states):
+            self._close_forks()
+            self.why, self._retry_at_us = "", None
+            return
+        if self._retry_at_us is not None and now_us < self._retry_at_us:
+            return
+        if not self._forks:
+            if self._has_reason():
+                self._begin(now_us)
+        elif self._forks[-1].overrun:
+            self._replace_slow(now_us)
+        elif len(self._forks) == 1 and self._is_outdated(self._forks[0], states):
+            self._begin(now_us)
+
+    def _begin(self, now_us: int) -> None:
+        self._number += 1
+        self._retry_at_us, self._is_again = None, False
+        self._healed.clear()
+        fork = ForkedFragment(
+            self._of.spec.name,
+            self._number,
+            self._next_token(),
+            sources=self._sources,
+            inputs=self._of.inputs,
+            fed_us=self._fed_us(),
+            missing=self._missing,
+            outbox=self._outbox,
+        )
+        for work in self._of.waiting():
+            fork.take(work)
+        self._forks.append(fork)
+
+    def _replace_slow(self, now_us: int) -> None:
+        """The newest fork can't keep up: a copy of what the fragment is by now is nearer."""
+        if len(self._forks) > 1:
+            self._forks.pop().close()
+        else:
+            self._begin(now_us)
+        self._retry_at_us = now_us + RETRY_US
+
+    def _fed_us(self) -> dict[str, int]:
+        """Source -> the boundary at which the fragment stands."""
+        judged = {each.source: each.fed_us for each in self._of.inputs.values() if each.judged}
+        return judged | dict(self._of.fed_us)
+
+    def _has_reason(self) -> bool:
+        """Whether somebody would read of a fork what the fragment can't say now."""
+        outputs = self._of.outputs.items()
+        if not any(
+            self._output(id).state is not _S.STABLE and out.sender.tentative.wanted for id, out in outputs
+        ):
+            return False
+        missed, lane = self._missing.missed(), self._missing.lane
+        return any(lane(each) or (each in missed and self._holds_up(each)) for each in self._missing.behind())
+
+    def _holds_up(self, input: FragmentInput) -> bool:
+        """Whether something has come that waits for this input."""
+        mine = self._meeting.together[input.source]
+        others = [each for each in self._of.inputs.values() if each is not input and each.source in mine]
+        return self._missing.brought_since(others, self._missing.since_us(input))
+
+    def _is_outdated(self, fork: ForkedFragment, states: Collection[ConsistencyState]) -> bool:
+        lanes = {each: number for each in self._missing.behind() if (number := self._missing.lane(each))}
+        if lanes:
+            is_another = any(fork.lanes.get(each, number) != number for each, number in lanes.items())
+            return is_another and len(lanes) == 1
+        healed = _S.UP_FAILURE in states and self._has_healed(fork)
+        return (self._is_again or healed) and fork.is_behind()
+
+    def _has_healed(self, fork: ForkedFragment) -> bool:
+        """Whether a source that was lifted is back, and the fragment was fed what it had."""
+        behind = {each.source for each in self._missing.behind()}
+        for source in fork.lifted:
+            if source in behind:
+                self._healed.pop(source, None)
+            elif source not in self._healed:
+                mine = [each for each in self._of.inputs.values() if each.source == source]
+                self._healed[source] = CatchingUp(mine)
+        return any(each.is_over(self._of) for each in self._healed.values())
+
+    # --- status -------------------------------------------------------------------------------------------
+
+    @property
+    def forks_made(self) -> int:
+        """How many there have been, those included that never came to be."""
+        return self._number
+
+    def status(self, now_us: int, id: str) -> ConsistencyStatus:
+        """How an output stream is."""
+        output, lane = self._output(id), self._of.outputs[id].sender.tentative
+        return ConsistencyStatus(
+            state=output.state.value,
+            for_us=None if output.since_us is None else now_us - output.since_us,
+            missing=tuple(self.missing(id)),
+            fork=lane.fork,
+            why=self.why,
+            tentative_rows=lane.rows,
+            dropped_rows=lane.dropped_rows,
+            late_rows=self._forks[0].late_rows if self._forks else 0,
+        )
+
+    def missing(self, id: str) -> list[str]:
+        """The inputs that lead to an output and are missing: stream and who sends it."""
+        above = self._meeting.above[self._sink(id)]
+        return [f"{each.stream} of {each.by}" for each in self._missing.missed() if each.source in above]

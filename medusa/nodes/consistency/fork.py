@@ -1,0 +1,289 @@
+"""One fork: what it is fed, in which order, and what leaves of it. No IO.
+
+    either lane ──> queue ──> rows below its boundary left out ──> RunFragment("NAME#3") ──> Ran ──> tentative lane
+                                       ^
+    ``Silent``: how far do missing and idle sources hold boxes back? ── the answer is their boundary
+
+It is fed what the stable instance wasn't when the state was copied, and from then on all that comes. Nothing is
+logged or waited for, since nothing of it counts.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from medusa.elements import END_US, START_US, Boundary, Element, Kind, Silent, Train
+from medusa.nodes.consistency.missing_inputs import MissingInputs
+from medusa.nodes.fragment.inputs import FragmentInput, TentativeWork, Work
+from medusa.query.boxes import Source
+from medusa.wire.codec import without_below
+from medusa.wire.fork_names import fork_name
+from medusa.wire.outbox import CloseFragment, Fork, Outbox, RunFragment
+
+__all__ = ["Answer", "ForkedFragment"]
+
+RUNNING_MAX = 16
+"""Elements under way to the engine. Too few: it waits for us; too many: what is lifted comes late."""
+
+WAITS_BYTES_MAX = 64 << 20
+"""What may wait for it; a fork that is further behind is replaced by a new copy. Too small: a burst costs a copy;
+too large: memory, and what it answers is late."""
+
+ELEMENT_BYTES = 256
+"""What an element costs beside its rows."""
+
+
+@dataclass(slots=True, eq=False)
+class _Fed:
+    """What it is fed.
+
+    Attributes:
+        input: that brought it; None: it lifts a source that brings nothing.
+        tentative: it came by the tentative lane.
+        work: as the stable instance is fed it.
+        asked_at: of a lift, how many trains of its source had been fed when it was asked for.
+    """
+
+    source: str
+    element: Element | Silent
+    input: FragmentInput | None = None
+    tentative: bool = False
+    work: Work | None = None
+    asked_at: int = 0
+
+    @property
+    def nbytes(self) -> int:
+        rows = self.element.batch.nbytes if isinstance(self.element, Train) else 0
+        return ELEMENT_BYTES + rows
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What came of an element.
+
+    Attributes:
+        tentative: that came by a tentative lane.
+        work: the stable instance has put out as much once it is done with this; None: it has.
+    """
+
+    outputs: Sequence[tuple[str, Element]]
+    tentative: bool
+    work: Work | None
+
+
+class ForkedFragment:
+    """A second instance of a fragment.
+
+    Args:
+        number: which of its fragment's forks it is, from 1 on.
+        token: of the effect that makes it.
+        inputs: of the fragment, by (source, peer); shared with their owner.
+        fed_us: source -> the boundary at which the stable instance stands, and so this one.
+        missing: what is known of the inputs.
+
+    Attributes:
+        answers: it is there and has run something.
+        lifted: sources that were given boundaries that nobody has promised.
+        lanes: input -> the fork whose rows came by its tentative lane.
+        newest: of what came for the stable instance too, what this one was given last; None: nothing.
+        late_rows: that came below its boundaries, and didn't enter.
+        overrun: too much waits for it.
+    """
+
+    def __init__(
+        self,
+        fragment: str,
+        number: int,
+        token: int,
+        *,
+        sources: Mapping[str, Source],
+        inputs: Mapping[tuple[str, str], FragmentInput],
+        fed_us: Mapping[str, int],
+        missing: MissingInputs,
+        outbox: Outbox,
+    ) -> None:
+        self.name = fork_name(fragment, number)
+        self.number = number
+        self.token = token
+        self.answers = self.overrun = False
+        self.lifted: dict[str, None] = {}
+        self._lifting: tuple[str, ...] = ()
+        """Those that are, as of now."""
+        self.lanes: dict[FragmentInput, int] = {}
+        self.newest: Work | None = None
+        self.late_rows = 0
+        self._sources = sources
+        self._inputs = inputs
+        self._missing = missing
+        self._outbox = outbox
+        self._at_us = dict(fed_us)
+        self._began = {each: (each.fed_seq, each.fed_us) for each in inputs.values()}
+        """Input -> row and boundary at which the stable instance stood when it was copied."""
+        self._promised_us = {each: each.fed_us for each in inputs.values()}
+        """Publisher -> the last promise of it that has come by."""
+        self._trains = dict.fromkeys(sources, 0)
+        self._queue: deque[_Fed] = deque()
+        self._queue_bytes = 0
+        self._running: deque[_Fed] = deque()
+        self._is_asking = False
+        self._asked: tuple[str, ...] = ()
+        """The sources that were silent when the engine was asked last."""
+        self._has_changed = True
+        """Something was fed since."""
+        outbox.append(Fork(token=token, fragment=fragment, fork=self.name))
+
+    def close(self) -> None:
+        """It goes."""
+        self._outbox.append(CloseFragment(fragment=self.name))
+
+    def is_behind(self) -> bool:
+        """Whether the stable instance was fed what was missing here, at a source that was lifted."""
+        mine = (each for each in self._inputs.values() if each.source in self.lifted)
+        return any((each.fed_seq, each.fed_us) > self._began.get(each, (0, START_US)) for each in mine)
+
+    # --- what it is fed ---------------------------------------------------------------------------
+
+    def take(self, work: Work) -> None:
+        """This came, and is for the stable instance too."""
+        if isinstance(work.element, Train | Boundary):
+            self._take(_Fed(work.input.source, work.element, work.input, work=work))
+
+    def take_tentative(self, work: TentativeWork) -> None:
+        """This came by a tentative lane."""
+        self.lanes[work.input] = work.fork
+        self._take(_Fed(work.input.source, work.element, work.input, tentative=True))
+
+    def _take(self, fed: _Fed) -> None:
+        if self._queue_bytes + fed.nbytes > WAITS_BYTES_MAX:
+            self.overrun = True
+            return
+        self._queue.append(fed)
+        self._queue_bytes += fed.nbytes
+
+    def feed(self, now_us: int, idle: Collection[str]) -> None:
+        """Give the engine what it may be given.
+
+        Args:
+            idle: sources that bring nothing at present, and may.
+        """
+        self._let_others_go_on()
+        silent = self._silent(idle)
+        while len(self._running) < RUNNING_MAX and self._queue:
+            fed = self._queue.popleft()
+            self._queue_bytes -= fed.nbytes
+            self.newest = fed.work or self.newest
+            if (element := self._entering(fed, silent)) is not None:
+                self._has_changed = True
+                self._run(_Fed(fed.source, element, fed.input, fed.tentative, self.newest))
+        if (
+            silent
+            and not self._is_asking
+            and not self._queue
+            and (self._has_changed or silent != self._asked)
+        ):
+            self._is_asking, self._has_changed, self._asked = True, False, silent
+            self._run(_Fed(silent[0], Silent(silent)))
+
+    def _run(self, fed: _Fed) -> None:
+        self._running.append(fed)
+        element = fed.element
+        assert isinstance(element, Train | Boundary | Silent)
+        self._outbox.append(RunFragment(fragment=self.name, stream=fed.source, element=element))
+
+    def _entering(self, fed: _Fed, silent: Collection[str]) -> Train | Boundary | None:
+        """What of an element enters; None: nothing."""
+        element, at_us = fed.element, self._at_us[fed.source]
+        if isinstance(element, Train):
+            self._trains[fed.source] += 1
+            element = msgspec.structs.replace(element, kind=Kind.STABLE)
+            if element.times is None or at_us == START_US:
+                return element
+            train, late = without_below(element, at_us)
+            self.late_rows += late
+            return train if len(train) else None
+        assert isinstance(element, Boundary)
+        promised_us: int | None = element.time_us
+        if fed.input is None:
+            # Who has come back meanwhile, or was only idle and brings rows, speaks for itself.
+            idle = fed.source in silent and self._trains[fed.source] == fed.asked_at
+            promised_us = promised_us if idle or fed.source in self._lifting else None
+        elif not fed.input.judged:
+            self._promised_us[fed.input] = max(element.time_us, self._promised_us.get(fed.input, START_US))
+            promised_us = self._promised(fed.source)
+        return None if promised_us is None else self._raised(fed.source, promised_us)
+
+    def _raised(self, source: str, time_us: int) -> Boundary | None:
+        if time_us <= self._at_us[source]:
+            return None
+        self._at_us[source] = time_us
+        return Boundary(time_us)
+
+    # --- sources that bring nothing -----------------------------------------------------------------
+
+    def _publishers(self, source: str) -> list[FragmentInput]:
+        """Those that count: all that haven't gone for good."""
+        mine = [each for each in self._inputs.values() if each.source == source and not each.judged]
+        there = [each for each in mine if not each.gone or self._promised_us.get(each, START_US) >= END_US]
+        return there or mine
+
+    def _promised(self, source: str) -> int | None:
+        """What those publishers of a source have promised that aren't missing; None: nobody is there."""
+        publishers = self._publishers(source)
+        there = [each for each in publishers if not self._missing.is_behind(each)]
+        promised_us = min((self._promised_us.get(each, each.fed_us) for each in there), default=None)
+        # Who is missing may have rows: without it the source doesn't end.
+        ends = promised_us is not None and promised_us >= END_US and len(there) < len(publishers)
+        return None if ends else promised_us
+
+    def _let_others_go_on(self) -> None:
+        """A publisher that is missing by now holds the others of its source up no more."""
+        for source, box in self._sources.items():
+            if box.judged or not box.timed or len(self._running) >= RUNNING_MAX:
+                continue
+            promised_us = self._promised(source)
+            if promised_us is not None and (boundary := self._raised(source, promised_us)) is not None:
+                self._has_changed = True
+                self._run(_Fed(source, boundary, work=self.newest))
+
+    def _silent(self, idle: Collection[str]) -> tuple[str, ...]:
+        """The sources for which boxes aren't to wait, in the order of the graph."""
+        found, lifting = [], []
+        for source, box in self._sources.items():
+            if not box.timed or self._at_us[source] >= END_US:
+                continue
+            if box.judged:
+                inputs = [each for each in self._inputs.values() if each.source == source]
+                is_silent = any(self._is_lifted(each) for each in inputs)
+            else:
+                is_silent = bool(inputs := self._publishers(source)) and self._promised(source) is None
+            if is_silent:
+                lifting.append(source)
+            if is_silent or source in idle:
+                found.append(source)
+        self._lifting = tuple(lifting)
+        self.lifted |= dict.fromkeys(lifting)
+        return tuple(found)
+
+    def _is_lifted(self, input: FragmentInput) -> bool:
+        """Whether nothing comes in place of what is missing."""
+        return self._missing.is_behind(input) and not self._missing.lane(input)
+
+    # --- what comes of it -------------------------------------------------------------------------
+
+    def ran(self, outputs: Sequence[tuple[str, Element]]) -> Answer:
+        """The oldest element under way was run; what leaves."""
+        self.answers = True
+        fed = self._running.popleft()
+        if not isinstance(fed.element, Silent):
+            return Answer(outputs, fed.tentative, fed.work)
+        self._is_asking = False
+        for source, boundary in outputs:
+            if isinstance(boundary, Boundary) and boundary.time_us < END_US:
+                lift = _Fed(source, boundary, asked_at=self._trains[source])
+                self._queue.appendleft(lift)
+                self._queue_bytes += lift.nbytes
+        return Answer((), False, None)

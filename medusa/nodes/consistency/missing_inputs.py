@@ -1,0 +1,156 @@
+"""Which inputs of a fragment are missing, since when, and when that is due. Pure.
+
+    heard ── not any more ──> silent ── for X - margin ──> missed ── heard again ──> behind ──> heard
+      └────────── its sender says that the stream isn't stable ─────────┘
+
+Silence counts from when the sender was last heard, not from when that was noticed. One that doesn't hear us sends
+nothing, and is silent too. *Behind* is one that is back and hasn't brought all yet that its sender had then, or
+whose sender has still corrections to come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from medusa.elements import END_US
+from medusa.nodes.consistency.states import ConsistencyState
+from medusa.nodes.fragment.inputs import FragmentInput
+from medusa.query.delay import fork_after_us
+from medusa.wire.link.automaton import ReceiverState
+
+__all__ = ["MissingInputs", "flows"]
+
+
+def flows(input: FragmentInput) -> bool:
+    """Its sender is heard, and what it has comes."""
+    return input.silent_since_us is None and input.receiver.state is ReceiverState.FLOWING
+
+
+def _ended(input: FragmentInput) -> bool:
+    return input.receiver.boundary_us >= END_US
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What is known of one input.
+
+    Attributes:
+        came_us: when it brought something last; None: it never did.
+        silent_us: since when it isn't heard; None: it is.
+        said_us: since when its sender says that the stream isn't stable; None: it is.
+    """
+
+    came_us: int | None = None
+    silent_us: int | None = None
+    said_us: int | None = None
+    missed: bool = False
+    behind: bool = False
+
+
+class MissingInputs:
+    """What is known of the inputs of one fragment.
+
+    Args:
+        inputs: by (source, peer); shared with its owner.
+        delay_us: the bound of the fragment.
+        broken_since_us: since when a peer isn't heard, or doesn't hear us; None: all is well.
+    """
+
+    def __init__(
+        self,
+        inputs: Mapping[tuple[str, str], FragmentInput],
+        delay_us: int,
+        broken_since_us: Callable[[str], int | None],
+    ) -> None:
+        self._inputs = inputs
+        self._broken_since_us = broken_since_us
+        self._wait_us = fork_after_us(delay_us)
+        self._seen: dict[FragmentInput, _Seen] = {}
+
+    # --- what happens ---------------------------------------------------------------------------
+
+    def came(self, now_us: int, input: FragmentInput) -> None:
+        """It brought rows or a promise."""
+        self._of(input).came_us = now_us
+
+    def look(self, now_us: int) -> None:
+        """See how the inputs are now."""
+        inputs = list(self._inputs.values())
+        waited = {each.source for each in inputs if not each.gone}
+        known, self._seen = self._seen, {}
+        for input in inputs:
+            # Nobody waits for one that has ended, nor for a publisher that went long ago while there are others.
+            if not (_ended(input) or (input.gone and input.source in waited)):
+                self._seen[input] = seen = known.get(input) or _Seen()
+                self._look(now_us, input, seen)
+
+    def _look(self, now_us: int, input: FragmentInput, seen: _Seen) -> None:
+        state = ConsistencyState(input.receiver.tentative.state)
+        broken_us = self._broken_since_us(input.by)
+        if flows(input) and broken_us is None:
+            seen.silent_us = None
+        elif seen.silent_us is None:
+            seen.silent_us = now_us if broken_us is None else broken_us
+        if state is ConsistencyState.STABLE:
+            seen.said_us = None
+        elif seen.said_us is None and state is not ConsistencyState.FAILURE:
+            seen.said_us = now_us
+        silent = seen.silent_us is not None and now_us - seen.silent_us >= self._wait_us
+        # Of one that says no more how its stream is, what it said last holds.
+        unsaid = state is ConsistencyState.FAILURE and seen.said_us is not None
+        seen.missed = silent or unsaid or state is ConsistencyState.UP_FAILURE
+        if seen.missed or seen.said_us is not None:
+            seen.behind = True
+        elif state is ConsistencyState.STABLE and seen.silent_us is None and input.receiver.backlog_over:
+            seen.behind = False
+
+    def _of(self, input: FragmentInput) -> _Seen:
+        if (seen := self._seen.get(input)) is None:
+            seen = self._seen[input] = _Seen()
+        return seen
+
+    # --- what is asked --------------------------------------------------------------------------
+
+    @property
+    def calm(self) -> bool:
+        """All inputs are heard, and none is behind."""
+        return not any(seen.behind or seen.silent_us is not None for seen in self._seen.values())
+
+    def missed(self) -> list[FragmentInput]:
+        """Those that have been missing for X less the margin, or of which the sender says so."""
+        return [input for input, seen in self._seen.items() if seen.missed]
+
+    def behind(self) -> list[FragmentInput]:
+        """Those, and those that are back and not done yet."""
+        return [input for input, seen in self._seen.items() if seen.behind]
+
+    def lane(self, input: FragmentInput) -> int:
+        """The fork from which tentative rows come in place of those that are missing; 0: none."""
+        seen = self._seen.get(input)
+        return input.receiver.tentative.fork if seen is not None and seen.silent_us is None else 0
+
+    def is_behind(self, input: FragmentInput) -> bool:
+        """Whether this is one of those."""
+        seen = self._seen.get(input)
+        return seen is not None and seen.behind
+
+    def since_us(self, input: FragmentInput) -> int:
+        """When it was last as it should be."""
+        seen = self._of(input)
+        times = [seen.silent_us, None if seen.said_us is None else seen.said_us - self._wait_us]
+        return min(time for time in times if time is not None)
+
+    def brought_since(self, inputs: Iterable[FragmentInput], since_us: int) -> bool:
+        """Whether one of these has brought something since then."""
+        times = (seen.came_us for input in inputs if (seen := self._seen.get(input)) is not None)
+        return any(time is not None and time > since_us for time in times)
+
+    def due_at_us(self) -> int | None:
+        """When the next input that is silent will have been so for too long; None: none is."""
+        times = (
+            seen.silent_us + self._wait_us
+            for seen in self._seen.values()
+            if seen.silent_us is not None and not seen.missed
+        )
+        return min(times, default=None)

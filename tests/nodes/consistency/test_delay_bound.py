@@ -1,0 +1,82 @@
+"""``delay=``: a tentative answer within X while an input is missing, and the exact one afterwards."""
+
+from __future__ import annotations
+
+from tests.nodes.consistency.delayed_run import CHAIN, PAIR, DelayedRun, chain, pair, second
+
+
+def begun(**more: object) -> DelayedRun:
+    return DelayedRun(pair(), PAIR, **more).begin()  # type: ignore[arg-type]
+
+
+def test_one_of_two_publishers_is_cut_off() -> None:
+    run = begun(span_us=second(14))
+    run.cut("pub-b", "m", 3, 9)
+    run.ends()
+    assert run.late() == []
+    assert run.states == ["up_failure", "stabilization", "stable"]
+    assert run.forks("m") == 1
+    first_us = min(at for at, _, _ in run.reader.guesses) - run.begin_us
+    assert second(4.5) < first_us < second(5.2), "not before X less the margin"
+
+
+def test_what_is_tentative_lacks_the_rows_of_who_is_missing_and_comes_again_whole() -> None:
+    run = begun(span_us=second(14))
+    run.cut("pub-b", "m", 3, 9)
+    run.ends()
+    exact = {(row["window_end"], row["k"]): row["n"] for row in run.want.to_pylist()}
+    guessed = [row for _, _, rows in run.reader.guesses for row in rows]
+    fewer = [row for row in guessed if row["n"] < exact[row["window_end"], row["k"]]]
+    assert len(fewer) > 10
+    assert not [row for row in guessed if row["n"] > exact[row["window_end"], row["k"]]]
+
+
+def test_a_failure_that_is_shorter_shows_nothing() -> None:
+    run = begun()
+    run.cut("pub-b", "m", 3, 4.3)
+    run.ends()
+    assert run.states == []
+    assert run.reader.guesses == [] and run.forks("m") == 0
+
+
+def test_the_first_link_of_a_chain_is_cut_and_both_fork_at_once() -> None:
+    run = DelayedRun(chain(), CHAIN, read_at="n", span_us=second(14)).begin()
+    run.cut("pub-b", "m", 3, 9)
+    run.ends()
+    assert run.late() == [], "waits don't add up"
+    assert (run.forks("m"), run.forks("n")) == (1, 1)
+    assert run.states == ["up_failure", "stabilization", "stable"]
+
+
+def test_the_second_link_of_a_chain_is_cut_and_nothing_is_held_up_behind_it() -> None:
+    """Its reader has one input: without it nothing new is there to be answered."""
+    run = DelayedRun(chain(), CHAIN, read_at="n", span_us=second(14)).begin()
+    run.cut("m", "n", 3, 7)
+    run.ends()
+    assert run.reader.guesses == [] and run.forks("n") == 0
+
+
+def test_both_publishers_fail_one_after_the_other() -> None:
+    """As in the authors' first case: A 6 to 12 s, B 8 to 16 s."""
+    run = begun(span_us=second(22))
+    run.cut("pub-a", "m", 6, 12)
+    run.cut("pub-b", "m", 8, 16)
+    run.ends()
+    assert run.forks("m") >= 1
+
+
+def test_an_input_fails_again_while_corrections_come() -> None:
+    """As in the authors' second case: B fails as the recovery from A's failure begins."""
+    run = begun(span_us=second(22))
+    run.cut("pub-a", "m", 6, 12)
+    run.cut("pub-b", "m", 12.02, 16)
+    run.ends()
+    assert run.late(before_s=12) == []
+
+
+def test_the_same_input_fails_again_soon() -> None:
+    run = begun(span_us=second(20))
+    run.cut("pub-b", "m", 3, 8)
+    run.cut("pub-b", "m", 8.6, 13)
+    run.ends()
+    assert run.late() == []
