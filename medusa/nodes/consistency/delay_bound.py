@@ -271,8 +271,8 @@ class DelayBound:
 
     def _sink(self, id: str) -> str:
         """The box by which an output leaves."""
-        guest = self._of.spec.guests.get(id)
-        return id if guest is None else guest.sink
+        guests = self._of.spec.guests
+        return guests[id].sink if id in guests else id
 
     def _output(self, id: str) -> _Output:
         return self._outputs.setdefault(id, _Output())
