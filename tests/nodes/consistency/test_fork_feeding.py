@@ -70,6 +70,7 @@ class Forking:
         )
         self.fed: dict[str, list[Element | Silent]] = {}
         self.sources: dict[str, list[str]] = {}
+        self.answered: list[Any] = []
         self.forks: list[str] = []
         self.closed: list[str] = []
         self.reports: list[str] = []
