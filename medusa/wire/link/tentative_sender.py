@@ -11,6 +11,7 @@ which are counted. How the stream is is said again until it is heard.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import cast
 
 from medusa.elements import END_US, START_US
 from medusa.errors import LocalProtocolError, RemoteProtocolError
@@ -38,7 +39,7 @@ class TentativeSender:
 
     Attributes:
         is_in: the state of the stream, one of ``STREAM_STATES``.
-        fork: from which rows come now; 0: there is none.
+        fork: from which rows come now, as the fragment calls it; 0: there is none.
         rows: of all forks so far, whether or not somebody read them.
         sent_rows, dropped_rows: of those, over all receivers: sent; and not, since there was no room, or the
             receiver was silent.
@@ -65,6 +66,8 @@ class TentativeSender:
         self.is_in: StreamStateName = STABLE
         self.fork = 0
         self.rows = self.sent_rows = self.dropped_rows = 0
+        self._forks = 0
+        """How many there were: said of the one that there is, so that another one never has its number."""
         self._stable_seq = 0
         """The number after the last correction."""
         self._seq = 0
@@ -78,7 +81,7 @@ class TentativeSender:
         """Somebody reads it."""
         return any(view.state is SenderState.FLOWING for view, _ in self._lanes())
 
-    def state(self, now_us: int, state: StreamStateName, fork: int) -> None:
+    def state(self, now_us: int, state: str, fork: int) -> None:
         """The stream is so from here on, and tentative rows come from this fork (0: from none).
 
         Said twice it adds nothing. ``stable`` stands behind all rows that were sent before.
@@ -94,10 +97,11 @@ class TentativeSender:
         if (state, fork) == (self.is_in, self.fork):
             return
         if fork != self.fork:
+            self._forks += fork > 0
             self._seq, self._boundary_us = 0, START_US
         if state == STABLE:
             self._stable_seq = self._end_seq()
-        self.is_in, self.fork = state, fork
+        self.is_in, self.fork = cast(StreamStateName, state), fork
         for view, lane in self._lanes():
             lane.turned()
             if view.state is SenderState.FLOWING:
@@ -127,7 +131,7 @@ class TentativeSender:
                 stream=self._stream,
                 epoch=view.epoch,
                 frame=lane.sent(now_us, cost),
-                fork=self.fork,
+                fork=self._forks,
                 seq=seq,
                 rows=rows,
                 late=late,
@@ -232,7 +236,7 @@ class TentativeSender:
             epoch=view.epoch,
             frame=lane.said_state(now_us),
             state=self.is_in,
-            fork=self.fork,
+            fork=self._forks if self.fork else 0,
             seq=self._stable_seq if self.is_in == STABLE else 0,
         )
         self._outbox.send(view.peer, message)
@@ -247,7 +251,7 @@ class TentativeSender:
             stream=self._stream,
             epoch=view.epoch,
             frame=lane.sent(now_us, limits.ENTRY_BYTES),
-            fork=self.fork,
+            fork=self._forks,
             seq=self._seq,
             time_us=self._boundary_us,
         )

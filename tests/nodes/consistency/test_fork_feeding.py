@@ -70,6 +70,7 @@ class Forking:
         )
         self.fed: dict[str, list[Element | Silent]] = {}
         self.sources: dict[str, list[str]] = {}
+        self.answered: list[Any] = []
         self.forks: list[str] = []
         self.closed: list[str] = []
         self.reports: list[str] = []
@@ -259,7 +260,8 @@ def test_it_forks_when_x_less_the_margin_has_gone_by_since_the_input_was_heard()
     life = missing_b()
     assert life.hosted.wake_at_us() is not None
     life.pass_to(1_000_000 + FORKS_AFTER_US - 1)
-    assert life.forks == [] and life.states() == [("stable", 0)]
+    assert life.forks == []
+    assert life.states() == [("stable", 0)]
     assert life.hosted.wake_at_us() <= 1_000_000 + FORKS_AFTER_US  # type: ignore[operator]
     life.pass_to(1_000_000 + FORKS_AFTER_US)
     assert life.forks == ["q/a#1"]
@@ -433,7 +435,7 @@ def test_another_fork_of_the_sender_is_followed_by_a_new_copy() -> None:
     life.guesses("f", 1, 0, 150)
     life.fork_ran()
     life.state("f", "up_failure", fork=2)
-    assert len(life.forks) == 2 and life.closed == []
+    assert (len(life.forks), life.closed) == (2, [])
     life.guesses("f", 2, 0, 140)
     assert life.shown(life.forks[1]) == [[140]]
     life.there()
@@ -476,6 +478,45 @@ def test_what_the_sender_had_meanwhile_has_to_come_first() -> None:
     assert life.states()[-1] == ("stable", 0)
 
 
+def stabilizing() -> Forking:
+    """f was missing, and is back; of what it had meanwhile nothing has come yet."""
+    life = judged()
+    life.now_us = 1_700_000
+    life.goes("f", heard_us=1_000_000)
+    life.brings("e", 150)
+    life.pass_to(2_800_000)
+    life.there()
+    life.fork_ran()
+    life.now_us = 3_000_000
+    life.back("f", end_seq=20)
+    assert life.states()[-1] == ("stabilization", 1)
+    return life
+
+
+def test_an_input_that_goes_again_before_it_has_brought_anything_keeps_the_fork() -> None:
+    life = stabilizing()
+    life.now_us = 3_500_000
+    life.goes("f", heard_us=3_100_000)
+    life.pass_to(3_100_000 + FORKS_AFTER_US)
+    assert life.states()[-1] == ("up_failure", 1)
+    assert len(life.forks) == 1
+
+
+def test_an_input_that_goes_again_amid_its_corrections_has_the_fork_replaced() -> None:
+    """What came late for the first one is in the second."""
+    life = stabilizing()
+    life.brings("f", 120)
+    life.now_us = 3_500_000
+    life.goes("f", heard_us=3_100_000)
+    life.pass_to(3_100_000 + FORKS_AFTER_US)
+    assert life.states()[-1] == ("up_failure", 1), "the second isn't there"
+    assert (len(life.forks), life.closed) == (2, [])
+    life.there()
+    life.fork_ran()
+    assert life.states()[-1] == ("up_failure", 2)
+    assert life.closed == life.forks[:1]
+
+
 # --- forks that fail ------------------------------------------------------------------------------------
 
 
@@ -495,6 +536,17 @@ def test_a_fork_that_cant_be_made_is_said_once_and_tried_again_after_a_second() 
     life.there()
     assert life.bound.status(life.now_us, "out").why == ""
     assert life.closed == [], "there is none to be closed"
+
+
+def test_who_waits_for_another_try_wakes_once() -> None:
+    """A time that has passed would have the node look for ever."""
+    life = missing_b()
+    life.pass_to(2_800_000)
+    life.bound.forked(life.now_us, life.forks[-1], "no room")
+    life.hosted.peer_event(life.now_us, "reader", LinkEvent.PEER_RESTARTED)
+    assert life.bound.wake_at_us() == 3_800_000
+    life.pass_to(3_800_000)
+    assert life.bound.wake_at_us() is None
 
 
 def test_a_fork_that_fails_is_closed_and_made_anew() -> None:
