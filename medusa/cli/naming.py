@@ -12,8 +12,8 @@ import click
 from medusa.cli.options.command_options import AS_JSON, FILE, NODE, with_client
 from medusa.cli.options.key_options import key_options
 from medusa.errors import LinkError, QueryError
-from medusa.runtime.client.guarded_fragments import guarded_fragments
-from medusa.runtime.client.overview import whole
+from medusa.runtime.client.status.guarded_fragments import guarded_fragments
+from medusa.runtime.client.status.overview import whole
 from medusa.wire.status_fields import NodeStatus
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from medusa.cli.main import main
 from medusa.cli.naming import _lost, _status
 from medusa.cli.screens.status_screen import screen
 from medusa.engine.stats import STATS_SCHEMA
-from medusa.runtime.client.status_tables import SCHEMAS, tables_of
+from medusa.runtime.client.status.status_tables import SCHEMAS, tables_of
 from medusa.runtime.exposition.prometheus_node import node_families
 from medusa.sim.actors.federation import Federation
 from medusa.wire.status_fields import (

@@ -10,7 +10,7 @@ import pytest
 import medusa as md
 from medusa.errors import LinkError
 from medusa.nodes.status.blocking_reasons import UnmovedBoundaries, explained
-from medusa.runtime.client.overview import explanation
+from medusa.runtime.client.status.overview import explanation
 from medusa.sim.actors.federation import Federation
 from medusa.wire.messages.links import OLDEST, Attach
 from tests.nodes.test_decided_output import Life, union

@@ -19,9 +19,9 @@ from medusa.nodes.deploy.standby_nodes import host_of, standby_nodes
 from medusa.nodes.deploy.unfinished_deployments import UnfinishedDeployments
 from medusa.nodes.status.fragment_status import queries_of
 from medusa.query.codec import graph_to_msgpack
-from medusa.runtime.client.guarded_fragments import guarded_fragments
-from medusa.runtime.client.overview import explanation
-from medusa.runtime.client.status_tables import tables_of
+from medusa.runtime.client.status.guarded_fragments import guarded_fragments
+from medusa.runtime.client.status.overview import explanation
+from medusa.runtime.client.status.status_tables import tables_of
 from medusa.wire.messages.commands import Deploy, Reply
 from medusa.wire.messages.directory import CatalogEntry, Entries, EntryRun, runs_to
 from medusa.wire.messages.links import Hello

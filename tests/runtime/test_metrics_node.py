@@ -22,7 +22,7 @@ from medusa.nodes.config.settings import Settings
 from medusa.nodes.config.settings_load import LoadRules
 from medusa.nodes.load.load_status import node_load
 from medusa.nodes.load.loads import NodeLoads
-from medusa.runtime.client.status_tables import SCHEMAS, _schema
+from medusa.runtime.client.status.status_tables import SCHEMAS, _schema
 from medusa.runtime.exposition.prometheus import families
 from medusa.runtime.exposition.prometheus_node import node_families
 from medusa.runtime.exposition.server import status_rows

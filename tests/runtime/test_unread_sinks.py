@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from medusa.runtime.client.unread_sinks import unread_sinks
+from medusa.runtime.client.status.unread_sinks import unread_sinks
 from medusa.wire.status_fields import FragmentStatus, NamedStatus, NodeStatus, OutputStatus, ReceiverStatus
 
 

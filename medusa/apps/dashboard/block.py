@@ -19,7 +19,7 @@ from medusa.apps.dashboard.words import (
     secondary,
 )
 from medusa.query.render.layout import Layout, layered
-from medusa.runtime.client.guarded_fragments import GuardedFragment
+from medusa.runtime.client.status.guarded_fragments import GuardedFragment
 from medusa.wire.status_fields import FragmentStatus, InputStatus, OutputStatus
 
 __all__ = ["NodeBlock"]

@@ -18,7 +18,7 @@ from medusa.apps.dashboard.words import (
     size,
     taken_over,
 )
-from medusa.runtime.client.guarded_fragments import GuardedFragment
+from medusa.runtime.client.status.guarded_fragments import GuardedFragment
 from medusa.units import duration_text
 from medusa.wire.status_fields import BoxStatus, FragmentStatus, titled
 

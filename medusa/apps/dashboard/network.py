@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from medusa.runtime.client.guarded_fragments import GuardedFragment, guarded_fragments
+from medusa.runtime.client.status.guarded_fragments import GuardedFragment, guarded_fragments
 from medusa.wire.status_fields import FragmentStatus, InputStatus, NodeStatus, OutputStatus, ReceiverStatus
 
 __all__ = [

@@ -14,7 +14,7 @@ from medusa.apps.dashboard.block import NodeBlock
 from medusa.apps.dashboard.network import CUT, UP, Link, NetworkView, NodeView, StandbyView, StreamView
 from medusa.apps.dashboard.shapes import PADDING, Arrow, Drawn, Point, Rect, TextShape
 from medusa.apps.dashboard.words import clipped
-from medusa.runtime.client.guarded_fragments import GuardedFragment
+from medusa.runtime.client.status.guarded_fragments import GuardedFragment
 
 __all__ = ["placed"]
 

@@ -209,7 +209,7 @@ class _Watch:
 
 
 def _status(fed: Federation) -> NodeStatus:
-    from medusa.runtime.client.overview import whole
+    from medusa.runtime.client.status.overview import whole
 
     return whole(fed.status())
 

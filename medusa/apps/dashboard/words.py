@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from unicodedata import east_asian_width
 
-from medusa.runtime.client.guarded_fragments import GuardedFragment
+from medusa.runtime.client.status.guarded_fragments import GuardedFragment
 from medusa.units import size_text
 from medusa.wire.status_fields import ReplicasStatus
 

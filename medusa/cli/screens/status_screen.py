@@ -10,7 +10,7 @@ from msgspec import UNSET
 from medusa.cli.screens.terminal_text import figure, number, plain, share
 from medusa.query.delay import delay_line, delay_promise
 from medusa.query.recovery import AMNESIA
-from medusa.runtime.client.guarded_fragments import GuardedFragment, guarded_fragments
+from medusa.runtime.client.status.guarded_fragments import GuardedFragment, guarded_fragments
 from medusa.units import duration_text, size_text
 from medusa.wire.status_fields import (
     CauseStatus,

@@ -80,7 +80,7 @@ def _url(address: str) -> str:
 
 
 def _status_rows(statuses: Sequence[Mapping[str, Any]]) -> Any:
-    from medusa.runtime.client.overview import whole
+    from medusa.runtime.client.status.overview import whole
     from medusa.runtime.exposition.server import status_rows
 
     return [row for status in statuses for row in status_rows(whole(status))]

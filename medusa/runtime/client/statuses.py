@@ -13,9 +13,9 @@ from medusa.runtime.client.client_loop import ask
 from medusa.runtime.client.followed_names import AWAY_US, FollowedNames
 from medusa.runtime.client.home_node import HomeNode
 from medusa.runtime.client.names import Names
-from medusa.runtime.client.overview import explanation, whole
-from medusa.runtime.client.status_tables import tables_of
-from medusa.runtime.client.unread_sinks import unread_sinks
+from medusa.runtime.client.status.overview import explanation, whole
+from medusa.runtime.client.status.status_tables import tables_of
+from medusa.runtime.client.status.unread_sinks import unread_sinks
 from medusa.wire.messages.commands import StatusRequest
 
 __all__ = ["Statuses"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import medusa as md
-from medusa.runtime.client.overview import explanation
+from medusa.runtime.client.status.overview import explanation
 from tests.nodes.taken_over import SCHEMA, Run
 
 AT = {"e": ["rows", "first"], "m": ["kind", "out"]}

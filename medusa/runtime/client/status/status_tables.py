@@ -16,7 +16,7 @@ from msgspec.structs import asdict
 
 from medusa.engine.core.rows import TIME
 from medusa.engine.stats import STATS_SCHEMA
-from medusa.runtime.client.guarded_fragments import GuardedFragment, guarded_fragments
+from medusa.runtime.client.status.guarded_fragments import GuardedFragment, guarded_fragments
 from medusa.wire.status_fields import (
     BoxStatus,
     FragmentStatus,
