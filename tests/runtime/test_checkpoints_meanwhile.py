@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import medusa as md
@@ -86,6 +87,53 @@ def test_it_is_made_while_nobody_calls_the_run(
             assert restored.positions() == {"s": pushed * KEYS}
             restored.finish()
             assert restored.take("o")["n"].to_pylist() == [pushed] * KEYS
+
+
+BOXES: dict[str, Callable[[Any], Any]] = {
+    "sliding window": lambda s: s.window("21 s", "6 s").group_by("k").aggregate(n=md.count(), at="last(v)"),
+    "sessions": lambda s: s.session("4 s").group_by("k").aggregate(n=md.count(), at="last(v)"),
+    "windows of rows": lambda s: s.group_by("k").window_rows(3).aggregate(n=md.count(), at="last(v)"),
+    "lag": lambda s: s.group_by("k").running(before=md.lag("v", 2), n=md.count()),
+    "left join": lambda s: s.join(s.filter("v > 9").select("k", w="v"), on="k", within="5 s", how="left"),
+}
+
+
+@pytest.mark.parametrize("options", [{}, {"queue": "1 MiB"}, {"threads": 3}], ids=str)
+@pytest.mark.parametrize("kind", BOXES)
+def test_a_run_goes_on_from_those_that_were_made_meanwhile(
+    tmp_path: Path, jobs: list[Future[Any]], kind: str, options: dict[str, Any]
+) -> None:
+    """Killed when some are made; what it had gives what an undisturbed run does."""
+    q = md.Query("q")
+    s = q.source("s", {"ts": "int64", "k": "int64", "v": "int64"}, time="ts", unit="s", slack="3 s")
+    q.sink("o", BOXES[kind](s))
+    draw = np.random.default_rng(len(kind))
+    batches = [
+        {"ts": 100 + at // 3 + draw.integers(0, 3, 60), "k": draw.integers(0, 300, 60), "v": np.full(60, at)}
+        for at in range(30)
+    ]
+
+    def given(run: md.Run, first: int, end: int) -> None:
+        for at in range(first, end):
+            run.push("s", batches[at], first=60 * at)
+
+    with md.start(q) as run:
+        given(run, 0, len(batches))
+        run.finish()
+        wanted = run.take("o")
+    with md.start(q, checkpoint=tmp_path / "s", checkpoint_every="5ms", **options) as run:
+        given(run, 0, 20)
+        run.flush()
+        for job in jobs:
+            job.result(PATIENCE_S)
+        shutil.copytree(tmp_path / "s", tmp_path / "killed")
+        given(run, 20, len(batches))
+        run.finish()
+        assert run.take("o").equals(wanted)
+    with md.restore(tmp_path / "killed") as run:
+        given(run, run.positions()["s"] // 60, len(batches))
+        run.finish()
+        assert run.take("o").equals(wanted)
 
 
 def test_it_is_made_while_somebody_always_calls_the_run(tmp_path: Path, jobs: list[Future[Any]]) -> None:
