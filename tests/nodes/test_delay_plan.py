@@ -181,8 +181,8 @@ def test_a_fragment_that_runs_elsewhere_is_refused():
 def test_an_output_of_which_some_rows_wait_and_others_do_not_is_refused():
     q = md.Query("q")
     one, other = source(q, "one"), source(q, "other")
-    counted = one.window("1s").aggregate(n=md.count(), name="counted")
-    straight = other.select("v as n", name="straight")
+    counted = one.window("1s").aggregate(n=md.count(), name="counted").select("n")
+    straight = other.select(n="v", name="straight")
     q.sink("out", counted.union(straight, name="all"), delay="2s")
     at = {"a": ["one", "other", "counted", "straight", "all"]}
     error = refused(q.graph, at)
@@ -197,8 +197,8 @@ def test_an_output_of_which_some_rows_wait_and_others_do_not_is_refused():
 def test_what_the_hint_says_is_taken():
     q = md.Query("q")
     one, other = source(q, "one"), source(q, "other")
-    counted = one.window("1s").aggregate(n=md.count(), name="counted")
-    straight = other.select("v as n", name="straight")
+    counted = one.window("1s").aggregate(n=md.count(), name="counted").select("n")
+    straight = other.select(n="v", name="straight")
     q.sink("out", md.sunion(counted, straight, bucket="100ms", name="all"), delay="2s")
     plan = planned(q.graph, {"a": ["one", "other", "counted", "straight", "all"]})
     assert delays(plan) == {"a": 2 * S}
@@ -207,8 +207,8 @@ def test_what_the_hint_says_is_taken():
 def test_a_stream_between_nodes_that_mixes_is_refused_and_so_is_another_output_of_the_fragment():
     q = md.Query("q")
     one, other = source(q, "one"), source(q, "other")
-    counted = one.window("1s").aggregate(n=md.count(), name="counted")
-    mixed = counted.union(other.select("v as n", name="straight"), name="all")
+    counted = one.window("1s").aggregate(n=md.count(), name="counted").select("n")
+    mixed = counted.union(other.select(n="v", name="straight"), name="all")
     q.sink("out", mixed.window("1s").aggregate(n=md.sum("n"), name="sums"), delay="2s")
     whole = ["one", "other", "counted", "straight", "all"]
     error = refused(q.graph, {"a": whole, "b": ["sums"]})

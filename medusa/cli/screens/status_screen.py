@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import UNSET
 
 from medusa.cli.screens.terminal_text import figure, number, plain, share
-from medusa.query.delay import delay_promise
+from medusa.query.delay import delay_line, delay_promise
 from medusa.query.recovery import AMNESIA
 from medusa.runtime.client.guarded_fragments import GuardedFragment, guarded_fragments
 from medusa.units import duration_text, size_text
@@ -136,12 +136,12 @@ def _of_node(status: NodeStatus, guarded: Sequence[GuardedFragment]) -> Iterator
     for part in status.fragments:
         if part.method_reason:
             yield f"{part.fragment} by {part.method.replace('_', ' ')}: {part.method_reason}"
-        for output in part.outputs:
-            if output.delay_us:
-                promise = delay_promise(output.delay_us, part.delay_us or output.delay_us)
-                yield f"{output.stream}, delay {duration_text(output.delay_us)}: {promise}"
-            if output.consistency is not UNSET and output.consistency.state != "stable":
-                yield _tentative(output.stream, output.consistency)
+        for leaving in part.outputs:
+            if delay_us := leaving.delay_us:
+                promise = delay_promise(delay_us, part.delay_us or delay_us)
+                yield f"{leaving.stream}, {delay_line(delay_us)}: {promise}"
+            if leaving.consistency is not UNSET and leaving.consistency.state != "stable":
+                yield _tentative(leaving.stream, leaving.consistency)
     for fragment, going in status.moves.going.items():
         waits = f"; {going.waits_for}" if going.waits_for else ""
         sent = size_text(going.bytes)

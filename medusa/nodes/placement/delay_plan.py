@@ -20,7 +20,7 @@ from medusa.nodes.placement.placement import PlacementPlan
 from medusa.nodes.placement.standby_plan import StandbyNode, is_output, way_to
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.boxes import Graph, Sink
-from medusa.query.delay import delay_least_us, delay_promise, margin_us
+from medusa.query.delay import delay_least_us, delay_line, delay_promise, margin_us
 from medusa.query.waiting_rows import waiting_rows
 from medusa.units import duration_text
 
@@ -47,12 +47,10 @@ class DelayedOutput:
         promise = delay_promise(self.delay_us, self.least_us)
         if not self.waits:
             promise = "no box on its way waits for an input: nothing holds it up, and none is tentative"
-        return f"{self.stream}, delay {duration_text(self.delay_us)}: {promise}"
+        return f"{self.stream}, {delay_line(self.delay_us)}: {promise}"
 
 
-def with_delays(
-    plan: PlacementPlan, *, noticed_us: int, nodes: Mapping[str, StandbyNode]
-) -> PlacementPlan:
+def with_delays(plan: PlacementPlan, *, noticed_us: int, nodes: Mapping[str, StandbyNode]) -> PlacementPlan:
     """The plan with the X of each fragment.
 
     Args:
