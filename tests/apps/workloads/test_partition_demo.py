@@ -20,9 +20,9 @@ from click.testing import CliRunner
 
 from medusa.apps.workloads.demos import partition_demo
 from medusa.apps.workloads.demos.federation_outcome import TableComparison
+from medusa.apps.workloads.demos.partition_check import PartitionEvent
 from medusa.apps.workloads.demos.partition_outcome import (
     PartitionArrival,
-    PartitionEvent,
     PartitionOutcome,
     Sighting,
     fault_in,
