@@ -19,7 +19,7 @@ from medusa.engine.compile import compile_graph
 from medusa.engine.core.box import Now, Operator
 from medusa.engine.core.dead_letters import DeadLetters
 from medusa.engine.core.memory_bounds import Storage
-from medusa.engine.idle_sources import Idleness
+from medusa.engine.idle_sources import Idleness, MissingSources
 from medusa.engine.inspection import Inspection
 from medusa.engine.operators.apply import AsyncApplyBox
 from medusa.engine.operators.connection import Connections
@@ -139,6 +139,7 @@ class Fragment(SlicedFragment, Inspection):
         self.connections = Connections(boxes)
         self._sinks = list(self.sinks.values())
         self._idleness = Idleness(checked.graph, self.boxes)
+        self._missing_sources: MissingSources | None = None
         self._combines = {id: combines_of(checked, self.boxes, id) for id in self.sources}
 
     def relieve(self) -> None:
@@ -308,8 +309,17 @@ class Fragment(SlicedFragment, Inspection):
         while asked := list(self._idleness.asked()):  # boundaries only grow, each at most to another input's
             self._lift(asked)
 
-    def held_up(self, silent: Collection[str]) -> list[tuple[str, Element]]:
-        """Of these sources with ``idle``, those for which a box waits, and the boundary that it asks for."""
+    def held_up(self, silent: Collection[str], *, missing: bool = False) -> list[tuple[str, Element]]:
+        """Of these sources with ``idle``, those for which a box waits, and the boundary that it asks for.
+
+        Args:
+            missing: of these sources, whatever they are, each once.
+        """
+        if missing:
+            if self._missing_sources is None:
+                self._missing_sources = MissingSources(self.graph, self.boxes)
+            asked = self._missing_sources.asked(silent)
+            return [(id, Boundary(time_us)) for id, time_us in asked.items()]
         for box in self._idleness.sources:
             box.deem_silent(box.id in silent)
         return [(box.id, Boundary(time_us)) for box, time_us in self._idleness.asked()]

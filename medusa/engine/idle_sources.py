@@ -1,4 +1,4 @@
-"""Which idle sources are asked to go on, and how far: the boxes that wait ask.
+"""Which silent sources are asked to go on, and how far: the boxes that wait ask.
 
 A box with several inputs waits for the one whose boundary is lowest. Sources above that input which
 are idle are sent the least boundary of the box's other inputs, and take it as theirs: never more, so
@@ -7,14 +7,18 @@ a source that meets no other is left alone.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import TypeAlias
 
 from medusa.elements import END_US
 from medusa.engine.core.box import Operator
 from medusa.engine.operators.source import SourceBox
 from medusa.query.boxes import Graph
 
-__all__ = ["Idleness"]
+__all__ = ["Idleness", "MissingSources"]
+
+Meeting: TypeAlias = tuple[Operator, list[tuple[SourceBox, ...]]]
+"""A box with several inputs, and of each the sources above it."""
 
 
 class Idleness:
@@ -24,16 +28,7 @@ class Idleness:
         self.sources = [
             box for box in boxes.values() if isinstance(box, SourceBox) and box.spec.idle_us is not None
         ]
-        above: dict[str, tuple[SourceBox, ...]] = {}
-        self._meetings: list[tuple[Operator, list[tuple[SourceBox, ...]]]] = []
-        for spec in graph.boxes:
-            box = boxes[spec.id]
-            # A late or ahead port has no time, so nobody waits there.
-            inputs = [() if arc.port in ("late", "ahead") else above[arc.box] for arc in spec.inputs]
-            mine = (box,) if isinstance(box, SourceBox) and box.spec.idle_us is not None else ()
-            above[spec.id] = tuple(dict.fromkeys([*mine, *(each for input in inputs for each in input)]))
-            if len(inputs) > 1 and any(inputs):
-                self._meetings.append((box, inputs))
+        self._meetings = _meetings(graph, boxes, lambda source: source.spec.idle_us is not None)
 
     def asked(self) -> Iterator[tuple[SourceBox, int]]:
         """(source, boundary in us) of every idle source that holds a box back; inputs first."""
@@ -50,3 +45,53 @@ class Idleness:
                 for source in sources:
                     if source.idle and source.boundary_us < goal:
                         yield source, goal
+
+
+class MissingSources:
+    """The sources of a graph of which any may be missing, and the boxes where they meet others.
+
+    An input is silent when all sources above it are, and silent inputs wait for nobody, not for each other
+    either. One with a source that isn't silent is held by that: where the two meet, the silent one is asked.
+    """
+
+    def __init__(self, graph: Graph, boxes: Mapping[str, Operator]) -> None:
+        self._meetings = _meetings(graph, boxes, lambda source: source.spec.timed)
+
+    def asked(self, silent: Collection[str]) -> dict[str, int]:
+        """Of these sources, those that hold a box back, and the boundary in us that it asks for."""
+        goals: dict[str, int] = {}
+        for box, inputs in self._meetings:
+            quiet = [
+                bool(sources) and all(each.id in silent or each.finished for each in sources)
+                for sources in inputs
+            ]
+            others = [
+                time_us
+                for time_us, is_quiet in zip(box.inputs_us, quiet, strict=True)
+                if not is_quiet and time_us < END_US
+            ]
+            if not others:
+                continue
+            goal = min(others)
+            for number, sources in enumerate(inputs):
+                if quiet[number] and box.inputs_us[number] < goal:
+                    for source in sources:
+                        if source.boundary_us < goal:
+                            goals[source.id] = max(goal, goals.get(source.id, goal))
+        return goals
+
+
+def _meetings(
+    graph: Graph, boxes: Mapping[str, Operator], may_be_silent: Callable[[SourceBox], bool]
+) -> list[Meeting]:
+    above: dict[str, tuple[SourceBox, ...]] = {}
+    found: list[Meeting] = []
+    for spec in graph.boxes:
+        box = boxes[spec.id]
+        # A late or ahead port has no time, so nobody waits there.
+        inputs = [() if arc.port in ("late", "ahead") else above[arc.box] for arc in spec.inputs]
+        mine = (box,) if isinstance(box, SourceBox) and may_be_silent(box) else ()
+        above[spec.id] = tuple(dict.fromkeys([*mine, *(each for input in inputs for each in input)]))
+        if len(inputs) > 1 and any(inputs):
+            found.append((box, inputs))
+    return found

@@ -250,8 +250,9 @@ class Fork:
     The fragment goes on meanwhile. What is given to the fork waits until it is there. The driver answers with
     the token, or why there is none: then what was given to it is gone, and the fragment is as it was.
 
-    A fork is run and closed as a fragment is, and answers as one. It counts in the budget of its query, and
-    ends before the query does where that holds too much. Nothing of it is on disk: it takes no ``Persist``.
+    A fork is run and closed as a fragment is, and answers as one; its sinks promise once more what they had.
+    It counts in the budget of its query, and ends before the query does where that holds too much. Nothing of
+    it is on disk: it takes no ``Persist``.
 
     Attributes:
         fork: its name (``fork_names``), which no other fork has or had.

@@ -2,7 +2,7 @@
 
 ``host`` is a thread that takes jobs and says what became of them (``medusa.nodes.reports``); ``fair_turns``
 shares it between owners and queries, ``budgets`` bounds what they hold, ``slice_watch`` their calls;
-``openings`` makes large fragments aside.
+``openings`` makes large fragments aside, ``forks`` second instances of those that run.
 
 ``host`` runs all fragments of a node in one thread. What a fragment has to do stands in its ``Slices``;
 whose turn it is says ``fair_turns`` (fair queueing by CPU time: owners, their queries, their fragments),

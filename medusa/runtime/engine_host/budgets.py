@@ -5,6 +5,8 @@ more, since what it holds is state.
 
 What a node finds on its disk when it starts is nobody's excess, whatever the limits say by then: it is taken
 up, and its bound is what it held then and some room, where that is more than the limit.
+
+A fork (``medusa.wire.outbox.Fork``) counts in its query, and goes before the query does.
 """
 
 from __future__ import annotations
@@ -55,7 +57,8 @@ UNBOUNDED = EngineBounds(query_bytes=NEVER, owner_bytes=NEVER, piece_us=NEVER)
 
 @dataclass(frozen=True, slots=True)
 class OverBudget:
-    """A query that has to end, its fragments here, and why."""
+    """A query that holds too much, which of its fragments have to end, and why: its forks; if there are none,
+    all that are here."""
 
     query: str
     fragments: list[str]
@@ -76,6 +79,7 @@ class Budgets:
         """Query -> bytes of each of its fragments."""
         self._follows: dict[str, frozenset[str]] = {}
         """Fragment -> those in whose place it comes, while they are still there."""
+        self._forks: set[str] = set()
         self._found: dict[str, int] = {}
         """Query of which something was found at the start -> bytes of that."""
         self._warned: set[tuple[str, str]] = set()
@@ -103,6 +107,10 @@ class Budgets:
     def follows(self, fragment: str, before: Iterable[str]) -> None:
         """It comes in the place of others, and has their state too: it counts once one of them is gone."""
         self._follows[fragment] = frozenset(before)
+
+    def forks(self, fragment: str) -> None:
+        """It is a fork, and goes before others do."""
+        self._forks.add(fragment)
 
     def found(self, fragment: str, query: str, nbytes: int) -> None:
         """Count what was found at the start: it is never too much."""
@@ -154,10 +162,11 @@ class Budgets:
         return why
 
     def held(self, fragment: str, query: str, nbytes: int) -> OverBudget | None:
-        """A fragment holds so much now; who has to end for it: its query, or the largest of its owner."""
+        """A fragment holds so much now; who has to end for it: forks, else its query, or the largest of its
+        owner."""
         self._queries.setdefault(query, {})[fragment] = nbytes
         if why := self._query_over(query, self._query_bound(query)):
-            return OverBudget(query, list(self._queries[query]), why)
+            return OverBudget(query, self._forks_of([query]) or list(self._queries[query]), why)
         bound = self._owner_bound(query)
         if not (each := self._owner_over(query, bound)):
             return None
@@ -167,7 +176,10 @@ class Budgets:
             f"the queries of {self.owner(query)!r} hold {held} in memory, allowed are {allowed}"
             f" (owner_memory); query {most!r} holds most: {size_text(each[most])}"
         )
-        return OverBudget(most, list(self._queries[most]), why)
+        return OverBudget(most, self._forks_of(each) or list(self._queries[most]), why)
+
+    def _forks_of(self, queries: Iterable[str]) -> list[str]:
+        return [fragment for query in queries for fragment in self._queries[query] if fragment in self._forks]
 
     def _query_bound(self, query: str) -> int:
         limit, found = self.bounds.query_bytes, self._found.get(query, 0)
@@ -196,6 +208,7 @@ class Budgets:
         for after in [after for after, before in self._follows.items() if fragment in before]:
             del self._follows[after]
         self._follows.pop(fragment, None)
+        self._forks.discard(fragment)
         fragments = self._queries.get(query, {})
         nbytes = fragments.pop(fragment, 0)
         if not fragments:

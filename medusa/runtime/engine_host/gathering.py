@@ -15,12 +15,12 @@ from typing import Any, Protocol
 from medusa.elements import Element, Silent
 from medusa.engine.fragment import Fragment
 from medusa.nodes.config.settings import Settings
-from medusa.nodes.reports import FragmentFailed, Ran
+from medusa.nodes.reports import Forked, FragmentFailed, Ran
 from medusa.nodes.spec.fragment_spec import FragmentSpec as Spec
 from medusa.runtime.engine_host.budgets import UNBOUNDED
 from medusa.runtime.engine_host.host import EngineHost
 from medusa.runtime.engine_host.hosted import HostedFragment
-from medusa.wire.outbox import Persist, Regroup, RunFragment, Weigh
+from medusa.wire.outbox import Fork, Persist, Regroup, RunFragment, Weigh
 
 __all__ = ["Elsewhere", "FragmentElsewhere", "GatheringHost", "running_elsewhere"]
 
@@ -176,6 +176,10 @@ class GatheringHost(EngineHost):
 
     def _copy_aside(self, effect: Regroup, lives: Mapping[str, int]) -> None:
         self._regroup(effect, lives)
+
+    def _fork(self, effect: Fork, life: int) -> None:
+        why = "it runs on Spark: its state isn't copied while it runs"
+        self._tell(effect.fork, life, Forked(effect.token, effect.fork, why))
 
     def _close(self, name: str) -> None:
         super()._close(name)

@@ -19,11 +19,12 @@ from medusa.engine.regrouping import Regrouped
 from medusa.engine.state.background_copy import BackgroundCopy
 from medusa.engine.state.delta import DeltaFiles
 from medusa.errors import DataError, StateError
-from medusa.nodes.reports import Completion, FragmentFailed, Persisted, Ran, Remade, Stats
+from medusa.nodes.reports import Completion, Forked, FragmentFailed, Persisted, Ran, Remade, Stats
 from medusa.ports import Buffer, Clock, Journal, Store
 from medusa.query.boxes import Graph
 from medusa.runtime.engine_host.budgets import UNBOUNDED, Budgets, EngineBounds
 from medusa.runtime.engine_host.fair_turns import FairTurns
+from medusa.runtime.engine_host.forks import Forks
 from medusa.runtime.engine_host.host_disk import HostDisk
 from medusa.runtime.engine_host.hosted import HostedFragment
 from medusa.runtime.engine_host.openings import Made, Openings
@@ -35,9 +36,11 @@ from medusa.runtime.machine.short_turns import ShortTurns
 from medusa.runtime.machine.worker import Worker
 from medusa.runtime.machine.worker_thread import WorkerThread
 from medusa.units import duration_text
+from medusa.wire.fork_names import forked_of
 from medusa.wire.outbox import (
     Copy,
     Fetch,
+    Fork,
     Log,
     Owned,
     Persist,
@@ -67,7 +70,7 @@ Run = Callable[[Callable[[], bool]], bool]
 
 
 class EngineHost:
-    """Does ``OpenFragment``, ``RunFragment``, ``Persist``, ``Log``, ``WriteSegment``, ``Fetch``,
+    """Does ``OpenFragment``, ``RunFragment``, ``Fork``, ``Persist``, ``Log``, ``WriteSegment``, ``Fetch``,
     ``CloseFragment``.
 
     Args:
@@ -95,6 +98,8 @@ class EngineHost:
         self._clock = clock
         self._wake = wake
         self._lives: dict[str, int] = {}
+        """Fragment -> the number of its life, which no other has."""
+        self._lives_begun = 0
         self._counting: set[tuple[str, int]] = set()
         """Fragments that are being made, and their lives, that count what they hold."""
         self._done: deque[tuple[str, int, Done]] = deque()
@@ -113,6 +118,14 @@ class EngineHost:
             give=self._give,
             beside=lambda job: self._beside.give(job),
             begin=self._begin,
+        )
+        self._forks = Forks(
+            self._running,
+            clock,
+            give=self._give,
+            beside=lambda job: self._beside.give(job),
+            room=self._room_for_fork,
+            begin=self._begin_fork,
         )
         self._turns = FairTurns()
         self._watch = TurnWatch(clock, bounds.piece_us)
@@ -176,6 +189,11 @@ class EngineHost:
         """Say where ranges end that share what a box holds now."""
         self._give(lambda: self._in_turn(effect.fragment, lambda: self._weigh(effect)))
 
+    def fork(self, effect: Fork) -> None:
+        """Make a second instance of a fragment; that one goes on."""
+        life = self._new_life(effect.fork)
+        self._give(lambda: self._fork(effect, life))
+
     def run(self, effect: RunFragment) -> None:
         self._give(lambda: self._in_turn(effect.fragment, lambda: self._run(effect)))
 
@@ -204,12 +222,13 @@ class EngineHost:
 
     def close(self, name: str) -> None:
         """Stop it and delete its groups; what it still has under way is never reported."""
-        self._new_life(name)
+        self._lives.pop(name, None)
         self._give(lambda: self._close(name))
 
     def _new_life(self, name: str) -> int:
-        self._lives[name] = self._lives.get(name, 0) + 1
-        return self._lives[name]
+        self._lives_begun += 1
+        self._lives[name] = self._lives_begun
+        return self._lives_begun
 
     def finished(self) -> list[Done]:
         """What has come to an end since the last call, in order per fragment.
@@ -224,6 +243,8 @@ class EngineHost:
             name, life, done = self._done.popleft()
             if self._lives.get(name, 0) == life or isinstance(done, Persisted):
                 out.append(done)
+                if isinstance(done, Forked) and done.why:
+                    self._lives.pop(name, None)  # There is none to be closed.
         return out
 
     def engine_us(self) -> int | None:
@@ -280,7 +301,8 @@ class EngineHost:
     def _in_turn(self, name: str, job: Callable[[], None]) -> None:
         """When the fragment is done with the elements given before, and it is its turn."""
         running = self._running.get(name)
-        if self._openings.defers(name, lambda: self._in_turn(name, job)):
+        again = partial(self._in_turn, name, job)
+        if self._openings.defers(name, again) or self._forks.defers(name, again):
             return
         if running is None or not name:
             job()
@@ -402,6 +424,27 @@ class EngineHost:
             self._tell(name, lives[name], Stats.of(name, found.made[name]))
         self._tell_node(Remade(effect.token, found.reached_us, found.outputs, rows=found.rows))
 
+    def _fork(self, effect: Fork, life: int) -> None:
+        self._forks.expect(effect, life)
+        self._in_turn(effect.fragment, partial(self._forks.copy, effect.fork))
+
+    def _room_for_fork(self, name: str, life: int, before: HostedFragment) -> str:
+        """Why there is none for one as large as the fragment; else it counts."""
+        if why := self._budgets.admit(name, before.query, self._used_bytes(before)):
+            return why
+        self._budgets.forks(name)
+        self._running[name] = HostedFragment(None, life, self._give, query=before.query, is_fork=True)
+        return ""
+
+    def _begin_fork(self, effect: Fork, life: int, made: Made) -> None:
+        name, why = effect.fork, made if isinstance(made, str) else ""
+        if isinstance(made, Fragment):
+            hosted = self._running[name] = HostedFragment(made, life, self._give, is_fork=True)
+            why = self._budgets.admit(name, hosted.query, self._used_bytes(hosted))
+        if why and (none := self._running.pop(name, None)) is not None:
+            collect_after(self._budgets.forget(name, none.query), lambda job: self._beside.give(job))
+        self._tell(name, life, Forked(effect.token, name, why))
+
     def _owned(self, effect: Owned) -> None:
         for text in self._budgets.owned(effect.query, effect.owner):
             self._tell_node(ReportLine(level="warning", what=text))
@@ -421,7 +464,8 @@ class EngineHost:
         running.changes()
         if isinstance(effect.element, Silent):
             try:
-                self._tell(name, running.life, Ran(name, fragment.held_up(effect.element.sources)))
+                asked = fragment.held_up(effect.element.sources, missing=running.is_fork)
+                self._tell(name, running.life, Ran(name, asked))
             except Exception as error:
                 self._fail(running, name, error)
             return
@@ -462,9 +506,10 @@ class EngineHost:
             return True
         dying = running.holding.held() if running.holding is not None else NOTHING
         self._tell(name, running.life, Ran(name, outputs, refused, dying))
-        self._untold.add(name)
-        if self._clock.monotonic_us() - running.stats_at_us >= STATS_EVERY_US:
-            self._tell_counts(name)
+        if not running.is_fork:
+            self._untold.add(name)
+            if self._clock.monotonic_us() - running.stats_at_us >= STATS_EVERY_US:
+                self._tell_counts(name)
         return True
 
     def _fail(self, running: HostedFragment, name: str, error: Exception) -> None:
@@ -490,6 +535,8 @@ class EngineHost:
 
     def _end(self, name: str, code: str, why: str) -> None:
         """Its query took more than it may: this fragment gives back what it holds, and does nothing more."""
+        if self._forks.refuse(name, why):
+            return
         if (running := self._running.get(name)) is None or running.failed:
             return
         self._let_go(name, running, why)
@@ -533,7 +580,9 @@ class EngineHost:
         running.pieces.begin(copying, copied)
 
     def _settle(self) -> None:
-        """Make what isn't made yet, end the elements under way, and copy what is left of all states."""
+        """Make what isn't made yet but forks, end the elements under way, and copy what is left of all
+        states."""
+        self._forks.give_up_all()
         self._openings.finish()
         for running in self._running.values():
             running.slices.finish()
@@ -541,6 +590,7 @@ class EngineHost:
 
     def _close(self, name: str) -> None:
         running, life = self._running.get(name), 0
+        self._forks.give_up(name)
         if running is not None:
             life = running.life
             self._let_go(name, running, "it was closed")
@@ -548,4 +598,5 @@ class EngineHost:
             running.slices.finish()  # who asked for a checkpoint hears that there is none
             del self._running[name]
         self._turns.forget(name)
-        self._disk.give(lambda: self._kept.forget(name, life))
+        if forked_of(name) is None:
+            self._disk.give(lambda: self._kept.forget(name, life))

@@ -28,6 +28,7 @@ class HostedFragment:
         weigh_at_us: when it is asked again how much it holds.
         query: that it is a part of; told by the fragment, where there is one.
         graph_bytes: what it took to make it, before any row.
+        is_fork: it is the second instance of another one, and has nothing on disk.
         needed: token of a durable group -> tokens of the groups it refers to; the last two, and one that
             doesn't stand on the same whole group as both do.
         chain: what the next checkpoint may be a delta on. The disk's thread changes it.
@@ -46,6 +47,7 @@ class HostedFragment:
     slices: Slices = field(init=False)
     chain: DeltaChain = field(default_factory=DeltaChain)
     query: str = ""
+    is_fork: bool = False
     graph_bytes: int = field(init=False, default=0)
     _whole: dict[int, int] = field(init=False, default_factory=dict)
     """Token of a durable group -> the whole group that it stands on."""

@@ -46,9 +46,13 @@ class StatePieces:
         while self._under_way is not None:
             self._step()
 
-    def abandon(self, why: str) -> None:
-        """Copy nothing more."""
-        if self._under_way is not None:
+    def abandon(self, why: str, *, only: BackgroundCopy | None = None) -> None:
+        """Copy nothing more.
+
+        Args:
+            only: of this copy, where it is under way; None: whichever is.
+        """
+        if self._under_way is not None and only in (None, self._under_way[0]):
             copying, ended = self._under_way
             self._under_way = None
             copying.drop()
