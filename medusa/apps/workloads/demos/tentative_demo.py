@@ -144,11 +144,11 @@ class TentativeRun:
         self._deploy(coordinator)
         trains = stack.enter_context(reader.subscribe(of.OUT, from_="oldest", tentative=True))
         followed = stack.enter_context(follower.subscribe(of.OUT, from_="oldest", tentative=True))
-        table = followed.table(key="window_start")
         trains.on_state(self._told)
         self._schema = trains.schema
         self._start = time.monotonic()
         reads = self._crew.start(self._read, trains)
+        follows = self._crew.start(self._follow, followed)
         publishes = [
             self._crew.start(self._publish, publisher, source)
             for publisher, source in ((left, of.LEFT), (right, of.RIGHT))
@@ -161,8 +161,8 @@ class TentativeRun:
         for each in publishes:
             self._crew.result(each, "no answer to all that was published", TIMEOUT_S)
         self._crew.result(reads, "no end of the result", TIMEOUT_S)
-        self._crew.wait(lambda: followed.ended, lambda: "no end of the table", TIMEOUT_S)
-        self._table, self._tentative_left = table.arrow(), table.tentative_rows
+        self._table, self._tentative_left = self._crew.result(follows, "no end of the table", TIMEOUT_S)
+        self._missed_rows = trains.missed_rows
         self._seconds = self._since()
         stable = sum(len(each.numbers) for each in self._arrivals if not each.tentative)
         self._say(f"the end: {stable:,} stable windows at r")
@@ -240,6 +240,13 @@ class TentativeRun:
         if not self._crew.cancelled:
             publisher.finish(source)
             publisher.flush()
+
+    def _follow(self, trains: Subscription) -> tuple[pa.Table, int]:
+        """The table of the windows as it is in the end, and how much of it is tentative then."""
+        table = trains.table(key="window_start")
+        while table.wait():
+            pass
+        return table.arrow(), table.tentative_rows
 
     def _read(self, trains: Subscription) -> None:
         for train in trains:
