@@ -103,9 +103,7 @@ class Lanes:
                 hosted.receive(now_us, input, each, its_payload)
         return True
 
-    def receive_tentative(
-        self, now_us: int, peer: str, message: LaneMessage, payload: Buffer | None
-    ) -> None:
+    def receive_tentative(self, now_us: int, peer: str, message: LaneMessage, payload: Buffer | None) -> None:
         """Bring a frame of the tentative lane, all of which come by one connection."""
         for hosted in list(self._fragments.values()):
             if (input := hosted.input_of(message.stream, peer)) is not None:

@@ -169,6 +169,7 @@ class ClientSubscription:
 
     def __init__(self, receiver: Receiver, way: Detour) -> None:
         self.receiver = receiver
+        self._lane = receiver.tentative
         self.way = way
         self.waiting: deque[Delivery | TentativeDelivery] = deque()
         self.taken_seq: int | None = None
@@ -189,7 +190,7 @@ class ClientSubscription:
 
     def _take_tentative(self) -> None:
         """Of several states in a row the last one counts, so that who says many fills nothing."""
-        for delivery in self.receiver.tentative.take():
+        for delivery in self._lane.take():
             before = self.waiting[-1] if self.waiting else None
             if isinstance(delivery, StateChanged) and isinstance(before, StateChanged):
                 self.waiting.pop()
@@ -204,7 +205,7 @@ class ClientSubscription:
             return None
         delivery = self.waiting.popleft()
         if isinstance(delivery, StateChanged | TentativeRowsCame | TentativePromise):
-            self.receiver.tentative.taken(now_us, delivery.cost)
+            self._lane.taken(now_us, delivery.cost)
             return delivery
         self.receiver.consumed(now_us, delivery.cost)
         match delivery:

@@ -1,4 +1,4 @@
-"""A stream read as a table: what it shows is what the simplest thing shows, whatever comes in whatever order."""
+"""A stream read as a table: it shows what the simplest thing shows, whatever comes in whatever order."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def pending_rows(request, monkeypatch):
 @pytest.mark.parametrize("timed", [True, False], ids=["timed", "without time"])
 def test_it_shows_what_a_model_that_keeps_everything_shows(key, timed):
     @given(steps=STEPS)
-    @settings(max_examples=150, deadline=None)
+    @settings(max_examples=40, deadline=None)
     def run(steps):
         table, model = CorrectedRows(SCHEMA, list(key)), Model(key, timed=timed)
         for what, *about in [*steps, ("show",)]:

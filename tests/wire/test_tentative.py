@@ -11,8 +11,9 @@ from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.wire import limits
 from medusa.wire.codec import encode_frame
 from medusa.wire.link.automaton import LinkEvent, LinkSettings, ReceiverState
-from medusa.wire.link.lanes import LaneOrder, lane_of, way_of
+from medusa.wire.link.lanes import way_of
 from medusa.wire.link.receiver import Receiver
+from medusa.wire.link.sender import Sender
 from medusa.wire.link.tentative_receiver import (
     FAILURE,
     StateChanged,
@@ -131,7 +132,7 @@ def test_who_attaches_hears_the_state_at_once_and_the_promise_of_the_fork():
 def test_beyond_the_window_rows_are_dropped_and_counted_and_the_stream_itself_goes_on():
     pair = failing(NARROW)
     pair.take_guesses = False
-    for text in ("0123456789" * 8):
+    for text in "0123456789" * 8:
         guess(pair, text * 10)
         pair.train("s")
         pair.settle()
@@ -152,19 +153,17 @@ def test_beyond_the_window_rows_are_dropped_and_counted_and_the_stream_itself_go
 
 def test_readers_that_are_slow_take_nothing_from_others():
     pair = failing(NARROW)
-    slow = Receiver("s", "source", incarnation=1, outbox=Outbox(), settings=NARROW, tentative=True)
     attach = Attach(stream="s", epoch=9, next_seq=0, durable=0, granted=2000, tentative=True)
     pair.sender.receive(0, "slow", attach)
     for _ in range(20):
         guess(pair, "0123456789")
-        pair.settle_some = [each for each in sends(pair.source_box) if each[0].epoch != 9]
-        for message, payload in pair.settle_some:
-            pair.bring(message, payload)
+        for message, payload in sends(pair.source_box):
+            if message.epoch != attach.epoch:
+                pair.bring(message, payload)
         for message, _ in sends(pair.target_box):
             pair.sender.receive(0, "target", message)
     assert len(guessed(pair)) == 200
     assert pair.sender.tentative.dropped_rows == 160
-    assert slow.tentative.missed_rows == 0
 
 
 def test_any_one_train_fits_into_an_empty_window():
@@ -266,11 +265,7 @@ def test_a_sender_that_restarts_has_other_forks_under_the_same_numbers():
     pair = failing()
     guess(pair, "ab")
     pair.settle()
-    before = pair.sender
-    pair.sender = Pair(tentative=True).sender.__class__(
-        "s", SCHEMA, timed=True, outbox=pair.source_box, settings=SMALL
-    )
-    assert before is not pair.sender
+    pair.sender = Sender("s", SCHEMA, timed=True, outbox=pair.source_box, settings=SMALL)
     pair.receiver.peer_event(0, LinkEvent.PEER_RESTARTED)
     pair.sender.tentative.state(0, "up_failure", 1)
     pair.settle()
@@ -317,8 +312,8 @@ def test_without_a_fork_an_input_may_be_missing():
 
 def test_what_the_lane_says_of_a_backlog():
     pair = Pair(tentative=True)
-    pair.train("ab" * 400)
-    pair.train("cd" * 400)
+    for text in ("ab", "cd", "ef"):
+        pair.train(text * 400)
     pair.consume = False
     assert not pair.receiver.backlog_over
     pair.up()
@@ -357,8 +352,6 @@ def test_of_one_fork_all_frames_go_by_one_connection_in_their_order():
     ]
     assert {way_of(frame) for frame in frames} == {("s", 1)}, "0 would end what waits of the stream"
     assert way_of(TentativeTaken(stream="s", epoch=1, frames=0, said=0)) == ("", None)
-    assert 1 <= lane_of("s", 3) <= 3
-    assert LaneOrder(2, 1000).held_bytes == 0
 
 
 # --- what breaks rules ------------------------------------------------------------------------------
@@ -425,8 +418,6 @@ def test_what_is_left_over_is_dropped_and_counted(what):
     assert pair.guesses[count:] == []
     assert pair.receiver.stale + lane.stale + lane.duplicates == before + 1
     assert pair.receiver.state is ReceiverState.FLOWING
-    guess(pair, "c")
-    pair.wait(SMALL.progress_us)
 
 
 def test_a_receiver_that_asked_for_no_lane_drops_and_counts_what_comes_of_one():

@@ -1,5 +1,5 @@
-"""The tentative lane over any network: what is delivered is in order, of the fork, below no promise; the state
-ends where the sender's is, and nothing of it touches the rows that count."""
+"""The tentative lane over any network: what is delivered is in order, of the fork, below no promise; the
+state ends where the sender's is, and nothing of it touches the rows that count."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ class Lane:
         self.pair.take_tentative()
 
     def restart(self):
-        """The receiver takes the sender for another one; nothing of what it counts may be taken for the same."""
+        """The receiver takes the sender for another one: what comes then is of another fork."""
         self.pair.receiver.peer_event(self.pair.now_us, LinkEvent.PEER_RESTARTED)
         self.pair.take_tentative()
 
@@ -160,7 +160,7 @@ ANY = {"steps": st.lists(st.sampled_from(STEPS), max_size=80), "dice": st.random
 
 
 @given(**ANY)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_rows_come_in_order_once_and_below_no_promise_of_their_fork(steps, dice):
     lane = run(steps, dice)
     came, promised, numbers = {}, {}, {}
@@ -176,7 +176,9 @@ def test_rows_come_in_order_once_and_below_no_promise_of_their_fork(steps, dice)
             case TentativeRowsCame():
                 assert guess.fork == fork
                 rows = json.loads(bytes(guess.payload))
-                assert numbers.setdefault(fork, rows[0][0]) == rows[0][0], "rows of two forks under one number"
+                assert numbers.setdefault(fork, rows[0][0]) == rows[0][0], (
+                    "rows of two forks under one number"
+                )
                 assert rows[0][1] > came.get(fork, -1)
                 came[fork] = rows[-1][1]
                 assert [lane.put_out[of][seq] for of, seq, _ in rows] == [time_us for _, _, time_us in rows]
@@ -184,7 +186,7 @@ def test_rows_come_in_order_once_and_below_no_promise_of_their_fork(steps, dice)
 
 
 @given(**ANY)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_in_the_end_the_state_is_the_senders_and_what_it_promised_has_come(steps, dice):
     lane = run(steps, dice)
     receiver = lane.pair.receiver.tentative
@@ -202,7 +204,7 @@ def test_in_the_end_the_state_is_the_senders_and_what_it_promised_has_come(steps
 
 
 @given(**ANY)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_a_stream_is_stable_no_sooner_than_its_corrections_have_come(steps, dice):
     lane = Lane(dice)
     bring, epoch, said = lane.pair.bring, 0, []
@@ -228,7 +230,7 @@ def test_a_stream_is_stable_no_sooner_than_its_corrections_have_come(steps, dice
 
 
 @given(**ANY)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_what_was_put_out_came_or_was_missed(steps, dice):
     """Of a fork that the receiver knew from its first row to its last."""
     steps = [step for step in steps if step not in ("restart", "state")]
@@ -271,7 +273,7 @@ def made(epoch, *, kind, frame, fork, seq, state, time_us, rows, empty):
         max_size=20,
     )
 )
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=100, deadline=None)
 def test_whatever_a_sender_says_is_taken_or_refused_with_nothing_changed(frames):
     pair = Pair(NARROW, tentative=True).up()
     lane = pair.receiver.tentative
@@ -282,10 +284,13 @@ def test_whatever_a_sender_says_is_taken_or_refused_with_nothing_changed(frames)
         try:
             pair.receiver.receive(0, message, payload)
         except RemoteProtocolError as error:
-            assert error.code in ("E_FORK", "E_SEQ", "E_FRAME", "E_BOUNDARY")
+            code, taken = error.code, False
+        else:
+            taken = True
+            pair.take_tentative()
+        if not taken:
+            assert code in ("E_FORK", "E_SEQ", "E_FRAME", "E_BOUNDARY")
             after = (lane.state, lane.fork, lane.boundary_us, lane.held_bytes, lane.missed_rows)
             assert (before, lane.take()) == (after, [])
-        else:
-            pair.take_tentative()
     assert lane.missed_rows >= 0
     assert pair.receiver.next_seq == 0

@@ -198,8 +198,9 @@ class DelayBound:
             return
         if why:
             self._lose(now_us, fork, why)
-        else:
+        elif self.why:
             self.why = ""
+            self._say(now_us)
 
     def failed(self, now_us: int, name: str, why: str) -> None:
         """A fork can't go on."""
@@ -314,7 +315,8 @@ class DelayBound:
 
     def _say(self, now_us: int) -> None:
         """To readers, how the streams are."""
-        number = self._forks[0].number if self._forks else 0
+        # After one that couldn't be made the next is named once it is there: readers would follow each attempt.
+        number = self._forks[0].number if self._forks and not self.why else 0
         for id, output in self._of.outputs.items():
             state = self._output(id).state
             output.sender.tentative.state(now_us, state.value, 0 if state is _S.STABLE else number)

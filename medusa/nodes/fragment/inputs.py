@@ -178,6 +178,7 @@ class FragmentInput:
             fence=fence,
             tentative=tentative,
         )
+        self._lane = self.receiver.tentative
         self._tentative: list[TentativeCame] = []
         if guarded and record is not None and record.acknowledged >= 0:
             self.receiver.durable_again(record.acknowledged)
@@ -221,7 +222,7 @@ class FragmentInput:
         try:
             self._check_tentative(message)
             deliveries = self.receiver.receive(now_us, message, payload)
-            for guess in self.receiver.tentative.take():
+            for guess in self._lane.take():
                 self._tentative.append(self._tentative_work(now_us, guess))
         except RemoteProtocolError as error:
             self.receiver.refuse(error)
@@ -260,11 +261,11 @@ class FragmentInput:
             case TentativePromise():
                 element: Train | Boundary = Boundary(delivery.time_us)
             case TentativeRowsCame():
-                about = {"peer": self.peer, "boundary_us": delivery.boundary_us}
+                message, payload, below_us = delivery.message, delivery.payload, delivery.boundary_us
                 try:
-                    element = self.codec.decode(delivery.message, delivery.payload, **about)
+                    element = self.codec.decode(message, payload, peer=self.peer, boundary_us=below_us)
                 except RemoteProtocolError:
-                    self.receiver.tentative.taken(now_us, delivery.cost)
+                    self._lane.taken(now_us, delivery.cost)
                     raise
         return TentativeWork(input=self, fork=delivery.fork, element=element, cost=delivery.cost)
 
@@ -272,13 +273,13 @@ class FragmentInput:
         """What the tentative lane brought since the last call, and how the stream is; nothing where the lane
         isn't wanted. Of several states in a row the last one counts."""
         # Between messages nothing comes but how the stream is.
-        states = [each for each in self.receiver.tentative.take() if isinstance(each, StateChanged)]
+        states = [each for each in self._lane.take() if isinstance(each, StateChanged)]
         came, self._tentative = [*self._tentative, *states], []
         return came
 
     def took(self, now_us: int, work: TentativeWork) -> None:
         """It was fed to a fork, or is wanted by none: room for as much more."""
-        self.receiver.tentative.taken(now_us, work.cost)
+        self._lane.taken(now_us, work.cost)
 
     def _work(self, delivery: Delivery, boundary_us: int) -> Work:
         if self.receiver.attached_us >= boundary_us:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,6 @@ from medusa.query.suggest import did_you_mean
 from medusa.units import Duration, duration_us
 
 if TYPE_CHECKING:
-    import pandas as pd
     from numpy.typing import NDArray
 
 __all__ = ["CorrectedRows", "FollowedTable"]
@@ -34,7 +33,7 @@ class _Guess:
 
 
 class CorrectedRows:
-    """The rows of a stream by key: of the stable ones the last, over them the tentative ones until they are void.
+    """The rows of a stream by key: of the stable ones the last, over them tentative ones that aren't void.
 
     A tentative row is void once the stream promises more than its time, or has another fork or none.
 
@@ -155,8 +154,8 @@ def _last_of_each(table: pa.Table, key: Sequence[str]) -> tuple[pa.Table, NDArra
 
 
 class FollowedTable:
-    """A stream as a table that is kept corrected; ``Subscription.table(key=...)`` makes it. One thread uses it,
-    and nobody reads the subscription beside it.
+    """A stream as a table that is kept corrected; ``Subscription.table(key=...)`` makes it. One thread uses
+    it, and nobody reads the subscription beside it.
 
     Each look first takes in what has come. While a failure lasts, its tentative rows stay in memory.
     """
@@ -180,8 +179,8 @@ class FollowedTable:
         self._take_in()
         return self._rows.arrow()
 
-    def pandas(self) -> pd.DataFrame:
-        """The same for pandas.
+    def pandas(self) -> Any:
+        """The same as a DataFrame of pandas.
 
         Raises:
             LinkError: as ``arrow``.

@@ -46,9 +46,9 @@ class Subscription(Followed):
     Of a named subscription the rows that were not acknowledged (``ack``) come again to whoever reads
     under the name next, with the same numbers.
 
-    One that is ``tentative`` also gives, while an input of the stream is missing, what comes of those that are
-    there: trains of kind ``TENTATIVE``, numbered by themselves, in between the stable ones. They are void once
-    ``boundary_us`` has passed their times, or ``fork`` is another one. The corrections are stable rows.
+    One that is ``tentative`` also gives, while an input of the stream is missing, what comes of those that
+    are there: trains of kind ``TENTATIVE``, numbered by themselves, in between the stable ones. They are void
+    once ``boundary_us`` has passed their times, or ``fork`` is another one. Corrections are stable rows.
 
     Args:
         begun: called before its node is waited for, which may go away; whoever has it then may move it.
@@ -308,7 +308,7 @@ class Subscription(Followed):
         """All rows to the end of the stream, as one table.
 
         With ``key`` a table at once that is kept as the stream goes on: of each key the last row, and while
-        an input is missing the ``tentative`` ones over them. From then on nothing else reads the subscription.
+        an input is missing the ``tentative`` ones over them. Nothing else reads the subscription then.
 
         Args:
             timeout: for how long at most the end is waited for; not with ``key``.

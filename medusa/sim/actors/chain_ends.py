@@ -137,6 +137,7 @@ class SubscriberActor(_Actor):
             delivery = self.subscription.take(now_us)
             if delivery is None:
                 break
+            assert isinstance(delivery, Delivery), "it asks for nothing tentative"
             self.taken.append(delivery)
             self._busy_until_us = now_us + self._work_us
         waits = self.subscription.waiting and not self._deaf

@@ -19,6 +19,7 @@ from medusa.sim.world.virtual_time import SimulationError, World
 from medusa.wire.client_mind import ClientMind, ClientPublication
 from medusa.wire.codec import TrainCodec, decode_frame, encode_frame
 from medusa.wire.link.receiver import Delivery, LostRows, ReceivedPromise, ReceivedRows, Receiver
+from medusa.wire.link.tentative_receiver import TentativeDelivery
 from medusa.wire.messages.commands import Deploy, Remove, Reply, StatusRequest
 from medusa.wire.messages.links import OLDEST
 from medusa.wire.messages.standby import DeployGuarded
@@ -233,7 +234,7 @@ class Client:
                 self._network.send(self.name, effect.peer, frames)
         return max(mind.wake_at_us(now_us) or now_us + 1_000_000, now_us + 1)
 
-    def _take(self, name: str, receiver: Receiver, delivery: Delivery) -> None:
+    def _take(self, name: str, receiver: Receiver, delivery: Delivery | TentativeDelivery) -> None:
         """Keep it; numbers follow each other, and no row comes below a promise."""
         match delivery:
             case ReceivedRows():

@@ -189,9 +189,9 @@ class LinkSettings:
     hold up the others; too large: memory."""
 
     tentative_bytes_max: int = 4 << 20
-    """Of the tentative lane of a stream, under way to one receiver and not yet taken; beyond it rows are dropped
-    and counted. Too small: a reader that is slow for a moment misses some; too large: memory, and what it reads
-    is old. One frame of any size fits."""
+    """Of the tentative lane of a stream, under way to one receiver and not yet taken; beyond it rows are
+    dropped and counted. Too small: a reader that is slow for a moment misses some; too large: memory, and
+    what it reads is old. One frame of any size fits."""
 
     retry_us: int = 300_000
     """An ``Attach`` without answer is repeated after this. Too small: rows are sent twice on slow

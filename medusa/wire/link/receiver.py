@@ -158,9 +158,7 @@ class Receiver:
         self.fragment_epoch: Callable[[], int] = lambda: 0
         self._missing_since_us: int | None = None
         self._missing_told = False
-        self.tentative = TentativeReceiver(
-            stream, outbox=outbox, settings=self.settings, wanted=tentative
-        )
+        self.tentative = TentativeReceiver(stream, outbox=outbox, settings=self.settings, wanted=tentative)
         self._end_seq = 0
         """The number after the last row that the sender had when it attached us."""
         self._outbox = outbox

@@ -226,9 +226,8 @@ class TentativeReceiver:
         self._seq = message.seq + message.rows
         self._frames = message.frame + 1
         cost = memoryview(payload).nbytes + limits.ENTRY_BYTES
-        if self.held_bytes and self.held_bytes + cost > self._settings.tentative_bytes_max:
+        if not self._has_room(now_us, cost):
             self.missed_rows += message.rows
-            self._ack_soon(now_us)
             return
         self._hold(message.frame, cost)
         self._came.append(
@@ -246,14 +245,12 @@ class TentativeReceiver:
         self.missed_rows += message.seq - self._seq
         self._seq = message.seq
         self._frames = message.frame + 1
-        if message.time_us == self.boundary_us:
+        if message.time_us == self.boundary_us or not self._has_room(now_us, limits.ENTRY_BYTES):
             self._ack_soon(now_us)
-            return
+            return  # The next one says more.
         self.boundary_us = message.time_us
         self._hold(message.frame, limits.ENTRY_BYTES)
-        self._came.append(
-            TentativePromise(fork=self.fork, time_us=message.time_us, cost=limits.ENTRY_BYTES)
-        )
+        self._came.append(TentativePromise(fork=self.fork, time_us=message.time_us, cost=limits.ENTRY_BYTES))
 
     def _is_of_fork(self, now_us: int, message: TentativeRows | TentativeBoundary) -> bool:
         """Whether it is of the fork from which rows come now; if not, it is counted."""
@@ -266,6 +263,13 @@ class TentativeReceiver:
             text = f"goes back to tentative row {message.seq}, the next one is {self._seq}"
             raise self._broken("E_SEQ", text)
         return True
+
+    def _has_room(self, now_us: int, cost: int) -> bool:
+        """Whether what the owner holds leaves room; a sender with a larger window may go beyond ours."""
+        if not self.held_bytes or self.held_bytes + cost <= self._settings.tentative_bytes_max:
+            return True
+        self._ack_soon(now_us)
+        return False
 
     # --- the owner ----------------------------------------------------------------------------
 

@@ -4,8 +4,8 @@
     train, boundary ─────────────> TentativeRows, ... ───┼──> each receiver that asked for the lane
     state("stable") ─────────────> StreamState ──────────┘
 
-Nothing is kept: a receiver that is silent, or has so much under way that the window is full, misses rows, which
-are counted. How the stream is and what the fork promised last is said again until it is heard.
+Nothing is kept: a receiver that is silent, or has so much under way that the window is full, misses rows,
+which are counted. How the stream is is said again until it is heard.
 """
 
 from __future__ import annotations

@@ -210,6 +210,11 @@ class DelayedRun:
         assert bound is not None
         return bound.forks_made
 
+    def forks_of(self, node: str) -> list[str]:
+        """Those that its engine has."""
+        engine = self.fed.nodes[node].loop._host._running  # type: ignore[union-attr]
+        return [name for name in engine if "#" in name]
+
     @property
     def states(self) -> list[str]:
         return [state for _, state, _ in self.reader.states]
@@ -224,8 +229,7 @@ class DelayedRun:
         self.until(lambda: not self.states or self.states[-1] == "stable", "it is stable again")
         assert not self.reader.states or self.reader.states[-1][2] == 0
         for node in self.fed.nodes.values():
-            engine = node.loop._host._running  # type: ignore[union-attr]
-            assert not [name for name in engine if "#" in name], "a fork is left"
+            assert not node.alive or self.forks_of(node.name) == [], "a fork is left"
 
     def first_seen_us(self) -> dict[Any, int]:
         """End of a window -> when a row of it was first seen, on either lane, from the first row on."""

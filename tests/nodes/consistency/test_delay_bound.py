@@ -33,7 +33,7 @@ def test_what_is_tentative_lacks_the_rows_of_who_is_missing_and_comes_again_whol
 
 def test_a_failure_that_is_shorter_shows_nothing() -> None:
     run = begun()
-    run.cut("pub-b", "m", 3, 4.6)
+    run.cut("pub-b", "m", 3, 4.3)
     run.ends()
     assert run.states == []
     assert run.reader.guesses == [] and run.forks("m") == 0

@@ -1,0 +1,156 @@
+"""Real processes, of which one is cut off: answers go on, marked, and in the end all is right."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+import medusa as md
+from tests.system.nodes import Nodes, first_line, until
+
+pytestmark = pytest.mark.system
+
+WAIT = "60s"
+SCHEMA = {"ts": "timestamp[us, UTC]", "k": "utf8", "v": "int64"}
+AT = {"a": ["left", "of_left"], "b": ["right", "of_right"], "core": ["both", "per_k", "out"]}
+KEY = ["window_start", "k"]
+SECOND = 1_000_000
+ENDS = {"left": 14, "right": 12}
+"""Seconds of stream time of which each has rows; of ``right`` those from 4 to 8 come late."""
+
+PUBLISH = """
+import sys
+import medusa as md
+from tests.system.test_dpc import rows
+
+with md.connect(sys.argv[1], timeout="60s") as fed:
+    fed.publish("dpc.right", rows("right", 0, 4))
+    fed.flush()
+    print("begun", flush=True)
+    sys.stdin.readline()
+    fed.publish("dpc.right", rows("right", 4, 12))
+    fed.finish("dpc.right")
+    fed.flush("60s")
+"""
+
+
+def query() -> md.Query:
+    """Counts and sums per key over the rows of two sources, each of which comes by a node of its own."""
+    q = md.Query("dpc")
+    left = q.source("left", SCHEMA, time="ts").filter("v >= 0", name="of_left")
+    right = q.source("right", SCHEMA, time="ts").filter("v >= 0", name="of_right")
+    per_k = left.union(right, name="both").window("1s").group_by("k")
+    q.sink("out", per_k.aggregate(n=md.count(), s=md.sum("v"), name="per_k"), delay="1s")
+    return q
+
+
+def rows(source: str, first_s: int, end_s: int) -> pa.Table:
+    """Four rows a second."""
+    places = range(4 * first_s, 4 * end_s)
+    base = 0 if source == "left" else 1000
+    return pa.table(
+        {
+            "ts": pa.array([place * SECOND // 4 for place in places], pa.timestamp("us", tz="UTC")),
+            "k": ["ab"[place % 2] for place in places],
+            "v": pa.array([base + place for place in places], pa.int64()),
+        }
+    )
+
+
+def expected() -> list[tuple[int, str, int, int]]:
+    """By an engine of others: (start, k, n, s), sorted."""
+    both = pa.concat_tables([rows(source, 0, end_s) for source, end_s in ENDS.items()])
+    both = both.set_column(0, "us", both["ts"].cast(pa.int64()))
+    text = "SELECT us // 1000000 * 1000000, k, count(*), sum(v)::BIGINT FROM both GROUP BY ALL ORDER BY ALL"
+    with duckdb.connect() as engine:
+        engine.register("both", both)
+        return engine.execute(text).fetchall()
+
+
+def windows(data: pa.Table | pa.RecordBatch) -> list[tuple[int, str, int, int]]:
+    columns = (data["window_start"].cast(pa.int64()), data["k"], data["n"], data["s"])
+    return sorted(zip(*(column.to_pylist() for column in columns), strict=True))
+
+
+@pytest.fixture
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("n")  # A socket's path is short; pytest's own folders may not be.
+
+
+@pytest.fixture
+def nodes(folder) -> Iterator[Nodes]:
+    made = Nodes(
+        folder, ["a", "b", "core"], limits='checkpoint_every = "100ms"\nsubscriber_timeout = "10min"'
+    )
+    made.start()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def publisher(nodes) -> Iterator[subprocess.Popen[str]]:
+    """Publishes into ``right``; goes on once it is told to."""
+    command = [sys.executable, "-c", PUBLISH, nodes.addresses["b"]]
+    process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    yield process
+    process.kill()
+    process.wait()
+
+
+def hangs(nodes: Nodes, publisher: subprocess.Popen[str]) -> Callable[[], None]:
+    process = nodes.processes["b"]
+    process.send_signal(signal.SIGSTOP)
+    return lambda: process.send_signal(signal.SIGCONT)
+
+
+def dies(nodes: Nodes, publisher: subprocess.Popen[str]) -> Callable[[], None]:
+    nodes.kill("b")
+    return lambda: nodes.start("b")
+
+
+def publisher_hangs(nodes: Nodes, publisher: subprocess.Popen[str]) -> Callable[[], None]:
+    publisher.send_signal(signal.SIGSTOP)
+    return lambda: publisher.send_signal(signal.SIGCONT)
+
+
+@pytest.mark.parametrize("fails", [hangs, dies, publisher_hangs])
+def test_while_a_part_is_cut_off_answers_go_on_and_are_corrected_afterwards(nodes, publisher, fails):
+    with md.connect(nodes.addresses["core"], timeout=WAIT) as fed:
+        fed.deploy(query(), at=AT)
+        reading = fed.subscribe("dpc.out", tentative=True, timeout=WAIT)
+        told: list[str] = []
+        reading.on_state(told.append)
+        with md.connect(nodes.addresses["core"], timeout=WAIT) as other:
+            board = other.subscribe("dpc.out", tentative=True, timeout=WAIT).table(key=KEY)
+            assert first_line(publisher) == "begun"
+            fed.publish("dpc.left", rows("left", 0, 4))
+            stable = windows(reading.next().batch)
+            heal = fails(nodes, publisher)
+            fed.publish("dpc.left", rows("left", 4, 8))
+            guesses: list[tuple[int, str, int, int]] = []
+            while not any(start >= 5 * SECOND for start, *_ in guesses):
+                train = reading.next()
+                (guesses if train.kind is md.Kind.TENTATIVE else stable).extend(windows(train.batch))
+            assert told == ["up_failure"]
+            assert [n for start, _, n, _ in guesses if start >= 4 * SECOND] == [2] * 2 * 2
+            until(lambda: board.tentative_rows >= 4)
+            heal()
+            publisher.stdin.write("\n")
+            publisher.stdin.flush()
+            fed.publish("dpc.left", rows("left", 8, 14))
+            fed.finish("dpc.left")
+            for train in reading:
+                if train.kind is md.Kind.STABLE:
+                    stable += windows(train.batch)
+            assert sorted(stable) == expected()
+            while board.wait():
+                pass
+            assert (windows(board.arrow()), board.tentative_rows) == (expected(), 0)
+            assert told[-1] == reading.state == "stable"
+        assert publisher.wait(60) == 0
