@@ -56,7 +56,7 @@ def test_a_run_in_which_all_is_so_is_fine() -> None:
     assert FINE.added_s == pytest.approx((0.1, 2.0))
     told = FINE.to_json()
     assert (told["stable_windows"], told["tentative_windows"]) == (7, 4)
-    assert (told["latest_before_s"], told["latest_while_cut_s"]) == (0.1, 2.0)
+    assert (told["latest_before_s"], told["latest_after_s"]) == (0.1, 2.0)
 
 
 def without(number: int) -> list[Arrival]:
@@ -103,7 +103,7 @@ def test_what_is_shown() -> None:
         show_windows(DemoScreen(console), FINE)
     shown = capture.get()
     assert "7 stable windows at r, 4 tentative ones\n" in shown
-    assert "at most 0.10 s before the cut, 2.00 s while it lasted" in shown
+    assert "at most 0.10 s before the cut, 2.00 s from then on" in shown
     assert "all was corrected 0.70 s after the links were whole" in shown
     assert sum(line.endswith("yes │") for line in shown.splitlines()) == 6
     with console.capture() as capture:

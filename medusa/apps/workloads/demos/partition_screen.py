@@ -77,8 +77,8 @@ def show_outcome(screen: DemoScreen, outcome: PartitionOutcome) -> None:
 
 
 def draw(outcome: PartitionOutcome, path: Path) -> str:
-    """Draw the numbers of the received rows over time, by the node that they came through; below them those of
-    the windows, by the lane.
+    """Draw the numbers of the received rows over time, by the node that they came through; below them those
+    of the windows, by the lane.
 
     Returns:
         What became of it, in words.
@@ -89,12 +89,14 @@ def draw(outcome: PartitionOutcome, path: Path) -> str:
     if importlib.util.find_spec("matplotlib") is None:
         return "not drawn: plots are drawn by matplotlib: pip install 'medusa-streams[plot]'"
     with quietly():
-        both = outcome.tentative is not None
-        figure = new_figure(path, (8, 7.2 if both else 3.6))
-        rows, *windows = figure.subplots(2) if both else [figure.subplots()]
-        _draw(rows, outcome)
-        for axis in windows:
-            draw_windows(axis, outcome.tentative)
+        if outcome.tentative is None:
+            figure = new_figure(path, (8, 3.6))
+            _draw(figure.subplots(), outcome)
+        else:
+            figure = new_figure(path, (8, 7.2))
+            rows, windows = figure.subplots(2)
+            _draw(rows, outcome)
+            draw_windows(windows, outcome.tentative)
         save(figure, path)
     return f"drawn: {path}"
 

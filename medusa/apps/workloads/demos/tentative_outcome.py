@@ -62,13 +62,11 @@ class TentativeOutcome:
 
     @property
     def added_s(self) -> tuple[float, float]:
-        """From the end of a window until it first came, at most: of those that ended before the cut, and of
-        those while it lasted."""
-        came = self._came()
-        calm = [at - self._end_s(number) for number, at in came.items() if at < self.cut_s]
-        ends = {number: self._end_s(number) for number in came}
-        cut = [at - ends[number] for number, at in came.items() if self.cut_s < ends[number] < self.healed_s]
-        return max(calm, default=0.0), max(cut, default=0.0)
+        """From the end of a window until it first came, on either lane, at most: of those that came before
+        the cut, and of all that ended from then on."""
+        came = [(at, self._end_s(number)) for number, at in self._came().items()]
+        calm = max((at - end for at, end in came if at < self.cut_s), default=0.0)
+        return calm, max((at - end for at, end in came if end > self.cut_s), default=0.0)
 
     def checks(self) -> list[PartitionCheck]:
         """All that has to be so."""
@@ -152,6 +150,6 @@ class TentativeOutcome:
             "healed_s": round(self.healed_s, 3),
             "corrected_s": None if corrected is None else round(corrected, 3),
             "latest_before_s": round(calm, 3),
-            "latest_while_cut_s": round(cut, 3),
+            "latest_after_s": round(cut, 3),
             "seconds": round(self.seconds, 3),
         }

@@ -63,7 +63,7 @@ def show_windows(screen: DemoScreen, outcome: TentativeOutcome) -> None:
     calm, cut = outcome.added_s
     missed = f"; {outcome.missed_rows:,} had no room" if outcome.missed_rows else ""
     screen.say(f"{stable:,} stable windows at r, {tentative:,} tentative ones{missed}")
-    screen.say(f"from a window's end to r at most {calm:.2f} s before the cut, {cut:.2f} s while it lasted")
+    screen.say(f"from a window's end to r at most {calm:.2f} s before the cut, {cut:.2f} s from then on")
     if outcome.corrected_s is not None:
         after_s = outcome.corrected_s - outcome.healed_s
         screen.say(f"all was corrected {after_s:.2f} s after the links were whole")

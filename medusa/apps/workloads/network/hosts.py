@@ -47,7 +47,7 @@ class Hosts(Protocol):
         """These processes are the nodes; said before any is started."""
 
     def isolate(self, *hosts: str) -> None:
-        """Cut these off from all others, in both directions, but not from each other; true once it returns."""
+        """Cut these off from all others, in both directions, not from each other; true once it returns."""
 
     def heal(self) -> None:
         """Nothing is cut any more."""
