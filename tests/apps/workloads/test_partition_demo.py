@@ -80,7 +80,7 @@ FINE = PartitionOutcome(
 
 
 X_CHECK = 1
-"""Whether results were in time: a machine that is busy with other tests may hold up any process for longer."""
+"""Whether results were in time: on a machine that is busy with other tests any process may be held up."""
 
 
 @pytest.mark.system
