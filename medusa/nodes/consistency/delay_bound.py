@@ -4,18 +4,19 @@
     tentative rows come ─────────────────┘            │                                   ^
                                                       └── outdated ──> its successor ──┘
 
-Of a stream to which no box that waits for boundaries leads the stable lane has the rows at once: only the fork's
-boundaries leave, and the rows that came by a tentative lane. So nothing is there twice.
+Of a stream to which no box that waits for boundaries leads the stable lane has the rows at once: only the
+fork's boundaries leave, and the rows that came by a tentative lane. So nothing is there twice.
 
 A fork is outdated when the stable instance has got further and is held up again, since what came late for the
-fork would stay wrong in it; when tentative rows come from another fork of a sender, of which the first void those
-before; and when it is too far behind. Not where rows of a tentative lane are in it that come from nobody again.
+fork would stay wrong in it; when tentative rows come from another fork of a sender, since those before are
+void then; and when it is too far behind. Not where it has rows of another tentative lane: nobody has them any
+more.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -32,16 +33,23 @@ from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.boxes import Source
 from medusa.query.waiting_rows import waiting_rows
 from medusa.wire.link.tentative_receiver import StateChanged
+from medusa.wire.messages.tentative import StreamStateName
 from medusa.wire.outbox import Outbox
 from medusa.wire.status_fields import ConsistencyStatus
 
 __all__ = ["DelayBound", "StableInstance"]
 
 RETRY_US = 1_000_000
-"""A fork that couldn't be made, failed or was too slow is tried again after this. Too small: the engine copies all
-the time; too large: so long nothing new shows."""
+"""A fork that couldn't be made, failed or was too slow is tried again after this. Too small: the engine
+copies all the time; too large: so long nothing new shows."""
 
 _S, _E = ConsistencyState, ConsistencyEvent
+
+_SAID: Mapping[ConsistencyState, StreamStateName] = {
+    _S.STABLE: "stable",
+    _S.UP_FAILURE: "up_failure",
+    _S.STABILIZATION: "stabilization",
+}
 
 
 class StableInstance(FedInstance, Protocol):
@@ -171,7 +179,7 @@ class DelayBound:
             self.look(now_us)
 
     def end(self) -> None:
-        """It rests, or goes: no fork of it is left. Where it goes on, there is another one if that is needed."""
+        """It rests, or goes: no fork of it is left. Where it goes on there is another one, if need be."""
         self._is_calm = False
         self._close_forks()
 
@@ -197,7 +205,7 @@ class DelayBound:
         return next((each for each in self._forks if each.name == name), None)
 
     def forked(self, now_us: int, name: str, why: str) -> None:
-        """A fork is there, or can't be made: why. Here and below: one that was closed meanwhile says nothing."""
+        """A fork is there, or can't be made: why. Of one that was closed meanwhile nothing counts."""
         if (fork := self._fork(name)) is None:
             return
         if why:
@@ -245,18 +253,19 @@ class DelayBound:
         self._forks.remove(fork)
         self._retry_at_us = now_us + RETRY_US
         if not self.why:  # Once: it is tried again and again, and status goes on saying why.
-            about = {"fragment": self._of.spec.name, "fork": fork.number, "why": why}
-            self._outbox.report("warning", "no fork: nothing new shows while an input is missing", **about)
+            what = "no fork: nothing new shows while an input is missing"
+            self._outbox.report("warning", what, fragment=self._of.spec.name, fork=fork.number, why=why)
         self.why = why
         self._say(now_us)
 
     # --- what is due ------------------------------------------------------------------------------------
 
     def _react(self, now_us: int) -> None:
-        self._missing.look(now_us)
         if not self._of.may_fork:
             self.end()
+            self._missing.forget()
             return
+        self._missing.look(now_us)
         while self._step(now_us):
             pass
         states = [self._output(id).state for id in self._of.outputs]
@@ -266,8 +275,8 @@ class DelayBound:
 
     def _sink(self, id: str) -> str:
         """The box by which an output leaves."""
-        guest = self._of.spec.guests.get(id)
-        return id if guest is None else guest.sink
+        guests = self._of.spec.guests
+        return guests[id].sink if id in guests else id
 
     def _output(self, id: str) -> _Output:
         return self._outputs.setdefault(id, _Output())
@@ -293,7 +302,7 @@ class DelayBound:
         return changed
 
     def _event(
-        self, output: _Output, above: Collection[str], missed: Collection[str], behind: Collection[str]
+        self, output: _Output, above: Set[str], missed: Set[str], behind: Set[str]
     ) -> ConsistencyEvent | None:
         if not missed.isdisjoint(above):
             return _E.MISSED
@@ -319,11 +328,12 @@ class DelayBound:
 
     def _say(self, now_us: int) -> None:
         """To readers, how the streams are."""
-        # After one that couldn't be made the next is named once it is there: readers would follow each attempt.
+        # After one that couldn't be made the next is named once it is there: readers follow each that is.
         number = self._forks[0].number if self._forks and not self.why else 0
         for id, output in self._of.outputs.items():
             state = self._output(id).state
-            output.sender.tentative.state(now_us, state.value, 0 if state is _S.STABLE else number)
+            assert state is not _S.FAILURE, "of itself nobody says that"
+            output.sender.tentative.state(now_us, _SAID[state], 0 if state is _S.STABLE else number)
 
     # --- forks --------------------------------------------------------------------------------------------
 
@@ -335,6 +345,7 @@ class DelayBound:
             return
         if self._retry_at_us is not None and now_us < self._retry_at_us:
             return
+        self._retry_at_us = None
         if not self._forks:
             if self._has_reason():
                 self._begin(now_us)
