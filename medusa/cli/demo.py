@@ -146,7 +146,7 @@ def partition(*, as_json: bool, **options: Any) -> None:
     or else relays below the nodes' connections: the first line says which. Exit code 1: a check isn't passed.
     Ctrl-C at any time stops all nodes.
     """
-    from medusa.apps.workloads.demos.partition_demo import PartitionOptions, run_demo
+    from medusa.apps.workloads.partition.partition_demo import PartitionOptions, run_demo
 
     with sigterm_interrupts():
         fine = run_demo(PartitionOptions(**options), as_json=as_json)

@@ -5,7 +5,7 @@
 
 Silence counts from when the sender was last heard, not from when that was noticed. One that doesn't hear us
 sends nothing, and is silent too. *Behind* is one that is back and hasn't brought all yet that its sender had
-then, is far from where the fork stands that goes on without it, or whose sender has still corrections to come.
+then, is far from where the fork stands that goes on without it, or whose sender has corrections to come.
 """
 
 from __future__ import annotations

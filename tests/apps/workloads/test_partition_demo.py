@@ -18,10 +18,10 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from medusa.apps.workloads.demos import partition_demo
 from medusa.apps.workloads.demos.federation_outcome import TableComparison
-from medusa.apps.workloads.demos.partition_check import PartitionEvent
-from medusa.apps.workloads.demos.partition_outcome import (
+from medusa.apps.workloads.partition import partition_demo
+from medusa.apps.workloads.partition.partition_check import PartitionEvent
+from medusa.apps.workloads.partition.partition_outcome import (
     PartitionArrival,
     PartitionOutcome,
     Sighting,

@@ -11,12 +11,16 @@ import pytest
 from rich.console import Console
 
 import medusa as md
-from medusa.apps.workloads.demos import tentative_query as of
 from medusa.apps.workloads.demos.federation_outcome import TableComparison
-from medusa.apps.workloads.demos.partition_check import PartitionEvent
 from medusa.apps.workloads.demos.screens import DemoScreen
-from medusa.apps.workloads.demos.tentative_outcome import TentativeOutcome, WindowArrival
-from medusa.apps.workloads.demos.tentative_screen import TentativeProgress, draw_windows, show_windows
+from medusa.apps.workloads.partition import tentative_query as of
+from medusa.apps.workloads.partition.partition_check import PartitionEvent
+from medusa.apps.workloads.partition.tentative_outcome import TentativeOutcome, WindowArrival
+from medusa.apps.workloads.partition.tentative_screen import (
+    TentativeProgress,
+    draw_windows,
+    show_windows,
+)
 from medusa.apps.workloads.plots import new_figure, save
 
 Arrival = WindowArrival

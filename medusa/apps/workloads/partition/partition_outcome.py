@@ -8,8 +8,8 @@ from itertools import pairwise
 from typing import Any
 
 from medusa.apps.workloads.demos.federation_outcome import TableComparison
-from medusa.apps.workloads.demos.partition_check import PartitionCheck, PartitionEvent
-from medusa.apps.workloads.demos.tentative_outcome import TentativeOutcome
+from medusa.apps.workloads.partition.partition_check import PartitionCheck, PartitionEvent
+from medusa.apps.workloads.partition.tentative_outcome import TentativeOutcome
 
 __all__ = ["PartitionArrival", "PartitionOutcome", "Sighting", "fault_in"]
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from medusa.apps.workloads.demos.screens import DemoScreen, table_of
-from medusa.apps.workloads.demos.tentative_outcome import TentativeOutcome
+from medusa.apps.workloads.partition.tentative_outcome import TentativeOutcome
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

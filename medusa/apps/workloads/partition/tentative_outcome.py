@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from medusa.apps.workloads.demos.federation_outcome import TableComparison
-from medusa.apps.workloads.demos.partition_check import PartitionCheck, PartitionEvent
+from medusa.apps.workloads.partition.partition_check import PartitionCheck, PartitionEvent
 
 __all__ = ["TentativeOutcome", "WindowArrival"]
 

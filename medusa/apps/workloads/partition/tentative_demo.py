@@ -11,16 +11,16 @@ from collections.abc import Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from medusa.apps.workloads.demos import partition_query as line
-from medusa.apps.workloads.demos import tentative_query as of
 from medusa.apps.workloads.demos.crew import Crew
 from medusa.apps.workloads.demos.federation_outcome import compare
-from medusa.apps.workloads.demos.partition_check import PartitionEvent
 from medusa.apps.workloads.demos.screens import DemoScreen
-from medusa.apps.workloads.demos.tentative_outcome import TentativeOutcome, WindowArrival
-from medusa.apps.workloads.demos.tentative_screen import TentativeProgress
 from medusa.apps.workloads.interruption import Interruption
 from medusa.apps.workloads.network.hosts import Hosts
+from medusa.apps.workloads.partition import partition_query as line
+from medusa.apps.workloads.partition import tentative_query as of
+from medusa.apps.workloads.partition.partition_check import PartitionEvent
+from medusa.apps.workloads.partition.tentative_outcome import TentativeOutcome, WindowArrival
+from medusa.apps.workloads.partition.tentative_screen import TentativeProgress
 from medusa.elements import Kind
 from medusa.units import duration_us
 

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medusa.apps.workloads.demos.partition_outcome import PartitionOutcome, Sighting
 from medusa.apps.workloads.demos.screens import DemoScreen, table_of
-from medusa.apps.workloads.demos.tentative_screen import draw_windows, show_windows
+from medusa.apps.workloads.partition.partition_outcome import PartitionOutcome, Sighting
+from medusa.apps.workloads.partition.tentative_screen import draw_windows, show_windows
 from medusa.apps.workloads.plots import new_figure, quietly, save
 
 if TYPE_CHECKING:

@@ -16,22 +16,22 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medusa.apps.workloads.demos import partition_query as of
-from medusa.apps.workloads.demos import tentative_query
 from medusa.apps.workloads.demos.crew import Crew, started
 from medusa.apps.workloads.demos.federation_outcome import compare
-from medusa.apps.workloads.demos.partition_check import PartitionEvent
-from medusa.apps.workloads.demos.partition_outcome import (
+from medusa.apps.workloads.demos.screens import DemoScreen
+from medusa.apps.workloads.interruption import Interruption
+from medusa.apps.workloads.local_nodes import LocalNodes
+from medusa.apps.workloads.network.hosts import Hosts, made_hosts
+from medusa.apps.workloads.partition import partition_query as of
+from medusa.apps.workloads.partition import tentative_query
+from medusa.apps.workloads.partition.partition_check import PartitionEvent
+from medusa.apps.workloads.partition.partition_outcome import (
     PartitionArrival,
     PartitionOutcome,
     Sighting,
 )
-from medusa.apps.workloads.demos.partition_screen import PartitionProgress, draw, show_outcome
-from medusa.apps.workloads.demos.screens import DemoScreen
-from medusa.apps.workloads.demos.tentative_demo import TentativeRun, followed_by, following
-from medusa.apps.workloads.interruption import Interruption
-from medusa.apps.workloads.local_nodes import LocalNodes
-from medusa.apps.workloads.network.hosts import Hosts, made_hosts
+from medusa.apps.workloads.partition.partition_screen import PartitionProgress, draw, show_outcome
+from medusa.apps.workloads.partition.tentative_demo import TentativeRun, followed_by, following
 from medusa.apps.workloads.plots import check_kind
 
 if TYPE_CHECKING:
