@@ -149,6 +149,10 @@ class ForkedFragment:
         mine = (each for each in self._inputs.values() if each.source in self.lifted)
         return any((each.fed_seq, each.fed_us) > self._began.get(each, (0, START_US)) for each in mine)
 
+    def stands_us(self, source: str) -> int | None:
+        """Where it stands at a source that was lifted; None: it wasn't."""
+        return self._at_us[source] if source in self.lifted else None
+
     # --- what it is fed ---------------------------------------------------------------------------
 
     def take(self, work: Work) -> None:
