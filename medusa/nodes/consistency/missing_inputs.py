@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from medusa.elements import END_US
+from medusa.elements import END_US, START_US
 from medusa.nodes.consistency.approach import Approach
 from medusa.nodes.consistency.states import ConsistencyState
 from medusa.nodes.fragment.inputs import FragmentInput
@@ -116,7 +116,8 @@ class MissingInputs:
             seen.behind = seen.behind and not self._is_near(now_us, input, seen)
 
     def _is_near(self, now_us: int, input: FragmentInput, seen: _Seen) -> bool:
-        if (stands_us := self._stands_us(input.source)) is None:
+        # Of who promises nothing nobody can say how near it is.
+        if (stands_us := self._stands_us(input.source)) is None or input.receiver.boundary_us == START_US:
             return True
         if seen.approach is None:
             seen.approach = Approach(self._margin_us, self._wait_us)
