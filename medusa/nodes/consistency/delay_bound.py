@@ -408,7 +408,7 @@ class DelayBound:
         """Whether something has come that waits for this input."""
         mine = self._meeting.together[input.source]
         others = [each for each in self._of.inputs.values() if each is not input and each.source in mine]
-        return self._missing.brought_since(others, self._missing.since_us(input))
+        return self._missing.brought_after(input, others)
 
     def _is_outdated(self, fork: ForkedFragment, states: Collection[ConsistencyState]) -> bool:
         lanes = {each: number for each in self._missing.behind() if (number := self._missing.lane(each))}

@@ -273,6 +273,7 @@ def test_where_nothing_else_comes_there_is_nothing_to_answer() -> None:
     life.offers("pa", "a")
     life.offers("pb", "b")
     life.brings("pa", 100)
+    life.brings("pb", 110)
     life.now_us = 1_700_000
     life.goes("pb", heard_us=1_000_000)
     life.pass_to(4_000_000)
@@ -643,3 +644,29 @@ def test_a_successor_by_another_fork_of_the_sender_is_tried_again_too() -> None:
     life.settle()
     life.pass_to(life.now_us + 1_000_000)
     assert len(life.forks) == 3
+
+
+def test_a_row_that_came_just_before_who_it_waits_for_went_shows_too() -> None:
+    """Whoever goes was heard after it brought something last: rows of others that came between wait for it."""
+    life = Forking(query())
+    life.offers("pa", "a")
+    life.offers("pb", "b")
+    life.promises("pb", 100)
+    life.now_us = 950_000
+    life.brings("pa", 105)
+    life.now_us = 1_700_000
+    life.goes("pb", heard_us=1_000_000)
+    life.pass_to(1_000_000 + FORKS_AFTER_US)
+    assert life.forks == ["q/a#1"]
+    assert life.shown() == [("b",)]
+
+
+def test_a_row_waits_for_one_that_never_brought_anything() -> None:
+    life = Forking(query())
+    life.offers("pa", "a")
+    life.offers("pb", "b")
+    life.brings("pa", 105)
+    life.now_us = 1_700_000
+    life.goes("pb", heard_us=1_000_000)
+    life.pass_to(1_000_000 + FORKS_AFTER_US)
+    assert life.forks == ["q/a#1"]
