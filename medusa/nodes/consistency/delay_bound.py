@@ -120,7 +120,7 @@ class DelayBound:
         self._sources = {box.id: box for box in graph.boxes if isinstance(box, Source)}
         self._waits = {sink: rows.wait for sink, rows in waiting_rows(graph).items()}
         self._meeting = MeetingSources(graph)
-        self._missing = MissingInputs(of.inputs, of.spec.delay_us, broken_since_us)
+        self._missing = MissingInputs(of.inputs, of.spec.delay_us, broken_since_us, self._stands_us)
         self._outputs: dict[str, _Output] = {}
         self._forks: list[ForkedFragment] = []
         """The one from which rows leave, or are to, and the one that is to succeed it."""
@@ -199,6 +199,10 @@ class DelayBound:
         return min((time_us for time_us in times if time_us is not None), default=None)
 
     # --- what becomes of forks --------------------------------------------------------------------------
+
+    def _stands_us(self, source: str) -> int | None:
+        """Where the fork stands at a source that it goes on without; None: there is none, or it doesn't."""
+        return self._forks[0].stands_us(source) if self._forks else None
 
     def _fork(self, name: str) -> ForkedFragment | None:
         return next((each for each in self._forks if each.name == name), None)

@@ -316,6 +316,22 @@ def test_it_is_asked_for_the_boundary_of_who_is_missing_and_given_it() -> None:
     assert len(life.shown()) == 6, "nothing was fed since"
 
 
+def test_a_fork_that_is_behind_is_lifted_too() -> None:
+    """Else it would answer nothing for as long as more comes than it can be given."""
+    life = missing_b()
+    life.pass_to(2_800_000)
+    life.there()
+    for at_us in range(300, 500):
+        life.brings("pa", at_us)
+        while life.hosted.under_way:
+            life.ran()
+    answered = 0
+    while answered < 100:
+        life.fork_ran()
+        answered += 1
+    assert life.shown()[:100].count(("b",)) == 2, "at first, and in between"
+
+
 def test_what_waited_for_the_engine_is_given_to_both() -> None:
     """The state is copied as it is after all that the fragment was given before."""
     life = missing_b()
