@@ -129,6 +129,8 @@ class DelayBound:
         """When it was last looked, all was well."""
         self._is_again = False
         """An input went missing while corrections came."""
+        self._is_due = False
+        """The successor of a fork was lost before it answered: another one is tried."""
         self._held: deque[tuple[Work | None, FragmentOutput, Element]] = deque()
         """Boundaries of streams whose rows the stable lane has, and what those have to wait for."""
         self._healed: dict[str, CatchingUp] = {}
@@ -189,6 +191,7 @@ class DelayBound:
         self._forks.clear()
         self._held.clear()
         self._healed.clear()
+        self._is_due = False
 
     def wake_at_us(self) -> int | None:
         """When ``look`` has work; None: not before something else happens."""
@@ -228,6 +231,7 @@ class DelayBound:
         if fork is not self._forks[0]:
             self._forks.pop(0).close()
             self._held.clear()
+            self._is_due = False
             self._say(now_us)
         of = self._of
         for output, element in leaving(of.outputs, of.spec.guests, answer.outputs):
@@ -250,13 +254,22 @@ class DelayBound:
             self._leave(now_us, output, boundary, rows=False)
 
     def _lose(self, now_us: int, fork: ForkedFragment, why: str) -> None:
+        was_first = fork is self._forks[0]
         self._forks.remove(fork)
         self._retry_at_us = now_us + RETRY_US
-        if not self.why:  # Once: it is tried again and again, and status goes on saying why.
-            what = "no fork: nothing new shows while an input is missing"
-            self._outbox.report("warning", what, fragment=self._of.spec.name, fork=fork.number, why=why)
-        self.why = why
+        # Once: it is tried again and again, and status goes on saying why.
+        if not self._forks:
+            if not self.why:
+                self._warn("no fork: nothing new shows while an input is missing", fork, why)
+            self.why, self._is_due = why, False
+        elif not was_first:
+            if not self._is_due:
+                self._warn("no newer fork: what is tentative lacks more", fork, why)
+            self._is_due = True
         self._say(now_us)
+
+    def _warn(self, what: str, fork: ForkedFragment, why: str) -> None:
+        self._outbox.report("warning", what, fragment=self._of.spec.name, fork=fork.number, why=why)
 
     # --- what is due ------------------------------------------------------------------------------------
 
@@ -351,7 +364,7 @@ class DelayBound:
                 self._begin(now_us)
         elif self._forks[-1].overrun:
             self._replace_slow(now_us)
-        elif len(self._forks) == 1 and self._is_outdated(self._forks[0], states):
+        elif len(self._forks) == 1 and (self._is_due or self._is_outdated(self._forks[0], states)):
             self._begin(now_us)
 
     def _begin(self, now_us: int) -> None:
@@ -399,7 +412,7 @@ class DelayBound:
         """Whether something has come that waits for this input."""
         mine = self._meeting.together[input.source]
         others = [each for each in self._of.inputs.values() if each is not input and each.source in mine]
-        return self._missing.brought_since(others, self._missing.since_us(input))
+        return self._missing.brought_after(input, others)
 
     def _is_outdated(self, fork: ForkedFragment, states: Collection[ConsistencyState]) -> bool:
         lanes = {each: number for each in self._missing.behind() if (number := self._missing.lane(each))}

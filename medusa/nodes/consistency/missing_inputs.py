@@ -153,16 +153,14 @@ class MissingInputs:
         seen = self._seen.get(input)
         return seen is not None and seen.behind
 
-    def since_us(self, input: FragmentInput) -> int:
-        """When it was last as it should be."""
-        seen = self._of(input)
-        times = [seen.silent_us, None if seen.said_us is None else seen.said_us - self._wait_us]
-        return min(time for time in times if time is not None)
+    def brought_after(self, input: FragmentInput, others: Iterable[FragmentInput]) -> bool:
+        """Whether one of these has brought something after this one brought something last.
 
-    def brought_since(self, inputs: Iterable[FragmentInput], since_us: int) -> bool:
-        """Whether one of these has brought something since then."""
-        times = (seen.came_us for input in inputs if (seen := self._seen.get(input)) is not None)
-        return any(time is not None and time > since_us for time in times)
+        When this one was heard last says nothing: it is heard more often than it brings anything.
+        """
+        last_us = self._of(input).came_us
+        times = (seen.came_us for each in others if (seen := self._seen.get(each)) is not None)
+        return any(time is not None and (last_us is None or time > last_us) for time in times)
 
     def due_at_us(self) -> int | None:
         """When the next input that is silent will have been so for too long, or one that is behind is to have
