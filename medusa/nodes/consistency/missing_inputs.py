@@ -37,13 +37,11 @@ class _Seen:
     """What is known of one input.
 
     Attributes:
-        came_us: when it brought something last; None: it never did.
         silent_us: since when it isn't heard; None: it is.
         said_us: since when its sender says that the stream isn't stable; None: it is.
         approach: how near it comes, once it has brought what its sender had when it was back.
     """
 
-    came_us: int | None = None
     silent_us: int | None = None
     said_us: int | None = None
     missed: bool = False
@@ -73,22 +71,27 @@ class MissingInputs:
         self._stands_us = stands_us
         self._wait_us, self._margin_us = fork_after_us(delay_us), margin_us(delay_us)
         self._seen: dict[FragmentInput, _Seen] = {}
+        self._came_us: dict[FragmentInput, int] = {}
+        """When each brought something last, those that have ended too: what they brought may wait."""
 
     # --- what happens ---------------------------------------------------------------------------
 
     def came(self, now_us: int, input: FragmentInput) -> None:
         """It brought rows or a promise."""
-        self._of(input).came_us = now_us
+        self._came_us[input] = now_us
 
     def forget(self) -> None:
         """Nothing is waited for: others may have the links."""
         self._seen.clear()
+        self._came_us.clear()
 
     def look(self, now_us: int) -> None:
         """See how the inputs are now."""
         inputs = list(self._inputs.values())
         waited = {each.source for each in inputs if not each.gone}
         known, self._seen = self._seen, {}
+        if len(self._came_us) > len(inputs):
+            self._came_us = {each: at_us for each, at_us in self._came_us.items() if each in {*inputs}}
         for input in inputs:
             # Nobody waits for one that has ended, nor for a publisher that is gone while there are others.
             if not (_ended(input) or (input.gone and input.source in waited)):
@@ -123,11 +126,6 @@ class MissingInputs:
             seen.approach = Approach(self._margin_us, self._wait_us)
         return seen.approach.is_over(now_us, input.receiver.boundary_us, stands_us)
 
-    def _of(self, input: FragmentInput) -> _Seen:
-        if (seen := self._seen.get(input)) is None:
-            seen = self._seen[input] = _Seen()
-        return seen
-
     # --- what is asked --------------------------------------------------------------------------
 
     @property
@@ -158,8 +156,8 @@ class MissingInputs:
 
         When this one was heard last says nothing: it is heard more often than it brings anything.
         """
-        last_us = self._of(input).came_us
-        times = (seen.came_us for each in others if (seen := self._seen.get(each)) is not None)
+        last_us = self._came_us.get(input)
+        times = (self._came_us.get(each) for each in others)
         return any(time is not None and (last_us is None or time > last_us) for time in times)
 
     def due_at_us(self) -> int | None:

@@ -686,3 +686,18 @@ def test_a_row_waits_for_one_that_never_brought_anything() -> None:
     life.goes("pb", heard_us=1_000_000)
     life.pass_to(1_000_000 + FORKS_AFTER_US)
     assert life.forks == ["q/a#1"]
+
+
+def test_rows_of_one_that_has_ended_wait_for_who_is_missing() -> None:
+    life = Forking(query())
+    life.offers("pa", "a")
+    life.offers("pb", "b")
+    life.promises("pb", 100)
+    life.now_us = 950_000
+    life.brings("pa", 105)
+    life.promises("pa", END_US)
+    life.now_us = 1_700_000
+    life.goes("pb", heard_us=1_000_000)
+    life.pass_to(1_000_000 + FORKS_AFTER_US)
+    assert life.forks == ["q/a#1"]
+    assert life.shown() == [("b",)]
