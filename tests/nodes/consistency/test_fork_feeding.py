@@ -663,7 +663,7 @@ def test_a_successor_by_another_fork_of_the_sender_is_tried_again_too() -> None:
 
 
 def test_a_row_that_came_just_before_who_it_waits_for_went_shows_too() -> None:
-    """Whoever goes was heard after it brought something last: rows of others that came between wait for it."""
+    """Who goes was heard after it brought something last: rows of others that came between wait for it."""
     life = Forking(query())
     life.offers("pa", "a")
     life.offers("pb", "b")
