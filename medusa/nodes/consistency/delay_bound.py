@@ -124,7 +124,7 @@ class DelayBound:
         self._outputs: dict[str, _Output] = {}
         self._forks: list[ForkedFragment] = []
         """The one from which rows leave, or are to, and the one that is to succeed it."""
-        self._number = 0
+        self._number = self._now_us = 0
         self._is_calm = False
         """When it was last looked, all was well."""
         self._is_again = False
@@ -166,6 +166,7 @@ class DelayBound:
 
     def look(self, now_us: int) -> None:
         """Time has passed, or something about inputs, readers or the fragment is otherwise."""
+        self._now_us = now_us
         for input in list(self._of.inputs.values()):
             self._take_lane(now_us, input.take_tentative())
         self._react(now_us)
@@ -183,7 +184,18 @@ class DelayBound:
     def end(self) -> None:
         """It rests, or goes: no fork of it is left. Where it goes on there is another one, if need be."""
         self._is_calm = False
-        self._close_forks()
+        if self._forks:
+            self._close_forks()
+            self._say(self._now_us)  # Who reads goes on without: nothing comes of them any more.
+
+    def fail(self) -> None:
+        """The fragment can't go on: nothing will come of it, which is as if it weren't heard."""
+        self.end()
+        for id in self._of.outputs:
+            output = self._output(id)
+            output.state = next_state(CONSISTENCY, output.state, _E.MISSED, of=f"stream of {id!r}")
+            output.since_us = self._now_us
+        self._say(self._now_us)
 
     def _close_forks(self) -> None:
         for fork in self._forks:
@@ -236,7 +248,7 @@ class DelayBound:
         of = self._of
         for output, element in leaving(of.outputs, of.spec.guests, answer.outputs):
             waits = self._waits[self._sink(output.sink)]
-            if waits or answer.tentative or isinstance(element, Train):
+            if waits or isinstance(element, Train):
                 self._leave(now_us, output, element, rows=waits or answer.tentative)
             else:
                 self._held.append((answer.work, output, element))
@@ -379,6 +391,7 @@ class DelayBound:
             inputs=self._of.inputs,
             fed_us=self._fed_us(),
             missing=self._missing,
+            newest=self._of.newest,
             outbox=self._outbox,
         )
         for work in self._of.waiting():

@@ -71,6 +71,7 @@ class Forking:
         self.fed: dict[str, list[Element | Silent]] = {}
         self.sources: dict[str, list[str]] = {}
         self.answered: list[Any] = []
+        self.log_waits = False
         self.forks: list[str] = []
         self.closed: list[str] = []
         self.reports: list[str] = []
@@ -96,7 +97,7 @@ class Forking:
 
     def _perform(self, effect: Any) -> None:
         match effect:
-            case Log():
+            case Log() if not self.log_waits:
                 self.hosted.logged(self.now_us, True)
             case Persist():
                 self.hosted.persisted(self.now_us, effect.token, True)
