@@ -80,10 +80,12 @@ class MissingInputs:
         """It brought rows or a promise."""
         self._came_us[input] = now_us
 
-    def forget(self) -> None:
-        """Nothing is waited for: others may have the links."""
-        self._seen.clear()
-        self._came_us.clear()
+    def rest(self) -> None:
+        """Others may have the links: whose silence was short counts anew when the fragment goes on. Who was
+        missed, or is behind, is so until it is back."""
+        for seen in self._seen.values():
+            if not seen.missed:
+                seen.silent_us = None
 
     def look(self, now_us: int) -> None:
         """See how the inputs are now."""

@@ -702,3 +702,24 @@ def test_rows_of_one_that_has_ended_wait_for_who_is_missing() -> None:
     life.pass_to(1_000_000 + FORKS_AFTER_US)
     assert life.forks == ["q/a#1"]
     assert life.shown() == [("b",)]
+
+
+# --- fragments that rest, and that begin again ------------------------------------------------------------
+
+
+def test_a_rest_amid_a_failure_corrects_nothing() -> None:
+    """A move that is given up: who was missing before is missing after it, and was all the time."""
+    life = missing_b()
+    life.pass_to(2_800_000)
+    life.there()
+    life.fork_ran()
+    life.broken.clear()  # The node has forgotten the session of a client that went.
+    life.now_us = 3_000_000
+    life.hosted.freeze()
+    life.settle()
+    life.pass_to(3_500_000)
+    life.hosted.thaw(life.now_us)
+    life.settle()
+    life.pass_to(3_600_000)
+    assert {state for state, _ in life.states()[1:]} == {"up_failure"}
+    assert len(life.forks) == 2
