@@ -103,6 +103,7 @@ class DelayBound:
     Args:
         of: the fragment.
         broken_since_us: since when a peer isn't heard, or doesn't hear us; None: all is well.
+        restored: it goes on where it stood before: until it has caught up its streams are behind.
     """
 
     def __init__(
@@ -110,6 +111,7 @@ class DelayBound:
         of: StableInstance,
         broken_since_us: Callable[[str], int | None],
         *,
+        restored: bool,
         outbox: Outbox,
         next_token: Callable[[], int],
     ) -> None:
@@ -120,15 +122,19 @@ class DelayBound:
         self._sources = {box.id: box for box in graph.boxes if isinstance(box, Source)}
         self._waits = {sink: rows.wait for sink, rows in waiting_rows(graph).items()}
         self._meeting = MeetingSources(graph)
-        self._missing = MissingInputs(of.inputs, of.spec.delay_us, broken_since_us, self._stands_us)
+        self._missing = MissingInputs(
+            of.inputs, of.spec.delay_us, broken_since_us, self._stands_us, restored=restored
+        )
         self._outputs: dict[str, _Output] = {}
         self._forks: list[ForkedFragment] = []
         """The one from which rows leave, or are to, and the one that is to succeed it."""
-        self._number = 0
+        self._number = self._now_us = 0
         self._is_calm = False
         """When it was last looked, all was well."""
         self._is_again = False
         """An input went missing while corrections came."""
+        self._is_due = False
+        """The successor of a fork was lost before it answered: another one is tried."""
         self._held: deque[tuple[Work | None, FragmentOutput, Element]] = deque()
         """Boundaries of streams whose rows the stable lane has, and what those have to wait for."""
         self._healed: dict[str, CatchingUp] = {}
@@ -136,6 +142,10 @@ class DelayBound:
         self._retry_at_us: int | None = None
         self.why = ""
         """Why there was no fork when there should have been one; empty: there was."""
+        if restored:
+            for id in of.outputs:
+                self._outputs[id] = _Output(state=_S.STABILIZATION)
+            self._say(0)
 
     # --- what happens to the fragment -----------------------------------------------------------------
 
@@ -164,6 +174,7 @@ class DelayBound:
 
     def look(self, now_us: int) -> None:
         """Time has passed, or something about inputs, readers or the fragment is otherwise."""
+        self._now_us = now_us
         for input in list(self._of.inputs.values()):
             self._take_lane(now_us, input.take_tentative())
         self._react(now_us)
@@ -181,7 +192,18 @@ class DelayBound:
     def end(self) -> None:
         """It rests, or goes: no fork of it is left. Where it goes on there is another one, if need be."""
         self._is_calm = False
-        self._close_forks()
+        if self._forks:
+            self._close_forks()
+            self._say(self._now_us)  # Who reads goes on without: nothing comes of them any more.
+
+    def fail(self) -> None:
+        """The fragment can't go on: nothing will come of it, which is as if it weren't heard."""
+        self.end()
+        for id in self._of.outputs:
+            output = self._output(id)
+            output.state = next_state(CONSISTENCY, output.state, _E.MISSED, of=f"stream of {id!r}")
+            output.since_us = self._now_us
+        self._say(self._now_us)
 
     def _close_forks(self) -> None:
         for fork in self._forks:
@@ -189,6 +211,7 @@ class DelayBound:
         self._forks.clear()
         self._held.clear()
         self._healed.clear()
+        self._is_due = False
 
     def wake_at_us(self) -> int | None:
         """When ``look`` has work; None: not before something else happens."""
@@ -228,11 +251,12 @@ class DelayBound:
         if fork is not self._forks[0]:
             self._forks.pop(0).close()
             self._held.clear()
+            self._is_due = False
             self._say(now_us)
         of = self._of
         for output, element in leaving(of.outputs, of.spec.guests, answer.outputs):
             waits = self._waits[self._sink(output.sink)]
-            if waits or answer.tentative or isinstance(element, Train):
+            if waits or isinstance(element, Train):
                 self._leave(now_us, output, element, rows=waits or answer.tentative)
             else:
                 self._held.append((answer.work, output, element))
@@ -250,20 +274,28 @@ class DelayBound:
             self._leave(now_us, output, boundary, rows=False)
 
     def _lose(self, now_us: int, fork: ForkedFragment, why: str) -> None:
+        was_first = fork is self._forks[0]
         self._forks.remove(fork)
         self._retry_at_us = now_us + RETRY_US
-        if not self.why:  # Once: it is tried again and again, and status goes on saying why.
-            what = "no fork: nothing new shows while an input is missing"
-            self._outbox.report("warning", what, fragment=self._of.spec.name, fork=fork.number, why=why)
-        self.why = why
+        # Once: it is tried again and again, and status goes on saying why.
+        if not self._forks:
+            if not self.why:
+                self._warn("no fork: nothing new shows while an input is missing", fork, why)
+            self.why, self._is_due = why, False
+        elif not was_first:
+            if not self._is_due:
+                self._warn("no newer fork: what is tentative lacks more", fork, why)
+            self._is_due = True
         self._say(now_us)
+
+    def _warn(self, what: str, fork: ForkedFragment, why: str) -> None:
+        self._outbox.report("warning", what, fragment=self._of.spec.name, fork=fork.number, why=why)
 
     # --- what is due ------------------------------------------------------------------------------------
 
     def _react(self, now_us: int) -> None:
         if not self._of.may_fork:
             self.end()
-            self._missing.forget()
             return
         self._missing.look(now_us)
         while self._step(now_us):
@@ -351,7 +383,7 @@ class DelayBound:
                 self._begin(now_us)
         elif self._forks[-1].overrun:
             self._replace_slow(now_us)
-        elif len(self._forks) == 1 and self._is_outdated(self._forks[0], states):
+        elif len(self._forks) == 1 and (self._is_due or self._is_outdated(self._forks[0], states)):
             self._begin(now_us)
 
     def _begin(self, now_us: int) -> None:
@@ -366,6 +398,7 @@ class DelayBound:
             inputs=self._of.inputs,
             fed_us=self._fed_us(),
             missing=self._missing,
+            newest=self._of.newest,
             outbox=self._outbox,
         )
         for work in self._of.waiting():
@@ -392,14 +425,17 @@ class DelayBound:
             self._output(id).state is not _S.STABLE and out.sender.tentative.wanted for id, out in outputs
         ):
             return False
-        missed, lane = self._missing.missed(), self._missing.lane
-        return any(lane(each) or (each in missed and self._holds_up(each)) for each in self._missing.behind())
+        missing = self._missing
+        return any(
+            missing.lane(each) or (missing.is_overdue(each) and self._holds_up(each))
+            for each in missing.behind()
+        )
 
     def _holds_up(self, input: FragmentInput) -> bool:
         """Whether something has come that waits for this input."""
         mine = self._meeting.together[input.source]
         others = [each for each in self._of.inputs.values() if each is not input and each.source in mine]
-        return self._missing.brought_since(others, self._missing.since_us(input))
+        return self._missing.brought_after(input, others)
 
     def _is_outdated(self, fork: ForkedFragment, states: Collection[ConsistencyState]) -> bool:
         lanes = {each: number for each in self._missing.behind() if (number := self._missing.lane(each))}

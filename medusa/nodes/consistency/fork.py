@@ -88,6 +88,7 @@ class ForkedFragment:
         inputs: of the fragment, by (source, peer); shared with their owner.
         fed_us: source -> the boundary at which the stable instance stands, and so this one.
         missing: what is known of the inputs.
+        newest: what the stable instance was given last, until what came of it may leave; None: all may.
 
     Attributes:
         answers: it is there and has run something.
@@ -108,6 +109,7 @@ class ForkedFragment:
         inputs: Mapping[tuple[str, str], FragmentInput],
         fed_us: Mapping[str, int],
         missing: MissingInputs,
+        newest: Work | None,
         outbox: Outbox,
     ) -> None:
         self.name = fork_name(fragment, number)
@@ -118,7 +120,7 @@ class ForkedFragment:
         self._lifting: tuple[str, ...] = ()
         """Those that are, as of now."""
         self.lanes: dict[FragmentInput, int] = {}
-        self.newest: Work | None = None
+        self.newest = newest
         self.late_rows = 0
         self._sources = sources
         self._inputs = inputs

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from medusa.elements import START_US
 from medusa.nodes.consistency.approach import Approach
+from medusa.nodes.consistency.missing_inputs import MissingInputs
+from medusa.wire.link.automaton import ReceiverState
 
 MS, S = 1_000, 1_000_000
 MARGIN_US, PATIENCE_US = 200 * MS, 1_800 * MS
@@ -74,3 +79,45 @@ def test_a_stream_whose_time_goes_slower_than_the_clock_is_judged_by_its_own() -
         if not over_us and approach.is_over(now_us, min(stood_us, stood_us * 2 - 60 * MS), stood_us):
             over_us = now_us
     assert 5 * S < over_us <= 6 * S, "it is there after 6 s"
+
+
+# --- of the inputs of a fragment ----------------------------------------------------------------------
+
+
+class Fake:
+    """An input whose sender is heard and stable, and has brought all that it had when it was back."""
+
+    def __init__(self, promised_us: int) -> None:
+        self.source, self.by, self.judged, self.gone = "b", "n", True, False
+        self.silent_since_us = None
+        self.receiver = SimpleNamespace(
+            tentative=SimpleNamespace(state="stable", fork=0),
+            state=ReceiverState.FLOWING,
+            backlog_over=True,
+            boundary_us=promised_us,
+        )
+
+
+@pytest.mark.parametrize(
+    ("promised_us", "stands_us", "waits"),
+    [(S, 9 * S, True), (int(START_US), 9 * S, False), (S, None, False)],
+    ids=["far", "promises nothing", "no fork goes on without it"],
+)
+def test_an_input_that_is_back_is_behind_until_it_is_near(
+    promised_us: int, stands_us: int | None, waits: bool
+) -> None:
+    broken, input = {"n": 0}, Fake(promised_us)
+    inputs: Any = {("b", "n"): input}
+    missing = MissingInputs(inputs, 2 * S, broken.get, lambda source: stands_us)
+    missing.look(2 * S)
+    assert missing.missed() == [input]
+    broken.clear()
+    missing.look(3 * S)
+    assert missing.missed() == []
+    assert missing.behind() == ([input] if waits else [])
+    assert missing.calm is not waits
+    assert missing.due_at_us() == (3 * S + PATIENCE_US if waits else None)
+    input.receiver.boundary_us = 9 * S
+    missing.look(3 * S + MARGIN_US)
+    assert missing.behind() == []
+    assert missing.due_at_us() is None

@@ -46,7 +46,7 @@ class Forking:
         forks, closed: names, in order.
     """
 
-    def __init__(self, q: md.Query, *, judged: bool = False) -> None:
+    def __init__(self, q: md.Query, *, judged: bool = False, host: type[FragmentHost] = FragmentHost) -> None:
         if judged:  # Its sources are of fragments at other nodes.
             at = {"e": ["a"], "f": ["b"], "m": ["both", "out"]}
             [spec] = [each for each in cut(q.graph, at).fragments if each.node == "m"]
@@ -57,7 +57,7 @@ class Forking:
         self.now_us = 0
         tokens = count(1)
         self.broken: dict[str, int] = {}
-        self.hosted = FragmentHost(
+        self.hosted = host(
             self.spec,
             incarnation=1,
             outbox=self.outbox,
@@ -71,6 +71,7 @@ class Forking:
         self.fed: dict[str, list[Element | Silent]] = {}
         self.sources: dict[str, list[str]] = {}
         self.answered: list[Any] = []
+        self.log_waits = False
         self.forks: list[str] = []
         self.closed: list[str] = []
         self.reports: list[str] = []
@@ -96,7 +97,7 @@ class Forking:
 
     def _perform(self, effect: Any) -> None:
         match effect:
-            case Log():
+            case Log() if not self.log_waits:
                 self.hosted.logged(self.now_us, True)
             case Persist():
                 self.hosted.persisted(self.now_us, effect.token, True)
@@ -125,10 +126,10 @@ class Forking:
         self.settle()
         self.attached(peer)
 
-    def comes(self, peer: str) -> None:
+    def comes(self, peer: str, *, end_seq: int | None = None) -> None:
         self.hosted.peer_event(self.now_us, peer, LinkEvent.PEER_UP)
         self.settle()
-        self.attached(peer)
+        self.attached(peer, end_seq=end_seq)
 
     def goes(self, peer: str, *, heard_us: int) -> None:
         self.broken[peer] = heard_us
@@ -273,6 +274,7 @@ def test_where_nothing_else_comes_there_is_nothing_to_answer() -> None:
     life.offers("pa", "a")
     life.offers("pb", "b")
     life.brings("pa", 100)
+    life.brings("pb", 110)
     life.now_us = 1_700_000
     life.goes("pb", heard_us=1_000_000)
     life.pass_to(4_000_000)
@@ -533,6 +535,62 @@ def test_an_input_that_goes_again_amid_its_corrections_has_the_fork_replaced() -
     assert life.closed == life.forks[:1]
 
 
+# --- one that goes on where it stood ------------------------------------------------------------------
+
+
+class Restored(FragmentHost):
+    """It was there before."""
+
+    forgets = True
+
+
+def test_a_restored_fragment_isnt_stable_before_it_has_what_came_up_meanwhile() -> None:
+    """Else its readers would take what they had in its place for wrong, and wait for it without."""
+    life = Forking(query(), judged=True, host=Restored)
+    assert life.states() == [("stabilization", 0)], "the first that a reader hears"
+    life.comes("e")
+    life.comes("f", end_seq=2)
+    life.pass_to(1_000)
+    life.brings("f", 120)
+    while life.hosted.under_way:
+        life.ran()
+    assert life.states() == [("stabilization", 0)]
+    life.brings("f", 130)
+    assert life.states() == [("stabilization", 0)], "that isn't run"
+    while life.hosted.under_way:
+        life.ran()
+    assert life.states()[1:] == [("stable", 0)]
+    assert life.forks == []
+
+
+def test_what_came_up_meanwhile_holds_nobody_up_for_longer_than_x() -> None:
+    life = Forking(query(), judged=True, host=Restored)
+    life.comes("e")
+    life.comes("f", end_seq=20)
+    life.brings("e", 500)
+    life.brings("f", 120)
+    life.pass_to(FORKS_AFTER_US - 1)
+    assert life.forks == []
+    assert life.bound.wake_at_us() == FORKS_AFTER_US
+    life.pass_to(FORKS_AFTER_US)
+    assert len(life.forks) == 1
+    assert life.states()[-1] == ("stabilization", 1)
+    assert life.shown() == [("b",)]
+
+
+def test_a_sender_that_corrects_for_longer_than_x_holds_nobody_up() -> None:
+    """It was started again, and has much to catch up with."""
+    life = judged()
+    life.now_us = 1_000_000
+    life.state("f", "stabilization")
+    life.brings("e", 150)
+    life.pass_to(1_000_000 + FORKS_AFTER_US - 1)
+    assert life.forks == []
+    life.pass_to(1_000_000 + FORKS_AFTER_US)
+    assert len(life.forks) == 1
+    assert life.shown() == [("b",)]
+
+
 # --- forks that fail ------------------------------------------------------------------------------------
 
 
@@ -601,3 +659,87 @@ def test_a_fork_that_is_too_far_behind_is_replaced_by_a_new_copy(monkeypatch: An
     assert len(life.forks) == 2
     life.fork_ran()
     assert life.closed == ["q/a#1"]
+
+
+def replaced() -> Forking:
+    """Of a fork that answers there is to be a successor."""
+    life = stabilizing()
+    life.brings("f", 120)
+    life.now_us = 3_500_000
+    life.goes("f", heard_us=3_100_000)
+    life.pass_to(3_100_000 + FORKS_AFTER_US)
+    assert (len(life.forks), life.closed) == (2, [])
+    return life
+
+
+def test_a_successor_that_cant_be_made_leaves_the_fork_heard_and_is_tried_again() -> None:
+    life = replaced()
+    life.bound.forked(life.now_us, life.forks[1], "no room")
+    life.settle()
+    assert life.states()[-1] == ("up_failure", 1), "its rows still come"
+    assert life.bound.status(life.now_us, "out").why == ""
+    life.pass_to(life.now_us + 1_000_000)
+    assert len(life.forks) == 3
+    life.bound.forked(life.now_us, life.forks[2], "no room")
+    life.settle()
+    life.pass_to(life.now_us + 1_000_000)
+    assert [each for each in life.reports if "fork" in each] == [
+        "no newer fork: what is tentative lacks more"
+    ]
+    life.there()
+    life.fork_ran()
+    assert life.states()[-1] == ("up_failure", 2), "the second of which readers hear"
+    assert life.closed == life.forks[:1]
+    life.pass_to(life.now_us + 2_000_000)
+    assert len(life.forks) == 4
+
+
+def test_a_fork_that_dies_when_its_successor_is_there_is_followed_by_that() -> None:
+    life = replaced()
+    life.there()
+    life.bound.failed(life.now_us, life.forks[0], "the budget is used up")
+    life.settle()
+    assert life.states()[-1] == ("up_failure", 2)
+    life.fork_ran()
+    assert life.states()[-1] == ("up_failure", 2)
+    assert life.bound.status(life.now_us, "out").why == ""
+
+
+def test_a_successor_by_another_fork_of_the_sender_is_tried_again_too() -> None:
+    life = judged()
+    life.state("f", "up_failure", fork=1)
+    life.there()
+    life.guesses("f", 1, 0, 150)
+    life.fork_ran()
+    life.state("f", "up_failure", fork=2)
+    life.guesses("f", 2, 0, 150)
+    life.bound.forked(life.now_us, life.forks[1], "no room")
+    life.settle()
+    life.pass_to(life.now_us + 1_000_000)
+    assert len(life.forks) == 3
+
+
+def test_a_row_that_came_just_before_who_it_waits_for_went_shows_too() -> None:
+    """Whoever goes was heard after it brought something last: rows of others that came between wait for it."""
+    life = Forking(query())
+    life.offers("pa", "a")
+    life.offers("pb", "b")
+    life.promises("pb", 100)
+    life.now_us = 950_000
+    life.brings("pa", 105)
+    life.now_us = 1_700_000
+    life.goes("pb", heard_us=1_000_000)
+    life.pass_to(1_000_000 + FORKS_AFTER_US)
+    assert life.forks == ["q/a#1"]
+    assert life.shown() == [("b",)]
+
+
+def test_a_row_waits_for_one_that_never_brought_anything() -> None:
+    life = Forking(query())
+    life.offers("pa", "a")
+    life.offers("pb", "b")
+    life.brings("pa", 105)
+    life.now_us = 1_700_000
+    life.goes("pb", heard_us=1_000_000)
+    life.pass_to(1_000_000 + FORKS_AFTER_US)
+    assert life.forks == ["q/a#1"]
