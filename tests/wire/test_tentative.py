@@ -231,8 +231,8 @@ def promises(pair):
 
 
 def behind_its_rows():
-    """A stream that has the rows itself, with more of them than there is credit for; the fork's promises follow
-    the third and the last of four."""
+    """A stream that has the rows itself, and more of them than there is credit for; the fork's promises
+    follow the third and the last of four."""
     pair = failing()
     pair.consume = False
     for place, text in enumerate("abcd"):

@@ -83,8 +83,8 @@ class TentativeBoundary(MessageBase, frozen=True, tag="guessed-boundary"):
     """No row of this fork at or after position ``seq`` has a time below ``time_us``.
 
     Attributes:
-        behind: it holds behind the row of the stream itself before this one, where that has the fork's rows; 0:
-            at once.
+        behind: where the stream itself has the fork's rows, it holds behind the row before this one of these;
+            0: at once.
     """
 
     stream: Name
