@@ -296,6 +296,7 @@ class DelayBound:
     def _react(self, now_us: int) -> None:
         if not self._of.may_fork:
             self.end()
+            self._missing.rest()
             return
         self._missing.look(now_us)
         while self._step(now_us):
