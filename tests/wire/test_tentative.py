@@ -226,6 +226,56 @@ def test_what_is_stable_behind_a_row_is_so_once_that_has_come():
     assert (pair.text, states(pair)[-1]) == ("abc", ("stable", 0))
 
 
+def promises(pair):
+    return [each.time_us for each in pair.guesses if isinstance(each, TentativePromise)]
+
+
+def behind_its_rows():
+    """A stream that has the rows itself, and more of them than there is credit for; the fork's promises
+    follow the third and the last of four."""
+    pair = failing()
+    pair.consume = False
+    for place, text in enumerate("abcd"):
+        pair.train(text * 800)
+        if place >= 2:
+            pair.sender.tentative.boundary(0, 10 * place, follows=True)
+    pair.settle()
+    return pair
+
+
+def test_what_the_fork_promises_of_rows_that_the_stream_itself_has_comes_behind_these():
+    pair = behind_its_rows()
+    assert len(pair.text) == 1600
+    assert promises(pair) == [], "the rows below it wait for credit"
+    seen = []
+    for _ in range(2):
+        pair.receiver.consumed(0, pair.got[len(seen)].cost)
+        pair.settle()
+        seen.append((len(pair.text), promises(pair)))
+    assert seen == [(2400, [20]), (3200, [20, 30])], (
+        "one after the other: else a stream that lags shows nothing"
+    )
+
+
+def test_a_promise_that_waits_for_rows_goes_with_its_fork():
+    pair = behind_its_rows()
+    pair.sender.tentative.state(0, "up_failure", 2)
+    for got in list(pair.got):
+        pair.receiver.consumed(0, got.cost)
+    pair.settle()
+    assert (len(pair.text), promises(pair)) == (3200, [])
+
+
+def test_a_promise_that_waits_for_rows_is_said_again_with_the_next_attachment():
+    pair = behind_its_rows()
+    pair.receiver.peer_event(0, LinkEvent.PEER_DOWN)
+    for got in list(pair.got):
+        pair.receiver.consumed(0, got.cost)
+    pair.consume = True
+    pair.up()
+    assert (len(pair.text), promises(pair)[-1:]) == (3200, [30])
+
+
 def test_what_would_have_been_stable_is_not_once_the_attachment_ends():
     pair = failing()
     pair.train("abc")
@@ -303,6 +353,35 @@ def test_a_sender_that_restarts_has_other_forks_under_the_same_numbers():
     pair.settle()
     assert guessed(pair) == "abxy"
     assert states(pair) == [("up_failure", 1), (FAILURE, 1), ("up_failure", 2)]
+
+
+def made_anew(pair, before, *, stream_version=1):
+    """Another sender has the stream at the same node, which didn't restart: a query was deployed again, a
+    fragment was split and merged. It has the fork of the same number, and nothing that we were sent."""
+    pair.sender = Sender("s", SCHEMA, timed=True, outbox=pair.source_box, settings=SMALL)
+    pair.sender.stream_version = stream_version
+    pair.sender.tentative.state(0, "up_failure", 1)
+    guess(pair, before)
+
+
+@pytest.mark.parametrize("how", ["it knows us no more", "its rows go back", "another version"])
+def test_a_sender_that_was_made_anew_has_other_forks_under_the_same_numbers(how):
+    pair = failing()
+    guess(pair, "abc")
+    pair.settle()
+    goes_back = how == "its rows go back"
+    made_anew(pair, "a" if goes_back else "abcd", stream_version=2 if how == "another version" else 1)
+    if how == "it knows us no more":
+        pair.wait(2 * SMALL.probe_us)
+    else:
+        pair.receiver.peer_event(0, LinkEvent.PEER_DOWN)
+        pair.up()
+    guess(pair, "xy")
+    pair.train("stable")
+    pair.settle()
+    assert (guessed(pair), pair.text) == ("abcxy", "stable")
+    assert {fork for state, fork in states(pair) if state == "up_failure"} == {1, 2}
+    assert pair.receiver.tentative.fork == 2
 
 
 @pytest.mark.parametrize("other", ["restarted", "elsewhere"])

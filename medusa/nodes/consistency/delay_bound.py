@@ -43,6 +43,10 @@ RETRY_US = 1_000_000
 """A fork that couldn't be made, failed or was too slow is tried again after this. Too small: the engine
 copies all the time; too large: so long nothing new shows."""
 
+UNREAD_US = 5_000_000
+"""So long a fork goes on that nobody reads. Too small: for a reader that comes again it is copied anew; too large:
+it takes memory and half of the engine's time for nobody."""
+
 _S, _E = ConsistencyState, ConsistencyEvent
 
 _SAID: Mapping[ConsistencyState, StreamStateName] = {
@@ -140,6 +144,8 @@ class DelayBound:
         self._healed: dict[str, CatchingUp] = {}
         """Sources that are back while others are missing."""
         self._retry_at_us: int | None = None
+        self._unread_at_us: int | None = None
+        """When there is to be no fork any more; None: somebody reads what it puts out, or there is none."""
         self.why = ""
         """Why there was no fork when there should have been one; empty: there was."""
         if restored:
@@ -209,13 +215,16 @@ class DelayBound:
         for fork in self._forks:
             fork.close()
         self._forks.clear()
+        self._unread_at_us = None
         self._held.clear()
         self._healed.clear()
         self._is_due = False
 
     def wake_at_us(self) -> int | None:
         """When ``look`` has work; None: not before something else happens."""
-        times = (self._missing.due_at_us(), self._retry_at_us) if self._of.may_fork else ()
+        times = (
+            (self._missing.due_at_us(), self._retry_at_us, self._unread_at_us) if self._of.may_fork else ()
+        )
         return min((time_us for time_us in times if time_us is not None), default=None)
 
     # --- what becomes of forks --------------------------------------------------------------------------
@@ -296,6 +305,7 @@ class DelayBound:
     def _react(self, now_us: int) -> None:
         if not self._of.may_fork:
             self.end()
+            self._missing.rest()
             return
         self._missing.look(now_us)
         while self._step(now_us):
@@ -375,6 +385,8 @@ class DelayBound:
             self._close_forks()
             self.why, self._retry_at_us = "", None
             return
+        if self._is_unread(now_us):
+            self._close_forks()
         if self._retry_at_us is not None and now_us < self._retry_at_us:
             return
         self._retry_at_us = None
@@ -418,12 +430,25 @@ class DelayBound:
         judged = {each.source: each.fed_us for each in self._of.inputs.values() if each.judged}
         return judged | dict(self._of.fed_us)
 
+    def _is_read(self) -> bool:
+        """Whether somebody reads what a fork puts out."""
+        outputs = self._of.outputs.items()
+        return any(
+            self._output(id).state is not _S.STABLE and out.sender.tentative.wanted for id, out in outputs
+        )
+
+    def _is_unread(self, now_us: int) -> bool:
+        """Whether nobody has read what the forks put out for long enough."""
+        if not self._forks or self._is_read():
+            self._unread_at_us = None
+            return False
+        if self._unread_at_us is None:
+            self._unread_at_us = now_us + UNREAD_US
+        return now_us >= self._unread_at_us
+
     def _has_reason(self) -> bool:
         """Whether somebody would read of a fork what the fragment can't say now."""
-        outputs = self._of.outputs.items()
-        if not any(
-            self._output(id).state is not _S.STABLE and out.sender.tentative.wanted for id, out in outputs
-        ):
+        if not self._is_read():
             return False
         missing = self._missing
         return any(

@@ -567,7 +567,9 @@ def test_what_came_up_meanwhile_holds_nobody_up_for_longer_than_x() -> None:
     life = Forking(query(), judged=True, host=Restored)
     life.comes("e")
     life.comes("f", end_seq=20)
+    life.now_us = 1_000
     life.brings("e", 500)
+    life.now_us = 2_000
     life.brings("f", 120)
     life.pass_to(FORKS_AFTER_US - 1)
     assert life.forks == []
@@ -720,7 +722,7 @@ def test_a_successor_by_another_fork_of_the_sender_is_tried_again_too() -> None:
 
 
 def test_a_row_that_came_just_before_who_it_waits_for_went_shows_too() -> None:
-    """Whoever goes was heard after it brought something last: rows of others that came between wait for it."""
+    """Who goes was heard after it brought something last: rows of others that came between wait for it."""
     life = Forking(query())
     life.offers("pa", "a")
     life.offers("pb", "b")
@@ -743,3 +745,39 @@ def test_a_row_waits_for_one_that_never_brought_anything() -> None:
     life.goes("pb", heard_us=1_000_000)
     life.pass_to(1_000_000 + FORKS_AFTER_US)
     assert life.forks == ["q/a#1"]
+
+
+def test_rows_of_one_that_has_ended_wait_for_who_is_missing() -> None:
+    life = Forking(query())
+    life.offers("pa", "a")
+    life.offers("pb", "b")
+    life.promises("pb", 100)
+    life.now_us = 950_000
+    life.brings("pa", 105)
+    life.promises("pa", END_US)
+    life.now_us = 1_700_000
+    life.goes("pb", heard_us=1_000_000)
+    life.pass_to(1_000_000 + FORKS_AFTER_US)
+    assert life.forks == ["q/a#1"]
+    assert life.shown() == [("b",)]
+
+
+# --- fragments that rest, and that begin again ------------------------------------------------------------
+
+
+def test_a_rest_amid_a_failure_corrects_nothing() -> None:
+    """A move that is given up: who was missing before is missing after it, and was all the time."""
+    life = missing_b()
+    life.pass_to(2_800_000)
+    life.there()
+    life.fork_ran()
+    life.broken.clear()  # The node has forgotten the session of a client that went.
+    life.now_us = 3_000_000
+    life.hosted.freeze()
+    life.settle()
+    life.pass_to(3_500_000)
+    life.hosted.thaw(life.now_us)
+    life.settle()
+    life.pass_to(3_600_000)
+    assert {state for state, _ in life.states()[1:]} == {"up_failure"}
+    assert len(life.forks) == 2
