@@ -34,7 +34,15 @@ class CatchingUp:
     def is_over(self, of: FedInstance) -> bool:
         """Whether it is, as of now."""
         if not self._is_fed:
-            if any(each.fed_seq < seq or each.fed_us < us for each, (seq, us) in self._goal.items()):
+            if not all(_is_fed(each, seq, us) for each, (seq, us) in self._goal.items()):
                 return False
             self._is_fed, self._last = True, of.newest
         return self._last is None or of.has_left(self._last)
+
+
+def _is_fed(input: FragmentInput, seq: int, boundary_us: int) -> bool:
+    """Whether so much of it was fed, or all there is: its sender may have begun it anew since."""
+    receiver = input.receiver
+    return input.fed_seq >= min(seq, receiver.next_seq) and input.fed_us >= min(
+        boundary_us, receiver.boundary_us
+    )
