@@ -160,6 +160,10 @@ class DelayBound:
 
     # --- what happens to the fragment -----------------------------------------------------------------
 
+    def begin(self) -> None:
+        """The node starts: before nobody could be heard, and it may not have known the time."""
+        self._missing.rest()
+
     def came(self, now_us: int, input: FragmentInput, works: Iterable[Work]) -> None:
         """A message came for an input, and brought this; ``fed`` follows."""
         for work in works:

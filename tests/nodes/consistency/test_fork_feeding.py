@@ -830,3 +830,18 @@ def test_a_rest_amid_a_failure_corrects_nothing() -> None:
     life.pass_to(3_600_000)
     assert {state for state, _ in life.states()[1:]} == {"up_failure"}
     assert len(life.forks) == 2
+
+
+def test_a_node_that_starts_counts_silence_from_then() -> None:
+    """Before it doesn't know the time."""
+    life = Forking(query(), judged=True, host=Restored)
+    assert life.now_us == 0
+    life.hosted.peer_event(0, "m", LinkEvent.PEER_UP)  # Its fragments are linked with each other.
+    life.now_us = 5_000_000
+    life.hosted.begin(life.now_us)
+    life.pass_to(5_000_000)
+    assert life.states() == [("stabilization", 0)]
+    life.pass_to(5_000_000 + FORKS_AFTER_US - 1)
+    assert life.states() == [("stabilization", 0)]
+    life.pass_to(5_000_000 + FORKS_AFTER_US)
+    assert life.states()[-1] == ("up_failure", 0)
