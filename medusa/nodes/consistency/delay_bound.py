@@ -44,11 +44,11 @@ RETRY_US = 1_000_000
 copies all the time; too large: so long nothing new shows."""
 
 UNREAD_US = 5_000_000
-"""So long a fork goes on that nobody reads. Too small: for a reader that comes again it is copied anew; too large:
-it takes memory and half of the engine's time for nobody."""
+"""So long a fork goes on that nobody reads. Too small: for a reader that comes again it is copied anew; too
+large: it takes memory and half of the engine's time for nobody."""
 
 BEGUN_MAX = 2
-"""So many forks begin within that time: a sender that says another one with each word costs no more copies."""
+"""So many forks begin within that time: a sender that says another one with each word costs no more."""
 
 _S, _E = ConsistencyState, ConsistencyEvent
 
