@@ -950,8 +950,8 @@ class FragmentHost:
         self._look(now_us)
 
     def _is_forked(self, now_us: int) -> bool:
-        """Whether a checkpoint that is due waits, but not for long: the engine is copying the state for a fork,
-        and would copy the rest of it in one go."""
+        """Whether a checkpoint that is due waits, but not for long: the engine is copying the state for a
+        fork, and would copy the rest of it in one go."""
         is_copying = self.bound is not None and self.bound.is_copying
         return is_copying and now_us - self._began_us < 2 * self._every_us
 
