@@ -9,8 +9,8 @@ fork's boundaries leave, and the rows that came by a tentative lane. So nothing 
 
 A fork is outdated when the stable instance has got further and is held up again, since what came late for the
 fork would stay wrong in it; when tentative rows come from another fork of a sender, since those before are
-void then; and when it is too far behind. Not where it has rows of another tentative lane: nobody has them any
-more.
+void then; and when it is too far behind. While it has rows of a tentative lane what came late is no reason:
+nobody has those any more.
 """
 
 from __future__ import annotations
@@ -44,8 +44,11 @@ RETRY_US = 1_000_000
 copies all the time; too large: so long nothing new shows."""
 
 UNREAD_US = 5_000_000
-"""So long a fork goes on that nobody reads. Too small: for a reader that comes again it is copied anew; too large:
-it takes memory and half of the engine's time for nobody."""
+"""So long a fork goes on that nobody reads. Too small: for a reader that comes again it is copied anew; too
+large: it takes memory and half of the engine's time for nobody."""
+
+BEGUN_MAX = 2
+"""So many forks begin within that time: a sender that says another one with each word costs no more."""
 
 _S, _E = ConsistencyState, ConsistencyEvent
 
@@ -133,6 +136,8 @@ class DelayBound:
         self._forks: list[ForkedFragment] = []
         """The one from which rows leave, or are to, and the one that is to succeed it."""
         self._number = self._now_us = 0
+        self._begun_us: deque[int] = deque(maxlen=BEGUN_MAX)
+        """When the last ones began."""
         self._is_calm = False
         """When it was last looked, all was well."""
         self._is_again = False
@@ -154,6 +159,10 @@ class DelayBound:
             self._say(0)
 
     # --- what happens to the fragment -----------------------------------------------------------------
+
+    def begin(self) -> None:
+        """The node starts: before nobody could be heard, and it may not have known the time."""
+        self._missing.rest()
 
     def came(self, now_us: int, input: FragmentInput, works: Iterable[Work]) -> None:
         """A message came for an input, and brought this; ``fed`` follows."""
@@ -242,9 +251,16 @@ class DelayBound:
             return
         if why:
             self._lose(now_us, fork, why)
-        elif self.why:
+            return
+        fork.was_made()
+        if self.why:
             self.why = ""
             self._say(now_us)
+
+    @property
+    def is_copying(self) -> bool:
+        """A fork is asked for and isn't there: the engine copies the state."""
+        return any(not each.is_there for each in self._forks)
 
     def failed(self, now_us: int, name: str, why: str) -> None:
         """A fork can't go on."""
@@ -390,7 +406,9 @@ class DelayBound:
         if self._retry_at_us is not None and now_us < self._retry_at_us:
             return
         self._retry_at_us = None
-        if not self._forks:
+        if len(self._begun_us) == BEGUN_MAX and now_us < self._begun_us[0] + RETRY_US:
+            self._retry_at_us = self._begun_us[0] + RETRY_US
+        elif not self._forks:
             if self._has_reason():
                 self._begin(now_us)
         elif self._forks[-1].overrun:
@@ -400,6 +418,7 @@ class DelayBound:
 
     def _begin(self, now_us: int) -> None:
         self._number += 1
+        self._begun_us.append(now_us)
         self._retry_at_us, self._is_again = None, False
         self._healed.clear()
         fork = ForkedFragment(
@@ -464,9 +483,8 @@ class DelayBound:
 
     def _is_outdated(self, fork: ForkedFragment, states: Collection[ConsistencyState]) -> bool:
         lanes = {each: number for each in self._missing.behind() if (number := self._missing.lane(each))}
-        if lanes:
-            is_another = any(fork.lanes.get(each, number) != number for each, number in lanes.items())
-            return is_another and len(lanes) == 1
+        if lanes:  # Rows of another lane that it has come from nobody again: that is less wrong than twice.
+            return any(fork.lanes.get(each, number) != number for each, number in lanes.items())
         healed = _S.UP_FAILURE in states and self._has_healed(fork)
         return (self._is_again or healed) and fork.is_behind()
 
