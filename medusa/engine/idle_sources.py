@@ -51,11 +51,12 @@ class MissingSources:
     """The sources of a graph of which any may be missing, and the boxes where they meet others.
 
     An input is silent when all sources above it are, and silent inputs wait for nobody, not for each other
-    either. One with a source that isn't silent is held by that: where the two meet, the silent one is asked.
+    either. Those without time have no boundaries, so nobody waits for them. One with a source that isn't
+    silent is held by that: where the two meet, the silent one is asked.
     """
 
     def __init__(self, graph: Graph, boxes: Mapping[str, Operator]) -> None:
-        self._meetings = _meetings(graph, boxes, lambda source: source.spec.timed)
+        self._meetings = _meetings(graph, boxes, lambda source: True)
 
     def asked(self, silent: Collection[str]) -> dict[str, int]:
         """Of these sources, those that hold a box back, and the boundary in us that it asks for."""

@@ -32,7 +32,7 @@ def ending(made: Forking) -> None:
     assert set(made.host._running) == {"", F}
 
 
-@pytest.mark.parametrize("when", ["asked for", "copied", "made", "there"])
+@pytest.mark.parametrize("when", ["asked for", "copied", "being made", "made", "there"])
 def test_a_fork_is_closed(large: Forking, when: str) -> None:
     large.feed(("rows", train([7], 1)))
     large.fork()
@@ -40,9 +40,11 @@ def test_a_fork_is_closed(large: Forking, when: str) -> None:
     if when == "copied":
         large.work(7)
         assert large.host._running[F].pieces._under_way is not None
-    elif when == "made":
+    elif when in ("being made", "made"):
         large.work()
         assert large.hands.jobs["medusa-beside"]
+        if when == "made":
+            large.hands.beside()
     elif when == "there":
         large.settle()
         assert large.forked
@@ -55,10 +57,42 @@ def test_a_fork_is_closed(large: Forking, when: str) -> None:
     ending(large)
 
 
+def test_a_fork_that_is_given_up_is_not_made(large: Forking, monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[object] = []
+    monkeypatch.setattr(Fragment, "restore", lambda *state, **more: made.append(state))
+    large.fork()
+    large.work()
+    large.host.close(FORK)
+    large.work()
+    assert large.hands.beside()
+    assert made == []
+
+
+def test_a_fork_is_closed_while_it_is_made(large: Forking, monkeypatch: pytest.MonkeyPatch) -> None:
+    restore = Fragment.restore
+
+    def closing(*state: Any, **more: Any) -> Fragment:
+        large.host.close(FORK)
+        return restore(*state, **more)
+
+    large.fork()
+    large.feed(("rows", train([7], 1)), FORK)
+    with monkeypatch.context() as patched:
+        patched.setattr(Fragment, "restore", closing)
+        large.settle()
+    assert not large.forked
+    ending(large)
+
+
 def test_a_fork_that_is_closed_while_a_checkpoint_is_copied_leaves_that_alone(large: Forking) -> None:
     large.copying()
     large.persist()
+    large.work(5)
+    assert large.host._running[F].pieces._under_way is not None
     large.host.close(FORK)
+    large.work(2)
+    assert FORK not in large.host._running
+    assert large.host._running[F].pieces._under_way is not None
     large.settle()
     large.hands.disk()
     large.work()
@@ -235,10 +269,12 @@ def test_a_fork_that_is_being_made_ends_before_its_query_does() -> None:
     made.work()
     assert made.hands.jobs["medusa-beside"]
     made.feed(more(FEW // 2))
-    made.settle()
+    made.work()
+    assert made.hands.jobs["medusa-beside"], "and isn't made any more"
     [forked] = made.forked
     assert "query 'q' holds" in forked.why
-    assert not made.of(F, FragmentFailed)
+    made.settle()
+    assert (len(made.forked), made.of(F, FragmentFailed), made.of(FORK, FragmentFailed)) == (1, [], [])
 
 
 def test_a_query_that_is_too_large_without_its_fork_ends() -> None:
