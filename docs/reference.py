@@ -21,6 +21,7 @@ from medusa.query.stream.keyed_table import KeyedTable
 from medusa.query.stream.time_windows import GroupedStream, WindowedStream
 from medusa.query.stream.window_steps import KeyedStream, KindStream, SessionStream
 from medusa.runtime.client.federation import Federation
+from medusa.runtime.client.followed_table import FollowedTable
 from medusa.runtime.client.named_publisher import NamedPublisher
 from medusa.runtime.client.subscription import Subscription
 from medusa.runtime.embedded.collected import Collected
@@ -70,6 +71,7 @@ SECTIONS: dict[str, tuple[str, tuple[object, ...]]] = {
             Federation,
             PublishedStream,
             Subscription,
+            FollowedTable,
             NamedPublisher,
         ),
     ),

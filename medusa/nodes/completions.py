@@ -26,7 +26,6 @@ from medusa.nodes.reports import (
     Stats,
     Weighed,
 )
-
 from medusa.wire.fork_names import forked_of
 
 __all__ = ["Completions"]

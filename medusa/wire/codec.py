@@ -32,7 +32,15 @@ from medusa.wire.messages.links import Attached, Data, OpenPublisher
 from medusa.wire.messages.message_union import Message
 from medusa.wire.messages.tentative import TentativeRows
 
-__all__ = ["TrainCodec", "decode_frame", "decode_header", "encode_frame", "late_below", "split", "without_below"]
+__all__ = [
+    "TrainCodec",
+    "decode_frame",
+    "decode_header",
+    "encode_frame",
+    "late_below",
+    "split",
+    "without_below",
+]
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Message] = msgpack_decoder(Message)

@@ -34,7 +34,7 @@ def joined() -> md.Query:
         for name in ("left", "right")
     ]
     meet = sides[0].join(sides[1], on="k", within="1s", name="meet")
-    q.sink("out", meet, recovery="precise", method="active_standby")
+    q.sink("out", meet, recovery="precise", method="active_standby", delay="2s")
     return q
 
 
@@ -179,8 +179,8 @@ def test_what_nodes_say_is_what_the_file_says(statuses: list[Any]) -> None:
 
 
 def test_the_federation_shows_what_the_file_is_about(statuses: list[Any]) -> None:
-    """A join, a named subscription, a guarded fragment and who stands by for it: else the other tests check
-    less than they say."""
+    """A join, a named subscription, a guarded fragment and who stands by for it, an output with delay: else
+    the other tests check less than they say."""
     known = dict(declared(inspect.type_info(NodeStatus)))
     seen = {place for each in statuses for place, _ in shown(each, known)}
     rare = {place for place, what in known.items() if what.endswith("?")}

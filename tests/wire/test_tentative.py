@@ -261,6 +261,36 @@ def test_a_silent_sender_is_a_failure_whose_fork_goes_on_when_it_is_heard():
     assert (pair.sender.tentative.dropped_rows, pair.receiver.tentative.missed_rows) == (2, 2)
 
 
+def test_what_was_under_way_to_who_fell_silent_makes_room_and_its_promise_is_said_again():
+    """The receiver noticed nothing: no attachment begins anew."""
+    pair = failing(NARROW)
+    for _ in range(3):
+        guess(pair, "lost")
+    pair.sender.tentative.boundary(0, 7)
+    pair.sender.peer(0, "target", LinkEvent.PEER_DOWN)
+    assert len(sends(pair.source_box)) == 4, "and all of that is lost"
+    pair.sender.peer(0, "target", LinkEvent.PEER_UP)
+    guess(pair, "x" * 100)
+    pair.settle()
+    assert (guessed(pair), pair.receiver.attachments) == ("x" * 100, 1)
+    assert [each.time_us for each in pair.guesses if isinstance(each, TentativePromise)] == [7]
+
+
+def test_a_fork_under_a_number_that_was_there_before_is_another_one():
+    """Where a fragment is made anew in the place of another its forks are counted anew, and the word that the
+    first one went may be lost."""
+    pair = failing()
+    guess(pair, "abc")
+    pair.settle()
+    pair.sender.tentative.state(0, "up_failure", 0)
+    sends(pair.source_box)
+    pair.sender.tentative.state(0, "up_failure", 1)
+    guess(pair, "xy")
+    pair.settle()
+    assert (guessed(pair), states(pair)) == ("abcxy", [("up_failure", 1), ("up_failure", 2)])
+    assert pair.receiver.tentative.missed_rows == 0
+
+
 def test_a_sender_that_restarts_has_other_forks_under_the_same_numbers():
     pair = failing()
     guess(pair, "ab")

@@ -4,12 +4,13 @@
     tentative rows come ─────────────────┘            │                                   ^
                                                       └── outdated ──> its successor ──┘
 
-Of a stream to which no box that waits for boundaries leads the stable lane has the rows at once: only the fork's
-boundaries leave, and the rows that came by a tentative lane. So nothing is there twice.
+Of a stream to which no box that waits for boundaries leads the stable lane has the rows at once: only the
+fork's boundaries leave, and the rows that came by a tentative lane. So nothing is there twice.
 
 A fork is outdated when the stable instance has got further and is held up again, since what came late for the
-fork would stay wrong in it; when tentative rows come from another fork of a sender, of which the first void those
-before; and when it is too far behind. Not where rows of a tentative lane are in it that come from nobody again.
+fork would stay wrong in it; when tentative rows come from another fork of a sender, since those before are
+void then; and when it is too far behind. Not where it has rows of another tentative lane: nobody has them any
+more.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ from medusa.wire.status_fields import ConsistencyStatus
 __all__ = ["DelayBound", "StableInstance"]
 
 RETRY_US = 1_000_000
-"""A fork that couldn't be made, failed or was too slow is tried again after this. Too small: the engine copies all
-the time; too large: so long nothing new shows."""
+"""A fork that couldn't be made, failed or was too slow is tried again after this. Too small: the engine
+copies all the time; too large: so long nothing new shows."""
 
 _S, _E = ConsistencyState, ConsistencyEvent
 
@@ -178,7 +179,7 @@ class DelayBound:
             self.look(now_us)
 
     def end(self) -> None:
-        """It rests, or goes: no fork of it is left. Where it goes on, there is another one if that is needed."""
+        """It rests, or goes: no fork of it is left. Where it goes on there is another one, if need be."""
         self._is_calm = False
         self._close_forks()
 
@@ -200,7 +201,7 @@ class DelayBound:
         return next((each for each in self._forks if each.name == name), None)
 
     def forked(self, now_us: int, name: str, why: str) -> None:
-        """A fork is there, or can't be made: why. Here and below: one that was closed meanwhile says nothing."""
+        """A fork is there, or can't be made: why. Of one that was closed meanwhile nothing counts."""
         if (fork := self._fork(name)) is None:
             return
         if why:
@@ -270,8 +271,8 @@ class DelayBound:
 
     def _sink(self, id: str) -> str:
         """The box by which an output leaves."""
-        guest = self._of.spec.guests.get(id)
-        return id if guest is None else guest.sink
+        guests = self._of.spec.guests
+        return guests[id].sink if id in guests else id
 
     def _output(self, id: str) -> _Output:
         return self._outputs.setdefault(id, _Output())
@@ -323,7 +324,7 @@ class DelayBound:
 
     def _say(self, now_us: int) -> None:
         """To readers, how the streams are."""
-        # After one that couldn't be made the next is named once it is there: readers would follow each attempt.
+        # After one that couldn't be made the next is named once it is there: readers follow each that is.
         number = self._forks[0].number if self._forks and not self.why else 0
         for id, output in self._of.outputs.items():
             state = self._output(id).state

@@ -1,11 +1,11 @@
 """One fork: what it is fed, in which order, and what leaves of it. No IO.
 
-    either lane ──> queue ──> rows below its boundary left out ──> RunFragment("NAME#3") ──> Ran ──> tentative lane
+    either lane ──> queue ──> rows below its boundary left out ──> RunFragment("NAME#3") ──> tentative lane
                                        ^
     ``Silent``: how far do missing and idle sources hold boxes back? ── the answer is their boundary
 
-It is fed what the stable instance wasn't when the state was copied, and from then on all that comes. Nothing is
-logged or waited for, since nothing of it counts.
+It is fed what the stable instance wasn't when the state was copied, and from then on all that comes. Nothing
+is logged or waited for, since nothing of it counts.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ RUNNING_MAX = 16
 """Elements under way to the engine. Too few: it waits for us; too many: what is lifted comes late."""
 
 WAITS_BYTES_MAX = 64 << 20
-"""What may wait for it; a fork that is further behind is replaced by a new copy. Too small: a burst costs a copy;
-too large: memory, and what it answers is late."""
+"""What may wait for it; a fork that is further behind is replaced by a new copy. Too small: a burst costs a
+copy; too large: memory, and what it answers is late."""
 
 ELEMENT_BYTES = 256
 """What an element costs beside its rows."""

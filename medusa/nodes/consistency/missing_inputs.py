@@ -3,9 +3,9 @@
     heard ── not any more ──> silent ── for X - margin ──> missed ── heard again ──> behind ──> heard
       └────────── its sender says that the stream isn't stable ─────────┘
 
-Silence counts from when the sender was last heard, not from when that was noticed. One that doesn't hear us sends
-nothing, and is silent too. *Behind* is one that is back and hasn't brought all yet that its sender had then, or
-whose sender has still corrections to come.
+Silence counts from when the sender was last heard, not from when that was noticed. One that doesn't hear us
+sends nothing, and is silent too. *Behind* is one that is back and hasn't brought all yet that its sender had
+then, or whose sender has still corrections to come.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ class MissingInputs:
         waited = {each.source for each in inputs if not each.gone}
         known, self._seen = self._seen, {}
         for input in inputs:
-            # Nobody waits for one that has ended, nor for a publisher that went long ago while there are others.
+            # Nobody waits for one that has ended, nor for a publisher that is gone while there are others.
             if not (_ended(input) or (input.gone and input.source in waited)):
                 self._seen[input] = seen = known.get(input) or _Seen()
                 self._look(now_us, input, seen)

@@ -112,7 +112,7 @@ class PeerSession:
 
     @property
     def broken_since_us(self) -> int | None:
-        """Since when nothing of the peer comes, or it doesn't hear us; None: all is well, or it never came."""
+        """Since when it isn't heard, or it doesn't hear us; None: all is well, or it never came."""
         if self.incarnation is None:
             return None
         return self._heard_at_us if self.state is PeerState.SILENT else self._unheard_since_us

@@ -38,7 +38,7 @@ class TentativeSender:
 
     Attributes:
         is_in: the state of the stream, one of ``STREAM_STATES``.
-        fork: from which rows come now; 0: there is none.
+        fork: from which rows come now, as the fragment calls it; 0: there is none.
         rows: of all forks so far, whether or not somebody read them.
         sent_rows, dropped_rows: of those, over all receivers: sent; and not, since there was no room, or the
             receiver was silent.
@@ -65,6 +65,8 @@ class TentativeSender:
         self.is_in: StreamStateName = STABLE
         self.fork = 0
         self.rows = self.sent_rows = self.dropped_rows = 0
+        self._forks = 0
+        """How many there were: said of the one that there is, so that another one never has its number."""
         self._stable_seq = 0
         """The number after the last correction."""
         self._seq = 0
@@ -94,6 +96,7 @@ class TentativeSender:
         if (state, fork) == (self.is_in, self.fork):
             return
         if fork != self.fork:
+            self._forks += fork > 0
             self._seq, self._boundary_us = 0, START_US
         if state == STABLE:
             self._stable_seq = self._end_seq()
@@ -127,7 +130,7 @@ class TentativeSender:
                 stream=self._stream,
                 epoch=view.epoch,
                 frame=lane.sent(now_us, cost),
-                fork=self.fork,
+                fork=self._forks,
                 seq=seq,
                 rows=rows,
                 late=late,
@@ -232,7 +235,7 @@ class TentativeSender:
             epoch=view.epoch,
             frame=lane.said_state(now_us),
             state=self.is_in,
-            fork=self.fork,
+            fork=self._forks if self.fork else 0,
             seq=self._stable_seq if self.is_in == STABLE else 0,
         )
         self._outbox.send(view.peer, message)
@@ -247,7 +250,7 @@ class TentativeSender:
             stream=self._stream,
             epoch=view.epoch,
             frame=lane.sent(now_us, limits.ENTRY_BYTES),
-            fork=self.fork,
+            fork=self._forks,
             seq=self._seq,
             time_us=self._boundary_us,
         )

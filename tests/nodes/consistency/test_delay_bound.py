@@ -36,7 +36,8 @@ def test_a_failure_that_is_shorter_shows_nothing() -> None:
     run.cut("pub-b", "m", 3, 4.3)
     run.ends()
     assert run.states == []
-    assert run.reader.guesses == [] and run.forks("m") == 0
+    assert run.reader.guesses == []
+    assert run.forks("m") == 0
 
 
 def test_the_first_link_of_a_chain_is_cut_and_both_fork_at_once() -> None:
@@ -53,7 +54,8 @@ def test_the_second_link_of_a_chain_is_cut_and_nothing_is_held_up_behind_it() ->
     run = DelayedRun(chain(), CHAIN, read_at="n", span_us=second(14)).begin()
     run.cut("m", "n", 3, 7)
     run.ends()
-    assert run.reader.guesses == [] and run.forks("n") == 0
+    assert run.reader.guesses == []
+    assert run.forks("n") == 0
 
 
 def test_both_publishers_fail_one_after_the_other() -> None:

@@ -259,7 +259,8 @@ def test_it_forks_when_x_less_the_margin_has_gone_by_since_the_input_was_heard()
     life = missing_b()
     assert life.hosted.wake_at_us() is not None
     life.pass_to(1_000_000 + FORKS_AFTER_US - 1)
-    assert life.forks == [] and life.states() == [("stable", 0)]
+    assert life.forks == []
+    assert life.states() == [("stable", 0)]
     assert life.hosted.wake_at_us() <= 1_000_000 + FORKS_AFTER_US  # type: ignore[operator]
     life.pass_to(1_000_000 + FORKS_AFTER_US)
     assert life.forks == ["q/a#1"]
@@ -433,7 +434,7 @@ def test_another_fork_of_the_sender_is_followed_by_a_new_copy() -> None:
     life.guesses("f", 1, 0, 150)
     life.fork_ran()
     life.state("f", "up_failure", fork=2)
-    assert len(life.forks) == 2 and life.closed == []
+    assert (len(life.forks), life.closed) == (2, [])
     life.guesses("f", 2, 0, 140)
     assert life.shown(life.forks[1]) == [[140]]
     life.there()

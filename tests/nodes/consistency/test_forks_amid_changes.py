@@ -1,4 +1,4 @@
-"""A fragment that forks is moved, split, removed, stopped, killed or taken over: forks go, what is stable stays.
+"""A fragment that forks is moved, split, removed, stopped, killed or taken over: only its forks go.
 
 pub-a ── e ──┐
              ├── m: sunion, window ── n: out ── reader        s, w: others
@@ -179,7 +179,7 @@ def test_there_is_no_room_for_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
     run.run_to(7)
     assert run.forks("m") >= 2
     assert run.reader.guesses == []
-    assert {*run.states} == {"up_failure"} and run.reader.states[-1][2] == 0
+    assert ({*run.states}, run.reader.states[-1][2]) == ({"up_failure"}, 0)
     said = [line for line in run.fed.last().split("\n") if "no fork" in line]
     assert len(said) == 2, "once of each fragment"
     full[0] = False
