@@ -570,7 +570,8 @@ class FragmentHost:
             output.sender.peer(now_us, peer, event)
         if event is not LinkEvent.PEER_UP:
             self.subscribers.gone(peer)
-        self._look(now_us)
+        if peer != self.spec.node:  # It always hears itself, also while it is being made and knows no time.
+            self._look(now_us)
 
     # --- its forks --------------------------------------------------------------------------
 

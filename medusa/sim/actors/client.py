@@ -285,13 +285,21 @@ class Client:
                 if time_us >= END_US:
                     self.ended.add(name)
 
+            case StateChanged() | TentativeRowsCame() | TentativePromise():
+                self._take_tentative(name, receiver, delivery)
+
+    def _take_tentative(self, name: str, receiver: Receiver, delivery: TentativeDelivery) -> None:
+        lanes = self.lanes.get(name)
+        match delivery:
+            case _ if lanes is None:
+                pass
             case StateChanged():
-                self.lanes[name].turned(delivery)
+                lanes.turned(delivery)
             case TentativeRowsCame():
                 train = self._codec(name, receiver).decode(delivery.message, delivery.payload)
-                self.lanes[name].tentative(delivery, train)
+                lanes.tentative(delivery, train)
             case TentativePromise():
-                self.lanes[name].promised_tentatively(delivery)
+                lanes.promised_tentatively(delivery)
 
     def _codec(self, name: str, receiver: Receiver) -> TrainCodec:
         """For its rows, on either lane."""

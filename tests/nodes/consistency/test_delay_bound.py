@@ -82,3 +82,14 @@ def test_the_same_input_fails_again_soon() -> None:
     run.cut("pub-b", "m", 8.6, 13)
     run.ends()
     assert run.late() == []
+
+
+def test_a_node_that_is_back_soon_shows_nothing() -> None:
+    """It has run for longer than X, and knows of no input since when it is missing."""
+    run = DelayedRun(chain(), CHAIN, read_at="n", span_us=second(8)).begin()
+    node = run.fed.nodes["m"]
+    run.at_second(4, node.crash)
+    run.at_second(4.3, node.restart)
+    run.ends()
+    assert run.states == []
+    assert (run.forks("m"), run.forks("n")) == (0, 0)
