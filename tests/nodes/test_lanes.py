@@ -13,6 +13,7 @@ from medusa.wire import limits
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.link.lanes import lane_of
 from medusa.wire.messages.links import Attached, Data, Hello
+from medusa.wire.messages.tentative import TentativeBoundary
 from tests.nodes.keyed import Keyed, curve
 
 CONFIG = 'name = "a"\nlisten = "ipc:///tmp/a"\ndata = "d"\n[peers]\nb = "ipc:///tmp/b"\n'
@@ -84,3 +85,18 @@ def test_a_peer_that_came_back_with_other_connections_is_put_in_order_anew():
     made.receive(0, "b", 4, Data(stream="s", epoch=1, frame=1, seq=0, rows=1), b"x")
     made.receive(0, "b", 1, attached, None)
     assert fragment.came == [0, 0, 1]
+
+
+def test_the_tentative_lane_waits_for_no_frame_of_the_stream():
+    """It goes by one connection, and has numbers of its own: held with the others it would come too late."""
+    fragment = Fragment()
+    made = lanes(fragment)
+    made.admit(Hello(version=limits.PROTOCOL_VERSION, node="b", incarnation=1, lane=1, striped=2))
+    made.receive(0, "b", 2, Data(stream="s", epoch=1, frame=1, seq=0, rows=1), b"x")
+    assert fragment.came == [], "its first frame hasn't come"
+    guess = TentativeBoundary(stream="s", epoch=1, frame=7, fork=1, seq=0, time_us=0)
+    made.receive_tentative(0, "b", guess, None)
+    made.receive(
+        0, "b", 1, Attached(stream="s", epoch=1, next_seq=0, boundary_us=0, schema=(), timed=False), None
+    )
+    assert fragment.came == [7, 0, 1]

@@ -116,6 +116,20 @@ def test_a_row_at_the_time_that_was_promised_is_not_void_yet_and_one_below_is():
     assert table.tentative_rows == 0, "one that comes late is void at once"
 
 
+@pytest.mark.parametrize("timed", [True, False])
+def test_what_can_never_show_again_is_not_kept(timed, monkeypatch):
+    monkeypatch.setattr(followed_table, "PENDING_ROWS", 10)
+    table = CorrectedRows(SCHEMA, "k")
+    table.turned(1)
+    for turn in range(1000):
+        rows = [{"k": "ab"[turn % 2], "j": turn, "v": 0.0}]
+        table.tentative(train(rows, [turn] if timed else None, Kind.TENTATIVE), 1)
+        table.stable(train(rows, [turn] if timed else None, Kind.STABLE))
+    assert table._guess_rows <= 20
+    assert table._pending_rows <= 20
+    assert [row["j"] for row in table.arrow().to_pylist()] == [998, 999]
+
+
 @pytest.mark.parametrize(
     ("key", "says"), [("kk", "did you mean 'k'"), ([], "none twice"), (["k", "k"], "none twice")]
 )

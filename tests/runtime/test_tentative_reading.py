@@ -168,6 +168,20 @@ def test_a_table_is_kept_corrected_and_says_how_much_of_it_is_tentative(node, re
     assert reading.ended
 
 
+def test_a_stream_that_has_ended_is_stable_though_nobody_says_so_any_more(node, reading):
+    told = []
+    reading.on_state(told.append)
+    node.sender.tentative.state(0, "stabilization", 1)
+    node.rows((1, "a", 1), tentative=True)
+    node.rows((1, "a", 2))
+    node.sender.boundary(0, END_US)
+    assert [train.kind for train in reading] == [Kind.TENTATIVE, Kind.STABLE]
+    assert (reading.state, reading.fork, told) == ("stable", 0, ["stabilization", "stable"])
+    node._mind.lost(0)
+    assert reading.next() is None
+    assert reading.state == "stable"
+
+
 def test_what_a_table_reads_nobody_reads_beside_it(node, reading):
     reading.table(key=["k", "v"])
     for read in (reading.next, lambda: reading.table(key="k"), lambda: asyncio.run(reading.next_async())):

@@ -53,6 +53,8 @@ class CorrectedRows:
         self._pending: list[pa.RecordBatch] = []
         self._pending_rows = 0
         self._guesses: list[_Guess] = []
+        self._guess_rows = self._kept_rows = 0
+        """Of those, and how many of them were left when rows that can't show again were last thrown away."""
         self._fork = 0
         self._boundary_us: int = START_US
         self._shown: tuple[pa.Table, int] | None = None
@@ -68,9 +70,13 @@ class CorrectedRows:
     def tentative(self, train: Train, fork: int) -> None:
         """Rows that may be wrong; of another fork than the one that there is they are void already."""
         guess = self._valid(_Guess(train.batch, train.times)) if fork and fork == self._fork else None
-        if guess is not None:
-            self._shown = None
-            self._guesses.append(guess)
+        if guess is None:
+            return
+        self._shown = None
+        self._guesses.append(guess)
+        self._guess_rows += guess.batch.num_rows
+        if self._guess_rows > 2 * self._kept_rows + PENDING_ROWS:
+            self._thin()
 
     def promised(self, boundary_us: int) -> None:
         """No later row that counts has a time below this."""
@@ -80,12 +86,14 @@ class CorrectedRows:
         if self._guesses:
             self._shown = None
             self._guesses = [kept for each in self._guesses if (kept := self._valid(each)) is not None]
+            self._guess_rows = sum(each.batch.num_rows for each in self._guesses)
 
     def turned(self, fork: int) -> None:
         """Tentative rows come from this fork now; 0: from none."""
         if fork != self._fork:
             self._fork, self._shown = fork, None
             self._guesses.clear()
+            self._guess_rows = self._kept_rows = 0
 
     def arrow(self) -> pa.Table:
         """One row per key, in the order in which those rows came, tentative ones last."""
@@ -109,6 +117,17 @@ class CorrectedRows:
             rows = pa.Table.from_batches(self._pending, self._schema)
             self._pending, self._pending_rows = [], 0
             self._rows, _ = _last_of_each(pa.concat_tables([self._rows, rows]), self._key)
+
+    def _thin(self) -> None:
+        """Throw away tentative rows over which others lie that hold for as long."""
+        rows = pa.Table.from_batches([each.batch for each in self._guesses], self._schema)
+        times = None
+        if self._guesses[0].times is not None:
+            times = pa.concat_arrays([each.times for each in self._guesses])
+        places = _shown_once(rows, self._key, times)
+        batch = rows.take(places).combine_chunks().to_batches()[0]
+        self._guesses = [_Guess(batch, None if times is None else times.take(places))]
+        self._guess_rows = self._kept_rows = len(places)
 
     def _valid(self, guess: _Guess) -> _Guess | None:
         """What of it isn't void by what was promised; None: nothing."""
@@ -153,11 +172,30 @@ def _last_of_each(table: pa.Table, key: Sequence[str]) -> tuple[pa.Table, NDArra
     return table.take(pa.array(places)), places
 
 
+def _shown_once(table: pa.Table, key: Sequence[str], times: pa.Array | None) -> pa.Array:
+    """Where the rows stand that show as long as the rows after them with their key hold, or longer."""
+    if times is None:
+        return pa.array(_last_of_each(table, key)[1])
+    columns = [f"k{number}" for number in range(len(key))]
+    numbers = pa.array(np.arange(table.num_rows))
+    keys = pa.Table.from_arrays([*(table[name] for name in key), numbers], names=[*columns, "row"])
+    lists = keys.group_by(columns, use_threads=False).aggregate([("row", "list")])["row_list"]
+    # All rows of a key beside each other, the last one first: a row shows if its time is beyond all before.
+    lists = lists.combine_chunks()
+    rows = lists.flatten().to_numpy()[::-1]
+    groups = np.repeat(np.arange(len(lists)), lists.value_lengths().to_numpy()[::-1])
+    _, ranks = np.unique(times.cast(pa.int64()).to_numpy()[rows], return_inverse=True)
+    heights = groups * (len(ranks) + 1) + ranks
+    beyond = np.concatenate(([True], heights[1:] > np.maximum.accumulate(heights)[:-1]))
+    return pa.array(np.sort(rows[beyond]))
+
+
 class FollowedTable:
     """A stream as a table that is kept corrected; ``Subscription.table(key=...)`` makes it. One thread uses
     it, and nobody reads the subscription beside it.
 
-    Each look first takes in what has come. While a failure lasts, its tentative rows stay in memory.
+    Each look first takes in what has come. While a failure lasts, a tentative row stays in memory until one
+    with its key and a time that isn't lower lies over it.
     """
 
     def __init__(

@@ -270,17 +270,20 @@ class Subscription(Followed):
                 self.lost_rows += delivery.to_seq - delivery.from_seq
             case ReceivedPromise():
                 self.boundary_us = delivery.time_us
+                if self.ended:  # All has come, and is right: nobody waits for the word.
+                    self._turn(STABLE, 0)
             case StateChanged():
-                self._turn(delivery)
+                if not self.ended:
+                    self._turn(delivery.state, delivery.fork)
             case TentativePromise():
                 pass  # Void rows show by what is stable.
         return None
 
-    def _turn(self, change: StateChanged) -> None:
-        before, self._state, self.fork = self._state, change.state, change.fork
-        if change.state != before:
+    def _turn(self, state: str, fork: int) -> None:
+        before, self._state, self.fork = self._state, state, fork
+        if state != before:
             for callback in self._told:
-                callback(change.state)
+                callback(state)
 
     def _ready(self) -> bool:
         if self._mind.waiting:

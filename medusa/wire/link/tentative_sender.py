@@ -11,6 +11,7 @@ which are counted. How the stream is is said again until it is heard.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
+from typing import cast
 
 from medusa.elements import END_US, START_US
 from medusa.errors import LocalProtocolError, RemoteProtocolError
@@ -80,7 +81,7 @@ class TentativeSender:
         """Somebody reads it."""
         return any(view.state is SenderState.FLOWING for view, _ in self._lanes())
 
-    def state(self, now_us: int, state: StreamStateName, fork: int) -> None:
+    def state(self, now_us: int, state: str, fork: int) -> None:
         """The stream is so from here on, and tentative rows come from this fork (0: from none).
 
         Said twice it adds nothing. ``stable`` stands behind all rows that were sent before.
@@ -100,7 +101,7 @@ class TentativeSender:
             self._seq, self._boundary_us = 0, START_US
         if state == STABLE:
             self._stable_seq = self._end_seq()
-        self.is_in, self.fork = state, fork
+        self.is_in, self.fork = cast(StreamStateName, state), fork
         for view, lane in self._lanes():
             lane.turned()
             if view.state is SenderState.FLOWING:

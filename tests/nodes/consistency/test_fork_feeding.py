@@ -70,6 +70,7 @@ class Forking:
         )
         self.fed: dict[str, list[Element | Silent]] = {}
         self.sources: dict[str, list[str]] = {}
+        self.answered: list[Any] = []
         self.forks: list[str] = []
         self.closed: list[str] = []
         self.reports: list[str] = []
@@ -475,6 +476,45 @@ def test_what_the_sender_had_meanwhile_has_to_come_first() -> None:
     life.brings("f", 130)
     life.ran()
     assert life.states()[-1] == ("stable", 0)
+
+
+def stabilizing() -> Forking:
+    """f was missing, and is back; of what it had meanwhile nothing has come yet."""
+    life = judged()
+    life.now_us = 1_700_000
+    life.goes("f", heard_us=1_000_000)
+    life.brings("e", 150)
+    life.pass_to(2_800_000)
+    life.there()
+    life.fork_ran()
+    life.now_us = 3_000_000
+    life.back("f", end_seq=20)
+    assert life.states()[-1] == ("stabilization", 1)
+    return life
+
+
+def test_an_input_that_goes_again_before_it_has_brought_anything_keeps_the_fork() -> None:
+    life = stabilizing()
+    life.now_us = 3_500_000
+    life.goes("f", heard_us=3_100_000)
+    life.pass_to(3_100_000 + FORKS_AFTER_US)
+    assert life.states()[-1] == ("up_failure", 1)
+    assert len(life.forks) == 1
+
+
+def test_an_input_that_goes_again_amid_its_corrections_has_the_fork_replaced() -> None:
+    """What came late for the first one is in the second."""
+    life = stabilizing()
+    life.brings("f", 120)
+    life.now_us = 3_500_000
+    life.goes("f", heard_us=3_100_000)
+    life.pass_to(3_100_000 + FORKS_AFTER_US)
+    assert life.states()[-1] == ("up_failure", 1), "the second isn't there"
+    assert (len(life.forks), life.closed) == (2, [])
+    life.there()
+    life.fork_ran()
+    assert life.states()[-1] == ("up_failure", 2)
+    assert life.closed == life.forks[:1]
 
 
 # --- forks that fail ------------------------------------------------------------------------------------
