@@ -1,7 +1,7 @@
 """Both lanes of a stream as a program reads them: what it was shown, when, and what of that stays.
 
-The stable lane is compared with the rows of a run without failures as they come, so a row that was shown is never
-taken back; tentative rows are those of keys that there are.
+The stable lane is compared with the rows of a run without failures as they come, so a row that was shown is
+never taken back; tentative rows are those of keys that there are.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class LaneChecks:
         """All has come, and has healed.
 
         Raises:
-            SimulationError: rows are missing, something is tentative, or the table isn't that of the stable rows.
+            SimulationError: rows are missing, something is tentative, or the table isn't that of the rows.
         """
         if self._next != len(self._want):
             self._fail(f"{self._next} stable rows came of {len(self._want)}")

@@ -6,8 +6,8 @@
                                             fourth  d ──┘
         chain                                    tree                          diamond
 
-Whoever reads has its stable rows as without failures, each once and for good; what comes by a living path shows
-within X of when it would have come; what is short shows nothing; and in the end nothing is tentative.
+Whoever reads has its stable rows as without failures, each once and for good; what comes by a living path
+shows within X of when it would have come; what is short shows nothing; and in the end nothing is tentative.
 """
 
 from __future__ import annotations
@@ -42,14 +42,15 @@ ROWS = 150
 """Of each source."""
 
 SPAN_US, FAULTS_US, SAFETY_US = 9_000_000, 5_500_000, 9_500_000
-"""For how long rows are published, faults begin, and may last. Sources end once all has healed: what waits for an
-input that is missing is only answered while another one goes on."""
+"""For how long rows are published, faults begin, and may last. Sources end once all has healed: what waits
+for an input that is missing is only answered while another one goes on."""
 
 BUCKET_US, WINDOW_US = 200_000, 1_000_000
 LOOK_US = 10_000
 
 SETTLED_US = 1_500_000
-"""A path that has been whole for so long brings rows as they come: links stand again, and what waited is through."""
+"""A path that has been whole for so long brings rows as they come: links stand again, and what waited is
+through."""
 
 SLACK_US = 700_000
 """For frames, turns of engines and copies on the way; the rest of X is what a failure may add."""
@@ -123,11 +124,9 @@ def joined(delay: str) -> Shape:
     q = Query("d")
     left = q.source("left", SCHEMA, time="ts").filter("v >= 0", name="l")
     right = q.source("right", SCHEMA, time="ts").filter("v >= 0", name="r")
-    sums = [
-        side.window("1s").group_by("k").aggregate(**{f"n{name}": count()}, name=f"w{name}")
-        for name, side in (("l", left), ("r", right))
-    ]
-    q.sink(PER_K, sums[0].join(sums[1], on=["window", "k"], how="full", name="meet"), delay=delay)
+    lefts = left.window("1s").group_by("k").aggregate(nl=count(), name="wl")
+    rights = right.window("1s").group_by("k").aggregate(nr=count(), name="wr")
+    q.sink(PER_K, lefts.join(rights, on=["window", "k"], how="full", name="meet"), delay=delay)
     at = {"a": ["left", "l"], "b": ["right", "r"], "c": ["wl"], "z": ["wr", "meet", PER_K]}
     return Shape(q, at, lambda source, v: ("a", "c", "z") if source == "left" else ("b", "z"))
 
