@@ -120,11 +120,17 @@ def federation(*, as_json: bool, **options: Any) -> None:
     help="seconds of rows before the cut, while it lasts, and after it",
 )
 @click.option(
+    "--delay",
+    default="2s",
+    show_default=True,
+    help="what the second cut may add to a result, at least 800ms",
+)
+@click.option(
     "--plot",
     type=OUT_FILE,
     default="partition.svg",
     show_default=True,
-    help="where to draw the received row numbers: .png or .svg",
+    help="where to draw the numbers of received rows and windows: .png or .svg",
 )
 @KEEP
 @AS_JSON
@@ -134,11 +140,13 @@ def partition(*, as_json: bool, **options: Any) -> None:
     Nodes a, b and c, a publisher p and a reader r are on hosts of their own. Node a runs a fragment, b stands
     by for it, c reads its rows, and r reads those of c. The link of a is cut: b takes over and c reads on at
     the same row; the link heals, and c stays with b. At the end the rows of r are checked: each once, in
-    order, equal to those of one undisturbed process. What is cut is a network of namespaces, which needs
-    root, or else relays below the nodes' connections: the first line says which. Exit code 1: a check isn't
-    passed. Ctrl-C at any time stops all nodes.
+    order, equal to those of one undisturbed process. Then another query runs, of which a and b have one input
+    and c the other, and both are cut off: r goes on with windows of what is left, tentative, within --delay,
+    and has the right ones once the links are whole. What is cut is a network of namespaces, which needs root,
+    or else relays below the nodes' connections: the first line says which. Exit code 1: a check isn't passed.
+    Ctrl-C at any time stops all nodes.
     """
-    from medusa.apps.workloads.demos.partition_demo import PartitionOptions, run_demo
+    from medusa.apps.workloads.partition.partition_demo import PartitionOptions, run_demo
 
     with sigterm_interrupts():
         fine = run_demo(PartitionOptions(**options), as_json=as_json)

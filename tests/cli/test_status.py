@@ -23,7 +23,14 @@ from medusa.engine.stats import STATS_SCHEMA
 from medusa.runtime.client.status_tables import SCHEMAS, tables_of
 from medusa.runtime.exposition.prometheus_node import node_families
 from medusa.sim.actors.federation import Federation
-from medusa.wire.status_fields import FragmentStatus, NodeStatus, plain, status_of
+from medusa.wire.status_fields import (
+    ConsistencyStatus,
+    FragmentStatus,
+    NodeStatus,
+    OutputStatus,
+    plain,
+    status_of,
+)
 from tests.nodes.test_explaining import Three
 from tests.system.nodes import until
 
@@ -121,6 +128,32 @@ def test_what_was_lost_with_a_disk_stands_with_its_node_and_says_what_to_do() ->
     assert f"LOST WITH THE DISK: q/kind (q.out, q.all): {end.format('q')}" in text
     assert f"LOST WITH THE DISK: r: {end.format('r')}" in text
     assert "what to do" not in text
+
+
+def test_a_stream_of_which_an_input_is_missing_says_which_and_for_how_long() -> None:
+    of = ConsistencyStatus(
+        state="up_failure",
+        for_us=3_400_000,
+        missing=("q.b of pub-b",),
+        fork=1,
+        tentative_rows=1_200,
+        dropped_rows=7,
+    )
+    outputs = (
+        OutputStatus(sink="out", stream="q.out", consistency=of),
+        OutputStatus(sink="well", stream="q.well", consistency=ConsistencyStatus()),
+        OutputStatus(
+            sink="none",
+            stream="q.none",
+            consistency=ConsistencyStatus(state="stabilization", why="no room"),
+        ),
+    )
+    status = NodeStatus(node="a", fragments=(FragmentStatus(fragment="q/f", outputs=outputs),))
+    text = " ".join(printed([plain(status)]).split())
+    assert "UP_FAILURE: q.out for 3s: missing: q.b of pub-b; 1,200 tentative rows so far; 7 not sent" in text
+    assert "STABILIZATION: q.none: what was missing is being corrected; 0 tentative rows so far" in text
+    assert "no fork: no room" in text
+    assert "q.well:" not in text
 
 
 def test_publishers_that_are_gone_are_told_apart() -> None:

@@ -196,6 +196,15 @@ def test_a_part_of_a_split_is_refused() -> None:
     assert any(said)
 
 
+def test_a_fragment_that_is_to_be_forked_is_refused() -> None:
+    """Also one that is moved here: a plan refuses it beforehand."""
+    spec = offered(windowed, at="per_k")
+    assert reason(spec, latency_us=0) == ("", "")
+    said, hint = reason(msgspec.structs.replace(spec, delay_us=2_000_000), latency_us=0)
+    assert "has delay=, and no copy of it could go on" in said
+    assert hint == "leave it at a node that runs its fragments itself"
+
+
 def test_functions_of_the_program_and_async_ones_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = offered(of_program)
     assert reason(spec, latency_us=0) == ("", "")

@@ -15,7 +15,7 @@ class FedInstance(Protocol):
 
     @property
     def newest(self) -> Work | None:
-        """What it was given last and isn't done with; None: nothing is under way."""
+        """What it was given last, until what came of it may leave; None: all may."""
         ...
 
     def has_left(self, work: Work) -> bool:

@@ -120,15 +120,17 @@ class DelayBound:
         self._sources = {box.id: box for box in graph.boxes if isinstance(box, Source)}
         self._waits = {sink: rows.wait for sink, rows in waiting_rows(graph).items()}
         self._meeting = MeetingSources(graph)
-        self._missing = MissingInputs(of.inputs, of.spec.delay_us, broken_since_us)
+        self._missing = MissingInputs(of.inputs, of.spec.delay_us, broken_since_us, self._stands_us)
         self._outputs: dict[str, _Output] = {}
         self._forks: list[ForkedFragment] = []
         """The one from which rows leave, or are to, and the one that is to succeed it."""
-        self._number = 0
+        self._number = self._now_us = 0
         self._is_calm = False
         """When it was last looked, all was well."""
         self._is_again = False
         """An input went missing while corrections came."""
+        self._is_due = False
+        """The successor of a fork was lost before it answered: another one is tried."""
         self._held: deque[tuple[Work | None, FragmentOutput, Element]] = deque()
         """Boundaries of streams whose rows the stable lane has, and what those have to wait for."""
         self._healed: dict[str, CatchingUp] = {}
@@ -164,6 +166,7 @@ class DelayBound:
 
     def look(self, now_us: int) -> None:
         """Time has passed, or something about inputs, readers or the fragment is otherwise."""
+        self._now_us = now_us
         for input in list(self._of.inputs.values()):
             self._take_lane(now_us, input.take_tentative())
         self._react(now_us)
@@ -181,7 +184,18 @@ class DelayBound:
     def end(self) -> None:
         """It rests, or goes: no fork of it is left. Where it goes on there is another one, if need be."""
         self._is_calm = False
-        self._close_forks()
+        if self._forks:
+            self._close_forks()
+            self._say(self._now_us)  # Who reads goes on without: nothing comes of them any more.
+
+    def fail(self) -> None:
+        """The fragment can't go on: nothing will come of it, which is as if it weren't heard."""
+        self.end()
+        for id in self._of.outputs:
+            output = self._output(id)
+            output.state = next_state(CONSISTENCY, output.state, _E.MISSED, of=f"stream of {id!r}")
+            output.since_us = self._now_us
+        self._say(self._now_us)
 
     def _close_forks(self) -> None:
         for fork in self._forks:
@@ -189,6 +203,7 @@ class DelayBound:
         self._forks.clear()
         self._held.clear()
         self._healed.clear()
+        self._is_due = False
 
     def wake_at_us(self) -> int | None:
         """When ``look`` has work; None: not before something else happens."""
@@ -196,6 +211,10 @@ class DelayBound:
         return min((time_us for time_us in times if time_us is not None), default=None)
 
     # --- what becomes of forks --------------------------------------------------------------------------
+
+    def _stands_us(self, source: str) -> int | None:
+        """Where the fork stands at a source that it goes on without; None: there is none, or it doesn't."""
+        return self._forks[0].stands_us(source) if self._forks else None
 
     def _fork(self, name: str) -> ForkedFragment | None:
         return next((each for each in self._forks if each.name == name), None)
@@ -224,11 +243,12 @@ class DelayBound:
         if fork is not self._forks[0]:
             self._forks.pop(0).close()
             self._held.clear()
+            self._is_due = False
             self._say(now_us)
         of = self._of
         for output, element in leaving(of.outputs, of.spec.guests, answer.outputs):
             waits = self._waits[self._sink(output.sink)]
-            if waits or answer.tentative or isinstance(element, Train):
+            if waits or isinstance(element, Train):
                 self._leave(now_us, output, element, rows=waits or answer.tentative)
             else:
                 self._held.append((answer.work, output, element))
@@ -246,13 +266,22 @@ class DelayBound:
             self._leave(now_us, output, boundary, rows=False)
 
     def _lose(self, now_us: int, fork: ForkedFragment, why: str) -> None:
+        was_first = fork is self._forks[0]
         self._forks.remove(fork)
         self._retry_at_us = now_us + RETRY_US
-        if not self.why:  # Once: it is tried again and again, and status goes on saying why.
-            what = "no fork: nothing new shows while an input is missing"
-            self._outbox.report("warning", what, fragment=self._of.spec.name, fork=fork.number, why=why)
-        self.why = why
+        # Once: it is tried again and again, and status goes on saying why.
+        if not self._forks:
+            if not self.why:
+                self._warn("no fork: nothing new shows while an input is missing", fork, why)
+            self.why, self._is_due = why, False
+        elif not was_first:
+            if not self._is_due:
+                self._warn("no newer fork: what is tentative lacks more", fork, why)
+            self._is_due = True
         self._say(now_us)
+
+    def _warn(self, what: str, fork: ForkedFragment, why: str) -> None:
+        self._outbox.report("warning", what, fragment=self._of.spec.name, fork=fork.number, why=why)
 
     # --- what is due ------------------------------------------------------------------------------------
 
@@ -347,7 +376,7 @@ class DelayBound:
                 self._begin(now_us)
         elif self._forks[-1].overrun:
             self._replace_slow(now_us)
-        elif len(self._forks) == 1 and self._is_outdated(self._forks[0], states):
+        elif len(self._forks) == 1 and (self._is_due or self._is_outdated(self._forks[0], states)):
             self._begin(now_us)
 
     def _begin(self, now_us: int) -> None:
@@ -362,6 +391,7 @@ class DelayBound:
             inputs=self._of.inputs,
             fed_us=self._fed_us(),
             missing=self._missing,
+            newest=self._of.newest,
             outbox=self._outbox,
         )
         for work in self._of.waiting():
@@ -395,7 +425,7 @@ class DelayBound:
         """Whether something has come that waits for this input."""
         mine = self._meeting.together[input.source]
         others = [each for each in self._of.inputs.values() if each is not input and each.source in mine]
-        return self._missing.brought_since(others, self._missing.since_us(input))
+        return self._missing.brought_after(input, others)
 
     def _is_outdated(self, fork: ForkedFragment, states: Collection[ConsistencyState]) -> bool:
         lanes = {each: number for each in self._missing.behind() if (number := self._missing.lane(each))}

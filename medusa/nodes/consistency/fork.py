@@ -29,6 +29,10 @@ __all__ = ["Answer", "ForkedFragment"]
 RUNNING_MAX = 16
 """Elements under way to the engine. Too few: it waits for us; too many: what is lifted comes late."""
 
+CHANGES_MAX = 64
+"""A fork that is behind asks after so many elements how far its sources are to be lifted. Too few: the engine
+does little else; too many: it answers late."""
+
 WAITS_BYTES_MAX = 64 << 20
 """What may wait for it; a fork that is further behind is replaced by a new copy. Too small: a burst costs a
 copy; too large: memory, and what it answers is late."""
@@ -84,6 +88,7 @@ class ForkedFragment:
         inputs: of the fragment, by (source, peer); shared with their owner.
         fed_us: source -> the boundary at which the stable instance stands, and so this one.
         missing: what is known of the inputs.
+        newest: what the stable instance was given last, until what came of it may leave; None: all may.
 
     Attributes:
         answers: it is there and has run something.
@@ -104,6 +109,7 @@ class ForkedFragment:
         inputs: Mapping[tuple[str, str], FragmentInput],
         fed_us: Mapping[str, int],
         missing: MissingInputs,
+        newest: Work | None,
         outbox: Outbox,
     ) -> None:
         self.name = fork_name(fragment, number)
@@ -114,7 +120,7 @@ class ForkedFragment:
         self._lifting: tuple[str, ...] = ()
         """Those that are, as of now."""
         self.lanes: dict[FragmentInput, int] = {}
-        self.newest: Work | None = None
+        self.newest = newest
         self.late_rows = 0
         self._sources = sources
         self._inputs = inputs
@@ -132,8 +138,8 @@ class ForkedFragment:
         self._is_asking = False
         self._asked: tuple[str, ...] = ()
         """The sources that were silent when the engine was asked last."""
-        self._has_changed = True
-        """Something was fed since."""
+        self._changes = 1
+        """So many elements were fed since."""
         outbox.append(Fork(token=token, fragment=fragment, fork=self.name))
 
     def close(self) -> None:
@@ -144,6 +150,10 @@ class ForkedFragment:
         """Whether the stable instance was fed what was missing here, at a source that was lifted."""
         mine = (each for each in self._inputs.values() if each.source in self.lifted)
         return any((each.fed_seq, each.fed_us) > self._began.get(each, (0, START_US)) for each in mine)
+
+    def stands_us(self, source: str) -> int | None:
+        """Where it stands at a source that was lifted; None: it wasn't."""
+        return self._at_us[source] if source in self.lifted else None
 
     # --- what it is fed ---------------------------------------------------------------------------
 
@@ -177,15 +187,17 @@ class ForkedFragment:
             self._queue_bytes -= fed.nbytes
             self.newest = fed.work or self.newest
             if (element := self._entering(fed, silent)) is not None:
-                self._has_changed = True
+                self._changes += 1
                 self._run(_Fed(fed.source, element, fed.input, fed.tentative, self.newest))
-        if (
-            silent
-            and not self._is_asking
-            and not self._queue
-            and (self._has_changed or silent != self._asked)
-        ):
-            self._is_asking, self._has_changed, self._asked = True, False, silent
+            if self._changes >= CHANGES_MAX:
+                self._ask(silent)
+        if not self._queue:
+            self._ask(silent)
+
+    def _ask(self, silent: tuple[str, ...]) -> None:
+        """How far these sources hold boxes back, unless that is being asked, or nothing has changed since."""
+        if silent and not self._is_asking and (self._changes or silent != self._asked):
+            self._is_asking, self._changes, self._asked = True, 0, silent
             self._run(_Fed(silent[0], Silent(silent)))
 
     def _run(self, fed: _Fed) -> None:
@@ -246,7 +258,7 @@ class ForkedFragment:
                 continue
             promised_us = self._promised(source)
             if promised_us is not None and (boundary := self._raised(source, promised_us)) is not None:
-                self._has_changed = True
+                self._changes += 1
                 self._run(_Fed(source, boundary, work=self.newest))
 
     def _silent(self, idle: Collection[str]) -> tuple[str, ...]:

@@ -5,7 +5,7 @@
 
 Silence counts from when the sender was last heard, not from when that was noticed. One that doesn't hear us
 sends nothing, and is silent too. *Behind* is one that is back and hasn't brought all yet that its sender had
-then, or whose sender has still corrections to come.
+then, is far from where the fork stands that goes on without it, or whose sender has corrections to come.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from medusa.elements import END_US
+from medusa.elements import END_US, START_US
+from medusa.nodes.consistency.approach import Approach
 from medusa.nodes.consistency.states import ConsistencyState
 from medusa.nodes.fragment.inputs import FragmentInput
-from medusa.query.delay import fork_after_us
+from medusa.query.delay import fork_after_us, margin_us
 from medusa.wire.link.automaton import ReceiverState
 
 __all__ = ["MissingInputs", "flows"]
@@ -39,6 +40,7 @@ class _Seen:
         came_us: when it brought something last; None: it never did.
         silent_us: since when it isn't heard; None: it is.
         said_us: since when its sender says that the stream isn't stable; None: it is.
+        approach: how near it comes, once it has brought what its sender had when it was back.
     """
 
     came_us: int | None = None
@@ -46,6 +48,7 @@ class _Seen:
     said_us: int | None = None
     missed: bool = False
     behind: bool = False
+    approach: Approach | None = None
 
 
 class MissingInputs:
@@ -55,6 +58,7 @@ class MissingInputs:
         inputs: by (source, peer); shared with its owner.
         delay_us: the bound of the fragment.
         broken_since_us: since when a peer isn't heard, or doesn't hear us; None: all is well.
+        stands_us: where the fork stands at a source that it goes on without; None: it has what comes there.
     """
 
     def __init__(
@@ -62,10 +66,12 @@ class MissingInputs:
         inputs: Mapping[tuple[str, str], FragmentInput],
         delay_us: int,
         broken_since_us: Callable[[str], int | None],
+        stands_us: Callable[[str], int | None],
     ) -> None:
         self._inputs = inputs
         self._broken_since_us = broken_since_us
-        self._wait_us = fork_after_us(delay_us)
+        self._stands_us = stands_us
+        self._wait_us, self._margin_us = fork_after_us(delay_us), margin_us(delay_us)
         self._seen: dict[FragmentInput, _Seen] = {}
 
     # --- what happens ---------------------------------------------------------------------------
@@ -105,9 +111,17 @@ class MissingInputs:
         unsaid = state is ConsistencyState.FAILURE and seen.said_us is not None
         seen.missed = silent or unsaid or state is ConsistencyState.UP_FAILURE
         if seen.missed or seen.said_us is not None:
-            seen.behind = True
+            seen.behind, seen.approach = True, None
         elif state is ConsistencyState.STABLE and seen.silent_us is None and input.receiver.backlog_over:
-            seen.behind = False
+            seen.behind = seen.behind and not self._is_near(now_us, input, seen)
+
+    def _is_near(self, now_us: int, input: FragmentInput, seen: _Seen) -> bool:
+        # Of who promises nothing nobody can say how near it is.
+        if (stands_us := self._stands_us(input.source)) is None or input.receiver.boundary_us == START_US:
+            return True
+        if seen.approach is None:
+            seen.approach = Approach(self._margin_us, self._wait_us)
+        return seen.approach.is_over(now_us, input.receiver.boundary_us, stands_us)
 
     def _of(self, input: FragmentInput) -> _Seen:
         if (seen := self._seen.get(input)) is None:
@@ -139,22 +153,22 @@ class MissingInputs:
         seen = self._seen.get(input)
         return seen is not None and seen.behind
 
-    def since_us(self, input: FragmentInput) -> int:
-        """When it was last as it should be."""
-        seen = self._of(input)
-        times = [seen.silent_us, None if seen.said_us is None else seen.said_us - self._wait_us]
-        return min(time for time in times if time is not None)
+    def brought_after(self, input: FragmentInput, others: Iterable[FragmentInput]) -> bool:
+        """Whether one of these has brought something after this one brought something last.
 
-    def brought_since(self, inputs: Iterable[FragmentInput], since_us: int) -> bool:
-        """Whether one of these has brought something since then."""
-        times = (seen.came_us for input in inputs if (seen := self._seen.get(input)) is not None)
-        return any(time is not None and time > since_us for time in times)
+        When this one was heard last says nothing: it is heard more often than it brings anything.
+        """
+        last_us = self._of(input).came_us
+        times = (seen.came_us for each in others if (seen := self._seen.get(each)) is not None)
+        return any(time is not None and (last_us is None or time > last_us) for time in times)
 
     def due_at_us(self) -> int | None:
-        """When the next input that is silent will have been so for too long; None: none is."""
-        times = (
+        """When the next input that is silent will have been so for too long, or one that is behind is to have
+        come nearer; None: there is none."""
+        times = [
             seen.silent_us + self._wait_us
             for seen in self._seen.values()
             if seen.silent_us is not None and not seen.missed
-        )
-        return min(times, default=None)
+        ]
+        near = [seen.approach.due_at_us() for seen in self._seen.values() if seen.behind and seen.approach]
+        return min([*times, *(due_us for due_us in near if due_us is not None)], default=None)

@@ -202,6 +202,7 @@ class FragmentHost:
         if self.marks is not None and (warm_up := self.marks.begin(self.inputs, self._entries, outbox)):
             self._feeding.warms_up(warm_up)
         self._running: deque[Work] = deque()
+        self._newest: Work | None = None
         self._made: deque[tuple[int, FragmentOutput, int]] = deque()
         """Output that waits for the log: the decision that made it, and how many pieces."""
         # Of what a checkpoint says was held back nobody knows any more which decision made it: the last one,
@@ -421,7 +422,8 @@ class FragmentHost:
         """The engine can't go on: stop feeding. What is kept stays, and status tells why."""
         self._lives(LifeEvent.FAIL)
         self.failed = why
-        self._end_forks()
+        if self.bound is not None:
+            self.bound.fail()
         self._outbox.report("error", "fragment failed", fragment=self.spec.name, why=why)
 
     def drop(self, why: str) -> None:
@@ -592,8 +594,8 @@ class FragmentHost:
 
     @property
     def newest(self) -> Work | None:
-        """What the engine was given last and isn't done with; None: it has nothing to do."""
-        return self._running[-1] if self._running else None
+        """What the engine was given last, until what came of it may leave; None: all may."""
+        return None if self._newest is None or self.has_left(self._newest) else self._newest
 
     def has_left(self, work: Work) -> bool:
         """Whether this was run, and what came of it may leave."""
@@ -677,6 +679,7 @@ class FragmentHost:
     def _run(self, work: Work, element: Element | Silent) -> None:
         """Have the engine feed this; ``ran`` says when it has."""
         self._running.append(work)
+        self._newest = self._newest if isinstance(element, Silent) else work
         self._running_bytes += work.cost
         self._outbox.append(RunFragment(fragment=self.spec.name, stream=work.input.source, element=element))
 

@@ -49,6 +49,9 @@ def reason(spec: Spec, *, latency_us: int) -> tuple[str, str]:
         refuse_unregistered(graph, "Spark")
     except QueryError as error:
         return error.message, error.hint or "leave it at a node that runs its fragments itself"
+    if spec.delay_us:
+        text = "an output that it feeds has delay=, and no copy of it could go on while an input is missing"
+        return text, "leave it at a node that runs its fragments itself"
     return _undecided(graph) or _of_program(graph) or _too_late(graph, latency_us) or ("", "")
 
 

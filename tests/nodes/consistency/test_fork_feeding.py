@@ -71,6 +71,7 @@ class Forking:
         self.fed: dict[str, list[Element | Silent]] = {}
         self.sources: dict[str, list[str]] = {}
         self.answered: list[Any] = []
+        self.log_waits = False
         self.forks: list[str] = []
         self.closed: list[str] = []
         self.reports: list[str] = []
@@ -96,7 +97,7 @@ class Forking:
 
     def _perform(self, effect: Any) -> None:
         match effect:
-            case Log():
+            case Log() if not self.log_waits:
                 self.hosted.logged(self.now_us, True)
             case Persist():
                 self.hosted.persisted(self.now_us, effect.token, True)
@@ -273,6 +274,7 @@ def test_where_nothing_else_comes_there_is_nothing_to_answer() -> None:
     life.offers("pa", "a")
     life.offers("pb", "b")
     life.brings("pa", 100)
+    life.brings("pb", 110)
     life.now_us = 1_700_000
     life.goes("pb", heard_us=1_000_000)
     life.pass_to(4_000_000)
@@ -313,6 +315,22 @@ def test_it_is_asked_for_the_boundary_of_who_is_missing_and_given_it() -> None:
     life.fork_ran()
     life.fork_ran([])
     assert len(life.shown()) == 6, "nothing was fed since"
+
+
+def test_a_fork_that_is_behind_is_lifted_too() -> None:
+    """Else it would answer nothing for as long as more comes than it can be given."""
+    life = missing_b()
+    life.pass_to(2_800_000)
+    life.there()
+    for at_us in range(300, 500):
+        life.brings("pa", at_us)
+        while life.hosted.under_way:
+            life.ran()
+    answered = 0
+    while answered < 100:
+        life.fork_ran()
+        answered += 1
+    assert life.shown()[:100].count(("b",)) == 2, "at first, and in between"
 
 
 def test_what_waited_for_the_engine_is_given_to_both() -> None:
@@ -585,3 +603,87 @@ def test_a_fork_that_is_too_far_behind_is_replaced_by_a_new_copy(monkeypatch: An
     assert len(life.forks) == 2
     life.fork_ran()
     assert life.closed == ["q/a#1"]
+
+
+def replaced() -> Forking:
+    """Of a fork that answers there is to be a successor."""
+    life = stabilizing()
+    life.brings("f", 120)
+    life.now_us = 3_500_000
+    life.goes("f", heard_us=3_100_000)
+    life.pass_to(3_100_000 + FORKS_AFTER_US)
+    assert (len(life.forks), life.closed) == (2, [])
+    return life
+
+
+def test_a_successor_that_cant_be_made_leaves_the_fork_heard_and_is_tried_again() -> None:
+    life = replaced()
+    life.bound.forked(life.now_us, life.forks[1], "no room")
+    life.settle()
+    assert life.states()[-1] == ("up_failure", 1), "its rows still come"
+    assert life.bound.status(life.now_us, "out").why == ""
+    life.pass_to(life.now_us + 1_000_000)
+    assert len(life.forks) == 3
+    life.bound.forked(life.now_us, life.forks[2], "no room")
+    life.settle()
+    life.pass_to(life.now_us + 1_000_000)
+    assert [each for each in life.reports if "fork" in each] == [
+        "no newer fork: what is tentative lacks more"
+    ]
+    life.there()
+    life.fork_ran()
+    assert life.states()[-1] == ("up_failure", 2), "the second of which readers hear"
+    assert life.closed == life.forks[:1]
+    life.pass_to(life.now_us + 2_000_000)
+    assert len(life.forks) == 4
+
+
+def test_a_fork_that_dies_when_its_successor_is_there_is_followed_by_that() -> None:
+    life = replaced()
+    life.there()
+    life.bound.failed(life.now_us, life.forks[0], "the budget is used up")
+    life.settle()
+    assert life.states()[-1] == ("up_failure", 2)
+    life.fork_ran()
+    assert life.states()[-1] == ("up_failure", 2)
+    assert life.bound.status(life.now_us, "out").why == ""
+
+
+def test_a_successor_by_another_fork_of_the_sender_is_tried_again_too() -> None:
+    life = judged()
+    life.state("f", "up_failure", fork=1)
+    life.there()
+    life.guesses("f", 1, 0, 150)
+    life.fork_ran()
+    life.state("f", "up_failure", fork=2)
+    life.guesses("f", 2, 0, 150)
+    life.bound.forked(life.now_us, life.forks[1], "no room")
+    life.settle()
+    life.pass_to(life.now_us + 1_000_000)
+    assert len(life.forks) == 3
+
+
+def test_a_row_that_came_just_before_who_it_waits_for_went_shows_too() -> None:
+    """Whoever goes was heard after it brought something last: rows of others that came between wait for it."""
+    life = Forking(query())
+    life.offers("pa", "a")
+    life.offers("pb", "b")
+    life.promises("pb", 100)
+    life.now_us = 950_000
+    life.brings("pa", 105)
+    life.now_us = 1_700_000
+    life.goes("pb", heard_us=1_000_000)
+    life.pass_to(1_000_000 + FORKS_AFTER_US)
+    assert life.forks == ["q/a#1"]
+    assert life.shown() == [("b",)]
+
+
+def test_a_row_waits_for_one_that_never_brought_anything() -> None:
+    life = Forking(query())
+    life.offers("pa", "a")
+    life.offers("pb", "b")
+    life.brings("pa", 105)
+    life.now_us = 1_700_000
+    life.goes("pb", heard_us=1_000_000)
+    life.pass_to(1_000_000 + FORKS_AFTER_US)
+    assert life.forks == ["q/a#1"]

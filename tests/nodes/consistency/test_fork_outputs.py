@@ -120,3 +120,67 @@ def test_of_two_outputs_each_says_how_it_is() -> None:
     life.settle()
     [said] = [each for each in life.sent if isinstance(each, StreamState)]
     assert (said.stream, said.state, said.fork) == ("q.shared", "up_failure", 1)
+
+
+def corrected() -> Forking:
+    """The last row that was missing is run, and what came of it waits for the log."""
+    q = md.Query("q")
+    a, b = (q.source(name, SCHEMA, time="ts") for name in "ab")
+    q.sink("out", a.union(b, name="both"))
+    life = Forking(q, judged=True)
+    for peer in "ef":
+        life.comes(peer)
+    life.state("f", "up_failure", fork=1)
+    life.there()
+    life.log_waits = True
+    life.brings("f", 120)
+    life.ran([("out", train(120))])
+    life.state("f", "stable")
+    return life
+
+
+def test_it_isnt_stable_while_a_correction_waits_for_the_log() -> None:
+    life = corrected()
+    assert life.states()[-1] == ("stabilization", 1)
+    life.hosted.logged(life.now_us, True)
+    life.settle()
+    assert life.states()[-1] == ("stable", 0)
+
+
+def test_what_a_fork_promises_first_follows_what_was_held_when_it_was_copied() -> None:
+    q = md.Query("q")
+    a, b = (q.source(name, SCHEMA, time="ts") for name in "ab")
+    q.sink("out", a.union(b, name="both"))
+    life = Forking(q, judged=True)
+    for peer in "ef":
+        life.comes(peer)
+    life.log_waits = True
+    life.brings("e", 120)
+    life.ran([("out", train(120))])
+    life.state("f", "up_failure", fork=1)
+    life.there()
+    life.guesses_boundary("f", 1, 0, 130)
+    life.sent.clear()
+    life.fork_ran([("out", Boundary(130))])
+    before = guessed(life)
+    life.hosted.logged(life.now_us, True)
+    life.settle()
+    assert (before, guessed(life)) == ([], [("q.out", "boundary", 130)])
+
+
+def test_of_a_fragment_that_fails_readers_hear_that_nothing_comes() -> None:
+    """Else those who wait for it would wait for ever."""
+    life = fails(apart(), "other", "shared")
+    life.hosted.fail("broken")
+    life.settle()
+    said = {each.stream: (each.state, each.fork) for each in life.sent if isinstance(each, StreamState)}
+    assert said == {stream: ("up_failure", 0) for stream in ("q.out", "q.other", "q.shared")}
+    assert life.closed == life.forks
+
+
+def test_while_a_fragment_rests_readers_dont_wait_for_its_fork() -> None:
+    life = fails(apart(), "other", "shared")
+    life.hosted.settle()
+    life.settle()
+    said = {each.stream: (each.state, each.fork) for each in life.sent if isinstance(each, StreamState)}
+    assert said == {stream: ("up_failure", 0) for stream in ("q.out", "q.shared")}

@@ -46,8 +46,8 @@ class Hosts(Protocol):
     def run(self, pids: Callable[[], Mapping[str, int]]) -> None:
         """These processes are the nodes; said before any is started."""
 
-    def isolate(self, host: str) -> None:
-        """Cut a host off from all others, in both directions; true once it returns."""
+    def isolate(self, *hosts: str) -> None:
+        """Cut these off from all others, in both directions, not from each other; true once it returns."""
 
     def heal(self) -> None:
         """Nothing is cut any more."""
@@ -110,8 +110,8 @@ class _Namespaces:
     def run(self, pids: Callable[[], Mapping[str, int]]) -> None:
         """A namespace has what was started in it."""
 
-    def isolate(self, host: str) -> None:
-        self._net.cut(*(way for way in self._net.all_ways() if host in way))
+    def isolate(self, *hosts: str) -> None:
+        self._net.cut(*(way for way in self._net.all_ways() if len({*way}.intersection(hosts)) == 1))
 
     def heal(self) -> None:
         self._net.heal()
@@ -144,8 +144,8 @@ class _Relayed:
     def run(self, pids: Callable[[], Mapping[str, int]]) -> None:
         self._pids = pids
 
-    def isolate(self, host: str) -> None:
-        self._relays.isolate(host)
+    def isolate(self, *hosts: str) -> None:
+        self._relays.isolate(*hosts)
 
     def heal(self) -> None:
         self._relays.isolate()

@@ -8,8 +8,10 @@ from itertools import pairwise
 from typing import Any
 
 from medusa.apps.workloads.demos.federation_outcome import TableComparison
+from medusa.apps.workloads.partition.partition_check import PartitionCheck, PartitionEvent
+from medusa.apps.workloads.partition.tentative_outcome import TentativeOutcome
 
-__all__ = ["PartitionArrival", "PartitionCheck", "PartitionEvent", "PartitionOutcome", "Sighting", "fault_in"]
+__all__ = ["PartitionArrival", "PartitionOutcome", "Sighting", "fault_in"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,22 +53,6 @@ class Sighting:
     own_version: int
 
 
-@dataclass(frozen=True, slots=True)
-class PartitionEvent:
-    """Something that happened, in words; ``at_s``: since rows began to flow."""
-
-    at_s: float
-    what: str
-
-
-@dataclass(frozen=True, slots=True)
-class PartitionCheck:
-    """Something that has to be so; ``fault``: how it isn't, empty where it is."""
-
-    what: str
-    fault: str
-
-
 def fault_in(arrivals: Sequence[PartitionArrival]) -> str:
     """Where the received numbers aren't 0, 1, 2, ...; empty: each came once, in order."""
     wanted = 0
@@ -93,6 +79,7 @@ class PartitionOutcome:
         published: rows.
         lost_rows: that the reader didn't get, as its client counts.
         reader_versions: of c's output, as the reader was told before the cut and at the end.
+        tentative: what was found once all that has the fragment was cut off.
     """
 
     network: str
@@ -109,6 +96,7 @@ class PartitionOutcome:
     reader_versions: tuple[int, int]
     comparison: TableComparison
     seconds: float
+    tentative: TentativeOutcome | None = None
 
     @property
     def switched_row(self) -> int | None:
@@ -174,7 +162,9 @@ class PartitionOutcome:
     @property
     def fine(self) -> bool:
         """Every check is passed."""
-        return not any(each.fault for each in self.checks())
+        return not any(each.fault for each in self.checks()) and (
+            self.tentative is None or self.tentative.fine
+        )
 
     def to_json(self) -> dict[str, Any]:
         """For scripts."""
@@ -198,4 +188,5 @@ class PartitionOutcome:
             "read_versions": [self.sightings[0].read_version, last.read_version],
             "output_versions": list(self.reader_versions),
             "seconds": round(self.seconds, 3),
+            "tentative": None if self.tentative is None else self.tentative.to_json(),
         }

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medusa.apps.workloads.demos.partition_outcome import PartitionOutcome, Sighting
 from medusa.apps.workloads.demos.screens import DemoScreen, table_of
+from medusa.apps.workloads.partition.partition_outcome import PartitionOutcome, Sighting
+from medusa.apps.workloads.partition.tentative_screen import draw_windows, show_windows
 from medusa.apps.workloads.plots import new_figure, quietly, save
 
 if TYPE_CHECKING:
@@ -71,10 +72,13 @@ def show_outcome(screen: DemoScreen, outcome: PartitionOutcome) -> None:
     for each in outcome.checks():
         checks.add_row(each.what, each.fault or "yes")
     screen.show(checks)
+    if outcome.tentative is not None:
+        show_windows(screen, outcome.tentative)
 
 
 def draw(outcome: PartitionOutcome, path: Path) -> str:
-    """Draw the numbers of the received rows over time, by the node that they came through.
+    """Draw the numbers of the received rows over time, by the node that they came through; below them those
+    of the windows, by the lane.
 
     Returns:
         What became of it, in words.
@@ -85,8 +89,14 @@ def draw(outcome: PartitionOutcome, path: Path) -> str:
     if importlib.util.find_spec("matplotlib") is None:
         return "not drawn: plots are drawn by matplotlib: pip install 'medusa-streams[plot]'"
     with quietly():
-        figure = new_figure(path, (8, 3.6))
-        _draw(figure.subplots(), outcome)
+        if outcome.tentative is None:
+            figure = new_figure(path, (8, 3.6))
+            _draw(figure.subplots(), outcome)
+        else:
+            figure = new_figure(path, (8, 7.2))
+            rows, windows = figure.subplots(2)
+            _draw(rows, outcome)
+            draw_windows(windows, outcome.tentative)
         save(figure, path)
     return f"drawn: {path}"
 

@@ -1,4 +1,5 @@
 """``medusa demo partition``: a, which b follows, is cut off; c reads on from b, and r notices but a pause.
+Then both are cut off, and what is left answers within a bound (``tentative_demo``).
 
 One thread publishes from host p, one reads at host r, one asks c how it is. The main thread cuts and heals;
 there an interruption is noticed some times a second.
@@ -10,25 +11,27 @@ import contextlib
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medusa.apps.workloads.demos import partition_query as of
 from medusa.apps.workloads.demos.crew import Crew, started
 from medusa.apps.workloads.demos.federation_outcome import compare
-from medusa.apps.workloads.demos.partition_outcome import (
-    PartitionArrival,
-    PartitionEvent,
-    PartitionOutcome,
-    Sighting,
-)
-from medusa.apps.workloads.demos.partition_screen import PartitionProgress, draw, show_outcome
 from medusa.apps.workloads.demos.screens import DemoScreen
 from medusa.apps.workloads.interruption import Interruption
 from medusa.apps.workloads.local_nodes import LocalNodes
 from medusa.apps.workloads.network.hosts import Hosts, made_hosts
+from medusa.apps.workloads.partition import partition_query as of
+from medusa.apps.workloads.partition import tentative_query
+from medusa.apps.workloads.partition.partition_check import PartitionEvent
+from medusa.apps.workloads.partition.partition_outcome import (
+    PartitionArrival,
+    PartitionOutcome,
+    Sighting,
+)
+from medusa.apps.workloads.partition.partition_screen import PartitionProgress, draw, show_outcome
+from medusa.apps.workloads.partition.tentative_demo import TentativeRun, followed_by, following
 from medusa.apps.workloads.plots import check_kind
 
 if TYPE_CHECKING:
@@ -52,6 +55,7 @@ class PartitionOptions:
     network: str | None
     rate: int
     rest: float
+    delay: str
     plot: Path
     keep: bool
 
@@ -68,6 +72,7 @@ def run_demo(options: PartitionOptions, *, as_json: bool = False) -> bool:
     from rich.console import Console
 
     check_kind(options.plot)
+    tentative_query.query(options.delay)  # What is no duration is refused before anything starts.
     screen = DemoScreen(None if as_json else Console())
     outcome = ran(options, screen)
     drawn = draw(outcome, options.plot)
@@ -80,10 +85,10 @@ def run_demo(options: PartitionOptions, *, as_json: bool = False) -> bool:
 
 
 def ran(options: PartitionOptions, screen: DemoScreen) -> PartitionOutcome:
-    """Three nodes and two clients on hosts of their own, the whole run, the checks."""
+    """Three nodes and their clients on hosts of their own, the whole run, the checks."""
     with (
         Interruption() as held,  # Hosts are made whole, and gone in the end.
-        made_hosts(of.NODES, of.CLIENTS, options.network) as hosts,
+        made_hosts(of.NODES, (*of.CLIENTS, tentative_query.SUPPLIER), options.network) as hosts,
     ):
         held.check()
         screen.say(f"{hosts.kind}: {hosts.told}")
@@ -99,16 +104,17 @@ def ran(options: PartitionOptions, screen: DemoScreen) -> PartitionOutcome:
             ),
             screen,
         ):
-            run = PartitionRun(
-                nodes,
-                hosts,
-                rows_per_tick=max(1, round(options.rate * TICK_S)),
-                rest_s=options.rest,
-                screen=screen,
-                interruption=interruption,
-            )
+            how: dict[str, Any] = {
+                "rows_per_tick": max(1, round(options.rate * TICK_S)),
+                "rest_s": options.rest,
+                "screen": screen,
+                "interruption": interruption,
+            }
+            run = PartitionRun(nodes, hosts, **how)
             run.run()
-        return run.outcome()
+            after = TentativeRun(nodes, hosts, delay=options.delay, **how)
+            after.run()
+        return replace(run.outcome(), tentative=after.outcome())
 
 
 class _KeyedNodes(LocalNodes):
@@ -265,8 +271,8 @@ class PartitionRun:
         self._crew.result(meeting, f"{of.COORDINATOR} doesn't hear the others", TIMEOUT_S)
         deploys = partial(coordinator.deploy, of.query(), at=of.AT, standby=of.STANDBY)
         self._crew.result(self._crew.start(deploys), "no answer", TIMEOUT_S)
-        following = self._crew.start(self._until_followed, coordinator)
-        fragment = self._crew.result(following, f"{of.SECONDARY} doesn't follow", TIMEOUT_S)
+        follows = self._crew.start(followed_by, self._crew, coordinator, of.QUERY, of.SECONDARY)
+        fragment = self._crew.result(follows, f"{of.SECONDARY} doesn't follow", TIMEOUT_S)
         self._fragment = fragment
         self._screen.say(f"{of.GUARDED} runs {fragment}, {of.SECONDARY} stands by for it and follows")
 
@@ -275,15 +281,6 @@ class PartitionRun:
         while not self._crew.pause(LOOK_EVERY_S):
             if set(coordinator.status()["peers"].values()) == {"up"}:
                 return
-
-    def _until_followed(self, coordinator: Federation) -> str:
-        """The fragment that has a secondary, once that could take it over."""
-        while not self._crew.pause(LOOK_EVERY_S):
-            fragments = coordinator.status()["queries"][of.QUERY]["configuration"]["fragments"]
-            for name, replicas in fragments.items():
-                if of.SECONDARY in _following(replicas):
-                    return str(name)
-        return ""
 
     def _cut(self) -> None:
         """Until rows come by the other way, and a while more."""
@@ -380,10 +377,6 @@ class PartitionRun:
                 self._progress.saw(sighting)
 
 
-def _following(replicas: Mapping[str, Any]) -> list[str]:
-    return [name for name, each in replicas["secondaries"].items() if each["state"] == "following"]
-
-
 def _sighting(asked_s: float, status: Mapping[str, Any], guarded: str) -> Sighting | None:
     """What c says of itself; None: it reads from nobody just now."""
     found = status["queries"][of.QUERY]["configuration"]
@@ -396,7 +389,7 @@ def _sighting(asked_s: float, status: Mapping[str, Any], guarded: str) -> Sighti
                 next_row=input["next_row"],
                 configuration=found["number"],
                 owner=replicas["owner"],
-                following=_following(replicas),
+                following=following(replicas),
                 read_version=input["stream_version"],
                 own_version=output["stream_version"],
             )
