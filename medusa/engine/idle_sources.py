@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 from medusa.elements import END_US
 from medusa.engine.core.box import Operator
-from medusa.engine.operators.source import SourceBox
+from medusa.engine.operators.source import TIME_MAX_US, SourceBox
 from medusa.query.boxes import Graph
 
 __all__ = ["Idleness", "MissingSources"]
@@ -52,7 +52,8 @@ class MissingSources:
 
     An input is silent when all sources above it are, and silent inputs wait for nobody, not for each other
     either. Those without time have no boundaries, so nobody waits for them. One with a source that isn't
-    silent is held by that: where the two meet, the silent one is asked.
+    silent is held by that: where the two meet, the silent one is asked. Where all that aren't silent have
+    ended, it is asked for the highest boundary that is no end, as rows of those wait too.
     """
 
     def __init__(self, graph: Graph, boxes: Mapping[str, Operator]) -> None:
@@ -71,9 +72,12 @@ class MissingSources:
                 for time_us, is_quiet in zip(box.inputs_us, quiet, strict=True)
                 if not is_quiet and time_us < END_US
             ]
-            if not others:
+            if not others and not any(
+                is_quiet and any(each.finished and each.spec.timed for each in sources)
+                for sources, is_quiet in zip(inputs, quiet, strict=True)
+            ):
                 continue
-            goal = min(others)
+            goal = min(others, default=TIME_MAX_US)
             for number, sources in enumerate(inputs):
                 if quiet[number] and box.inputs_us[number] < goal:
                     for source in sources:

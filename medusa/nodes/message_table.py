@@ -221,6 +221,8 @@ NODES = Rights(YES, YES, NO)
 OWN_NODES = Rights(YES, NO, NO)
 STREAM_DATA = Rights(YES, YES, _PUBLISH)
 READING = Rights(YES, YES, _READ)
+LANE_DATA = Rights(YES, NO, _PUBLISH)
+LANE_READING = Rights(YES, NO, _READ)
 DEPLOYING = Rights(NO, NO, _some("deploy"))
 ORDERING = Rights(YES, NO, _role("deploy", _query_of_fragment, "query"))
 
@@ -240,10 +242,10 @@ MESSAGES: dict[type, MessageRow] = {
     Data: MessageRow(STREAM_DATA, MessageOwner.STREAMS),
     Boundary: MessageRow(STREAM_DATA, MessageOwner.STREAMS),
     Progress: MessageRow(STREAM_DATA, MessageOwner.STREAMS),
-    StreamState: MessageRow(STREAM_DATA, MessageOwner.STREAMS),
-    TentativeRows: MessageRow(STREAM_DATA, MessageOwner.STREAMS),
-    TentativeBoundary: MessageRow(STREAM_DATA, MessageOwner.STREAMS),
-    TentativeTaken: MessageRow(READING, MessageOwner.STREAMS),
+    StreamState: MessageRow(LANE_DATA, MessageOwner.STREAMS),
+    TentativeRows: MessageRow(LANE_DATA, MessageOwner.STREAMS),
+    TentativeBoundary: MessageRow(LANE_DATA, MessageOwner.STREAMS),
+    TentativeTaken: MessageRow(LANE_READING, MessageOwner.STREAMS),
     # --- commands
     Deploy: MessageRow(DEPLOYING, MessageOwner.QUERIES),
     DeployGuarded: MessageRow(DEPLOYING, MessageOwner.QUERIES),

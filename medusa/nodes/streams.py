@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Container
 from dataclasses import replace
 
+import msgspec
+
 from medusa.errors import LinkError, RemoteProtocolError
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.config.settings import Settings
@@ -62,6 +64,7 @@ class StreamRouter:
         count: Callable[[str], None],
     ) -> None:
         self._me = settings.name
+        self._participant = settings.participant
         self._forgets = settings.forgets
         self._catalog = catalog
         self._fragments = fragments
@@ -148,6 +151,8 @@ class StreamRouter:
             return
         owner = caller.called if caller is not None else ""
         others = 0
+        if isinstance(message, Attach) and self._is_abroad(caller):
+            message = msgspec.structs.replace(message, tentative=False)  # That lane isn't offered.
         try:
             if isinstance(message, Attach):
                 awaited = self._catalog.awaited_in(message.stream, peer)
@@ -161,6 +166,10 @@ class StreamRouter:
             return
         if isinstance(message, Attach) and not message.plain:
             self._diverting.attached(now_us, fragment, sink, peer)
+
+    def _is_abroad(self, caller: Caller | None) -> bool:
+        """It is a node of another participant."""
+        return caller is not None and caller.rules is None and caller.participant != self._participant
 
     def _tentative_taken(self, now_us: int, peer: str, message: TentativeTaken) -> None:
         """A reader says how far it is in the tentative lane; of a stream that isn't here any more it hears by

@@ -5,6 +5,7 @@ from __future__ import annotations
 import medusa as md
 from medusa.elements import END_US, Boundary
 from medusa.engine.fragment import Fragment
+from medusa.engine.operators.source import TIME_MAX_US
 
 SCHEMA = {"ts": "timestamp", "k": "int64"}
 
@@ -65,7 +66,32 @@ def test_what_has_ended_waits_for_nobody() -> None:
     fragment = at(Fragment(q.graph), one=10, two=20, three=END_US)
     assert asked(fragment, "one") == {"one": 20}
     assert asked(fragment, "one", "three") == {"one": 20}
-    assert asked(at(fragment, two=END_US), "one") == {}
+
+
+def test_behind_what_has_ended_rows_wait_for_who_is_missing() -> None:
+    """Were it there it would promise more and more: as much as can be promised without an end."""
+    q = md.Query("q")
+    one, two, three = sources(q, "one", "two", "three")
+    q.sink("all", one.sunion(two, three, bucket=5))
+    fragment = at(Fragment(q.graph), one=10, two=END_US, three=END_US)
+    assert settled(fragment, "one") == {"one": TIME_MAX_US}
+    assert asked(fragment, "two") == {}, "it isn't missing"
+    assert asked(at(Fragment(q.graph), one=10, two=20, three=END_US), "one", "two") == {
+        "one": TIME_MAX_US,
+        "two": TIME_MAX_US,
+    }
+    one_alone = at(Fragment(q.graph), one=10, two=20, three=30)
+    assert asked(one_alone, "one", "two", "three") == {}
+
+
+def test_rows_that_have_ended_pass_one_box_after_the_other() -> None:
+    q = md.Query("q")
+    one, two, three = sources(q, "one", "two", "three")
+    inner = one.sunion(two, bucket=5)
+    q.sink("all", inner.join(three, on="k", within=5))
+    fragment = at(Fragment(q.graph), one=END_US, two=10, three=20)
+    assert settled(fragment, "two") == {"two": TIME_MAX_US}
+    assert settled(fragment, "two", "three") == {"three": TIME_MAX_US}
 
 
 def test_a_source_is_asked_where_it_meets_one_that_is_heard() -> None:

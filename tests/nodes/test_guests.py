@@ -18,8 +18,9 @@ from medusa.query.codec import graph_to_msgpack
 from medusa.query.published_stream import PublishedStream
 from medusa.wire.messages.commands import Deploy, Reply
 from medusa.wire.messages.directory import Define
-from medusa.wire.messages.links import Attach
+from medusa.wire.messages.links import Attach, Attached
 from medusa.wire.messages.rerouting import Expect, Read, Release, Unexpect
+from medusa.wire.messages.tentative import StreamState
 from medusa.wire.status_fields import status_of
 from tests.cli.test_status import printed
 from tests.nodes.keyed import SECURITY, Keyed, curve
@@ -214,3 +215,15 @@ def test_a_definition_is_held_by_readers_of_the_own_participant_only(reader, cod
     assert [each.code for each in said if isinstance(each, Reply)] == [code]
     fields = node.on_disk().fragments["qd/in"].graph.boxes[0].schema
     assert ("w" in [field.name for field in fields]) == (not code)
+
+
+@pytest.mark.parametrize(("reader", "stream"), [("near", OURS), ("core", THEIRS)])
+def test_the_tentative_lane_stays_in_the_participant(reader, stream):
+    """Whoever else asks for it reads the stream itself."""
+    node = upstream()
+    assert node.answer(reader, READ) == ""
+    asks = Attach(stream=stream, epoch=1, next_seq=0, durable=0, granted=1 << 20, tentative=True)
+    attached, *others = node.say(reader, asks)
+    assert isinstance(attached, Attached)
+    is_ours = reader == "near"
+    assert (attached.tentative, [type(each) for each in others]) == (is_ours, [StreamState] * is_ours)

@@ -28,9 +28,10 @@ KINDS = {kind.__name__: kind for kind in get_args(Message)}
 # Each caller in that order: p it passes, r it is refused and its link stays, e its link ends.
 EXPECTED = {
     **dict.fromkeys(["Hello", "Heartbeat", "Refuse", "Declare"], "pppppp"),
-    **dict.fromkeys(["Attach", "Ack", "Detach", "TentativeTaken"], "pprrrp"),
+    **dict.fromkeys(["Attach", "Ack", "Detach"], "pprrrp"),
+    "TentativeTaken": "perrrp",
     **dict.fromkeys(["Attached", "Data", "Boundary", "Progress"], "pprrpr"),
-    **dict.fromkeys(["StreamState", "TentativeRows", "TentativeBoundary"], "pprrpr"),
+    **dict.fromkeys(["StreamState", "TentativeRows", "TentativeBoundary"], "perrpr"),
     "OpenPublisher": "eerrpr",
     "Forget": "eerrrp",
     "Remove": "pprprr",

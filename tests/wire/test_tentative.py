@@ -305,6 +305,35 @@ def test_a_sender_that_restarts_has_other_forks_under_the_same_numbers():
     assert states(pair) == [("up_failure", 1), (FAILURE, 1), ("up_failure", 2)]
 
 
+def made_anew(pair, before, *, stream_version=1):
+    """Another sender has the stream at the same node, which didn't restart: a query was deployed again, a
+    fragment was split and merged. It has the fork of the same number, and nothing that we were sent."""
+    pair.sender = Sender("s", SCHEMA, timed=True, outbox=pair.source_box, settings=SMALL)
+    pair.sender.stream_version = stream_version
+    pair.sender.tentative.state(0, "up_failure", 1)
+    guess(pair, before)
+
+
+@pytest.mark.parametrize("how", ["it knows us no more", "its rows go back", "another version"])
+def test_a_sender_that_was_made_anew_has_other_forks_under_the_same_numbers(how):
+    pair = failing()
+    guess(pair, "abc")
+    pair.settle()
+    goes_back = how == "its rows go back"
+    made_anew(pair, "a" if goes_back else "abcd", stream_version=2 if how == "another version" else 1)
+    if how == "it knows us no more":
+        pair.wait(2 * SMALL.probe_us)
+    else:
+        pair.receiver.peer_event(0, LinkEvent.PEER_DOWN)
+        pair.up()
+    guess(pair, "xy")
+    pair.train("stable")
+    pair.settle()
+    assert (guessed(pair), pair.text) == ("abcxy", "stable")
+    assert {fork for state, fork in states(pair) if state == "up_failure"} == {1, 2}
+    assert pair.receiver.tentative.fork == 2
+
+
 @pytest.mark.parametrize("other", ["restarted", "elsewhere"])
 def test_a_stable_sender_in_the_place_of_a_failing_one_voids_its_rows(other):
     pair = failing()

@@ -103,6 +103,7 @@ class DelayBound:
     Args:
         of: the fragment.
         broken_since_us: since when a peer isn't heard, or doesn't hear us; None: all is well.
+        restored: it goes on where it stood before: until it has caught up its streams are behind.
     """
 
     def __init__(
@@ -110,6 +111,7 @@ class DelayBound:
         of: StableInstance,
         broken_since_us: Callable[[str], int | None],
         *,
+        restored: bool,
         outbox: Outbox,
         next_token: Callable[[], int],
     ) -> None:
@@ -120,7 +122,9 @@ class DelayBound:
         self._sources = {box.id: box for box in graph.boxes if isinstance(box, Source)}
         self._waits = {sink: rows.wait for sink, rows in waiting_rows(graph).items()}
         self._meeting = MeetingSources(graph)
-        self._missing = MissingInputs(of.inputs, of.spec.delay_us, broken_since_us, self._stands_us)
+        self._missing = MissingInputs(
+            of.inputs, of.spec.delay_us, broken_since_us, self._stands_us, restored=restored
+        )
         self._outputs: dict[str, _Output] = {}
         self._forks: list[ForkedFragment] = []
         """The one from which rows leave, or are to, and the one that is to succeed it."""
@@ -138,6 +142,10 @@ class DelayBound:
         self._retry_at_us: int | None = None
         self.why = ""
         """Why there was no fork when there should have been one; empty: there was."""
+        if restored:
+            for id in of.outputs:
+                self._outputs[id] = _Output(state=_S.STABILIZATION)
+            self._say(0)
 
     # --- what happens to the fragment -----------------------------------------------------------------
 
@@ -288,7 +296,7 @@ class DelayBound:
     def _react(self, now_us: int) -> None:
         if not self._of.may_fork:
             self.end()
-            self._missing.forget()
+            self._missing.rest()
             return
         self._missing.look(now_us)
         while self._step(now_us):
@@ -418,8 +426,11 @@ class DelayBound:
             self._output(id).state is not _S.STABLE and out.sender.tentative.wanted for id, out in outputs
         ):
             return False
-        missed, lane = self._missing.missed(), self._missing.lane
-        return any(lane(each) or (each in missed and self._holds_up(each)) for each in self._missing.behind())
+        missing = self._missing
+        return any(
+            missing.lane(each) or (missing.is_overdue(each) and self._holds_up(each))
+            for each in missing.behind()
+        )
 
     def _holds_up(self, input: FragmentInput) -> bool:
         """Whether something has come that waits for this input."""

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import msgspec
 
 from medusa.elements import END_US, START_US, Boundary, Element, Kind, Silent, Train
+from medusa.engine.operators.source import TIME_MAX_US
 from medusa.nodes.consistency.missing_inputs import MissingInputs
 from medusa.nodes.fragment.inputs import FragmentInput, TentativeWork, Work
 from medusa.query.boxes import Source
@@ -152,8 +153,10 @@ class ForkedFragment:
         return any((each.fed_seq, each.fed_us) > self._began.get(each, (0, START_US)) for each in mine)
 
     def stands_us(self, source: str) -> int | None:
-        """Where it stands at a source that was lifted; None: it wasn't."""
-        return self._at_us[source] if source in self.lifted else None
+        """Where it stands at a source that was lifted; None: it wasn't, or beside sources that have ended,
+        where nothing gets on any more."""
+        at_us = self._at_us[source]
+        return at_us if source in self.lifted and at_us < TIME_MAX_US else None
 
     # --- what it is fed ---------------------------------------------------------------------------
 

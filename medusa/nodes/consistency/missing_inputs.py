@@ -37,16 +37,17 @@ class _Seen:
     """What is known of one input.
 
     Attributes:
-        came_us: when it brought something last; None: it never did.
         silent_us: since when it isn't heard; None: it is.
         said_us: since when its sender says that the stream isn't stable; None: it is.
+        since_us: since when it isn't as it should be; None: it is.
         approach: how near it comes, once it has brought what its sender had when it was back.
     """
 
-    came_us: int | None = None
     silent_us: int | None = None
     said_us: int | None = None
+    since_us: int | None = None
     missed: bool = False
+    overdue: bool = False
     behind: bool = False
     approach: Approach | None = None
 
@@ -59,6 +60,7 @@ class MissingInputs:
         delay_us: the bound of the fragment.
         broken_since_us: since when a peer isn't heard, or doesn't hear us; None: all is well.
         stands_us: where the fork stands at a source that it goes on without; None: it has what comes there.
+        restored: the fragment goes on where it stood before, so its inputs have something to catch up with.
     """
 
     def __init__(
@@ -67,32 +69,43 @@ class MissingInputs:
         delay_us: int,
         broken_since_us: Callable[[str], int | None],
         stands_us: Callable[[str], int | None],
+        *,
+        restored: bool = False,
     ) -> None:
         self._inputs = inputs
         self._broken_since_us = broken_since_us
         self._stands_us = stands_us
         self._wait_us, self._margin_us = fork_after_us(delay_us), margin_us(delay_us)
         self._seen: dict[FragmentInput, _Seen] = {}
+        self._restored = dict.fromkeys(inputs.values() if restored else ())
+        """Those that haven't brought yet what came up while the fragment wasn't there."""
+        self._came_us: dict[FragmentInput, int] = {}
+        """When each brought something last, those that have ended too: what they brought may wait."""
 
     # --- what happens ---------------------------------------------------------------------------
 
     def came(self, now_us: int, input: FragmentInput) -> None:
         """It brought rows or a promise."""
-        self._of(input).came_us = now_us
+        self._came_us[input] = now_us
 
-    def forget(self) -> None:
-        """Nothing is waited for: others may have the links."""
-        self._seen.clear()
+    def rest(self) -> None:
+        """Others may have the links: whose silence was short counts anew when the fragment goes on. Who was
+        missed, or is behind, is so until it is back."""
+        for seen in self._seen.values():
+            if not seen.missed:
+                seen.silent_us = seen.since_us = None
 
     def look(self, now_us: int) -> None:
         """See how the inputs are now."""
         inputs = list(self._inputs.values())
         waited = {each.source for each in inputs if not each.gone}
         known, self._seen = self._seen, {}
+        if len(self._came_us) > len(inputs):
+            self._came_us = {each: at_us for each, at_us in self._came_us.items() if each in {*inputs}}
         for input in inputs:
             # Nobody waits for one that has ended, nor for a publisher that is gone while there are others.
             if not (_ended(input) or (input.gone and input.source in waited)):
-                self._seen[input] = seen = known.get(input) or _Seen()
+                self._seen[input] = seen = known.get(input) or _Seen(behind=input in self._restored)
                 self._look(now_us, input, seen)
 
     def _look(self, now_us: int, input: FragmentInput, seen: _Seen) -> None:
@@ -114,6 +127,12 @@ class MissingInputs:
             seen.behind, seen.approach = True, None
         elif state is ConsistencyState.STABLE and seen.silent_us is None and input.receiver.backlog_over:
             seen.behind = seen.behind and not self._is_near(now_us, input, seen)
+            self._restored.pop(input, None)
+        if seen.silent_us is None and not seen.behind:
+            seen.since_us = None
+        elif seen.since_us is None:
+            seen.since_us = now_us if seen.silent_us is None else seen.silent_us
+        seen.overdue = seen.since_us is not None and now_us - seen.since_us >= self._wait_us
 
     def _is_near(self, now_us: int, input: FragmentInput, seen: _Seen) -> bool:
         # Of who promises nothing nobody can say how near it is.
@@ -122,11 +141,6 @@ class MissingInputs:
         if seen.approach is None:
             seen.approach = Approach(self._margin_us, self._wait_us)
         return seen.approach.is_over(now_us, input.receiver.boundary_us, stands_us)
-
-    def _of(self, input: FragmentInput) -> _Seen:
-        if (seen := self._seen.get(input)) is None:
-            seen = self._seen[input] = _Seen()
-        return seen
 
     # --- what is asked --------------------------------------------------------------------------
 
@@ -154,13 +168,22 @@ class MissingInputs:
         return seen is not None and seen.behind
 
     def brought_after(self, input: FragmentInput, others: Iterable[FragmentInput]) -> bool:
-        """Whether one of these has brought something after this one brought something last.
+        """Whether one of these has brought something after this one brought something last, or since this one
+        isn't as it should be: what it brings from then on is old.
 
-        When this one was heard last says nothing: it is heard more often than it brings anything.
+        When it was heard last says nothing: it is heard more often than it brings anything.
         """
-        last_us = self._of(input).came_us
-        times = (seen.came_us for each in others if (seen := self._seen.get(each)) is not None)
+        seen, last_us = self._seen.get(input), self._came_us.get(input)
+        if last_us is not None and seen is not None and seen.since_us is not None:
+            last_us = min(last_us, seen.since_us)
+        times = (self._came_us.get(each) for each in others)
         return any(time is not None and (last_us is None or time > last_us) for time in times)
+
+    def is_overdue(self, input: FragmentInput) -> bool:
+        """Whether it may have held up others for X less the margin: it is missing or behind for so long, or
+        its sender says that an input is missing there."""
+        seen = self._seen.get(input)
+        return seen is not None and (seen.missed or seen.overdue)
 
     def due_at_us(self) -> int | None:
         """When the next input that is silent will have been so for too long, or one that is behind is to have
@@ -169,6 +192,11 @@ class MissingInputs:
             seen.silent_us + self._wait_us
             for seen in self._seen.values()
             if seen.silent_us is not None and not seen.missed
+        ]
+        times += [
+            seen.since_us + self._wait_us
+            for seen in self._seen.values()
+            if seen.since_us is not None and not seen.overdue
         ]
         near = [seen.approach.due_at_us() for seen in self._seen.values() if seen.behind and seen.approach]
         return min([*times, *(due_us for due_us in near if due_us is not None)], default=None)

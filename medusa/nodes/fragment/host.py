@@ -241,7 +241,10 @@ class FragmentHost:
         self.rows_in = 0
         self.bound: DelayBound | None = None
         if spec.delay_us:
-            self.bound = DelayBound(self, broken_since_us, outbox=outbox, next_token=next_token)
+            restored = record is not None or self.forgets or spec.reads_again
+            self.bound = DelayBound(
+                self, broken_since_us, restored=restored, outbox=outbox, next_token=next_token
+            )
 
     def _add_input(
         self, source: str, stream: str, peer: str, record: InputRecord | None = None

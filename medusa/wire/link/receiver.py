@@ -312,6 +312,8 @@ class Receiver:
             raise self._broken("E_SEQ", f"{text}, and may have lost {self.may_lose:,} at most")
         self._check_schema(message)
         self.schema, self.timed = message.schema, message.timed
+        if (message.stream_version, message.life) != (self.stream_version, self.life):
+            self.tentative.has_other_forks()
         self.stream_version, self.life = message.stream_version, message.life
         self.state = RECEIVER[self.state][LinkEvent.ATTACHED]
         self._frames = 1
@@ -438,6 +440,7 @@ class Receiver:
             message.code == "E_DETACHED" and self.state is ReceiverState.ATTACHING
         ):
             if message.epoch == self._epoch:
+                self.tentative.has_other_forks()  # Who knows us no more may have been made anew.
                 self._again(now_us, LinkEvent.FORGOTTEN)
             return
         if message.code == "E_EPOCH":

@@ -112,6 +112,8 @@ class TentativeReceiver:
         """What the sender calls ``fork``; None: another one sent the rows of that."""
         self._seq = 0
         """Of the next row of the fork."""
+        self._goes_on = False
+        """In this epoch something of the fork has come."""
         self._frames = self._said = 0
         self._due: StreamState | None = None
         """It will be stable once the rows before that have come."""
@@ -144,8 +146,12 @@ class TentativeReceiver:
 
     def has_another_sender(self) -> None:
         """Whoever sends next has no fork that we know: it is another one, or has lost what it was."""
-        self._sender_fork = None
+        self.has_other_forks()
         self.is_not_heard()
+
+    def has_other_forks(self) -> None:
+        """What the sender calls its fork from now on is another one, whatever its number."""
+        self._sender_fork = None
 
     def attached(self, peer: str, epoch: int, *, given: bool) -> None:
         """A new epoch begins. Until the sender says how the stream is that is as it was.
@@ -154,6 +160,7 @@ class TentativeReceiver:
             given: the lane comes. Else the sender knows of none: its stream is stable.
         """
         self._peer, self._epoch = peer, epoch
+        self._goes_on = False
         self._frames = self._said = self._unsaid_bytes = 0
         if self.wanted and not given:
             self._hear(STABLE, 0)
@@ -259,9 +266,14 @@ class TentativeReceiver:
             self._frames = message.frame + 1
             self._ack_soon(now_us)
             return False
+        if message.seq < self._seq and not self._goes_on:
+            # Whoever has fewer rows than came before is another sender, made anew in its place.
+            self.has_other_forks()
+            self._hear(self.state, message.fork)
         if message.seq < self._seq:
             text = f"goes back to tentative row {message.seq}, the next one is {self._seq}"
             raise self._broken("E_SEQ", text)
+        self._goes_on = True
         return True
 
     def _has_room(self, now_us: int, cost: int) -> bool:

@@ -228,8 +228,17 @@ class DelayedRun:
         assert got.to_pylist() == self.want.to_pylist()
         self.until(lambda: not self.states or self.states[-1] == "stable", "it is stable again")
         assert not self.reader.states or self.reader.states[-1][2] == 0
+        self._corrected()
         living = [node.name for node in self.fed.nodes.values() if node.alive]
         self.until(lambda: not any(map(self.forks_of, living)), "no fork is left", for_us=second(5))
+
+    def _corrected(self) -> None:
+        """When it was stable all had come that was due by then, but what an input may still hold up for X."""
+        for stable_us in (at_us for at_us, state, _ in self.reader.states if state == "stable"):
+            for came_us, rows in self.reader.came:
+                ends_us = min(int(row["window_end"].timestamp() * 1_000_000) for row in rows)
+                due_us = self.begin_us + ends_us + X_US + SLACK_US
+                assert came_us <= stable_us or due_us >= stable_us, "a correction came after the last one"
 
     def first_seen_us(self) -> dict[Any, int]:
         """End of a window -> when a row of it was first seen, on either lane, from the first row on."""

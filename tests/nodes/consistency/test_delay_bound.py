@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.nodes.consistency.delayed_run import CHAIN, PAIR, DelayedRun, chain, pair, second
+from tests.nodes.consistency.delayed_run import CHAIN, PAIR, STEP_US, DelayedRun, chain, pair, second
 
 
 def begun(**more: object) -> DelayedRun:
@@ -101,3 +101,23 @@ def test_a_node_that_is_back_soon_shows_nothing() -> None:
     run.ends()
     assert run.states == []
     assert (run.forks("m"), run.forks("n")) == (0, 0)
+
+
+def test_rows_of_a_publisher_that_has_finished_show_without_the_one_that_is_missing() -> None:
+    run = begun(span_us=second(9))
+    run.cut("pub-b", "m", 3, 16)
+    run.run_to(15)
+    assert run.late() == []
+    assert second(9) in run.first_seen_us(), "pub-a has finished then"
+    run.ends()
+
+
+def test_a_publisher_finishes_and_then_the_other_one_goes_missing() -> None:
+    """What that one last promised holds the last rows up."""
+    run = DelayedRun(pair(), PAIR, span_us=second(9))
+    run.tables["b"] = run.tables["b"].slice(0, 2 * (second(8) // STEP_US))
+    run.begin()
+    run.cut("pub-b", "m", 8, 16)
+    run.run_to(15)
+    assert run.late() == []
+    run.fed.run(for_us=second(8))

@@ -46,7 +46,7 @@ class Forking:
         forks, closed: names, in order.
     """
 
-    def __init__(self, q: md.Query, *, judged: bool = False) -> None:
+    def __init__(self, q: md.Query, *, judged: bool = False, host: type[FragmentHost] = FragmentHost) -> None:
         if judged:  # Its sources are of fragments at other nodes.
             at = {"e": ["a"], "f": ["b"], "m": ["both", "out"]}
             [spec] = [each for each in cut(q.graph, at).fragments if each.node == "m"]
@@ -57,7 +57,7 @@ class Forking:
         self.now_us = 0
         tokens = count(1)
         self.broken: dict[str, int] = {}
-        self.hosted = FragmentHost(
+        self.hosted = host(
             self.spec,
             incarnation=1,
             outbox=self.outbox,
@@ -126,10 +126,10 @@ class Forking:
         self.settle()
         self.attached(peer)
 
-    def comes(self, peer: str) -> None:
+    def comes(self, peer: str, *, end_seq: int | None = None) -> None:
         self.hosted.peer_event(self.now_us, peer, LinkEvent.PEER_UP)
         self.settle()
-        self.attached(peer)
+        self.attached(peer, end_seq=end_seq)
 
     def goes(self, peer: str, *, heard_us: int) -> None:
         self.broken[peer] = heard_us
@@ -535,6 +535,64 @@ def test_an_input_that_goes_again_amid_its_corrections_has_the_fork_replaced() -
     assert life.closed == life.forks[:1]
 
 
+# --- one that goes on where it stood ------------------------------------------------------------------
+
+
+class Restored(FragmentHost):
+    """It was there before."""
+
+    forgets = True
+
+
+def test_a_restored_fragment_isnt_stable_before_it_has_what_came_up_meanwhile() -> None:
+    """Else its readers would take what they had in its place for wrong, and wait for it without."""
+    life = Forking(query(), judged=True, host=Restored)
+    assert life.states() == [("stabilization", 0)], "the first that a reader hears"
+    life.comes("e")
+    life.comes("f", end_seq=2)
+    life.pass_to(1_000)
+    life.brings("f", 120)
+    while life.hosted.under_way:
+        life.ran()
+    assert life.states() == [("stabilization", 0)]
+    life.brings("f", 130)
+    assert life.states() == [("stabilization", 0)], "that isn't run"
+    while life.hosted.under_way:
+        life.ran()
+    assert life.states()[1:] == [("stable", 0)]
+    assert life.forks == []
+
+
+def test_what_came_up_meanwhile_holds_nobody_up_for_longer_than_x() -> None:
+    life = Forking(query(), judged=True, host=Restored)
+    life.comes("e")
+    life.comes("f", end_seq=20)
+    life.now_us = 1_000
+    life.brings("e", 500)
+    life.now_us = 2_000
+    life.brings("f", 120)
+    life.pass_to(FORKS_AFTER_US - 1)
+    assert life.forks == []
+    assert life.bound.wake_at_us() == FORKS_AFTER_US
+    life.pass_to(FORKS_AFTER_US)
+    assert len(life.forks) == 1
+    assert life.states()[-1] == ("stabilization", 1)
+    assert life.shown() == [("b",)]
+
+
+def test_a_sender_that_corrects_for_longer_than_x_holds_nobody_up() -> None:
+    """It was started again, and has much to catch up with."""
+    life = judged()
+    life.now_us = 1_000_000
+    life.state("f", "stabilization")
+    life.brings("e", 150)
+    life.pass_to(1_000_000 + FORKS_AFTER_US - 1)
+    assert life.forks == []
+    life.pass_to(1_000_000 + FORKS_AFTER_US)
+    assert len(life.forks) == 1
+    assert life.shown() == [("b",)]
+
+
 # --- forks that fail ------------------------------------------------------------------------------------
 
 
@@ -664,7 +722,7 @@ def test_a_successor_by_another_fork_of_the_sender_is_tried_again_too() -> None:
 
 
 def test_a_row_that_came_just_before_who_it_waits_for_went_shows_too() -> None:
-    """Whoever goes was heard after it brought something last: rows of others that came between wait for it."""
+    """Who goes was heard after it brought something last: rows of others that came between wait for it."""
     life = Forking(query())
     life.offers("pa", "a")
     life.offers("pb", "b")
@@ -687,3 +745,39 @@ def test_a_row_waits_for_one_that_never_brought_anything() -> None:
     life.goes("pb", heard_us=1_000_000)
     life.pass_to(1_000_000 + FORKS_AFTER_US)
     assert life.forks == ["q/a#1"]
+
+
+def test_rows_of_one_that_has_ended_wait_for_who_is_missing() -> None:
+    life = Forking(query())
+    life.offers("pa", "a")
+    life.offers("pb", "b")
+    life.promises("pb", 100)
+    life.now_us = 950_000
+    life.brings("pa", 105)
+    life.promises("pa", END_US)
+    life.now_us = 1_700_000
+    life.goes("pb", heard_us=1_000_000)
+    life.pass_to(1_000_000 + FORKS_AFTER_US)
+    assert life.forks == ["q/a#1"]
+    assert life.shown() == [("b",)]
+
+
+# --- fragments that rest, and that begin again ------------------------------------------------------------
+
+
+def test_a_rest_amid_a_failure_corrects_nothing() -> None:
+    """A move that is given up: who was missing before is missing after it, and was all the time."""
+    life = missing_b()
+    life.pass_to(2_800_000)
+    life.there()
+    life.fork_ran()
+    life.broken.clear()  # The node has forgotten the session of a client that went.
+    life.now_us = 3_000_000
+    life.hosted.freeze()
+    life.settle()
+    life.pass_to(3_500_000)
+    life.hosted.thaw(life.now_us)
+    life.settle()
+    life.pass_to(3_600_000)
+    assert {state for state, _ in life.states()[1:]} == {"up_failure"}
+    assert len(life.forks) == 2

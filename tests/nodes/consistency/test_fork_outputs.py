@@ -174,7 +174,7 @@ def test_of_a_fragment_that_fails_readers_hear_that_nothing_comes() -> None:
     life.hosted.fail("broken")
     life.settle()
     said = {each.stream: (each.state, each.fork) for each in life.sent if isinstance(each, StreamState)}
-    assert said == {stream: ("up_failure", 0) for stream in ("q.out", "q.other", "q.shared")}
+    assert said == dict.fromkeys(("q.out", "q.other", "q.shared"), ("up_failure", 0))
     assert life.closed == life.forks
 
 
@@ -183,4 +183,4 @@ def test_while_a_fragment_rests_readers_dont_wait_for_its_fork() -> None:
     life.hosted.settle()
     life.settle()
     said = {each.stream: (each.state, each.fork) for each in life.sent if isinstance(each, StreamState)}
-    assert said == {stream: ("up_failure", 0) for stream in ("q.out", "q.shared")}
+    assert said == dict.fromkeys(("q.out", "q.shared"), ("up_failure", 0))

@@ -64,6 +64,16 @@ def test_a_node_is_cut_off() -> None:
     assert run.late() == []
 
 
+def test_a_node_is_killed_and_comes_back_with_what_came_up_meanwhile() -> None:
+    """Whoever reads it goes on without until it has caught up."""
+    run = begun()
+    run.at_second(3, run.fed.nodes["f"].crash)
+    run.at_second(9, run.fed.nodes["f"].restart)
+    run.ends()
+    assert run.late() == []
+    assert (run.forks("m"), run.forks("n")) == (1, 1)
+
+
 @pytest.mark.parametrize(
     "way", [("m", "f"), pytest.param(("f", "m"), marks=[pytest.mark.full, pytest.mark.issue(19)])]
 )
