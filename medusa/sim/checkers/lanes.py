@@ -14,7 +14,7 @@ import pyarrow as pa
 from medusa.elements import Train
 from medusa.runtime.client.followed_table import CorrectedRows
 from medusa.sim.world.virtual_time import SimulationError
-from medusa.wire.link.tentative_receiver import FAILURE, StateChanged, TentativePromise, TentativeRowsCame
+from medusa.wire.link.tentative_receiver import StateChanged, TentativePromise, TentativeRowsCame
 from medusa.wire.messages.tentative import STABLE
 
 __all__ = ["Key", "LaneChecks"]
@@ -28,9 +28,8 @@ class LaneChecks:
     Attributes:
         shown_us: key -> when a row with it came first, on whichever lane.
         state: as the reader knows it.
-        unstable_us: when it first wasn't stable, though heard; None: it always was.
+        missed_us: when an input of it was missing first; None: none was.
         tentative_rows: so many came.
-        first_tentative_us: when the first of them came; None: none did.
 
     Args:
         want: the rows without failures, in their order.
@@ -41,9 +40,8 @@ class LaneChecks:
     def __init__(self, stream: str, want: pa.Table, key: Sequence[str], *, now: Callable[[], int]) -> None:
         self.shown_us: dict[Key, int] = {}
         self.state = STABLE
-        self.unstable_us: int | None = None
+        self.missed_us: int | None = None
         self.tentative_rows = 0
-        self.first_tentative_us: int | None = None
         self._stream = stream
         self._want = want
         self._key = list(key)
@@ -78,8 +76,8 @@ class LaneChecks:
         self.state, self._fork = change.state, change.fork
         if change.fork and change.state == STABLE:
             self._fail(f"is stable, and rows of fork {change.fork} hold")
-        if change.state not in (STABLE, FAILURE) and self.unstable_us is None:
-            self.unstable_us = self._now()
+        if change.state == "up_failure" and self.missed_us is None:
+            self.missed_us = self._now()
         self._table.turned(change.fork)
 
     def tentative(self, came: TentativeRowsCame, train: Train) -> None:
@@ -89,8 +87,6 @@ class LaneChecks:
         if unknown := set(self.keys_of(train.batch)) - self._keys:
             self._fail(f"tentative rows of {min(unknown, key=repr)}, and there are none")
         self.tentative_rows += len(train)
-        if self.first_tentative_us is None:
-            self.first_tentative_us = self._now()
         self._table.tentative(train, came.fork)
         self._shown(train.batch)
 

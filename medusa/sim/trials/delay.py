@@ -246,10 +246,10 @@ class DelayTrial(QueryTrial):
         if longest_us + NOTICED_US > fork_after_us(self._delay_us):
             return
         for sink, lane in self.lanes.items():
-            if lane.unstable_us is not None or lane.tentative_rows:
+            if lane.missed_us is not None or lane.tentative_rows:
                 raise SimulationError(
-                    f"masked: {sink}: {lane.tentative_rows} rows were tentative, it wasn't stable at"
-                    f" {lane.unstable_us}; nothing was down for more than {longest_us} us"
+                    f"masked: {sink}: an input was missing at {lane.missed_us} us and {lane.tentative_rows}"
+                    f" rows were tentative; nothing was down for more than {longest_us} us"
                 )
 
     def _check_answered(self) -> None:
