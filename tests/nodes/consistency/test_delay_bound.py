@@ -93,7 +93,7 @@ def test_the_same_input_fails_again_soon() -> None:
 
 
 def test_a_node_that_is_back_soon_shows_nothing() -> None:
-    """It has run for longer than X, and knows of no input since when it is missing. It says that it is behind."""
+    """It has run for longer than X, and knows of no input since when it is missing: it says it is behind."""
     run = DelayedRun(chain(), CHAIN, read_at="n", span_us=second(8)).begin()
     node = run.fed.nodes["m"]
     run.at_second(4, node.crash)
