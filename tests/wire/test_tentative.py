@@ -226,6 +226,56 @@ def test_what_is_stable_behind_a_row_is_so_once_that_has_come():
     assert (pair.text, states(pair)[-1]) == ("abc", ("stable", 0))
 
 
+def promises(pair):
+    return [each.time_us for each in pair.guesses if isinstance(each, TentativePromise)]
+
+
+def behind_its_rows():
+    """A stream that has the rows itself, and more of them than there is credit for; the fork's promises
+    follow the third and the last of four."""
+    pair = failing()
+    pair.consume = False
+    for place, text in enumerate("abcd"):
+        pair.train(text * 800)
+        if place >= 2:
+            pair.sender.tentative.boundary(0, 10 * place, follows=True)
+    pair.settle()
+    return pair
+
+
+def test_what_the_fork_promises_of_rows_that_the_stream_itself_has_comes_behind_these():
+    pair = behind_its_rows()
+    assert len(pair.text) == 1600
+    assert promises(pair) == [], "the rows below it wait for credit"
+    seen = []
+    for _ in range(2):
+        pair.receiver.consumed(0, pair.got[len(seen)].cost)
+        pair.settle()
+        seen.append((len(pair.text), promises(pair)))
+    assert seen == [(2400, [20]), (3200, [20, 30])], (
+        "one after the other: else a stream that lags shows nothing"
+    )
+
+
+def test_a_promise_that_waits_for_rows_goes_with_its_fork():
+    pair = behind_its_rows()
+    pair.sender.tentative.state(0, "up_failure", 2)
+    for got in list(pair.got):
+        pair.receiver.consumed(0, got.cost)
+    pair.settle()
+    assert (len(pair.text), promises(pair)) == (3200, [])
+
+
+def test_a_promise_that_waits_for_rows_is_said_again_with_the_next_attachment():
+    pair = behind_its_rows()
+    pair.receiver.peer_event(0, LinkEvent.PEER_DOWN)
+    for got in list(pair.got):
+        pair.receiver.consumed(0, got.cost)
+    pair.consume = True
+    pair.up()
+    assert (len(pair.text), promises(pair)[-1:]) == (3200, [30])
+
+
 def test_what_would_have_been_stable_is_not_once_the_attachment_ends():
     pair = failing()
     pair.train("abc")

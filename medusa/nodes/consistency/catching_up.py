@@ -28,13 +28,20 @@ class CatchingUp:
 
     def __init__(self, inputs: Iterable[FragmentInput]) -> None:
         self._goal = {each: (each.receiver.next_seq, each.receiver.boundary_us) for each in inputs}
+        """Of those that aren't done."""
         self._is_fed = False
         self._last: Work | None = None
 
     def is_over(self, of: FedInstance) -> bool:
         """Whether it is, as of now."""
         if not self._is_fed:
-            if any(each.fed_seq < seq or each.fed_us < us for each, (seq, us) in self._goal.items()):
+            self._goal = {each: at for each, at in self._goal.items() if not _is_fed(each, *at)}
+            if self._goal:
                 return False
             self._is_fed, self._last = True, of.newest
         return self._last is None or of.has_left(self._last)
+
+
+def _is_fed(input: FragmentInput, seq: int, boundary_us: int) -> bool:
+    """Whether it was fed up to there. Of a stream that began anew all was that had come before."""
+    return input.fed_seq >= min(seq, input.receiver.next_seq) and input.fed_us >= boundary_us

@@ -9,8 +9,8 @@ fork's boundaries leave, and the rows that came by a tentative lane. So nothing 
 
 A fork is outdated when the stable instance has got further and is held up again, since what came late for the
 fork would stay wrong in it; when tentative rows come from another fork of a sender, since those before are
-void then; and when it is too far behind. Not where it has rows of another tentative lane: nobody has them any
-more.
+void then; and when it is too far behind. While it has rows of a tentative lane what came late is no reason:
+nobody has those any more.
 """
 
 from __future__ import annotations
@@ -42,6 +42,13 @@ __all__ = ["DelayBound", "StableInstance"]
 RETRY_US = 1_000_000
 """A fork that couldn't be made, failed or was too slow is tried again after this. Too small: the engine
 copies all the time; too large: so long nothing new shows."""
+
+UNREAD_US = 5_000_000
+"""So long a fork goes on that nobody reads. Too small: for a reader that comes again it is copied anew; too
+large: it takes memory and half of the engine's time for nobody."""
+
+BEGUN_MAX = 2
+"""So many forks begin within that time: a sender that says another one with each word costs no more."""
 
 _S, _E = ConsistencyState, ConsistencyEvent
 
@@ -129,6 +136,8 @@ class DelayBound:
         self._forks: list[ForkedFragment] = []
         """The one from which rows leave, or are to, and the one that is to succeed it."""
         self._number = self._now_us = 0
+        self._begun_us: deque[int] = deque(maxlen=BEGUN_MAX)
+        """When the last ones began."""
         self._is_calm = False
         """When it was last looked, all was well."""
         self._is_again = False
@@ -140,6 +149,8 @@ class DelayBound:
         self._healed: dict[str, CatchingUp] = {}
         """Sources that are back while others are missing."""
         self._retry_at_us: int | None = None
+        self._unread_at_us: int | None = None
+        """When there is to be no fork any more; None: somebody reads what it puts out, or there is none."""
         self.why = ""
         """Why there was no fork when there should have been one; empty: there was."""
         if restored:
@@ -148,6 +159,10 @@ class DelayBound:
             self._say(0)
 
     # --- what happens to the fragment -----------------------------------------------------------------
+
+    def begin(self) -> None:
+        """The node starts: before nobody could be heard, and it may not have known the time."""
+        self._missing.rest()
 
     def came(self, now_us: int, input: FragmentInput, works: Iterable[Work]) -> None:
         """A message came for an input, and brought this; ``fed`` follows."""
@@ -209,13 +224,16 @@ class DelayBound:
         for fork in self._forks:
             fork.close()
         self._forks.clear()
+        self._unread_at_us = None
         self._held.clear()
         self._healed.clear()
         self._is_due = False
 
     def wake_at_us(self) -> int | None:
         """When ``look`` has work; None: not before something else happens."""
-        times = (self._missing.due_at_us(), self._retry_at_us) if self._of.may_fork else ()
+        times = (
+            (self._missing.due_at_us(), self._retry_at_us, self._unread_at_us) if self._of.may_fork else ()
+        )
         return min((time_us for time_us in times if time_us is not None), default=None)
 
     # --- what becomes of forks --------------------------------------------------------------------------
@@ -376,10 +394,14 @@ class DelayBound:
             self._close_forks()
             self.why, self._retry_at_us = "", None
             return
+        if self._is_unread(now_us):
+            self._close_forks()
         if self._retry_at_us is not None and now_us < self._retry_at_us:
             return
         self._retry_at_us = None
-        if not self._forks:
+        if len(self._begun_us) == BEGUN_MAX and now_us < self._begun_us[0] + RETRY_US:
+            self._retry_at_us = self._begun_us[0] + RETRY_US
+        elif not self._forks:
             if self._has_reason():
                 self._begin(now_us)
         elif self._forks[-1].overrun:
@@ -389,6 +411,7 @@ class DelayBound:
 
     def _begin(self, now_us: int) -> None:
         self._number += 1
+        self._begun_us.append(now_us)
         self._retry_at_us, self._is_again = None, False
         self._healed.clear()
         fork = ForkedFragment(
@@ -419,12 +442,25 @@ class DelayBound:
         judged = {each.source: each.fed_us for each in self._of.inputs.values() if each.judged}
         return judged | dict(self._of.fed_us)
 
+    def _is_read(self) -> bool:
+        """Whether somebody reads what a fork puts out."""
+        outputs = self._of.outputs.items()
+        return any(
+            self._output(id).state is not _S.STABLE and out.sender.tentative.wanted for id, out in outputs
+        )
+
+    def _is_unread(self, now_us: int) -> bool:
+        """Whether nobody has read what the forks put out for long enough."""
+        if not self._forks or self._is_read():
+            self._unread_at_us = None
+            return False
+        if self._unread_at_us is None:
+            self._unread_at_us = now_us + UNREAD_US
+        return now_us >= self._unread_at_us
+
     def _has_reason(self) -> bool:
         """Whether somebody would read of a fork what the fragment can't say now."""
-        outputs = self._of.outputs.items()
-        if not any(
-            self._output(id).state is not _S.STABLE and out.sender.tentative.wanted for id, out in outputs
-        ):
+        if not self._is_read():
             return False
         missing = self._missing
         return any(
@@ -440,9 +476,8 @@ class DelayBound:
 
     def _is_outdated(self, fork: ForkedFragment, states: Collection[ConsistencyState]) -> bool:
         lanes = {each: number for each in self._missing.behind() if (number := self._missing.lane(each))}
-        if lanes:
-            is_another = any(fork.lanes.get(each, number) != number for each, number in lanes.items())
-            return is_another and len(lanes) == 1
+        if lanes:  # Rows of another lane that it has come from nobody again: that is less wrong than twice.
+            return any(fork.lanes.get(each, number) != number for each, number in lanes.items())
         healed = _S.UP_FAILURE in states and self._has_healed(fork)
         return (self._is_again or healed) and fork.is_behind()
 

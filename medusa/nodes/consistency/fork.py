@@ -94,7 +94,7 @@ class ForkedFragment:
     Attributes:
         answers: it is there and has run something.
         lifted: sources that were given boundaries that nobody has promised.
-        lanes: input -> the fork whose rows came by its tentative lane.
+        lanes: input -> the fork of its sender whose rows came first by its tentative lane.
         newest: of what came for the stable instance too, what this one was given last; None: nothing.
         late_rows: that came below its boundaries, and didn't enter.
         overrun: too much waits for it.
@@ -167,7 +167,7 @@ class ForkedFragment:
 
     def take_tentative(self, work: TentativeWork) -> None:
         """This came by a tentative lane."""
-        self.lanes[work.input] = work.fork
+        self.lanes.setdefault(work.input, work.fork)
         self._take(_Fed(work.input.source, work.element, work.input, tentative=True))
 
     def _take(self, fed: _Fed) -> None:

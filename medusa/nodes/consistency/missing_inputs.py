@@ -89,8 +89,8 @@ class MissingInputs:
         self._came_us[input] = now_us
 
     def rest(self) -> None:
-        """Others may have the links: whose silence was short counts anew when the fragment goes on. Who was
-        missed, or is behind, is so until it is back."""
+        """Nobody is heard here meanwhile: whose silence was short counts anew when the fragment goes on. Who
+        was missed, or is behind, is so until it is back."""
         for seen in self._seen.values():
             if not seen.missed:
                 seen.silent_us = seen.since_us = None

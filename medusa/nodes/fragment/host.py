@@ -284,6 +284,8 @@ class FragmentHost:
     def begin(self, now_us: int) -> None:
         """The node starts: publishers known from before have some time to come back."""
         self._entries.begin(now_us)
+        if self.bound is not None:
+            self.bound.begin()
 
     # --- its state ------------------------------------------------------------------------------
 

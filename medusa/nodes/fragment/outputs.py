@@ -269,14 +269,14 @@ class FragmentOutput:
         """Send on the tentative lane what came out of a fork; nothing of it is kept.
 
         Args:
-            rows: its rows too; else the stream itself has them, and only boundaries leave.
+            rows: its rows too; else the stream itself has them, and only boundaries leave, behind these.
 
         Raises:
             LocalProtocolError: ``sender.tentative.state`` was told of no fork. Nothing changed.
         """
         lane = self.sender.tentative
         if isinstance(element, Boundary):
-            lane.boundary(now_us, element.time_us)
+            lane.boundary(now_us, element.time_us, follows=not rows)
         elif isinstance(element, Train) and rows and len(element):
             if not lane.wanted:
                 lane.pass_over(len(element))

@@ -374,7 +374,7 @@ class Receiver:
         skip = self.next_seq - message.seq
         rows = ReceivedRows(message=message, payload=payload, skip=skip, seq=self.next_seq, cost=cost)
         self.next_seq = end
-        self.tentative.reached(end)
+        self.tentative.reached(now_us, end)
         self.note = message.note or self.note
         self._ack_soon(now_us)
         return [rows]

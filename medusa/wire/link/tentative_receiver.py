@@ -3,7 +3,7 @@
 Frames of an epoch are taken in order: one that comes after a later one is dropped, one that never comes is
 missing, and nothing is asked for again. What they bring waits for the owner (``take``).
 
-What is ``stable`` from a row on is so once that row is next: words may overtake rows.
+What is ``stable`` from a row on, or promised, is so once that row is next: words may overtake rows.
 """
 
 from __future__ import annotations
@@ -117,6 +117,9 @@ class TentativeReceiver:
         self._frames = self._said = 0
         self._due: StreamState | None = None
         """It will be stable once the rows before that have come."""
+        self._behind: list[TentativeBoundary] = []
+        """What the fork promises once the rows before that have come. The first and the last one: of a stream
+        that always lags the last is never reached."""
         self._came: deque[TentativeDelivery] = deque()
         self._held: deque[tuple[int, int, int]] = deque()
         """(epoch, frame, cost) of what was delivered and isn't taken."""
@@ -137,6 +140,7 @@ class TentativeReceiver:
     def rests(self) -> None:
         """No epoch stands: nothing comes until ``attached``."""
         self._epoch, self._due, self._ack_at_us = -1, None, None
+        self._behind.clear()
 
     def is_not_heard(self) -> None:
         """The sender isn't there, or refuses us."""
@@ -188,7 +192,7 @@ class TentativeReceiver:
             case TentativeRows():
                 self._rows(now_us, message, payload)
             case TentativeBoundary():
-                self._boundary(now_us, message)
+                self._boundary(now_us, message, next_seq)
 
     def _state(self, now_us: int, message: StreamState, next_seq: int) -> None:
         if message.fork and message.state == STABLE:
@@ -199,8 +203,10 @@ class TentativeReceiver:
             self._hear(message.state, message.fork)
         self._ack(now_us)
 
-    def reached(self, next_seq: int) -> None:
+    def reached(self, now_us: int, next_seq: int) -> None:
         """Rows of the stream itself came: this is the next one."""
+        while self._behind and next_seq >= self._behind[0].behind:
+            self._promise(now_us, self._behind.pop(0))
         if self._due is not None and next_seq >= self._due.seq:
             self._due = None
             self._hear(STABLE, 0)
@@ -213,6 +219,7 @@ class TentativeReceiver:
             ours = self._forks if fork else 0
             self._sender_fork = fork
             self._seq, self.boundary_us = 0, START_US
+            self._behind.clear()
         self._turn(state, ours)
 
     def _turn(self, state: str, fork: int) -> None:
@@ -243,15 +250,24 @@ class TentativeReceiver:
             )
         )
 
-    def _boundary(self, now_us: int, message: TentativeBoundary) -> None:
+    def _boundary(self, now_us: int, message: TentativeBoundary, next_seq: int) -> None:
         if not self._is_of_fork(now_us, message):
             return
-        if message.time_us < self.boundary_us:
-            text = f"tentative boundary {message.time_us} after {self.boundary_us}: it went back"
+        promised_us = self._behind[-1].time_us if self._behind else self.boundary_us
+        if message.time_us < promised_us:
+            text = f"tentative boundary {message.time_us} after {promised_us}: it went back"
             raise self._broken("E_BOUNDARY", text)
         self.missed_rows += message.seq - self._seq
         self._seq = message.seq
         self._frames = message.frame + 1
+        if message.behind > next_seq:
+            self._behind[1:] = [message]
+            self._ack_soon(now_us)
+        else:
+            self._behind.clear()
+            self._promise(now_us, message)
+
+    def _promise(self, now_us: int, message: TentativeBoundary) -> None:
         if message.time_us == self.boundary_us or not self._has_room(now_us, limits.ENTRY_BYTES):
             self._ack_soon(now_us)
             return  # The next one says more.

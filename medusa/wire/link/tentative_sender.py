@@ -73,6 +73,8 @@ class TentativeSender:
         self._seq = 0
         """Of the next row of the fork."""
         self._boundary_us: int = START_US
+        self._behind = 0
+        """It holds behind so many rows of the stream."""
 
     # --- from the fragment --------------------------------------------------------------------
 
@@ -148,8 +150,12 @@ class TentativeSender:
         self._seq += rows
         self.rows += rows
 
-    def boundary(self, now_us: int, time_us: int) -> None:
+    def boundary(self, now_us: int, time_us: int, *, follows: bool = False) -> None:
         """The fork promises this; one that isn't higher than the last adds nothing.
+
+        Args:
+            follows: the stream itself has the rows of the fork: it holds once those have come that were sent
+                so far.
 
         Raises:
             LocalProtocolError: there is no fork, or it is no time. Nothing changed.
@@ -159,7 +165,7 @@ class TentativeSender:
             raise LocalProtocolError(f"a boundary of {time_us}", code="E_BOUNDARY")
         if time_us <= self._boundary_us:
             return
-        self._boundary_us = time_us
+        self._boundary_us, self._behind = time_us, self._end_seq() if follows else 0
         for view, lane in self._lanes():
             self._promise(now_us, view, lane)
 
@@ -254,6 +260,7 @@ class TentativeSender:
             fork=self._forks,
             seq=self._seq,
             time_us=self._boundary_us,
+            behind=self._behind,
         )
         lane.promised(self._boundary_us)
         self._outbox.send(view.peer, message)

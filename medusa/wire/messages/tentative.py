@@ -80,7 +80,12 @@ class TentativeRows(MessageBase, frozen=True, tag="guess"):
 
 
 class TentativeBoundary(MessageBase, frozen=True, tag="guessed-boundary"):
-    """No row of this fork at or after position ``seq`` has a time below ``time_us``."""
+    """No row of this fork at or after position ``seq`` has a time below ``time_us``.
+
+    Attributes:
+        behind: where the stream itself has the fork's rows, it holds behind the row before this one of these;
+            0: at once.
+    """
 
     stream: Name
     epoch: Count
@@ -88,6 +93,7 @@ class TentativeBoundary(MessageBase, frozen=True, tag="guessed-boundary"):
     fork: ForkNumber
     seq: Count
     time_us: StreamTime
+    behind: Count = 0
 
 
 class TentativeTaken(MessageBase, frozen=True, tag="guess-taken"):

@@ -11,6 +11,7 @@ import pyarrow as pa
 import medusa as md
 from medusa.elements import END_US, START_US, Boundary, Element, Silent, Train
 from medusa.nodes.clock.wall_clock import WallClock
+from medusa.nodes.consistency.catching_up import CatchingUp
 from medusa.nodes.fragment.durability import policy_of
 from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.placement.placement import cut
@@ -496,6 +497,35 @@ def test_what_the_sender_had_meanwhile_has_to_come_first() -> None:
     assert life.states()[-1] == ("stable", 0)
 
 
+def test_a_sender_that_says_another_fork_with_each_word_costs_two_copies_a_second() -> None:
+    life = judged()
+    for fork in range(1, 30):
+        life.state("f", "up_failure", fork=fork)
+        life.guesses("f", fork, 0, 150)
+        life.there()
+        life.fork_ran()
+    assert len(life.forks) == 2
+    assert life.bound.wake_at_us() == 1_000_000
+    life.pass_to(1_000_000)
+    assert len(life.forks) == 3, "of the last one"
+    life.there()
+    life.pass_to(2_100_000)
+    assert len(life.forks) == 3
+
+
+def test_with_two_lanes_rows_of_a_fork_that_is_void_dont_stay() -> None:
+    life = judged()
+    for peer in "ef":
+        life.state(peer, "up_failure", fork=1)
+        life.guesses(peer, 1, 0, 150)
+    life.there()
+    life.fork_ran()
+    life.state("f", "up_failure", fork=2)
+    assert len(life.forks) == 2
+    life.guesses("f", 2, 0, 140)
+    assert life.shown() == [[140]]
+
+
 def stabilizing() -> Forking:
     """f was missing, and is back; of what it had meanwhile nothing has come yet."""
     life = judged()
@@ -591,6 +621,25 @@ def test_a_sender_that_corrects_for_longer_than_x_holds_nobody_up() -> None:
     life.pass_to(1_000_000 + FORKS_AFTER_US)
     assert len(life.forks) == 1
     assert life.shown() == [("b",)]
+
+
+def test_a_stream_that_begins_anew_is_corrected_once_what_it_has_is_fed() -> None:
+    """Its rows count from 0 again: the number that was waited for never comes."""
+    life = judged()
+    life.state("f", "up_failure", fork=1)
+    life.there()
+    for at_us in range(110, 120):
+        life.brings("f", at_us)
+    life.state("f", "stable")
+    assert life.states()[-1] == ("stabilization", 1)
+    while life.hosted.under_way:
+        life.ran()
+    assert life.states()[-1] == ("stable", 0)
+    catching = CatchingUp([life.input("f")])
+    input = life.input("f")
+    input.receiver.detach(life.now_us)
+    input.begin_anew(0)
+    assert catching.is_over(life.hosted)
 
 
 # --- forks that fail ------------------------------------------------------------------------------------
@@ -781,3 +830,18 @@ def test_a_rest_amid_a_failure_corrects_nothing() -> None:
     life.pass_to(3_600_000)
     assert {state for state, _ in life.states()[1:]} == {"up_failure"}
     assert len(life.forks) == 2
+
+
+def test_a_node_that_starts_counts_silence_from_then() -> None:
+    """Before it doesn't know the time."""
+    life = Forking(query(), judged=True, host=Restored)
+    assert life.now_us == 0
+    life.hosted.peer_event(0, "m", LinkEvent.PEER_UP)  # Its fragments are linked with each other.
+    life.now_us = 5_000_000
+    life.hosted.begin(life.now_us)
+    life.pass_to(5_000_000)
+    assert life.states() == [("stabilization", 0)]
+    life.pass_to(5_000_000 + FORKS_AFTER_US - 1)
+    assert life.states() == [("stabilization", 0)]
+    life.pass_to(5_000_000 + FORKS_AFTER_US)
+    assert life.states()[-1] == ("up_failure", 0)

@@ -202,3 +202,13 @@ def test_there_is_no_room_for_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
     run.run_to(9)
     assert guessed_after(run, 7)
     run.ends()
+
+
+def test_the_node_above_is_lost_for_long() -> None:
+    """Its publisher is back at once when it is: nothing is missing from then on."""
+    run = begun(18)
+    run.at_second(3, run.fed.nodes["f"].crash)
+    run.at_second(11, run.fed.nodes["f"].restart)
+    run.ends()
+    assert run.states == ["up_failure", "stabilization", "stable"]
+    assert run.late() == []
