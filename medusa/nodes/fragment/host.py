@@ -577,8 +577,7 @@ class FragmentHost:
             output.sender.peer(now_us, peer, event)
         if event is not LinkEvent.PEER_UP:
             self.subscribers.gone(peer)
-        if peer != self.spec.node:  # It always hears itself, also while it is being made and knows no time.
-            self._look(now_us)
+        self._look(now_us)
 
     # --- its forks --------------------------------------------------------------------------
 
