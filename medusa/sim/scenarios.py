@@ -10,6 +10,7 @@ from medusa.sim.trials.amnesia import AMNESIA
 from medusa.sim.trials.chains import CHAINS
 from medusa.sim.trials.colocated import TOGETHER
 from medusa.sim.trials.coverage import Coverage
+from medusa.sim.trials.delay import DELAY
 from medusa.sim.trials.deployments import DEPLOYS
 from medusa.sim.trials.federations import FEDERATIONS
 from medusa.sim.trials.handovers import HANDOVERS
@@ -47,6 +48,7 @@ SCENARIOS: dict[str, Scenario] = {
     **WISHES,
     **UPSTREAM_BACKUP,
     **PRECISE,
+    **DELAY,
 }
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Protocol
 
 import msgspec
 import pyarrow as pa
@@ -19,16 +20,35 @@ from medusa.sim.world.virtual_time import SimulationError, World
 from medusa.wire.client_mind import ClientMind, ClientPublication
 from medusa.wire.codec import TrainCodec, decode_frame, encode_frame
 from medusa.wire.link.receiver import Delivery, LostRows, ReceivedPromise, ReceivedRows, Receiver
-from medusa.wire.link.tentative_receiver import TentativeDelivery
+from medusa.wire.link.tentative_receiver import (
+    StateChanged,
+    TentativeDelivery,
+    TentativePromise,
+    TentativeRowsCame,
+)
 from medusa.wire.messages.commands import Deploy, Remove, Reply, StatusRequest
 from medusa.wire.messages.links import OLDEST
 from medusa.wire.messages.standby import DeployGuarded
 from medusa.wire.outbox import Send
 
-__all__ = ["Client"]
+__all__ = ["Client", "Lanes"]
 
 FAR = 1 << 37
 """No run has so many rows: numbers in between belong to none."""
+
+
+class Lanes(Protocol):
+    """Looks at what comes of a stream by both lanes, in order."""
+
+    def stable(self, train: Train) -> None: ...
+
+    def promised(self, time_us: int) -> None: ...
+
+    def turned(self, change: StateChanged) -> None: ...
+
+    def tentative(self, came: TentativeRowsCame, train: Train) -> None: ...
+
+    def promised_tentatively(self, promise: TentativePromise) -> None: ...
 
 
 class Client:
@@ -43,6 +63,7 @@ class Client:
         renumbered: by stream, how often rows went on under much higher numbers.
         ended: streams that came to their end.
         names: stream -> the name under which it publishes it.
+        lanes: stream -> what looks at both lanes of it.
         dead: it was killed.
     """
 
@@ -58,6 +79,7 @@ class Client:
         self.renumbered: dict[str, int] = {}
         self.ended: set[str] = set()
         self.names: dict[str, str] = {}
+        self.lanes: dict[str, Lanes] = {}
         self._world = world
         self._network = network
         self._codecs: dict[str, TrainCodec] = {}
@@ -100,6 +122,11 @@ class Client:
     def read(self, name: str) -> None:
         """Read a stream from its oldest row on."""
         self.do(lambda mind: mind.subscribe(self._world.now_us, name, OLDEST))
+
+    def read_lanes(self, name: str, lanes: Lanes) -> None:
+        """The same, and its tentative lane too."""
+        self.lanes[name] = lanes
+        self.do(lambda mind: mind.subscribe(self._world.now_us, name, OLDEST, tentative=True))
 
     def deploy(
         self,
@@ -240,11 +267,12 @@ class Client:
             case ReceivedRows():
                 self._renumber(name, delivery.seq, receiver.stream_version)
                 self._number(name, delivery.seq, delivery.message.seq + delivery.message.rows)
-                if name not in self._codecs:
-                    assert receiver.schema is not None
-                    self._codecs[name] = TrainCodec(receiver.schema, timed=bool(receiver.timed))
-                train = self._codecs[name].decode(delivery.message, delivery.payload, skip=delivery.skip)
+                train = self._codec(name, receiver).decode(
+                    delivery.message, delivery.payload, skip=delivery.skip
+                )
                 self.rows.setdefault(name, []).append(train.batch)
+                if name in self.lanes:
+                    self.lanes[name].stable(train)
             case LostRows():
                 self._number(name, delivery.from_seq, delivery.to_seq)
                 self.lost[name] = self.lost.get(name, 0) + delivery.to_seq - delivery.from_seq
@@ -252,8 +280,33 @@ class Client:
                 if time_us <= self._promised_us.get(name, START_US):
                     raise SimulationError(f"promises: {self.name} got {time_us} of {name} again")
                 self._promised_us[name] = time_us
+                if name in self.lanes:
+                    self.lanes[name].promised(time_us)
                 if time_us >= END_US:
                     self.ended.add(name)
+
+            case StateChanged() | TentativeRowsCame() | TentativePromise():
+                self._take_tentative(name, receiver, delivery)
+
+    def _take_tentative(self, name: str, receiver: Receiver, delivery: TentativeDelivery) -> None:
+        lanes = self.lanes.get(name)
+        match delivery:
+            case _ if lanes is None:
+                pass
+            case StateChanged():
+                lanes.turned(delivery)
+            case TentativeRowsCame():
+                train = self._codec(name, receiver).decode(delivery.message, delivery.payload)
+                lanes.tentative(delivery, train)
+            case TentativePromise():
+                lanes.promised_tentatively(delivery)
+
+    def _codec(self, name: str, receiver: Receiver) -> TrainCodec:
+        """For its rows, on either lane."""
+        if name not in self._codecs:
+            assert receiver.schema is not None
+            self._codecs[name] = TrainCodec(receiver.schema, timed=bool(receiver.timed))
+        return self._codecs[name]
 
     def _renumber(self, name: str, seq: int, version: int) -> None:
         """Rows may come again, under much higher numbers."""

@@ -278,9 +278,12 @@ class QueryTrial(Federation):
         while begin < len(part):
             piece = part.slice(begin, self._dice.randrange(1, self.options.piece_rows + 1))
             at_us = world.now_us + for_us * begin // len(part)
-            world.at(at_us, lambda piece=piece: client.publish(stream, piece, schema))  # type: ignore[misc]
+            world.at(at_us, lambda piece=piece: self._push(client, stream, piece, schema))  # type: ignore[misc]
             begin += len(piece)
         world.after(for_us, lambda: self._finish(client, stream, schema))
+
+    def _push(self, client: Client, stream: str, piece: pa.Table, schema: Schema) -> None:
+        client.publish(stream, piece, schema)
 
     def _finish(self, client: Client, stream: str, schema: Schema) -> None:
         """End a source; not before the node knows all its publishers, or it ends without them."""
@@ -314,14 +317,17 @@ class QueryTrial(Federation):
             if node.alive and stream in node.brain.catalog.stream_names():
                 other = f"reader-{at}"
                 if at == self.reader.mind.node:
-                    self.reader.read(stream)
+                    self._begin_to_read(self.reader, stream)
                 else:
-                    (self.clients.get(other) or self.client(other, at)).read(stream)
+                    self._begin_to_read(self.clients.get(other) or self.client(other, at), stream)
                 return
         if tries:
             self.world.after(AGAIN_US, lambda: self._read(name, sink, tries - 1))
         else:
             self.reader.read(stream)
+
+    def _begin_to_read(self, client: Client, stream: str) -> None:
+        client.read(stream)
 
     # --- what must hold -------------------------------------------------------------------------
 

@@ -27,6 +27,7 @@ __all__ = [
     "KINDS",
     "LATE",
     "LINKS",
+    "LONG",
     "MACHINES",
     "MESSAGES",
     "OF_MACHINES",
@@ -338,7 +339,21 @@ KINDS: dict[str, FaultKind] = {
     "reconnect": FaultKind(
         "{who} reconnects and loses what is under way since the", draws.link(1000, 60_000), _reconnect
     ),
+    "long cut": FaultKind(
+        "cut {who}, both ways", draws.link(900_000, 5_000_000), lambda stage, f: _cut(stage, _both(f))
+    ),
+    "long cut one way": FaultKind(
+        "cut {who}, one way",
+        draws.link(900_000, 5_000_000),
+        lambda stage, fault: _cut(stage, _both(fault)[:1]),
+    ),
     # Machines.
+    "long crash": FaultKind(
+        "{who} crashes (unsynced writes: {amount}; 0 lost, 1 kept, 2 torn)",
+        draws.machine(900_000, 5_000_000, 0, 1, 2),
+        _crash,
+    ),
+    "long pause": FaultKind("{who} stands still", draws.machine(1_500_000, 5_000_000), _pause),
     "crash": FaultKind(
         "{who} crashes (unsynced writes: {amount}; 0 lost, 1 kept, 2 torn)", draws.crashed, _crash
     ),
@@ -525,8 +540,18 @@ LATE_VOTES = ("late vote", "vote again")
 AIMED_SPLITS = ("crash in a split", "cut in a split")
 WEATHER = ("jitter", "tail", "loss", "repeat", "reorder")
 LINKS = ("cut one way", "cut", "short cut", "partition", "swizzle", "slow link", "reconnect")
+LONG = ("long cut", "long cut one way", "long crash", "long pause")
 MACHINES = ("crash", "pause", "slow machine", "write fails", "disk full", "clock", "clock jump", "clock step")
 DAMAGE = ("bit flip", "truncated", "old version", "disk lost")
 STORAGE = ("damaged file",)
-OF_MACHINES = (*MACHINES, *DAMAGE, *STORAGE, "stuck connection", "crash after sending", *BELIEVED)
+OF_MACHINES = (
+    *MACHINES,
+    "long crash",
+    "long pause",
+    *DAMAGE,
+    *STORAGE,
+    "stuck connection",
+    "crash after sending",
+    *BELIEVED,
+)
 """They happen to the machine that they name first."""

@@ -62,6 +62,11 @@ class Machine(ABC):
 
         self.world.after(duration_us, resume)
 
+    @property
+    def stands_still(self) -> bool:
+        """It is paused."""
+        return self._paused is not None
+
     def slow_down(self, times: int) -> None:
         """Its work takes so many times as long from now on; 1: as long as it should."""
         self.slowness = times

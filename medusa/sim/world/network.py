@@ -180,6 +180,11 @@ class Network:
             self._cuts[way] = self._cuts.get(way, 0) + 1
             self._break(way)
 
+    def passes(self, source: str, target: str) -> bool:
+        """Whether what is sent this way comes as it does where nothing is cut."""
+        way = (source, target)
+        return way not in self._cuts and way not in self._clogs and way not in self._diverted
+
     def heal(self, source: str, target: str, *, hold: bool = False) -> None:
         """One cut (``hold``: one short cut) ends; frames pass when no other is left."""
         way = (source, target)

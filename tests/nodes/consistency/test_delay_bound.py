@@ -92,6 +92,18 @@ def test_the_same_input_fails_again_soon() -> None:
     assert run.late() == []
 
 
+def test_a_node_that_is_back_soon_shows_nothing() -> None:
+    """It has run for longer than X, and knows of no input since when it is missing: it says it is behind."""
+    run = DelayedRun(chain(), CHAIN, read_at="n", span_us=second(8)).begin()
+    node = run.fed.nodes["m"]
+    run.at_second(4, node.crash)
+    run.at_second(4.3, node.restart)
+    run.ends()
+    assert "up_failure" not in run.states
+    assert run.reader.guesses == []
+    assert (run.forks("m"), run.forks("n")) == (0, 0)
+
+
 def test_rows_of_a_publisher_that_has_finished_show_without_the_one_that_is_missing() -> None:
     run = begun(span_us=second(9))
     run.cut("pub-b", "m", 3, 16)

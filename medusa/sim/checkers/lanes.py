@@ -1,0 +1,128 @@
+"""Both lanes of a stream as a program reads them: what it was shown, when, and what of that stays.
+
+The stable lane is compared with the rows of a run without failures as they come, so a row that was shown is
+never taken back; tentative rows are those of keys that there are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from medusa.elements import Train
+from medusa.runtime.client.followed_table import CorrectedRows
+from medusa.sim.world.virtual_time import SimulationError
+from medusa.wire.link.tentative_receiver import StateChanged, TentativePromise, TentativeRowsCame
+from medusa.wire.messages.tentative import STABLE
+
+__all__ = ["Key", "LaneChecks"]
+
+Key = tuple[Any, ...]
+
+
+class LaneChecks:
+    """Of one stream at one reader.
+
+    Attributes:
+        shown_us: key -> when a row with it came first, on whichever lane.
+        state: as the reader knows it.
+        missed_us: when an input of it was missing first; None: none was.
+        tentative_rows: so many came.
+
+    Args:
+        want: the rows without failures, in their order.
+        key: columns by which rows are told apart, as ``Subscription.table`` takes them.
+        now: the time of the world.
+    """
+
+    def __init__(self, stream: str, want: pa.Table, key: Sequence[str], *, now: Callable[[], int]) -> None:
+        self.shown_us: dict[Key, int] = {}
+        self.state = STABLE
+        self.missed_us: int | None = None
+        self.tentative_rows = 0
+        self._stream = stream
+        self._want = want
+        self._key = list(key)
+        self._keys = set(self.keys_of(want))
+        self._now = now
+        self._next = 0
+        self._fork = 0
+        self._table = CorrectedRows(want.schema, key)
+
+    def keys_of(self, rows: pa.Table | pa.RecordBatch) -> list[Key]:
+        """The key of each row."""
+        return list(zip(*(rows.column(name).to_pylist() for name in self._key), strict=True))
+
+    def stable(self, train: Train) -> None:
+        """Rows of the stable lane came."""
+        end = self._next + len(train)
+        want = self._want.slice(self._next, len(train))
+        if not pa.Table.from_batches([train.batch], self._want.schema).equals(want):
+            self._fail(
+                f"stable rows {self._next} to {end} are {train.batch.to_pylist()}, not {want.to_pylist()}"
+            )
+        self._next = end
+        self._table.stable(train)
+        self._shown(train.batch)
+
+    def promised(self, time_us: int) -> None:
+        """The stable lane has come so far."""
+        self._table.promised(time_us)
+
+    def turned(self, change: StateChanged) -> None:
+        """The stream is otherwise."""
+        self.state, self._fork = change.state, change.fork
+        if change.fork and change.state == STABLE:
+            self._fail(f"is stable, and rows of fork {change.fork} hold")
+        if change.state == "up_failure" and self.missed_us is None:
+            self.missed_us = self._now()
+        self._table.turned(change.fork)
+
+    def tentative(self, came: TentativeRowsCame, train: Train) -> None:
+        """Rows of the tentative lane came."""
+        if came.fork != self._fork or self.state == STABLE:
+            self._fail(f"tentative rows of fork {came.fork} came, it is {self.state} with {self._fork}")
+        if unknown := set(self.keys_of(train.batch)) - self._keys:
+            self._fail(f"tentative rows of {min(unknown, key=repr)}, and there are none")
+        self.tentative_rows += len(train)
+        self._table.tentative(train, came.fork)
+        self._shown(train.batch)
+
+    def promised_tentatively(self, promise: TentativePromise) -> None:
+        """The tentative lane has come so far."""
+        if promise.fork != self._fork or self.state == STABLE:
+            self._fail(f"fork {promise.fork} promises, it is {self.state} with {self._fork}")
+
+    def _shown(self, batch: pa.RecordBatch) -> None:
+        for key in self.keys_of(batch):
+            self.shown_us.setdefault(key, self._now())
+
+    @property
+    def settled(self) -> bool:
+        """Nothing is tentative, or may be."""
+        return self.state == STABLE and not self._table.tentative_rows
+
+    def check_end(self) -> None:
+        """All has come, and has healed.
+
+        Raises:
+            SimulationError: rows are missing, something is tentative, or the table isn't that of the rows.
+        """
+        if self._next != len(self._want):
+            self._fail(f"{self._next} stable rows came of {len(self._want)}")
+        if self.state != STABLE:
+            self._fail(f"is {self.state} in the end")
+        if left := self._table.tentative_rows:
+            self._fail(f"{left} rows of the table are tentative in the end")
+        last = dict(zip(self.keys_of(self._want), self._want.to_pylist(), strict=True))
+        table = self._table.arrow()
+        found = dict(zip(self.keys_of(table), table.to_pylist(), strict=True))
+        if found != last or table.num_rows != len(last):
+            self._fail(
+                f"the table has {len(found)} keys and others rows than the stream, which has {len(last)}"
+            )
+
+    def _fail(self, what: str) -> None:
+        raise SimulationError(f"lanes: {self._stream}: {what}")

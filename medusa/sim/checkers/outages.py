@@ -1,0 +1,51 @@
+"""When each machine and each connection of a run stood, as seen from outside."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+__all__ = ["Outages"]
+
+
+class Outages:
+    """Looked at now and then, so that an outage counts as up to two looks longer than it was.
+
+    Args:
+        parts: all that may be down, by name.
+        works: whether a part does.
+    """
+
+    def __init__(self, parts: Iterable[str], works: Callable[[str], bool]) -> None:
+        self._works = works
+        self._down: dict[str, list[tuple[int, int]]] = {part: [] for part in parts}
+        self._looked_us = 0
+
+    def look(self, now_us: int) -> None:
+        """Take note of what is down."""
+        for part, spans in self._down.items():
+            if self._works(part):
+                continue
+            if spans and spans[-1][1] >= self._looked_us:
+                spans[-1] = (spans[-1][0], now_us)
+            else:
+                spans.append((self._looked_us, now_us))
+        self._looked_us = now_us
+
+    def worked(self, parts: Iterable[str], from_us: int, to_us: int) -> bool:
+        """Whether these were there all the time."""
+        return all(
+            end_us < from_us or begin_us > to_us for part in parts for begin_us, end_us in self._down[part]
+        )
+
+    def longest_us(self, rest_us: int) -> int:
+        """How long something was down at most; what follows within ``rest_us`` counts as one."""
+        longest = since_us = until_us = 0
+        for begin_us, end_us in self._sorted():
+            if begin_us > until_us + rest_us:
+                since_us = begin_us
+            until_us = max(until_us, end_us)
+            longest = max(longest, until_us - since_us)
+        return longest
+
+    def _sorted(self) -> Sequence[tuple[int, int]]:
+        return sorted(span for spans in self._down.values() for span in spans)

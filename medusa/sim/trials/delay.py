@@ -1,0 +1,346 @@
+"""Queries over nodes whose outputs bound what a failure adds (``delay=``), while inputs are missing.
+
+    left  ── a ──┐                          left ── a ──┐
+                 ├── c ── d ── z            right ─ b ──┴─ e ──┐           source ── a ──┬── c ──┐
+    right ── b ──┘                          third ─ c ──┬─ f ──┴── z                     └── d ──┴── z
+                                            fourth  d ──┘
+        chain                                    tree                          diamond
+
+Whoever reads has its stable rows as without failures, each once and for good; what comes by a living path
+shows within X of when it would have come; what is short shows nothing; and in the end nothing is tentative.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+
+from medusa.nodes.config.settings import Limits
+from medusa.query.boxes import Schema
+from medusa.query.builder import Query
+from medusa.query.delay import fork_after_us
+from medusa.query.expressions.aggregates import count, sum
+from medusa.sim.actors.client import Client
+from medusa.sim.checkers.lanes import LaneChecks
+from medusa.sim.checkers.outages import Outages
+from medusa.sim.trials.queries import QueryOptions, QueryTrial
+from medusa.sim.trials.trial import Scenario
+from medusa.sim.world.fault_kinds import LONG, Scene
+from medusa.sim.world.virtual_time import SimulationError, World
+from medusa.units import duration_us
+
+__all__ = ["DELAY"]
+
+SCHEMA = {"ts": "timestamp[us, UTC]", "k": "utf8", "v": "int64"}
+ROWS = 150
+"""Of each source."""
+
+SPAN_US, FAULTS_US, SAFETY_US = 9_000_000, 5_500_000, 9_500_000
+"""For how long rows are published, faults begin, and may last. Sources end once all has healed: what waits
+for an input that is missing is only answered while another one goes on."""
+
+BUCKET_US, WINDOW_US = 200_000, 1_000_000
+LOOK_US = 10_000
+
+SETTLED_US = 1_500_000
+"""A path that has been whole for so long brings rows as they come: links stand again, and what waited is
+through."""
+
+SLACK_US = 700_000
+"""For frames, turns of engines and copies on the way; the rest of X is what a failure may add."""
+
+NOTICED_US = 1_000_000
+"""So long after a failure has ended is everything heard again at the latest."""
+
+EACH, PER_K = "each", "per_k"
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """A query, and where it runs.
+
+    Attributes:
+        at: node -> sources and boxes; the last one has the sinks.
+        path: the nodes by which a row of a source comes to them.
+    """
+
+    q: Query
+    at: Mapping[str, Sequence[str]]
+    path: Callable[[str, int], Sequence[str]]
+
+
+def _ends(q: Query, rows: Any, delay: str) -> None:
+    q.sink(EACH, rows.filter("v >= 0", name="last"), delay=delay)
+    per_k = rows.window("1s").group_by("k").aggregate(n=count(), t=sum("v"), name="counts")
+    q.sink(PER_K, per_k, delay=delay)
+
+
+ENDS = ["last", EACH, "counts", PER_K]
+
+
+def chain(delay: str) -> Shape:
+    """Two sources are put into one order and go through a second node."""
+    q = Query("d")
+    left = q.source("left", SCHEMA, time="ts").filter("v >= 0", name="l")
+    right = q.source("right", SCHEMA, time="ts").filter("v >= 0", name="r")
+    both = left.sunion(right, bucket="200ms", name="both")
+    _ends(q, both.filter("v >= 0", name="most"), delay)
+    at = {"a": ["left", "l"], "b": ["right", "r"], "c": ["both"], "d": ["most"], "z": ENDS}
+    return Shape(q, at, lambda source, v: ("a" if source == "left" else "b", "c", "d", "z"))
+
+
+def tree(delay: str) -> Shape:
+    """Pairs of four sources are put into one order, and those again."""
+    q = Query("d")
+    names = ["one", "two", "three", "four"]
+    some = [q.source(name, SCHEMA, time="ts").filter("v >= 0", name=f"f{name}") for name in names]
+    low = some[0].sunion(some[1], bucket="200ms", name="low")
+    high = some[2].sunion(some[3], bucket="200ms", name="high")
+    _ends(q, low.sunion(high, bucket="200ms", name="all"), delay)
+    at = {place: [name, f"f{name}"] for place, name in zip("abcd", names, strict=True)}
+    at |= {"e": ["low"], "f": ["high"], "z": ["all", *ENDS]}
+    way = {"one": ("a", "e"), "two": ("b", "e"), "three": ("c", "f"), "four": ("d", "f")}
+    return Shape(q, at, lambda source, v: (*way[source], "z"))
+
+
+def diamond(delay: str) -> Shape:
+    """Rows of one source go two ways and meet again."""
+    q = Query("d")
+    rows = q.source("rows", SCHEMA, time="ts").filter("v >= 0", name="first")
+    even, odd = rows.filter("v % 2 = 0", name="even"), rows.filter("v % 2 = 1", name="odd")
+    _ends(q, even.sunion(odd, bucket="200ms", name="both"), delay)
+    at = {"a": ["rows", "first"], "c": ["even"], "d": ["odd"], "z": ["both", *ENDS]}
+    return Shape(q, at, lambda source, v: ("a", "d" if v % 2 else "c", "z"))
+
+
+def joined(delay: str) -> Shape:
+    """Counts of two sources are joined by window and key: a result of both is missing while one is."""
+    q = Query("d")
+    left = q.source("left", SCHEMA, time="ts").filter("v >= 0", name="l")
+    right = q.source("right", SCHEMA, time="ts").filter("v >= 0", name="r")
+    lefts = left.window("1s").group_by("k").aggregate(nl=count(), name="wl")
+    rights = right.window("1s").group_by("k").aggregate(nr=count(), name="wr")
+    q.sink(PER_K, lefts.join(rights, on=["window", "k"], how="full", name="meet"), delay=delay)
+    at = {"a": ["left", "l"], "b": ["right", "r"], "c": ["wl"], "z": ["wr", "meet", PER_K]}
+    return Shape(q, at, lambda source, v: ("a", "c", "z") if source == "left" else ("b", "z"))
+
+
+SHAPES = (chain, tree, diamond, joined)
+DELAYS = ("1200ms", "1200ms", "1500ms", "2s", "4s")
+KEYS = {EACH: ["v"], PER_K: ["window_start", "k"]}
+
+
+def table(dice: Random, rows: int, place: int, sources: int, span_us: int) -> pa.Table:
+    """Rows in order of time, which come at the pace of their times; each value is there once."""
+    times = sorted(dice.randrange(span_us) for _ in range(rows))
+    return pa.table(
+        {
+            "ts": pa.array(times, pa.timestamp("us", tz="UTC")),
+            "k": pa.array([dice.choice("abc") for _ in times]),
+            "v": pa.array([number * sources + place for number in range(rows)], pa.int64()),
+        }
+    )
+
+
+class DelayTrial(QueryTrial):
+    """A query with ``delay=``, of which a program reads both lanes.
+
+    Args:
+        delay_us: X.
+    """
+
+    def __init__(
+        self,
+        world: World,
+        shape: Shape,
+        tables: Mapping[str, pa.Table],
+        options: QueryOptions,
+        *,
+        delay_us: int,
+    ) -> None:
+        super().__init__(world, shape.q, tables, options)
+        self.lanes = {
+            sink: LaneChecks(f"d.{sink}", want, KEYS[sink], now=lambda: world.now_us)
+            for sink, want in self.want.items()
+        }
+        self._shape = shape
+        self._delay_us = delay_us
+        self._promised: dict[str, list[tuple[int, int]]] = {source: [] for source in tables}
+        """Source -> the time of its last row so far, and when that was published."""
+        self._came: list[tuple[str, dict[str, Any], int]] = []
+        """Source, row, and when it was published."""
+        self._outages: Outages | None = None
+        self._healed = self._overtakes = False
+
+    # --- what is done ---------------------------------------------------------------------------
+
+    @property
+    def scene(self) -> Scene:
+        return Scene(machines=list(self.nodes), links=self.links, span_us=FAULTS_US)
+
+    def _begin(self) -> None:
+        super()._begin()
+        parts = [*self.nodes, *(self._part(*pair) for pair in self.links)]
+        self._outages = Outages(parts, self._works)
+        self._look(self._outages)
+
+    @staticmethod
+    def _part(*names: str) -> str:
+        """A machine, or the connection of two."""
+        return " ".join(sorted(names))
+
+    def _begin_to_read(self, client: Client, stream: str) -> None:
+        client.read_lanes(stream, self.lanes[stream.removeprefix("d.")])
+
+    def _push(self, client: Client, stream: str, piece: pa.Table, schema: Schema) -> None:
+        super()._push(client, stream, piece, schema)
+        source, now_us = stream.removeprefix("d."), self.world.now_us
+        self._promised[source].append((piece.column("ts").cast(pa.int64())[-1].as_py(), now_us))
+        self._came += [(source, row, now_us) for row in piece.to_pylist()]
+
+    # --- what is seen ---------------------------------------------------------------------------
+
+    def _look(self, outages: Outages) -> None:
+        if not self._healed:
+            outages.look(self.world.now_us)
+            self.world.after(LOOK_US, lambda: self._look(outages))
+
+    def heal(self) -> None:
+        if self._outages is not None:
+            self._outages.look(self.world.now_us)
+        self._healed = True
+        self._overtakes = self.network.faults.reorder_permille > 0
+        super().heal()
+
+    def _works(self, part: str) -> bool:
+        names = part.split()
+        if len(names) == 1:
+            machine = self.nodes[part]
+            return machine.alive and not machine.stands_still
+        one, other = names
+        return self.network.passes(one, other) and self.network.passes(other, one)
+
+    # --- what must hold -------------------------------------------------------------------------
+
+    @property
+    def ended(self) -> bool:
+        return super().ended and all(lane.settled for lane in self.lanes.values())
+
+    def check_end(self) -> None:
+        super().check_end()
+        for lane in self.lanes.values():
+            lane.check_end()
+        self._check_masked()
+        self._check_answered()
+
+    def _check_masked(self) -> None:
+        """What is shorter than X less the margin shows nothing."""
+        assert self._outages is not None
+        longest_us = self._outages.longest_us(NOTICED_US)
+        if longest_us + NOTICED_US > fork_after_us(self._delay_us):
+            return
+        for sink, lane in self.lanes.items():
+            if lane.missed_us is not None or lane.tentative_rows:
+                raise SimulationError(
+                    f"masked: {sink}: an input was missing at {lane.missed_us} us and {lane.tentative_rows}"
+                    f" rows were tentative; nothing was down for more than {longest_us} us"
+                )
+
+    def _check_answered(self) -> None:
+        """What came by a path that was whole shows within X of when it would have. Not where frames overtake
+        others, as ZeroMQ's never do: tentative ones that come behind a later one are dropped."""
+        assert self._outages is not None
+        if self._overtakes:
+            return
+        for sink, lane in self.lanes.items():
+            length_us = BUCKET_US if sink == EACH else WINDOW_US
+            for source, row, came_us in self._came:
+                ideal_us = self._ideal_us(row["ts"], length_us)
+                if ideal_us is None:
+                    continue
+                due_us = ideal_us + self._delay_us + SLACK_US
+                path = self._path(source, row["v"])
+                if not self._outages.worked(path, came_us - SETTLED_US, due_us):
+                    continue
+                key = self._key(sink, row)
+                shown_us = lane.shown_us.get(key)
+                if shown_us is None or shown_us > due_us:
+                    raise SimulationError(
+                        f"answered: {sink} {key}: {source} had it at {came_us} us, without failures it would"
+                        f" have shown at {ideal_us}, it had to by {due_us}, and did at {shown_us}"
+                    )
+
+    def _ideal_us(self, time: Any, length_us: int) -> int | None:
+        """When a row of this time leaves without failures: once all sources are past its bucket or window;
+        None: only once they end."""
+        end_us = (_micros(time) // length_us + 1) * length_us
+        times = []
+        for promised in self._promised.values():
+            place = bisect_left(promised, (end_us, 0))
+            if place == len(promised):
+                return None
+            times.append(promised[place][1])
+        return max(times)
+
+    def _path(self, source: str, value: int) -> Iterator[str]:
+        """All that a row passes."""
+        nodes = self._shape.path(source, value)
+        places = [f"pub-{nodes[0]}-{source}-0", *nodes, self.reader.name]
+        yield from nodes
+        for pair in pairwise(places):
+            yield self._part(*pair)
+
+    def _key(self, sink: str, row: Mapping[str, Any]) -> tuple[Any, ...]:
+        if sink == EACH:
+            return (row["v"],)
+        time = row["ts"]
+        start_us = _micros(time) // WINDOW_US * WINDOW_US
+        return (pa.scalar(start_us, pa.timestamp("us", tz="UTC")).as_py(), row["k"])
+
+
+def _micros(time: Any) -> int:
+    return int(pa.scalar(time, pa.timestamp("us", tz="UTC")).cast(pa.int64()).as_py())
+
+
+def delayed(world: World, rows: int | None, parts: Any) -> DelayTrial:
+    """What the seed decides."""
+    dice = world.dice("options")
+    build, delay = dice.choice(SHAPES), dice.choice(DELAYS)
+    shape = build(delay)
+    number = ROWS if rows is None else rows
+    sources = shape.q.sources
+    tables = {
+        source: table(dice, number, place, len(sources), SPAN_US) for place, source in enumerate(sources)
+    }
+    options = QueryOptions(
+        at=shape.at,
+        publish_us=SPAN_US,
+        piece_rows=dice.choice([2, 5]),
+        sync_us=dice.choice([500, 2000, 20_000]),
+        job_us=dice.choice([50, 2000]),
+        delay_us=dice.choice([100, 2000, 20_000]),
+        limits=Limits(checkpoint_every_us=dice.choice([50_000, 200_000, 1_000_000])),
+    )
+    return DelayTrial(world, shape, tables, options, delay_us=duration_us(delay, what="delay"))
+
+
+WEATHER = ("jitter", "repeat", "reorder")
+"""What a link makes up for within X."""
+
+DELAY: dict[str, Scenario] = {
+    "delay": Scenario(
+        about="inputs go missing: new results within X, marked tentative, and exact ones afterwards",
+        build=delayed,
+        kinds=[*WEATHER, "cut", "cut one way", "partition", "crash", "pause", *LONG, *LONG],
+        count=5,
+        safety_us=SAFETY_US,
+        liveness_us=60_000_000,
+        events_max=1_500_000,
+    ),
+}

@@ -1,0 +1,46 @@
+"""Inputs of queries with ``delay=`` go missing: new results within X, and in the end exact ones alone."""
+
+from __future__ import annotations
+
+import pytest
+
+from medusa.sim.scenarios import run_scenario
+from tests.sim.planted_delay import DELAY
+from tests.sim.planting import noticed, planted
+
+CI = 30
+"""Seeds of ``make test-ci``."""
+
+FOUND = (
+    # A node that was started again took all its inputs for missing, since it had run for longer than X.
+    9,
+)
+"""Seeds that have shown something before."""
+
+
+def passed(seed: int) -> None:
+    outcome = run_scenario("delay", seed)
+    assert outcome.ok, str(outcome)
+
+
+@pytest.mark.parametrize("seed", dict.fromkeys((*range(CI), *FOUND)))
+def test_seed(seed: int) -> None:
+    """Chaos and checks: as ``medusa.sim.trials.delay`` says."""
+    passed(seed)
+
+
+@pytest.mark.full
+@pytest.mark.issue(19)
+@pytest.mark.parametrize("block", range(40))
+def test_more_seeds(block: int) -> None:
+    """2,000 in all."""
+    for seed in range(2000 + 50 * block, 2000 + 50 * (block + 1)):
+        passed(seed)
+
+
+@pytest.mark.parametrize("name", DELAY)
+def test_the_recorded_seed_notices_it(name: str) -> None:
+    mistake = DELAY[name]
+    assert mistake.seed is not None
+    with planted(mistake):
+        assert noticed(lambda seed: run_scenario("delay", seed).violation, mistake.seed, mistake.shows)
