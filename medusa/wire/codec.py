@@ -38,6 +38,7 @@ __all__ = [
     "decode_header",
     "encode_frame",
     "late_below",
+    "latest_us",
     "split",
     "without_below",
 ]
@@ -391,6 +392,14 @@ def without_below(train: Train, boundary_us: int) -> tuple[Train, int]:
         ),
         gone,
     )
+
+
+def latest_us(train: Train) -> int:
+    """The time of its latest row."""
+    import pyarrow.compute as pc  # As above.
+
+    assert train.times is not None, "a stream without time has no latest row"
+    return int(pc.max(train.times.cast(pa.int64())).as_py())
 
 
 def _facts(metadata: Buffer) -> tuple[bool, int]:

@@ -21,7 +21,7 @@ from medusa.engine.operators.source import TIME_MAX_US
 from medusa.nodes.consistency.missing_inputs import MissingInputs
 from medusa.nodes.fragment.inputs import FragmentInput, TentativeWork, Work
 from medusa.query.boxes import Source
-from medusa.wire.codec import without_below
+from medusa.wire.codec import latest_us, without_below
 from medusa.wire.fork_names import fork_name
 from medusa.wire.outbox import CloseFragment, Fork, Outbox, RunFragment
 
@@ -49,6 +49,7 @@ class _Fed:
     Attributes:
         input: that brought it; None: it lifts a source that brings nothing.
         tentative: it came by the tentative lane.
+        fork: of the sender, that put it out; 0: the sender itself did.
         work: as the stable instance is fed it.
         asked_at: of a lift, how many trains of its source had been fed when it was asked for.
     """
@@ -57,6 +58,7 @@ class _Fed:
     element: Element | Silent
     input: FragmentInput | None = None
     tentative: bool = False
+    fork: int = 0
     work: Work | None = None
     asked_at: int = 0
 
@@ -132,6 +134,9 @@ class ForkedFragment:
         """Input -> row and boundary at which the stable instance stood when it was copied."""
         self._promised_us = {each: each.fed_us for each in inputs.values()}
         """Publisher -> the last promise of it that has come by."""
+        self._brought: dict[FragmentInput, tuple[int, int, int]] = {}
+        """Input -> the fork of its sender that brought rows last; below which time those before it did; below
+        which time it did too."""
         self._trains = dict.fromkeys(sources, 0)
         self._queue: deque[_Fed] = deque()
         self._queue_bytes = 0
@@ -168,7 +173,7 @@ class ForkedFragment:
     def take_tentative(self, work: TentativeWork) -> None:
         """This came by a tentative lane."""
         self.lanes.setdefault(work.input, work.fork)
-        self._take(_Fed(work.input.source, work.element, work.input, tentative=True))
+        self._take(_Fed(work.input.source, work.element, work.input, tentative=True, fork=work.fork))
 
     def _take(self, fed: _Fed) -> None:
         if self._queue_bytes + fed.nbytes > WAITS_BYTES_MAX:
@@ -191,7 +196,7 @@ class ForkedFragment:
             self.newest = fed.work or self.newest
             if (element := self._entering(fed, silent)) is not None:
                 self._changes += 1
-                self._run(_Fed(fed.source, element, fed.input, fed.tentative, self.newest))
+                self._run(_Fed(fed.source, element, fed.input, fed.tentative, work=self.newest))
             if self._changes >= CHANGES_MAX:
                 self._ask(silent)
         if not self._queue:
@@ -215,9 +220,10 @@ class ForkedFragment:
         if isinstance(element, Train):
             self._trains[fed.source] += 1
             element = msgspec.structs.replace(element, kind=Kind.STABLE)
-            if element.times is None or at_us == START_US:
+            below_us = max(at_us, self._again_below_us(fed, element))
+            if element.times is None or below_us == START_US:
                 return element
-            train, late = without_below(element, at_us)
+            train, late = without_below(element, below_us)
             self.late_rows += late
             return train if len(train) else None
         assert isinstance(element, Boundary)
@@ -230,6 +236,17 @@ class ForkedFragment:
             self._promised_us[fed.input] = max(element.time_us, self._promised_us.get(fed.input, START_US))
             promised_us = self._promised(fed.source)
         return None if promised_us is None else self._raised(fed.source, promised_us)
+
+    def _again_below_us(self, fed: _Fed, train: Train) -> int:
+        """Below this an earlier fork of the sender has brought the rows: another one begins where the sender
+        itself stands, and what both put out counts once."""
+        if fed.input is None or not fed.fork or train.times is None:
+            return START_US
+        fork, again_us, end_us = self._brought.get(fed.input, (fed.fork, START_US, START_US))
+        if fork != fed.fork:
+            again_us = end_us
+        self._brought[fed.input] = fed.fork, again_us, max(end_us, latest_us(train) + 1)
+        return again_us
 
     def _raised(self, source: str, time_us: int) -> Boundary | None:
         if time_us <= self._at_us[source]:

@@ -501,7 +501,7 @@ def test_a_sender_that_says_another_fork_with_each_word_costs_two_copies_a_secon
     life = judged()
     for fork in range(1, 30):
         life.state("f", "up_failure", fork=fork)
-        life.guesses("f", fork, 0, 150)
+        life.guesses("f", fork, 0, 150 + fork)
         life.there()
         life.fork_ran()
     assert len(life.forks) == 2
