@@ -68,8 +68,8 @@ class Shape:
     Attributes:
         at: node -> sources and boxes; the last one has the sinks.
         path: the nodes by which a row of a source comes to them.
-        beside: source -> others that meet before it meets them. A node that forks, and then misses the rest of
-            its inputs too, promises nothing more, and holds up who reads it: so one of these must be there.
+        beside: source -> others that meet before it meets them. A node that forks, and then misses the rest
+            of its inputs too, promises nothing more and holds up who reads it: one of these must be there.
     """
 
     q: Query
