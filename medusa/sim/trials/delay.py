@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from random import Random
 from typing import Any
@@ -68,11 +68,14 @@ class Shape:
     Attributes:
         at: node -> sources and boxes; the last one has the sinks.
         path: the nodes by which a row of a source comes to them.
+        beside: source -> others that meet before it meets them. A node that forks, and then misses the rest
+            of its inputs too, promises nothing more and holds up who reads it: one of these must be there.
     """
 
     q: Query
     at: Mapping[str, Sequence[str]]
     path: Callable[[str, int], Sequence[str]]
+    beside: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 def _ends(q: Query, rows: Any, delay: str) -> None:
@@ -106,7 +109,9 @@ def tree(delay: str) -> Shape:
     at = {place: [name, f"f{name}"] for place, name in zip("abcd", names, strict=True)}
     at |= {"e": ["low"], "f": ["high"], "z": ["all", *ENDS]}
     way = {"one": ("a", "e"), "two": ("b", "e"), "three": ("c", "f"), "four": ("d", "f")}
-    return Shape(q, at, lambda source, v: (*way[source], "z"))
+    pairs = ("one", "two"), ("three", "four")
+    beside = {name: pairs[name in pairs[0]] for name in names}
+    return Shape(q, at, lambda source, v: (*way[source], "z"), beside)
 
 
 def diamond(delay: str) -> Shape:
@@ -265,8 +270,7 @@ class DelayTrial(QueryTrial):
                 if ideal_us is None:
                     continue
                 due_us = ideal_us + self._delay_us + SLACK_US
-                path = self._path(source, row["v"])
-                if not self._outages.worked(path, came_us - SETTLED_US, due_us):
+                if not self._has_way(source, row["v"], came_us - SETTLED_US, due_us):
                     continue
                 key = self._key(sink, row)
                 shown_us = lane.shown_us.get(key)
@@ -287,6 +291,14 @@ class DelayTrial(QueryTrial):
                 return None
             times.append(promised[place][1])
         return max(times)
+
+    def _has_way(self, source: str, value: int, from_us: int, to_us: int) -> bool:
+        """Whether all that it passes was there."""
+        assert self._outages is not None
+        worked = self._outages.worked
+        beside = self._shape.beside.get(source, ())
+        others = [worked(self._path(each, value), from_us, to_us) for each in beside]
+        return worked(self._path(source, value), from_us, to_us) and (any(others) or not others)
 
     def _path(self, source: str, value: int) -> Iterator[str]:
         """All that a row passes."""
