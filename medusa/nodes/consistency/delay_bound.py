@@ -251,9 +251,16 @@ class DelayBound:
             return
         if why:
             self._lose(now_us, fork, why)
-        elif self.why:
+            return
+        fork.was_made()
+        if self.why:
             self.why = ""
             self._say(now_us)
+
+    @property
+    def is_copying(self) -> bool:
+        """A fork is asked for and isn't there: the engine copies the state."""
+        return any(not each.is_there for each in self._forks)
 
     def failed(self, now_us: int, name: str, why: str) -> None:
         """A fork can't go on."""

@@ -95,6 +95,7 @@ class ForkedFragment:
 
     Attributes:
         answers: it is there and has run something.
+        is_there: it was copied.
         lifted: sources that were given boundaries that nobody has promised.
         lanes: input -> the fork of its sender whose rows came first by its tentative lane.
         newest: of what came for the stable instance too, what this one was given last; None: nothing.
@@ -118,7 +119,7 @@ class ForkedFragment:
         self.name = fork_name(fragment, number)
         self.number = number
         self.token = token
-        self.answers = self.overrun = False
+        self.answers = self.is_there = self.overrun = False
         self.lifted: dict[str, None] = {}
         self._lifting: tuple[str, ...] = ()
         """Those that are, as of now."""
@@ -151,6 +152,10 @@ class ForkedFragment:
     def close(self) -> None:
         """It goes."""
         self._outbox.append(CloseFragment(fragment=self.name))
+
+    def was_made(self) -> None:
+        """It was copied, and runs what it is fed."""
+        self.is_there = True
 
     def is_behind(self) -> bool:
         """Whether the stable instance was fed what was missing here, at a source that was lifted."""

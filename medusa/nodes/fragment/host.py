@@ -66,6 +66,10 @@ from medusa.wire.outbox import Outbox, RunFragment
 
 __all__ = ["FragmentHost"]
 
+FORKED_US = 1_000_000
+"""A checkpoint that is due while the engine copies the state for a fork waits so long, again and again. Too
+small: it is looked for nothing; too large: it is that late."""
+
 AWAITED_US = 50_000
 """Where output waits for a checkpoint, it is taken so long after the one before, unless the fragment has a
 time of its own. Too small: the fragment does little else; too large: so long does output wait."""
@@ -934,7 +938,9 @@ class FragmentHost:
         self._feeding.tick(now_us)
         if self._checkpoint_at_us is None:
             self._checkpoint_at_us = now_us + self._every_us
-        if now_us >= self._checkpoint_at_us:
+        if now_us >= self._checkpoint_at_us and self._is_forked(now_us):
+            self._checkpoint_at_us = now_us + min(FORKED_US, self._every_us)
+        elif now_us >= self._checkpoint_at_us:
             self._checkpoint_at_us = now_us + self._every_us
             outdated = any(output.spilling.outdated for output in self.outputs.values())
             self._wanted = self._wanted or ((self._dirty or outdated) and not self.settling)
@@ -942,6 +948,12 @@ class FragmentHost:
         self._wanted = self._wanted or (awaited_us is not None and now_us >= awaited_us)
         self._pump(now_us)
         self._look(now_us)
+
+    def _is_forked(self, now_us: int) -> bool:
+        """Whether a checkpoint that is due waits, but not for long: the engine is copying the state for a
+        fork, and would copy the rest of it in one go."""
+        is_copying = self.bound is not None and self.bound.is_copying
+        return is_copying and now_us - self._began_us < 2 * self._every_us
 
     def _forget_marks(self) -> None:
         """Positions of before say nothing of a stream that began anew."""
