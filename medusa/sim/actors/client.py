@@ -31,13 +31,13 @@ from medusa.wire.messages.links import OLDEST
 from medusa.wire.messages.standby import DeployGuarded
 from medusa.wire.outbox import Send
 
-__all__ = ["Client", "Lanes"]
+__all__ = ["Client", "LaneReader"]
 
 FAR = 1 << 37
 """No run has so many rows: numbers in between belong to none."""
 
 
-class Lanes(Protocol):
+class LaneReader(Protocol):
     """Looks at what comes of a stream by both lanes, in order."""
 
     def stable(self, train: Train) -> None: ...
@@ -79,7 +79,7 @@ class Client:
         self.renumbered: dict[str, int] = {}
         self.ended: set[str] = set()
         self.names: dict[str, str] = {}
-        self.lanes: dict[str, Lanes] = {}
+        self.lanes: dict[str, LaneReader] = {}
         self._world = world
         self._network = network
         self._codecs: dict[str, TrainCodec] = {}
@@ -123,7 +123,7 @@ class Client:
         """Read a stream from its oldest row on."""
         self.do(lambda mind: mind.subscribe(self._world.now_us, name, OLDEST))
 
-    def read_lanes(self, name: str, lanes: Lanes) -> None:
+    def read_lanes(self, name: str, lanes: LaneReader) -> None:
         """The same, and its tentative lane too."""
         self.lanes[name] = lanes
         self.do(lambda mind: mind.subscribe(self._world.now_us, name, OLDEST, tentative=True))

@@ -62,7 +62,7 @@ EACH, PER_K = "each", "per_k"
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class DelayedQuery:
     """A query, and where it runs.
 
     Attributes:
@@ -87,7 +87,7 @@ def _ends(q: Query, rows: Any, delay: str) -> None:
 ENDS = ["last", EACH, "counts", PER_K]
 
 
-def chain(delay: str) -> Shape:
+def chain(delay: str) -> DelayedQuery:
     """Two sources are put into one order and go through a second node."""
     q = Query("d")
     left = q.source("left", SCHEMA, time="ts").filter("v >= 0", name="l")
@@ -95,10 +95,10 @@ def chain(delay: str) -> Shape:
     both = left.sunion(right, bucket="200ms", name="both")
     _ends(q, both.filter("v >= 0", name="most"), delay)
     at = {"a": ["left", "l"], "b": ["right", "r"], "c": ["both"], "d": ["most"], "z": ENDS}
-    return Shape(q, at, lambda source, v: ("a" if source == "left" else "b", "c", "d", "z"))
+    return DelayedQuery(q, at, lambda source, v: ("a" if source == "left" else "b", "c", "d", "z"))
 
 
-def tree(delay: str) -> Shape:
+def tree(delay: str) -> DelayedQuery:
     """Pairs of four sources are put into one order, and those again."""
     q = Query("d")
     names = ["one", "two", "three", "four"]
@@ -111,20 +111,20 @@ def tree(delay: str) -> Shape:
     way = {"one": ("a", "e"), "two": ("b", "e"), "three": ("c", "f"), "four": ("d", "f")}
     pairs = ("one", "two"), ("three", "four")
     beside = {name: pairs[name in pairs[0]] for name in names}
-    return Shape(q, at, lambda source, v: (*way[source], "z"), beside)
+    return DelayedQuery(q, at, lambda source, v: (*way[source], "z"), beside)
 
 
-def diamond(delay: str) -> Shape:
+def diamond(delay: str) -> DelayedQuery:
     """Rows of one source go two ways and meet again."""
     q = Query("d")
     rows = q.source("rows", SCHEMA, time="ts").filter("v >= 0", name="first")
     even, odd = rows.filter("v % 2 = 0", name="even"), rows.filter("v % 2 = 1", name="odd")
     _ends(q, even.sunion(odd, bucket="200ms", name="both"), delay)
     at = {"a": ["rows", "first"], "c": ["even"], "d": ["odd"], "z": ["both", *ENDS]}
-    return Shape(q, at, lambda source, v: ("a", "d" if v % 2 else "c", "z"))
+    return DelayedQuery(q, at, lambda source, v: ("a", "d" if v % 2 else "c", "z"))
 
 
-def joined(delay: str) -> Shape:
+def joined(delay: str) -> DelayedQuery:
     """Counts of two sources are joined by window and key: a result of both is missing while one is."""
     q = Query("d")
     left = q.source("left", SCHEMA, time="ts").filter("v >= 0", name="l")
@@ -133,7 +133,7 @@ def joined(delay: str) -> Shape:
     rights = right.window("1s").group_by("k").aggregate(nr=count(), name="wr")
     q.sink(PER_K, lefts.join(rights, on=["window", "k"], how="full", name="meet"), delay=delay)
     at = {"a": ["left", "l"], "b": ["right", "r"], "c": ["wl"], "z": ["wr", "meet", PER_K]}
-    return Shape(q, at, lambda source, v: ("a", "c", "z") if source == "left" else ("b", "z"))
+    return DelayedQuery(q, at, lambda source, v: ("a", "c", "z") if source == "left" else ("b", "z"))
 
 
 SHAPES = (chain, tree, diamond, joined)
@@ -163,7 +163,7 @@ class DelayTrial(QueryTrial):
     def __init__(
         self,
         world: World,
-        shape: Shape,
+        shape: DelayedQuery,
         tables: Mapping[str, pa.Table],
         options: QueryOptions,
         *,
