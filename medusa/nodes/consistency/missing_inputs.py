@@ -123,7 +123,7 @@ class MissingInputs:
     def _first_seen(self, input: FragmentInput) -> _Seen:
         """Who is the first to publish into a source isn't there before it is heard, and what it brings."""
         before = self._unpublished.of(input.source)
-        since_us = None if before is None else before.since_us
+        since_us = None if before is None else before.held_us
         is_behind = input in self._restored or (before is not None and before.missed)
         return _Seen(silent_us=since_us, since_us=since_us, behind=is_behind)
 

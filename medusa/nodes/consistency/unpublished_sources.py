@@ -1,9 +1,11 @@
 """Which sources of a fragment have no publisher, since when, and which of them hold up others. Pure.
 
-    nobody publishes into a ── for X - margin, and b brings something ──> missed ── somebody does ──> as ever
+    nobody publishes into a, b brings something ── for X - margin ──> missed ── somebody does ──> as ever
 
-Of a source that leads to nothing beside another one nobody is held up, and where no other source brings
-anything there is nothing to answer: a query into which nobody publishes yet is as it should be.
+By a source that leads to nothing beside another one nobody is held up, and where no other source brings
+anything there is nothing to answer: a query into which nobody publishes yet is as it should be. So the time
+counts from when another source brings something, and publishers may begin long after their query, one soon
+after the other.
 """
 
 from __future__ import annotations
@@ -23,11 +25,13 @@ class Unpublished:
     Attributes:
         since_us: since when nobody publishes into it.
         last_us: when one who did brought something last; None: nobody did.
-        missed: it holds up others, and has for long enough.
+        held_us: since when it has held up others; None: it doesn't.
+        missed: it has for long enough.
     """
 
     since_us: int
     last_us: int | None = None
+    held_us: int | None = None
     missed: bool = False
 
 
@@ -68,7 +72,8 @@ class UnpublishedSources:
         for input in inputs:
             if input.source in self._had:
                 self._had[input.source].append(input)
-        known, self._known, times = self._known, {}, []
+        known, self._known = self._known, {}
+        times: list[int] = []
         for source, others in self._meeting.items():
             if self._had[source] or not others or self._has_ended(source):
                 continue
@@ -76,11 +81,13 @@ class UnpublishedSources:
                 last = (came_us[each] for each in had.get(source, ()) if each in came_us)
                 one = Unpublished(now_us, max(last, default=None))
             self._known[source] = one
-            if now_us < one.since_us + self._wait_us:
-                times.append(one.since_us + self._wait_us)
-            elif not one.missed:
+            if one.held_us is None:
                 brought = (came_us[each] for each in inputs if each.source in others and each in came_us)
-                one.missed = any(one.last_us is None or at_us > one.last_us for at_us in brought)
+                after = [at_us for at_us in brought if one.last_us is None or at_us > one.last_us]
+                one.held_us = max(one.since_us, min(after)) if after else None
+            if one.held_us is not None and not one.missed:
+                one.missed = now_us >= one.held_us + self._wait_us
+                times += [] if one.missed else [one.held_us + self._wait_us]
         self._due_at_us = min(times, default=None)
 
     @property

@@ -54,8 +54,41 @@ def test_where_nothing_comes_of_others_nothing_is_missing() -> None:
     assert missing(life) == ()
     assert (life.hosted.wake_at_us() or 1 << 60) > life.now_us, "it isn't looked again and again"
     life.brings("pb", 100)
+    assert life.hosted.wake_at_us() <= 4_000_000 + FORKS_AFTER_US  # type: ignore[operator]
+    life.pass_to(4_000_000 + FORKS_AFTER_US - 1)
+    assert life.states() == [("stable", 0)]
+    life.pass_to(4_000_000 + FORKS_AFTER_US)
     assert life.forks == ["q/a#1"]
     assert life.states()[-1] == ("up_failure", 1)
+
+
+def test_publishers_that_begin_one_after_the_other_long_after_the_query_show_nothing() -> None:
+    life = Forking(query())
+    life.pass_to(0)
+    life.pass_to(4_000_000)
+    life.offers("pb", "b")
+    life.brings("pb", 100)
+    life.pass_to(5_000_000)
+    columns = next(box.schema for box in life.spec.graph.boxes if box.id == "a")
+    life.hosted.open_publisher(life.now_us, "pa", "a", columns)
+    life.pass_to(5_010_000)
+    life.attached("pa")
+    life.brings("pa", 100)
+    life.pass_to(6_500_000)
+    assert life.states() == [("stable", 0)]
+    assert life.forks == []
+
+
+def test_one_who_opens_it_and_is_not_heard_gains_no_time() -> None:
+    life = only_b()
+    life.pass_to(1_700_000)
+    columns = next(box.schema for box in life.spec.graph.boxes if box.id == "a")
+    life.hosted.open_publisher(life.now_us, "pa", "a", columns)
+    life.pass_to(1_750_000)
+    assert life.states() == [("stable", 0)]
+    life.pass_to(FORKS_AFTER_US)
+    assert life.forks == ["q/a#1"]
+    assert missing(life) == ("q.a of pa",)
 
 
 def test_alone_or_where_it_may_bring_nothing_it_is_never_missing() -> None:
