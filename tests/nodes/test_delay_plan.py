@@ -9,7 +9,7 @@ import pytest
 
 import medusa as md
 from medusa.errors import QueryError
-from medusa.nodes.placement.delay_plan import delayed_outputs, with_delays
+from medusa.nodes.placement.delay_plan import delay_warnings, delayed_outputs, with_delays
 from medusa.nodes.placement.placement import cut
 from medusa.nodes.placement.repartition_plan import replan_merge, replan_split
 from medusa.nodes.placement.standby_plan import StandbyNode, StandbyWish, with_standby
@@ -278,6 +278,25 @@ def test_a_plan_prints_them():
     assert [each.stream for each in found.delays] == ["q.out"]
     assert str(found.delays[0]) in str(found).splitlines()
     assert expected(*chain(), status).delays == ()
+
+
+def test_an_output_of_one_source_alone_is_warned_of():
+    """Without that there is nothing to answer."""
+    status = {"node": "a", "peers": {"b": "up", "c": "up"}, "fragments": []}
+    found = expected(*chain(delay="2s"), status)
+    assert found.warnings == (
+        "delay of q.out: all of it comes by source 'rows': while that brings nothing there is nothing to "
+        "answer, only where several publish into it those that are there are answered",
+    )
+    assert f"warning: {found.warnings[0]}" in str(found).splitlines()
+    assert expected(*chain(), status).warnings == ()
+    for graph, at in (tree(left=None, right=None, both="2s"), diamond(delay="2s")):
+        assert list(delay_warnings(cut(graph, at), graph)) == [], "others go on"
+    graph, at = tree(left="2s", right=None, both="5s")
+    assert [each.split(":")[0] for each in delay_warnings(cut(graph, at), graph)] == ["delay of q.left"]
+    q = md.Query("q")
+    q.sink("out", source(q, "rows").filter("v > 0", name="some"), delay="2s")
+    assert list(delay_warnings(cut(q.graph, {"a": ["rows"]}), q.graph)) == [], "it says that nothing waits"
 
 
 # --- in a node --------------------------------------------------------------------------------------------

@@ -4,8 +4,9 @@
                                      the stable instance waits, and goes on when the input is back
 
 ``states`` has the automaton of an output stream, ``missing_inputs`` says which inputs are missing and since
-when, ``fork`` is one second instance, ``catching_up`` says when the first one is done with what it waited
-for, and ``delay_bound`` decides: ``FragmentHost`` holds one where an output that it feeds has ``delay=``.
+when, ``unpublished_sources`` which sources have no publisher at all, ``fork`` is one second instance,
+``catching_up`` says when the first one is done with what it waited for, and ``delay_bound`` decides:
+``FragmentHost`` holds one where an output that it feeds has ``delay=``.
 
 Stable instance and fork are two fragments of one query to the engine, so each gets half of its thread's time
 while both have something to do. Of the fork at most ``fork.RUNNING_MAX`` elements are under way, so what is

@@ -16,11 +16,11 @@ nobody has those any more.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Protocol
 
-from medusa.elements import Boundary, Element, Train
+from medusa.elements import END_US, Boundary, Element, Train
 from medusa.nodes.automaton import next_state
 from medusa.nodes.consistency.catching_up import CatchingUp, FedInstance
 from medusa.nodes.consistency.fork import ForkedFragment
@@ -130,7 +130,13 @@ class DelayBound:
         self._waits = {sink: rows.wait for sink, rows in waiting_rows(graph).items()}
         self._meeting = MeetingSources(graph)
         self._missing = MissingInputs(
-            of.inputs, of.spec.delay_us, broken_since_us, self._stands_us, restored=restored
+            of.inputs,
+            of.spec.delay_us,
+            broken_since_us,
+            self._stands_us,
+            meeting={source: self._meeting.together[source] for source in self._waited()},
+            has_ended=lambda source: of.fed_us[source] >= END_US,
+            restored=restored,
         )
         self._outputs: dict[str, _Output] = {}
         self._forks: list[ForkedFragment] = []
@@ -157,6 +163,13 @@ class DelayBound:
             for id in of.outputs:
                 self._outputs[id] = _Output(state=_S.STABILIZATION)
             self._say(0)
+
+    def _waited(self) -> Iterator[str]:
+        """Sources that publishers feed, and that may not bring nothing."""
+        for source in self._of.spec.entries:
+            box = self._sources[source]
+            if box.timed and box.idle_us is None:
+                yield source
 
     # --- what happens to the fragment -----------------------------------------------------------------
 
@@ -342,8 +355,7 @@ class DelayBound:
     def _step(self, now_us: int) -> bool:
         """How the streams are by what is known of the inputs; whether any is otherwise than before."""
         changed = False
-        missed = {each.source for each in self._missing.missed()}
-        behind = {each.source for each in self._missing.behind()}
+        missed, behind = self._missing.missed_sources(), self._missing.behind_sources()
         for id in self._of.outputs:
             output, above = self._output(id), self._meeting.above[self._sink(id)]
             event = self._event(output, above, missed, behind)
@@ -470,7 +482,7 @@ class DelayBound:
         if not self._is_read():
             return False
         missing = self._missing
-        return any(
+        return bool(missing.unpublished()) or any(
             missing.lane(each) or (missing.is_overdue(each) and self._holds_up(each))
             for each in missing.behind()
         )
@@ -490,7 +502,7 @@ class DelayBound:
 
     def _has_healed(self, fork: ForkedFragment) -> bool:
         """Whether a source that was lifted is back, and the fragment was fed what it had."""
-        behind = {each.source for each in self._missing.behind()}
+        behind = self._missing.behind_sources()
         for source in fork.lifted:
             if source in behind:
                 self._healed.pop(source, None)
@@ -521,6 +533,10 @@ class DelayBound:
         )
 
     def missing(self, id: str) -> list[str]:
-        """The inputs that lead to an output and are missing: stream and who sends it."""
-        above = self._meeting.above[self._sink(id)]
-        return [f"{each.stream} of {each.by}" for each in self._missing.missed() if each.source in above]
+        """The inputs that lead to an output and are missing: stream and who sends it, or that nobody does."""
+        above, entries = self._meeting.above[self._sink(id)], self._of.spec.entries
+        nobody = [each for each in self._missing.unpublished() if each in above]
+        return [
+            *(f"{each.stream} of {each.by}" for each in self._missing.missed() if each.source in above),
+            *(f"{entries[source]}: nobody publishes into it" for source in nobody),
+        ]

@@ -290,6 +290,7 @@ class ForkedFragment:
     def _silent(self, idle: Collection[str]) -> tuple[str, ...]:
         """The sources for which boxes aren't to wait, in the order of the graph."""
         found, lifting = [], []
+        unpublished = self._missing.unpublished()
         for source, box in self._sources.items():
             if not box.timed or self._at_us[source] >= END_US:
                 continue
@@ -297,7 +298,8 @@ class ForkedFragment:
                 inputs = [each for each in self._inputs.values() if each.source == source]
                 is_silent = any(self._is_lifted(each) for each in inputs)
             else:
-                is_silent = bool(inputs := self._publishers(source)) and self._promised(source) is None
+                is_missed = source in unpublished or bool(self._publishers(source))
+                is_silent = is_missed and self._promised(source) is None
             if is_silent:
                 lifting.append(source)
             if is_silent or source in idle:

@@ -6,16 +6,20 @@
 Silence counts from when the sender was last heard, not from when that was noticed. One that doesn't hear us
 sends nothing, and is silent too. *Behind* is one that is back and hasn't brought all yet that its sender had
 then, is far from where the fork stands that goes on without it, or whose sender has corrections to come.
+
+A source into which nobody publishes is missing too (``unpublished_sources``); who then does is behind.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from medusa.elements import END_US, START_US
 from medusa.nodes.consistency.approach import Approach
 from medusa.nodes.consistency.states import ConsistencyState
+from medusa.nodes.consistency.unpublished_sources import UnpublishedSources
 from medusa.nodes.fragment.inputs import FragmentInput
 from medusa.query.delay import fork_after_us, margin_us
 from medusa.wire.link.automaton import ReceiverState
@@ -60,6 +64,8 @@ class MissingInputs:
         delay_us: the bound of the fragment.
         broken_since_us: since when a peer isn't heard, or doesn't hear us; None: all is well.
         stands_us: where the fork stands at a source that it goes on without; None: it has what comes there.
+        meeting: source that publishers feed, and that holds up others -> those that it meets.
+        has_ended: whether nothing more comes by such a source.
         restored: the fragment goes on where it stood before, so its inputs have something to catch up with.
     """
 
@@ -70,12 +76,15 @@ class MissingInputs:
         broken_since_us: Callable[[str], int | None],
         stands_us: Callable[[str], int | None],
         *,
+        meeting: Mapping[str, Set[str]] = MappingProxyType({}),
+        has_ended: Callable[[str], bool] = lambda source: False,
         restored: bool = False,
     ) -> None:
         self._inputs = inputs
         self._broken_since_us = broken_since_us
         self._stands_us = stands_us
         self._wait_us, self._margin_us = fork_after_us(delay_us), margin_us(delay_us)
+        self._unpublished = UnpublishedSources(meeting, has_ended, self._wait_us)
         self._seen: dict[FragmentInput, _Seen] = {}
         self._restored = dict.fromkeys(inputs.values() if restored else ())
         """Those that haven't brought yet what came up while the fragment wasn't there."""
@@ -91,6 +100,7 @@ class MissingInputs:
     def rest(self) -> None:
         """Nobody is heard here meanwhile: whose silence was short counts anew when the fragment goes on. Who
         was missed, or is behind, is so until it is back."""
+        self._unpublished.rest()
         for seen in self._seen.values():
             if not seen.missed:
                 seen.silent_us = seen.since_us = None
@@ -100,13 +110,22 @@ class MissingInputs:
         inputs = list(self._inputs.values())
         waited = {each.source for each in inputs if not each.gone}
         known, self._seen = self._seen, {}
+        first = {each: self._first_seen(each) for each in inputs if each not in known}
+        self._unpublished.look(now_us, inputs, self._came_us)
         if len(self._came_us) > len(inputs):
             self._came_us = {each: at_us for each, at_us in self._came_us.items() if each in {*inputs}}
         for input in inputs:
             # Nobody waits for one that has ended, nor for a publisher that is gone while there are others.
             if not (_ended(input) or (input.gone and input.source in waited)):
-                self._seen[input] = seen = known.get(input) or _Seen(behind=input in self._restored)
+                self._seen[input] = seen = known.get(input) or first[input]
                 self._look(now_us, input, seen)
+
+    def _first_seen(self, input: FragmentInput) -> _Seen:
+        """Who is the first to publish into a source isn't there before it is heard, and what it brings."""
+        before = self._unpublished.of(input.source)
+        since_us = None if before is None else before.held_us
+        is_behind = input in self._restored or (before is not None and before.missed)
+        return _Seen(silent_us=since_us, since_us=since_us, behind=is_behind)
 
     def _look(self, now_us: int, input: FragmentInput, seen: _Seen) -> None:
         state = ConsistencyState(input.receiver.tentative.state)
@@ -146,8 +165,10 @@ class MissingInputs:
 
     @property
     def calm(self) -> bool:
-        """All inputs are heard, and none is behind."""
-        return not any(seen.behind or seen.silent_us is not None for seen in self._seen.values())
+        """All inputs are heard, none is behind, and no source that others wait for is without a publisher."""
+        return not self._unpublished.any and not any(
+            seen.behind or seen.silent_us is not None for seen in self._seen.values()
+        )
 
     def missed(self) -> list[FragmentInput]:
         """Those that have been missing for X less the margin, or of which the sender says so."""
@@ -156,6 +177,18 @@ class MissingInputs:
     def behind(self) -> list[FragmentInput]:
         """Those, and those that are back and not done yet."""
         return [input for input, seen in self._seen.items() if seen.behind]
+
+    def unpublished(self) -> list[str]:
+        """Sources that have been missing for so long since nobody publishes into them."""
+        return self._unpublished.missed()
+
+    def missed_sources(self) -> set[str]:
+        """Those by which something is missing."""
+        return {*self.unpublished(), *(each.source for each in self.missed())}
+
+    def behind_sources(self) -> set[str]:
+        """Those, and those by which something is back that isn't done yet."""
+        return {*self.unpublished(), *(each.source for each in self.behind())}
 
     def lane(self, input: FragmentInput) -> int:
         """The fork from which tentative rows come in place of those that are missing; 0: none."""
@@ -199,4 +232,5 @@ class MissingInputs:
             if seen.since_us is not None and not seen.overdue
         ]
         near = [seen.approach.due_at_us() for seen in self._seen.values() if seen.behind and seen.approach]
+        near.append(self._unpublished.due_at_us())
         return min([*times, *(due_us for due_us in near if due_us is not None)], default=None)

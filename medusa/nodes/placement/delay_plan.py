@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from medusa.errors import QueryError
+from medusa.nodes.consistency.meeting_sources import MeetingSources
 from medusa.nodes.placement.placement import PlacementPlan
 from medusa.nodes.placement.standby_plan import StandbyNode, is_output, way_to
 from medusa.nodes.spec.fragment_spec import FragmentSpec
@@ -24,7 +25,7 @@ from medusa.query.delay import delay_least_us, delay_line, delay_promise, margin
 from medusa.query.waiting_rows import waiting_rows
 from medusa.units import duration_text
 
-__all__ = ["DelayedOutput", "delayed_outputs", "refuse_mixed", "with_delays"]
+__all__ = ["DelayedOutput", "delay_warnings", "delayed_outputs", "refuse_mixed", "with_delays"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,6 +106,29 @@ def delayed_outputs(plan: PlacementPlan, graph: Graph) -> tuple[DelayedOutput, .
         )
         for sink, delay_us, way in wished
     )
+
+
+def delay_warnings(plan: PlacementPlan, graph: Graph) -> Iterator[str]:
+    """Outputs whose rows wait, and of which all come the same way: while that is cut nothing can be answered.
+
+    Args:
+        graph: of the query, of which ``plan`` is a cut.
+    """
+    waiting, above = waiting_rows(graph), MeetingSources(graph).above
+    for sink, _, way in _wished(plan):
+        if len(above[sink]) > 1 or not waiting[sink].wait or any(map(_unites, way)):
+            continue
+        [source] = above[sink]
+        yield (
+            f"delay of {way[-1].streams[sink]}: all of it comes by source {source!r}: while that brings "
+            "nothing there is nothing to answer, only where several publish into it those that are there are "
+            "answered"
+        )
+
+
+def _unites(fragment: FragmentSpec) -> bool:
+    """Whether streams meet in it: of one source too, that came by several nodes."""
+    return any(len(sources) > 1 for sources in MeetingSources(fragment.graph).above.values())
 
 
 def refuse_mixed(fragment: FragmentSpec, sink: str = "") -> None:

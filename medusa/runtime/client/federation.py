@@ -625,7 +625,8 @@ class Federation:
             timeout: how long iterating waits for the next train; None: as long as it takes.
             tentative: of a query with ``delay``, also the rows that it gives while an input is missing
                 (docs/dpc.md): trains of kind ``TENTATIVE``, ``Subscription.state``, and corrections as
-                stable rows. Not with ``durable``.
+                stable rows. Not with ``durable``. Of a stream that leads to no output with ``delay``
+                nothing is ever tentative, and the state stays ``stable``, whatever is missing.
 
         Raises:
             LinkError: there is no such stream, or this client reads it already; the name is being

@@ -8,7 +8,7 @@ from typing import Any
 
 from medusa.errors import QueryError
 from medusa.nodes.placement.balance import NodeCapacity, PlacedPiece, host_loads, place
-from medusa.nodes.placement.delay_plan import DelayedOutput, delayed_outputs
+from medusa.nodes.placement.delay_plan import DelayedOutput, delay_warnings, delayed_outputs
 from medusa.nodes.placement.estimating import Estimate, MeasuredBox, estimate, traffic_of
 from medusa.nodes.placement.placement import cut
 from medusa.nodes.placement.recovered_outputs import RecoveredOutput, recovered_outputs
@@ -181,6 +181,7 @@ def expected(
     else:
         where = {node: tuple(boxes) for node, boxes in at.items()}
         homes, found = _given(graph, where, found, here)
+    plan = cut(graph, where)
     crossing = sum(arc.bytes_per_s for arc in found.arcs if homes[arc.source] != homes[arc.target])
     return Expected(
         at=where,
@@ -190,8 +191,8 @@ def expected(
         measured=found.measured,
         boxes=len(graph.boxes),
         undefined=_undefined(graph, where, status),
-        delays=delayed_outputs(cut(graph, where), graph),
-        warnings=_silent_warnings(where, status),
+        delays=delayed_outputs(plan, graph),
+        warnings=(*_silent_warnings(where, status), *delay_warnings(plan, graph)),
     )
 
 
