@@ -21,6 +21,7 @@ from medusa.sim.world.fault_kinds import (
     KINDS,
     LATE_ORDERS,
     LATE_VOTES,
+    LONG,
     STORAGE,
     TAKEOVERS,
 )
@@ -160,7 +161,16 @@ def test_there_are_200_seeds_of_all_scenarios_and_faults_do_happen():
     assert any(run_scenario("gap", seed).lost for seed in range(6))
     # Others are drawn in moves, splits, takeovers and deployments, and where files are damaged: their tests.
     drawn_kinds = {fault.kind for name, seed in CASES for fault in drawn(name, seed)}
-    elsewhere_drawn = {*AIMED, *AIMED_SPLITS, *TAKEOVERS, *LATE_VOTES, *LATE_ORDERS, *STORAGE, "stale move"}
+    elsewhere_drawn = {
+        *AIMED,
+        *AIMED_SPLITS,
+        *TAKEOVERS,
+        *LATE_VOTES,
+        *LATE_ORDERS,
+        *STORAGE,
+        *LONG,
+        "stale move",
+    }
     assert drawn_kinds == set(KINDS) - elsewhere_drawn
 
 
