@@ -45,6 +45,7 @@ __all__ = [
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder: msgspec.msgpack.Decoder[Message] = msgpack_decoder(Message)
+_NO_UTF8 = "Invalid UTF-8 encoded string"
 _ONE_LESS = tuple(bytes((max(first - 1, 0),)) for first in range(256))
 """How an array begins that has a field less than one that begins so; acknowledgements are made often."""
 
@@ -115,7 +116,8 @@ def decode_header(header: Buffer, *, peer: str = "") -> Message:
     try:
         message = _decoder.decode(header)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        text = str(error)[:200]
+        # As msgspec says it from 0.23 on; before, Python did: what a node says must not depend on that.
+        text = _NO_UTF8 if isinstance(error, UnicodeDecodeError) else str(error)[:200]
         raise RemoteProtocolError(f"no message: {text}", peer=peer, code="E_FRAME") from None
     ours = _encoder.encode(message)
     if header != ours and header != _without_tail(message, ours) and not _is_canonical(bytes(header), ours):

@@ -17,7 +17,7 @@ from medusa.wire import limits
 from medusa.wire.codec import TrainCodec, decode_frame, decode_header, encode_frame, split
 from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.messages.commands import Reply, StatusRequest
-from medusa.wire.messages.links import Ack, Attached, Data, Hello
+from medusa.wire.messages.links import Ack, Attached, Data, Detach, Hello
 from tests.wire.trains import TIME, trains
 
 SCHEMA = (Field("a", "int64"), Field("s", "utf8"))
@@ -302,3 +302,10 @@ def test_messages_come_back(text, number, flag):
     ):
         payload = b"x" if isinstance(message, Data) else None
         assert decode_frame(encode_frame(message, payload)) == (message, payload)
+
+
+def test_text_that_is_no_utf_8_is_refused_in_the_same_words_whatever_decodes_it():
+    # msgspec words it itself from 0.23 on: what a node says, and the simulator's traces, must not change.
+    header = bytes(encode_frame(Detach(stream="abc", epoch=1), None)[0]).replace(b"abc", b"\xcebc")
+    with pytest.raises(RemoteProtocolError, match="no message: Invalid UTF-8 encoded string$"):
+        decode_header(header)
