@@ -93,6 +93,7 @@ def test_a_cut_is_survived_with_each_row_once_and_one_of_all_replicas_too(
     plot = tmp_path / "rows.svg"
     asked = ["--network", network, "--rest", "0.3", "--rate", "1000", "--plot", str(plot)]
     shown = CliRunner().invoke(main, ["demo", "partition", "--json", *asked])
+    assert shown.stdout, (shown.stderr, shown.exception)
     told = json.loads(shown.stdout)
     assert told["network"] == network
     assert [each["fault"] for each in told["checks"]] == [""] * 5
