@@ -64,7 +64,8 @@ class ReplicaChecks:
         """Node -> its life, and life and number of the configuration that it went by last."""
         self._epochs: dict[tuple[str, int, str], int] = {}
         """Node, its life and a stream that it reads -> the epoch in which it does."""
-        self._owners: dict[tuple[str, int], str] = {}
+        self._owners: dict[tuple[str, int, int], str] = {}
+        """Fragment, life of its query and epoch -> who runs it: one that is deployed again begins anew."""
         self._rows: dict[str, list[object]] = {}
         """Stream -> its rows, as they were sent first; None: not seen."""
         self._shown: dict[str, int] = {}
@@ -98,7 +99,7 @@ class ReplicaChecks:
             self._check_fenced(node, hosted)
             # One that rests, since another is to have it, lets go what all had when it was the owner.
             epoch = node.brain.catalog.ownership.epoch(fragment)
-            if self._owners.get((fragment, epoch)) == node.name:
+            if self._owners.get((fragment, _life(node, hosted), epoch)) == node.name:
                 for output in hosted.outputs.values():
                     at = output.sender.log.next_seq
                     self._released[output.stream] = max(self._released.get(output.stream, 0), at)
@@ -147,12 +148,13 @@ class ReplicaChecks:
         if hosted.frozen:
             return
         epoch = node.brain.catalog.ownership.epoch(fragment)
-        if epoch > FIRST_EPOCH and (fragment, epoch) not in self._owners:
+        about = fragment, _life(node, hosted), epoch
+        if epoch > FIRST_EPOCH and about not in self._owners:
             data = newest_catalog(node) or Catalog(node.name).to_bytes()
             on_disk = Catalog.from_bytes(data, node=node.name, where=node.name)
             if fragment not in on_disk.fragments or on_disk.ownership.epoch(fragment) != epoch:
                 raise SimulationError(f"owner: {node.name} runs {fragment} in epoch {epoch}, not by its disk")
-        if (owner := self._owners.setdefault((fragment, epoch), node.name)) != node.name:
+        if (owner := self._owners.setdefault(about, node.name)) != node.name:
             raise SimulationError(f"owner: {fragment} in epoch {epoch} is of {owner} and of {node.name}")
         replicas = None if self.newest is None else self.newest.replicas(fragment)
         if replicas is not None and replicas.members and epoch > replicas.epoch:
@@ -433,6 +435,12 @@ def held_record(node: NodeMachine, replicas: Replicas) -> FragmentRecord | None:
     """Of the checkpoint that it holds; None: see ``held_by``."""
     taking = held_by(node, replicas.fragment)
     return None if taking is None else taking.record
+
+
+def _life(node: NodeMachine, hosted: FragmentHost) -> int:
+    """Of the query of a fragment, by the configuration that its node goes by; 0: it has none."""
+    kept = node.brain.catalog.configurations.get(hosted.spec.query)
+    return 0 if kept is None else kept.current.life
 
 
 def _has_accepted(node: NodeMachine, configuration: Configuration) -> bool:
