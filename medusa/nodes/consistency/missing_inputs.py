@@ -113,7 +113,8 @@ class MissingInputs:
         first = {each: self._first_seen(each) for each in inputs if each not in known}
         self._unpublished.look(now_us, inputs, self._came_us)
         if len(self._came_us) > len(inputs):
-            self._came_us = {each: at_us for each, at_us in self._came_us.items() if each in {*inputs}}
+            there = set(inputs)
+            self._came_us = {each: at_us for each, at_us in self._came_us.items() if each in there}
         for input in inputs:
             # Nobody waits for one that has ended, nor for a publisher that is gone while there are others.
             if not (_ended(input) or (input.gone and input.source in waited)):
