@@ -95,7 +95,6 @@ class ForkedFragment:
         newest: what the stable instance was given last, until what came of it may leave; None: all may.
 
     Attributes:
-        answers: it is there and has run something.
         is_there: it was copied.
         lifted: sources that were given boundaries that nobody has promised.
         lanes: input -> the fork of its sender whose rows came first by its tentative lane.
@@ -120,7 +119,7 @@ class ForkedFragment:
         self.name = fork_name(fragment, number)
         self.number = number
         self.token = token
-        self.answers = self.is_there = self.overrun = False
+        self.is_there = self.overrun = False
         self.lifted: dict[str, None] = {}
         self._lifting: tuple[str, ...] = ()
         """Those that are, as of now."""
@@ -316,7 +315,6 @@ class ForkedFragment:
 
     def ran(self, outputs: Sequence[tuple[str, Element]]) -> Answer:
         """The oldest element under way was run; what leaves."""
-        self.answers = True
         fed = self._running.popleft()
         if not isinstance(fed.element, Silent):
             return Answer(outputs, fed.tentative, fed.work)
