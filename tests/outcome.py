@@ -46,14 +46,16 @@ class Keeps:
         for category, reports in self._config.pluginmanager.get_plugin("terminalreporter").stats.items():
             kept = [each for each in reports if isinstance(each, pytest.TestReport | pytest.CollectReport)]
             if category and kept:  # The nameless ones are what goes on before and behind tests.
-                found[category] = [
-                    self._config.hook.pytest_report_to_serializable(config=self._config, report=each)
-                    for each in kept
-                ]
+                found[category] = [self._written(each) for each in kept]
         seconds = time.monotonic() - self._start
         of = self._config.getoption("--outcome-of")
         outcome = {"of": of, "status": int(session.exitstatus), "seconds": seconds, "reports": found}
         self._path.write_text(json.dumps(outcome, default=str))
+
+    def _written(self, report: pytest.TestReport | pytest.CollectReport) -> dict[str, Any]:
+        data = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
+        data.pop("node", None)  # xdist's worker, which no later run has.
+        return data
 
 
 class Adds:

@@ -103,6 +103,25 @@ def test_both_are_in_the_last_line_and_a_red_one_makes_all_red(project: Path) ->
     assert (status, len(ran(lines))) == (1, 1)
 
 
+def test_what_failed_in_a_worker_is_told_again_by_a_later_run(project: Path) -> None:
+    (project / "tests" / "test_bad.py").write_text("def test_bad(): assert 0, 'told'\n")
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "tests.outcome", "tests"]
+    given = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    for more in (["-p", "xdist.plugin", "-n1", "--outcome=kept"], ["--before=kept", "-k", "window"]):
+        done = subprocess.run(
+            [*command, *more],
+            cwd=project,
+            env=given,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=300,
+        )
+        assert done.returncode == 1
+        assert "AssertionError: told" in done.stdout
+    assert ran(done.stdout.splitlines()) == ["1 failed, 3 passed, 2 deselected"]
+
+
 def test_a_choice_of_one_run_is_none_of_the_other(project: Path) -> None:
     assert run(project, "-k", "window")[0] == 0
     status, lines = run(project, "-k", "bad")

@@ -133,6 +133,7 @@ def test_what_was_finished_under_a_name_is_refused_until_it_is_ended(fed):
         out.finish()
         with pytest.raises(DataError, match="finished"):
             out.publish(rows(2))
+        out.flush(WAIT)  # ``close`` waits for nothing.
         out.close()
         with pytest.raises(LinkError, match="has finished") as caught:
             fed.publisher("q.rows", durable="w")

@@ -32,6 +32,7 @@ import medusa as md
 from tests.system.test_dpc import rows
 
 with md.connect(sys.argv[1], timeout="60s") as fed:
+    sys.stdin.readline()
     fed.publish("dpc.right", rows("right", 0, 4))
     fed.flush()
     print("begun", flush=True)
@@ -98,11 +99,16 @@ def nodes(folder) -> Iterator[Nodes]:
 
 @pytest.fixture
 def publisher(nodes) -> Iterator[subprocess.Popen[str]]:
-    """Publishes into ``right``; goes on once it is told to."""
+    """Publishes into ``right``; begins, and goes on, once it is told to."""
     command = [sys.executable, "-c", PUBLISH, nodes.addresses["b"]]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield process
         process.kill()
+
+
+def go_on(publisher: subprocess.Popen[str]) -> None:
+    publisher.stdin.write("\n")
+    publisher.stdin.flush()
 
 
 def hangs(nodes: Nodes, publisher: subprocess.Popen[str]) -> Callable[[], None]:
@@ -133,6 +139,7 @@ def test_while_a_part_is_cut_off_answers_go_on_and_are_corrected_afterwards(node
         reading.on_state(told.append)
         with md.connect(nodes.addresses["core"], timeout=WAIT) as other:
             board = other.subscribe("dpc.out", tentative=True, timeout=WAIT).table(key=KEY)
+            go_on(publisher)
             assert first_line(publisher) == "begun"
             fed.publish("dpc.left", rows("left", 0, 4))
             stable = windows(reading.next().batch)
@@ -148,8 +155,7 @@ def test_while_a_part_is_cut_off_answers_go_on_and_are_corrected_afterwards(node
             assert sorted(stable) == expected(rows("left", 0, 3), rows("right", 0, 3))
             until(lambda: board.tentative_rows >= 6)
             heal()
-            publisher.stdin.write("\n")
-            publisher.stdin.flush()
+            go_on(publisher)
             fed.publish("dpc.left", rows("left", 8, 14))
             fed.finish("dpc.left")
             for train in reading:
