@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from importlib.util import find_spec
 from pathlib import Path
@@ -28,6 +29,14 @@ def pytest_report_header(config: pytest.Config) -> str | None:
     if HAS_SPARK or config.getoption("--before", None):  # It ran before this run.
         return None
     return "tests/spark is left out: pyspark isn't installed here (make test-spark)"
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """One more than there are cores: a third of the time tests wait, for processes that they started."""
+    return 1 + len(
+        os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else range(os.cpu_count() or 1)
+    )
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
