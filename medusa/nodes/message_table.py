@@ -15,6 +15,7 @@ from enum import Enum
 from medusa.errors import RemoteProtocolError
 from medusa.nodes.security.registry import Caller, Refusal, no_deploy, no_role
 from medusa.ports import Buffer
+from medusa.wire.messages import Message
 from medusa.wire.messages.base import Payload
 from medusa.wire.messages.commands import Declare, Deploy, Forget, Install, Remove, Reply, StatusRequest
 from medusa.wire.messages.configuration import Accept, Configure, Prepare, Vote
@@ -34,7 +35,6 @@ from medusa.wire.messages.links import (
     Refuse,
 )
 from medusa.wire.messages.load import Load
-from medusa.wire.messages.message_union import Message
 from medusa.wire.messages.move import (
     Fed,
     GiveUp,

@@ -87,10 +87,10 @@ from medusa.nodes.streams import StreamRouter
 from medusa.ports import Buffer, Signer, Verify
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.link.session import SESSION, PeerSession, PeerState, SessionSettings
+from medusa.wire.messages import Message
 from medusa.wire.messages.commands import Declare, Reply, StatusRequest
 from medusa.wire.messages.links import Ack, Boundary, Data, Hello, Progress, Refuse
 from medusa.wire.messages.load import Load
-from medusa.wire.messages.message_union import Message
 from medusa.wire.messages.rerouting import DivertMessage
 from medusa.wire.messages.tentative import TentativeBoundary, TentativeRows, TentativeTaken
 from medusa.wire.outbox import CutPeer, Introduce, Outbox, Owned, Stopped, WakeAt

@@ -12,10 +12,10 @@ from medusa.errors import RemoteProtocolError
 from medusa.nodes import message_table
 from medusa.nodes.message_table import MESSAGES, Heard
 from medusa.wire.limits import PROTOCOL_VERSION
+from medusa.wire.messages import Message
 from medusa.wire.messages.base import Payload
 from medusa.wire.messages.commands import Forget, Reply
 from medusa.wire.messages.links import Attach, Heartbeat, Hello, Refuse
-from medusa.wire.messages.message_union import Message
 from medusa.wire.statement import client_name
 from tests.nodes.keyed import NODES, curve
 from tests.nodes.test_security import running

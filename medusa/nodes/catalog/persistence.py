@@ -11,9 +11,9 @@ from typing import TypeAlias
 
 from medusa.nodes.catalog.catalog import CATALOG, Catalog
 from medusa.ports import Buffer
+from medusa.wire.messages import Message
 from medusa.wire.messages.commands import Install, Remove, Reply
 from medusa.wire.messages.configuration import RecoveryMessage
-from medusa.wire.messages.message_union import Message
 from medusa.wire.messages.remote import DropRemote, Instantiate, KeepRemote
 from medusa.wire.messages.rerouting import DivertMessage
 from medusa.wire.outbox import Outbox, Persist, Send
