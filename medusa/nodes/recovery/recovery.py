@@ -15,7 +15,6 @@ from medusa.nodes.config.settings import Settings
 from medusa.nodes.deploy.background_parsing import BackgroundParsing
 from medusa.nodes.fragment.checkpointing import SavedCheckpoint
 from medusa.nodes.fragment.host import FragmentHost
-from medusa.nodes.message_table import Heard
 from medusa.nodes.migration.rerouting import Rerouting
 from medusa.nodes.migration.standby import StandbyFragment
 from medusa.nodes.migration.state_receiver import Carried
@@ -35,8 +34,8 @@ from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.commands import Reply
-from medusa.wire.messages.configuration import Configuration, RecoveryMessage, Replicas
-from medusa.wire.messages.move import GiveUp, Got, Ready, Seed
+from medusa.wire.messages.configuration import Configuration, Replicas
+from medusa.wire.messages.move import GiveUp, Got, Ready
 from medusa.wire.outbox import Outbox
 from medusa.wire.status_fields import AgreementStatus, ConfigurationStatus, ReplicasStatus, SecondaryStatus
 
@@ -241,15 +240,6 @@ class Recovery:
         self.handovers.decided(now_us, new)
 
     # --- messages -----------------------------------------------------------------------------------
-
-    def receive(self, heard: Heard) -> None:
-        """Take what nodes say about configurations, or an owner's wish that we follow."""
-        message = heard.message
-        if isinstance(message, Seed):
-            self.followings.asked(heard.now_us, heard.peer, message, heard.payload or b"", heard.caller)
-        else:
-            assert isinstance(message, RecoveryMessage)
-            self.agreement.receive(heard)
 
     def answered(self, now_us: int, peer: str, reply: Reply) -> bool:
         """Take an answer; whether it was to something that was told of a configuration."""
