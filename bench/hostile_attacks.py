@@ -22,10 +22,10 @@ from medusa.nodes.spec.fragment_spec import SPEC_BYTES_MAX, fragment_to
 from medusa.query.codec import graph_to_msgpack
 from medusa.wire import limits
 from medusa.wire.codec import decode_frame, encode_frame
+from medusa.wire.messages import Message
 from medusa.wire.messages.commands import Deploy, Remove, Reply, StatusRequest
 from medusa.wire.messages.directory import Lookup
 from medusa.wire.messages.links import OLDEST, Attach, Heartbeat, Hello, OpenPublisher, Refuse
-from medusa.wire.messages.message_union import Message
 from medusa.wire.messages.remote import DefineRemote, KeepRemote
 from medusa.wire.statement import client_name
 

@@ -22,8 +22,8 @@ from medusa.nodes.dht.search import REPLICAS, SearchOutcome
 from medusa.nodes.dht.storage import DhtStorage, StorageQuota
 from medusa.ports import Buffer
 from medusa.wire.dht_entry import Age, DhtEntry, Whereabouts, age_of, sign_entry
+from medusa.wire.messages import Message
 from medusa.wire.messages.dht import DhtMessage
-from medusa.wire.messages.message_union import Message
 from medusa.wire.outbox import Outbox
 
 __all__ = ["Churn", "Members", "Tally", "forged", "verify"]

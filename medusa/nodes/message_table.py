@@ -15,6 +15,7 @@ from enum import Enum
 from medusa.errors import RemoteProtocolError
 from medusa.nodes.security.registry import Caller, Refusal, no_deploy, no_role
 from medusa.ports import Buffer
+from medusa.wire.messages import Message
 from medusa.wire.messages.base import Payload
 from medusa.wire.messages.commands import Declare, Deploy, Forget, Install, Remove, Reply, StatusRequest
 from medusa.wire.messages.configuration import Accept, Configure, Prepare, Vote
@@ -34,7 +35,6 @@ from medusa.wire.messages.links import (
     Refuse,
 )
 from medusa.wire.messages.load import Load
-from medusa.wire.messages.message_union import Message
 from medusa.wire.messages.move import (
     Fed,
     GiveUp,
@@ -87,17 +87,23 @@ class Heard:
 
 
 class MessageOwner(Enum):
-    """The part of a node that takes a message."""
+    """The part of a node that takes a message: ``NodeMind`` has a method of each."""
 
     SESSION = "whether a peer is there"
+    PEERS = "who calls, and where it is called back"
     KEYS = "statements about keys"
     STREAMS = "rows of streams, their readers and publishers"
     NAMES = "where things are, by name"
+    CATALOG = "the catalog of our participant"
+    DHT = "the catalog between participants"
     QUERIES = "queries and definitions, as clients ask for them"
     FRAGMENTS = "what other nodes install and remove here"
-    ORDERS = "fragments that move, or are split and merged"
+    ORDERS = "orders that a fragment moves, or is split and merged"
+    COMING = "from the owner of a fragment, to the node that gets it or stands by for it"
+    GOING = "from the node that gets a fragment or stands by for it, to its owner"
     REROUTING = "neighbours of fragments that move"
-    RECOVERY = "who owns what in queries with replicas"
+    AGREEMENT = "who owns what in queries with replicas"
+    FOLLOWING = "what this node is to stand by for"
     REMOTE = "parts that one node keeps for another"
     LOADS = "how much there is to do"
     STATUS = "how the node is"
@@ -228,7 +234,7 @@ ORDERING = Rights(YES, NO, _role("deploy", _query_of_fragment, "query"))
 
 MESSAGES: dict[type, MessageRow] = {
     # --- who is there
-    Hello: MessageRow(ANYBODY, MessageOwner.NAMES),
+    Hello: MessageRow(ANYBODY, MessageOwner.PEERS),
     Heartbeat: MessageRow(ANYBODY, MessageOwner.SESSION),
     Refuse: MessageRow(ANYBODY, MessageOwner.STREAMS),
     # --- streams
@@ -265,13 +271,13 @@ MESSAGES: dict[type, MessageRow] = {
     Declare: MessageRow(ANYBODY, MessageOwner.KEYS),
     Reply: MessageRow(NODES, MessageOwner.ANSWERS),
     # --- the catalogs
-    Entries: MessageRow(Rights(YES, _NO_CATALOG, NO), MessageOwner.NAMES),
-    Digest: MessageRow(Rights(YES, _NO_CATALOG, NO), MessageOwner.NAMES),
-    DhtFind: MessageRow(NODES, MessageOwner.NAMES),
-    DhtFound: MessageRow(NODES, MessageOwner.NAMES),
-    DhtStore: MessageRow(NODES, MessageOwner.NAMES),
-    DhtStored: MessageRow(NODES, MessageOwner.NAMES),
-    DhtLeave: MessageRow(NODES, MessageOwner.NAMES),
+    Entries: MessageRow(Rights(YES, _NO_CATALOG, NO), MessageOwner.CATALOG),
+    Digest: MessageRow(Rights(YES, _NO_CATALOG, NO), MessageOwner.CATALOG),
+    DhtFind: MessageRow(NODES, MessageOwner.DHT),
+    DhtFound: MessageRow(NODES, MessageOwner.DHT),
+    DhtStore: MessageRow(NODES, MessageOwner.DHT),
+    DhtStored: MessageRow(NODES, MessageOwner.DHT),
+    DhtLeave: MessageRow(NODES, MessageOwner.DHT),
     Load: MessageRow(OWN_NODES, MessageOwner.LOADS),
     # --- readers that go elsewhere
     Expect: MessageRow(NODES, MessageOwner.REROUTING),
@@ -286,23 +292,23 @@ MESSAGES: dict[type, MessageRow] = {
     Grant: MessageRow(ORDERING, MessageOwner.ORDERS),
     Split: MessageRow(ORDERING, MessageOwner.ORDERS),
     Merge: MessageRow(ORDERING, MessageOwner.ORDERS),
-    Receive: MessageRow(OWN_NODES, MessageOwner.ORDERS),
-    Ready: MessageRow(OWN_NODES, MessageOwner.ORDERS),
-    Piece: MessageRow(OWN_NODES, MessageOwner.ORDERS),
-    Whole: MessageRow(OWN_NODES, MessageOwner.ORDERS),
-    Fed: MessageRow(OWN_NODES, MessageOwner.ORDERS),
-    Standing: MessageRow(OWN_NODES, MessageOwner.ORDERS),
-    Handover: MessageRow(OWN_NODES, MessageOwner.ORDERS),
-    Got: MessageRow(OWN_NODES, MessageOwner.ORDERS),
-    GiveUp: MessageRow(OWN_NODES, MessageOwner.ORDERS),
-    Settle: MessageRow(OWN_NODES, MessageOwner.ORDERS),
-    Settled: MessageRow(OWN_NODES, MessageOwner.ORDERS),
+    Receive: MessageRow(OWN_NODES, MessageOwner.COMING),
+    Ready: MessageRow(OWN_NODES, MessageOwner.GOING),
+    Piece: MessageRow(OWN_NODES, MessageOwner.COMING),
+    Whole: MessageRow(OWN_NODES, MessageOwner.COMING),
+    Fed: MessageRow(OWN_NODES, MessageOwner.COMING),
+    Standing: MessageRow(OWN_NODES, MessageOwner.COMING),
+    Handover: MessageRow(OWN_NODES, MessageOwner.COMING),
+    Got: MessageRow(OWN_NODES, MessageOwner.GOING),
+    GiveUp: MessageRow(OWN_NODES, MessageOwner.GOING),
+    Settle: MessageRow(OWN_NODES, MessageOwner.COMING),
+    Settled: MessageRow(OWN_NODES, MessageOwner.GOING),
     # --- who owns what, where fragments have replicas
-    Configure: MessageRow(OWN_NODES, MessageOwner.RECOVERY),
-    Prepare: MessageRow(OWN_NODES, MessageOwner.RECOVERY),
-    Accept: MessageRow(OWN_NODES, MessageOwner.RECOVERY),
-    Vote: MessageRow(OWN_NODES, MessageOwner.RECOVERY),
-    Seed: MessageRow(OWN_NODES, MessageOwner.RECOVERY),
+    Configure: MessageRow(OWN_NODES, MessageOwner.AGREEMENT),
+    Prepare: MessageRow(OWN_NODES, MessageOwner.AGREEMENT),
+    Accept: MessageRow(OWN_NODES, MessageOwner.AGREEMENT),
+    Vote: MessageRow(OWN_NODES, MessageOwner.AGREEMENT),
+    Seed: MessageRow(OWN_NODES, MessageOwner.FOLLOWING),
     # --- parts that another node keeps
     DefineRemote: MessageRow(DEPLOYING, MessageOwner.REMOTE),
     RevokeRemote: MessageRow(DEPLOYING, MessageOwner.REMOTE),

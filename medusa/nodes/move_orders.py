@@ -33,12 +33,9 @@ from medusa.wire.messages.move import (
     GiveUp,
     Got,
     Grant,
-    Handover,
     Move,
     Piece,
     Ready,
-    Receive,
-    Settle,
     Settled,
     Standing,
     Whole,
@@ -51,6 +48,9 @@ __all__ = ["MoveOrders"]
 
 
 Order = Move | Grant | Split | Merge
+Answered = Ready | Got | GiveUp | Settled
+Seeding = Piece | Whole | Fed | Standing
+"""Who stands by for a fragment gets these too; it is handed over to nobody."""
 
 
 PATIENCE_US = 10_000_000
@@ -176,27 +176,29 @@ class MoveOrders:
     # --- messages -------------------------------------------------------------------------------
 
     def receive(self, heard: Heard) -> None:
-        """Take an order, or what the two sides of a move say to each other."""
-        now_us, peer, message, caller = heard.now_us, heard.peer, heard.message, heard.caller
-        match message:
-            case Move() | Grant() | Split() | Merge():
-                self._ordered(now_us, peer, message, caller if heard.client else None)
-            case Piece() | Whole() | Fed() | Standing() | Ready() | Got() | GiveUp() if (
-                self._recovery.concerns(peer, message)
-            ):
-                self._recovery.frame(now_us, peer, message, heard.payload)
-            case Receive():
-                self.arrivals.asked(now_us, peer, message, heard.payload or b"", caller)
-            case Piece() | Whole() | Fed() | Standing() | Handover():
-                self.arrivals.frame(now_us, peer, message, heard.payload)
-            case Settle():
-                self.arrivals.settle(now_us, peer, message)
-            case GiveUp():
-                self._recovery.gave_up(peer, message)
-                self.arrivals.gave_up(peer, message)
-                self.moves.receive(now_us, peer, message)
-            case Ready() | Got() | Settled():
-                self.moves.receive(now_us, peer, message)
+        """Take an order."""
+        assert isinstance(heard.message, Order)
+        self._ordered(heard.now_us, heard.peer, heard.message, heard.caller if heard.client else None)
+
+    def from_owner(self, heard: Heard) -> None:
+        """Take what the owner of a fragment says to who gets it, or stands by for it."""
+        message = heard.message
+        if isinstance(message, Seeding) and self._recovery.concerns(heard.peer, message):
+            self._recovery.frame(heard.now_us, heard.peer, message, heard.payload)
+        else:
+            self.arrivals.receive(heard)
+
+    def from_target(self, heard: Heard) -> None:
+        """Take what is answered to the owner of a fragment. Both sides give up in the same words."""
+        now_us, peer, message = heard.now_us, heard.peer, heard.message
+        assert isinstance(message, Answered)
+        if not isinstance(message, Settled) and self._recovery.concerns(peer, message):
+            self._recovery.frame(now_us, peer, message, heard.payload)
+            return
+        if isinstance(message, GiveUp):
+            self._recovery.gave_up(peer, message)
+            self.arrivals.gave_up(peer, message)
+        self.moves.receive(now_us, peer, message)
 
     def _ordered(self, now_us: int, peer: str, message: Order, caller: Caller | None) -> None:
         self._early.drop(peer, message.request)

@@ -87,10 +87,10 @@ from medusa.nodes.streams import StreamRouter
 from medusa.ports import Buffer, Signer, Verify
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.link.session import SESSION, PeerSession, PeerState, SessionSettings
+from medusa.wire.messages import Message
 from medusa.wire.messages.commands import Declare, Reply, StatusRequest
 from medusa.wire.messages.links import Ack, Boundary, Data, Hello, Progress, Refuse
 from medusa.wire.messages.load import Load
-from medusa.wire.messages.message_union import Message
 from medusa.wire.messages.rerouting import DivertMessage
 from medusa.wire.messages.tentative import TentativeBoundary, TentativeRows, TentativeTaken
 from medusa.wire.outbox import CutPeer, Introduce, Outbox, Owned, Stopped, WakeAt
@@ -187,12 +187,18 @@ class NodeMind:
             MessageOwner.SESSION: lambda heard: None,  # It has heard it before all others.
             MessageOwner.KEYS: self._declared,
             MessageOwner.STREAMS: self._streams.receive,
-            MessageOwner.NAMES: self.naming.receive,
+            MessageOwner.PEERS: self.naming.greeted,
+            MessageOwner.NAMES: self.naming.asked,
+            MessageOwner.CATALOG: self.naming.told,
+            MessageOwner.DHT: self.naming.told_between,
             MessageOwner.QUERIES: self._queries.receive,
             MessageOwner.FRAGMENTS: self.installed.receive,
             MessageOwner.ORDERS: self.orders.receive,
+            MessageOwner.COMING: self.orders.from_owner,
+            MessageOwner.GOING: self.orders.from_target,
             MessageOwner.REROUTING: self._rerouted,
-            MessageOwner.RECOVERY: self.recovery.receive,
+            MessageOwner.AGREEMENT: self.recovery.agreement.receive,
+            MessageOwner.FOLLOWING: self.recovery.followings.receive,
             MessageOwner.REMOTE: self.remotes.receive,
             MessageOwner.LOADS: self._load_said,
             MessageOwner.STATUS: self._status_asked,

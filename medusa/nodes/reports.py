@@ -19,7 +19,7 @@ from medusa.nodes.config.settings_offers import OfferRules
 from medusa.nodes.config.settings_security import Security
 from medusa.nodes.load.loads import Usage
 from medusa.ports import Buffer
-from medusa.wire.messages.message_union import Message
+from medusa.wire.messages import Message
 
 __all__ = [
     "Completion",

@@ -22,6 +22,7 @@ from medusa.wire.link.automaton import ReceiverState
 from medusa.wire.link.named_subscriptions import TAKEN, key_of
 from medusa.wire.link.receiver import PATIENCE_US
 from medusa.wire.link.session import EARLIER
+from medusa.wire.messages import Message
 from medusa.wire.messages.commands import Forget
 from medusa.wire.messages.links import (
     Ack,
@@ -34,7 +35,6 @@ from medusa.wire.messages.links import (
     Progress,
     Refuse,
 )
-from medusa.wire.messages.message_union import Message
 from medusa.wire.messages.tentative import StreamState, TentativeBoundary, TentativeRows, TentativeTaken
 from medusa.wire.outbox import CutPeer, Outbox
 

@@ -23,6 +23,7 @@ from medusa.sim.world.network import Faults, Network
 from medusa.sim.world.virtual_time import SimulationError, World
 from medusa.wire.codec import decode_frame
 from medusa.wire.link.automaton import LinkSettings
+from medusa.wire.messages import Message
 from medusa.wire.messages.links import (
     Ack,
     Attach,
@@ -35,7 +36,6 @@ from medusa.wire.messages.links import (
     Progress,
     Refuse,
 )
-from medusa.wire.messages.message_union import Message
 from medusa.wire.messages.tentative import StreamState, TentativeBoundary, TentativeRows, TentativeTaken
 
 __all__ = ["Script"]

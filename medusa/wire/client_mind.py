@@ -33,6 +33,7 @@ from medusa.wire.link.tentative_receiver import (
     TentativePromise,
     TentativeRowsCame,
 )
+from medusa.wire.messages import Message
 from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.links import (
     NOW,
@@ -48,7 +49,6 @@ from medusa.wire.messages.links import (
     Progress,
     Refuse,
 )
-from medusa.wire.messages.message_union import Message
 from medusa.wire.messages.tentative import StreamState, TentativeBoundary, TentativeRows, TentativeTaken
 from medusa.wire.outbox import Detour, Outbox
 

@@ -27,9 +27,9 @@ from medusa.query.boxes import Schema
 from medusa.query.types import is_type, to_arrow
 from medusa.wire import limits
 from medusa.wire.column_cleaning import clean
+from medusa.wire.messages import Message
 from medusa.wire.messages.base import Payload
 from medusa.wire.messages.links import Attached, Data, OpenPublisher
-from medusa.wire.messages.message_union import Message
 from medusa.wire.messages.tentative import TentativeRows
 
 __all__ = [

@@ -18,8 +18,8 @@ from medusa.elements import Element, Silent
 from medusa.engine.state.delta import DeltaFiles
 from medusa.ports import Buffer, Content
 from medusa.query.boxes import Graph, Input
+from medusa.wire.messages import Message
 from medusa.wire.messages.links import Hello
-from medusa.wire.messages.message_union import Message
 
 __all__ = [
     "CallAt",

@@ -12,9 +12,9 @@ from medusa.errors import RemoteProtocolError
 from medusa.nodes.placement.placement import cut
 from medusa.nodes.spec.fragment_spec import fragment_to
 from medusa.query.codec import graph_to_msgpack
+from medusa.wire.messages import Message
 from medusa.wire.messages.commands import Deploy, Install, Remove
 from medusa.wire.messages.links import Hello
-from medusa.wire.messages.message_union import Message
 from tests.nodes.test_brain import AT, Run, columns, query
 
 STREAMS = ["q.flows", "q.out", "q.all", "q.per_k-partial", "nothing", ""]

@@ -9,8 +9,8 @@ import medusa as md
 from medusa.sim.actors.federation import Federation
 from medusa.wire.codec import encode_frame
 from medusa.wire.limits import PROTOCOL_VERSION, SEQ_MAX
+from medusa.wire.messages import Message
 from medusa.wire.messages.links import RESUME, Attach, Heartbeat, Hello
-from medusa.wire.messages.message_union import Message
 from tests.nodes.test_diskless import SCHEMA, alone, columns, rows
 
 FIRST = Attach(stream="q.out", epoch=1, next_seq=0, durable=0, granted=1 << 20, plain=True)

@@ -149,15 +149,15 @@ def test_each_client_waits_for_as_long_as_it_said() -> None:
 def test_an_owner_is_counted_out_once_the_disk_of_the_next_has_the_fragment() -> None:
     """It keeps its state for as long as that might be lost, also where another change is proposed."""
     run, fragment = flowing(counting(), WHOLE, {"m": ["s1", "s2"]})
-    succession = run.recovery("s1").succession
+    succession, proposals = run.recovery("s1").succession, run.recovery("s1").proposals
     order(run, fragment, "s1", by="m")
     run.until(lambda: fragment in succession._takeovers, "it is being written")
     current = run.current("s1")
     assert current is not None
-    wish = succession._revised(run.fed.world.now_us, current) or current
+    wish = proposals._revised(run.fed.world.now_us, current) or current
     assert wish.replicas(fragment) == current.replicas(fragment)
     run.until(lambda: fragment not in succession._takeovers, "it is written")
-    wish = succession._revised(run.fed.world.now_us, current) or current
+    wish = proposals._revised(run.fed.world.now_us, current) or current
     assert "m" not in wish.replicas(fragment).secondaries
 
 
@@ -185,8 +185,8 @@ def test_an_owner_that_only_the_target_can_t_hear_doesn_t_keep_it_from_another_f
     run, fragment = flowing(counting(), IN_TWO, {"m": ["s1", "s2"], "c": ["s1", "s2"]})
     run.until_guarded("q/kind", 2)
     run.fed.network.cut("c", "s1")
-    succession = run.recovery("s1").succession
-    run.until(lambda: succession.silent_us(run.fed.world.now_us, "c") is not None, "it is silent")
+    proposals = run.recovery("s1").proposals
+    run.until(lambda: proposals.silent_us(run.fed.world.now_us, "c") is not None, "it is silent")
     assert moved(run, fragment, "s1", by="m", timeout_ms=5_000).code == ""
     assert (run.owner(fragment), run.owner("q/kind")) == ("s1", "c")
 
@@ -233,7 +233,7 @@ def test_who_is_to_have_it_sleeps_until_its_disk_has_the_order_in_which_it_was_f
     run.until(lambda: run.owner(fragment) == "s1", "it is chosen")
     run.fed.run(for_us=100_000)
     assert not recovery.followings.on_disk(fragment)
-    assert recovery.succession.wake_at_us(run.fed.world.now_us) is None
+    assert recovery.proposals.wake_at_us(run.fed.world.now_us) is None
     monkeypatch.undo()
     run.until(lambda: recovery.followings.shadow(fragment) is None, "it is on disk")
     assert run.fed.answer(*asked)[0].code == ""

@@ -12,10 +12,10 @@ from medusa.errors import RemoteProtocolError
 from medusa.nodes import message_table
 from medusa.nodes.message_table import MESSAGES, Heard
 from medusa.wire.limits import PROTOCOL_VERSION
+from medusa.wire.messages import Message
 from medusa.wire.messages.base import Payload
 from medusa.wire.messages.commands import Forget, Reply
 from medusa.wire.messages.links import Attach, Heartbeat, Hello, Refuse
-from medusa.wire.messages.message_union import Message
 from medusa.wire.statement import client_name
 from tests.nodes.keyed import NODES, curve
 from tests.nodes.test_security import running
@@ -176,13 +176,18 @@ OWNERS = {
     "KEYS": "Declare",
     "STREAMS": "Refuse Attach Ack Detach OpenPublisher Attached Data Boundary Progress Forget "
     "StreamState TentativeRows TentativeBoundary TentativeTaken",
-    "NAMES": "Hello Entries Digest Lookup DhtFind DhtFound DhtStore DhtStored DhtLeave",
+    "PEERS": "Hello",
+    "NAMES": "Lookup",
+    "CATALOG": "Entries Digest",
+    "DHT": "DhtFind DhtFound DhtStore DhtStored DhtLeave",
     "QUERIES": "Deploy DeployGuarded Define Remove",
     "FRAGMENTS": "Install",
-    "ORDERS": "Move Grant Split Merge "
-    "Receive Ready Piece Whole Fed Standing Handover Got GiveUp Settle Settled",
+    "ORDERS": "Move Grant Split Merge",
+    "COMING": "Receive Piece Whole Fed Standing Handover Settle",
+    "GOING": "Ready Got GiveUp Settled",
     "REROUTING": "Expect Unexpect Release Follow Moved Placed Read",
-    "RECOVERY": "Configure Prepare Accept Vote Seed",
+    "AGREEMENT": "Configure Prepare Accept Vote",
+    "FOLLOWING": "Seed",
     "REMOTE": "DefineRemote RevokeRemote KeepRemote DropRemote Instantiate StoppedRemote",
     "LOADS": "Load",
     "STATUS": "StatusRequest",

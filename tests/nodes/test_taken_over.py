@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 import medusa as md
-from medusa.nodes.recovery.succession import LOST_US
+from medusa.nodes.recovery.proposals import LOST_US
 from medusa.query.published_stream import PublishedStream
 from medusa.query.types import schema_from
 from medusa.sim.checkers.delivery import check_restarted

@@ -16,8 +16,8 @@ from medusa.testing import ManualClock
 from medusa.wire import limits
 from medusa.wire.codec import decode_header
 from medusa.wire.limits import PROTOCOL_VERSION
+from medusa.wire.messages import Message
 from medusa.wire.messages.links import Ack, Attached, Boundary, Data, Heartbeat, Hello, Progress, Refuse
-from medusa.wire.messages.message_union import Message
 from medusa.wire.outbox import Send
 from tests.runtime.test_loop import CONFIG, HELLO, Host, Links, said, state
 

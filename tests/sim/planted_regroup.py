@@ -59,7 +59,7 @@ REGROUP: dict[str, Mistake] = {
         area="regrouping",
         about="Nobody proposes who is to stand by for what was made, unless something else changes.",
         edits=edit(
-            "nodes.recovery.succession:Succession._look_after",
+            "nodes.recovery.proposals:Proposals._look_after",
             "for query in self._unlisted():",
             "for query in ():",
         ),

@@ -213,7 +213,7 @@ STANDBY: dict[str, Mistake] = {
         "decide that it "
         "counts.",
         edits=edit(
-            "nodes.recovery.succession:Succession._undecided",
+            "nodes.recovery.succession:Succession.undecided",
             "return [node for node in self._offered.get(replicas.fragment, ()) if node not in "
             "replicas.secondaries]",
             "return []",
@@ -225,7 +225,7 @@ STANDBY: dict[str, Mistake] = {
         area="succession",
         about="A node is proposed as secondary before it has all that was shown and acknowledged until then.",
         edits=edit(
-            "nodes.recovery.succession:Succession._joining",
+            "nodes.recovery.proposals:Proposals._joining",
             "return [node for node in self._coming(replicas) if hosted.stands_in(node)]",
             "return self._coming(replicas)",
         ),
@@ -444,12 +444,12 @@ HANDOVERS: dict[str, Mistake] = {
         area="succession",
         about="The target proposes itself as if the owner were silent, so voters that hear the owner refuse.",
         edits=edit(
-            "nodes.recovery.succession:Succession._successions",
+            "nodes.recovery.proposals:Proposals._successions",
             "wanted[query] = ()",
             "wanted[query] = (replicas.owner,)",
         )
         + edit(
-            "nodes.recovery.succession:Succession._succeeding",
+            "nodes.recovery.proposals:Proposals._succeeding",
             "wanted = not suspects and self._wanted(each)",
             "wanted = self._wanted(each)",
         ),

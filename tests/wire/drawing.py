@@ -14,9 +14,8 @@ from medusa.nodes.migration.automaton import OWNER, TARGET
 from medusa.nodes.recovery.replication_automaton import REPLICATION
 from medusa.nodes.recovery.succession_table import SUCCESSION, Here
 from medusa.nodes.repartition.automaton import SPLIT
-from medusa.wire import limits
+from medusa.wire import limits, messages
 from medusa.wire.link.automaton import RECEIVER, SENDER
-from medusa.wire.messages import message_union
 
 WAYS = {
     "Hello": "both",
@@ -105,7 +104,7 @@ def automaton(table):
 def message_table():
     """Command, way, fields, whether a payload comes with it, meaning (the first sentence of the struct)."""
     rows = ["| Message | From, to | Fields | Payload | Says |", "|---|---|---|---|---|"]
-    for kind in get_args(message_union.Message):
+    for kind in get_args(messages.Message):
         fields = ", ".join(f"`{name}`" for name in kind.__struct_fields__)
         says = " ".join(kind.__doc__.split("\n\n")[0].split())
         rows.append(f"| {kind.__name__} | {WAYS[kind.__name__]} | {fields} | {kind.PAYLOAD.value} | {says} |")
@@ -122,7 +121,7 @@ def rights_table():
     """Messages with the same rights share a row."""
     rows = ["| Message | node of this participant | of another one | client |", "|---|---|---|---|"]
     kinds = {}
-    for kind in get_args(message_union.Message):
+    for kind in get_args(messages.Message):
         row = MESSAGES[kind].rights
         kinds.setdefault((row.own.words, row.abroad.words, row.client.words), []).append(kind.__name__)
     rows += [f"| {', '.join(names)} | {' | '.join(words)} |" for words, names in kinds.items()]

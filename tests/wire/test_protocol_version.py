@@ -11,11 +11,11 @@ import pytest
 from msgspec.structs import replace
 
 from medusa.errors import RemoteProtocolError
+from medusa.wire import messages
 from medusa.wire.codec import decode_frame, encode_frame
 from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.link.session import PeerSession
-from medusa.wire.messages import message_union
 from medusa.wire.messages.links import Ack, Attach, Attached, Heartbeat, Hello
 from medusa.wire.messages.move import Got
 from medusa.wire.messages.remote import StoppedRemote
@@ -29,7 +29,7 @@ message the digest changes; where anything else did raise ``PROTOCOL_VERSION`` a
 def layout():
     """Each message with its tag and its fields in order, with types and defaults."""
     lines = []
-    for kind in get_args(message_union.Message):
+    for kind in get_args(messages.Message):
         info = msgspec.inspect.type_info(kind)
         fields = [f"{each.name} {each.type} {each.default!r}" for each in info.fields]
         lines.append(f"{info.tag}: {'; '.join(fields)}")
@@ -188,7 +188,7 @@ def test_fields_that_a_newer_release_added_are_skipped(more):
 
 def test_of_every_message_all_fields_but_the_last_new_ones_stay_where_they_are():
     """However many fields are added, what is known before them is read by its place."""
-    for kind in get_args(message_union.Message):
+    for kind in get_args(messages.Message):
         assert kind.__struct_config__.array_like
         assert not kind.__struct_config__.forbid_unknown_fields
 

@@ -7,15 +7,13 @@ kept, and goes out when a later write holds what it promised.
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import TypeAlias
 
 from medusa.nodes.catalog.catalog import CATALOG, Catalog
 from medusa.ports import Buffer
-from medusa.wire.messages.commands import Install, Remove, Reply
-from medusa.wire.messages.configuration import RecoveryMessage
-from medusa.wire.messages.message_union import Message
-from medusa.wire.messages.remote import DropRemote, Instantiate, KeepRemote
-from medusa.wire.messages.rerouting import DivertMessage
+from medusa.wire.messages import Message
+from medusa.wire.messages.commands import Reply
 from medusa.wire.outbox import Outbox, Persist, Send
 
 __all__ = ["CatalogWriter", "PAUSE_US", "PAUSE_US_MAX"]
@@ -30,13 +28,14 @@ KEPT_MAX = 1000
 """Messages kept while writing fails; who asks more is told so."""
 
 
-Asked: TypeAlias = (
-    Reply | Install | Instantiate | KeepRemote | DropRemote | Remove | DivertMessage | RecoveryMessage
-)
-"""Questions and answers: they bear a number."""
-
 _Key: TypeAlias = tuple[str, str, int]
 """Who hears it, the kind of message, and the question that it asks or answers."""
+
+_request: Callable[[Message], int] = attrgetter("request")
+
+
+def _key(effect: Send) -> _Key:
+    return effect.peer, type(effect.message).__name__, _request(effect.message)
 
 
 class CatalogWriter:
@@ -92,13 +91,14 @@ class CatalogWriter:
         self._outbox.append(Persist(token=token, fragment="", files={CATALOG: self._catalog.to_bytes()}))
         return token
 
-    def send(self, peer: str, message: Asked, payload: Buffer | None = None, *, after: int) -> None:
-        """Send it once the write of this token, or a later one, is durable."""
+    def send(self, peer: str, message: Message, payload: Buffer | None = None, *, after: int) -> None:
+        """Send a question or an answer, which bears a number, once the write of this token, or a later one,
+        is durable."""
         effect = Send(peer=peer, message=message, payload=payload, after=after)
         if after <= self._durable:
             self._outbox.send(peer, message, payload)
         elif after in self._writing:
-            key = peer, type(message).__name__, message.request
+            key = _key(effect)
             if key not in self._writing[after]:
                 self._writing[after][key] = effect
                 self._outbox.append(effect)
@@ -112,9 +112,7 @@ class CatalogWriter:
                 del waiting[key]
 
     def _keep(self, effect: Send) -> None:
-        message = effect.message
-        assert isinstance(message, Asked)
-        key = effect.peer, type(message).__name__, message.request
+        message, key = effect.message, _key(effect)
         if key in self._kept or len(self._kept) < KEPT_MAX:
             self._kept[key] = effect
         elif isinstance(message, Reply):

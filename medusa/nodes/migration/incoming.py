@@ -21,6 +21,7 @@ from medusa.nodes.config.settings import Settings
 from medusa.nodes.deploy.background_parsing import BackgroundParsing
 from medusa.nodes.fragment.checkpointing import SavedCheckpoint
 from medusa.nodes.fragment.host import FragmentHost
+from medusa.nodes.message_table import Heard
 from medusa.nodes.migration.automaton import MoveEvent, TargetState
 from medusa.nodes.migration.rerouting import Rerouting
 from medusa.nodes.migration.standby import StandbyFragment
@@ -32,7 +33,17 @@ from medusa.units import size_text
 from medusa.wire import limits
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.commands import Reply
-from medusa.wire.messages.move import GiveUp, Receive, Settle, Settled
+from medusa.wire.messages.move import (
+    Fed,
+    GiveUp,
+    Handover,
+    Piece,
+    Receive,
+    Settle,
+    Settled,
+    Standing,
+    Whole,
+)
 from medusa.wire.messages.rerouting import Placed
 from medusa.wire.outbox import Outbox
 from medusa.wire.status_fields import ComingStatus
@@ -133,6 +144,17 @@ class IncomingMoves:
         }
 
     # --- messages -----------------------------------------------------------------------------------
+
+    def receive(self, heard: Heard) -> None:
+        """Take what an owner says."""
+        now_us, peer, message = heard.now_us, heard.peer, heard.message
+        match message:
+            case Receive():
+                self.asked(now_us, peer, message, heard.payload or b"", heard.caller)
+            case Settle():
+                self.settle(now_us, peer, message)
+            case Piece() | Whole() | Fed() | Standing() | Handover():
+                self.frame(now_us, peer, message, heard.payload)
 
     def asked(
         self, now_us: int, peer: str, message: Receive, payload: Buffer, caller: Caller | None = None

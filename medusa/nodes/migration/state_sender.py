@@ -24,7 +24,7 @@ from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.migration.standby import Clients, ReaderPosition
 from medusa.nodes.reports import Copied
 from medusa.ports import Buffer
-from medusa.wire.messages.message_union import Message
+from medusa.wire.messages import Message
 from medusa.wire.messages.move import Fed, Got, Handover, Piece, Ready, Standing, Whole
 from medusa.wire.outbox import Copy, Outbox
 

@@ -24,7 +24,7 @@ from medusa.nodes.security.registry import Caller
 from medusa.nodes.security.sessions import refusal_of
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.commands import Reply
-from medusa.wire.messages.dht import DhtFind, DhtFound, DhtLeave, DhtStore, DhtStored
+from medusa.wire.messages.dht import DhtMessage
 from medusa.wire.messages.directory import Digest, Entries, Lookup, seen_from
 from medusa.wire.messages.links import Hello
 from medusa.wire.outbox import Outbox
@@ -140,29 +140,37 @@ class NodeNames:
         if self.between is not None:
             self.between.peer_event(now_us, peer, event)
 
-    def receive(self, heard: Heard) -> None:
-        """Take a message that is about names.
+    def greeted(self, heard: Heard) -> None:
+        """A peer said who it is, and where it can be called."""
+        assert isinstance(heard.message, Hello)
+        self.calling.greeted(heard.now_us, heard.peer, heard.message)
+
+    def told(self, heard: Heard) -> None:
+        """A node of our participant said what its catalog has.
 
         Raises:
             RemoteProtocolError: it is malformed.
         """
-        now_us, peer, message, payload = heard.now_us, heard.peer, heard.message, heard.payload
-        match message:
-            case Hello():
-                self.calling.greeted(now_us, peer, message)
-            case Entries() | Digest():
-                self.directory.receive(now_us, peer, message, payload)
-                if self.early.awaits(peer):
-                    said = {} if payload is None or isinstance(message, Entries) else seen_from(payload)
-                    self._known_before(peer, said.get(self.directory.node, 0))
-                    self.early.told(peer, said.get(peer), self.directory.seen(peer))
-            case DhtFind() | DhtFound() | DhtStore() | DhtStored() | DhtLeave():
-                if self.between is None:
-                    self._count("E_ROLE")  # Whoever asks finds that nobody answers, and asks others.
-                else:
-                    self.between.receive(now_us, peer, message)
-            case Lookup():
-                self._answer(now_us, peer, message, heard.caller)
+        peer, message, payload = heard.peer, heard.message, heard.payload
+        assert isinstance(message, Entries | Digest)
+        self.directory.receive(heard.now_us, peer, message, payload)
+        if self.early.awaits(peer):
+            said = {} if payload is None or isinstance(message, Entries) else seen_from(payload)
+            self._known_before(peer, said.get(self.directory.node, 0))
+            self.early.told(peer, said.get(peer), self.directory.seen(peer))
+
+    def told_between(self, heard: Heard) -> None:
+        """A node said something of the catalog between participants."""
+        assert isinstance(heard.message, DhtMessage)
+        if self.between is None:
+            self._count("E_ROLE")  # Whoever asks finds that nobody answers, and asks others.
+        else:
+            self.between.receive(heard.now_us, heard.peer, heard.message)
+
+    def asked(self, heard: Heard) -> None:
+        """A client asks where something is."""
+        assert isinstance(heard.message, Lookup)
+        self._answer(heard.now_us, heard.peer, heard.message, heard.caller)
 
     def _answer(self, now_us: int, peer: str, message: Lookup, caller: Caller | None) -> None:
         self.early.drop(peer, message.request)

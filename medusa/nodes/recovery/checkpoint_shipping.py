@@ -30,7 +30,7 @@ from medusa.nodes.migration.state_sender import PIECE_BYTES, STUCK_US, StateSend
 from medusa.nodes.reports import Copied
 from medusa.nodes.upstream_backup.marks import Mark
 from medusa.ports import Buffer
-from medusa.wire.messages.message_union import Message
+from medusa.wire.messages import Message
 from medusa.wire.messages.move import Got, Whole
 from medusa.wire.outbox import Copy
 

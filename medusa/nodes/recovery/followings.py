@@ -21,6 +21,7 @@ from medusa.nodes.deploy.background_parsing import BackgroundParsing
 from medusa.nodes.deploy.room_promises import RoomPromises, RoomWanted
 from medusa.nodes.fragment.checkpointing import SavedCheckpoint
 from medusa.nodes.fragment.host import FragmentHost
+from medusa.nodes.message_table import Heard
 from medusa.nodes.migration.automaton import TargetState
 from medusa.nodes.migration.standby import StandbyFragment
 from medusa.nodes.migration.state_receiver import Carried, StateReceiver
@@ -136,6 +137,11 @@ class Followings:
         }
 
     # --- messages -----------------------------------------------------------------------------------
+
+    def receive(self, heard: Heard) -> None:
+        """Take an owner's wish."""
+        assert isinstance(heard.message, Seed)
+        self.asked(heard.now_us, heard.peer, heard.message, heard.payload or b"", heard.caller)
 
     def asked(
         self, now_us: int, peer: str, message: Seed, payload: Buffer, caller: Caller | None = None

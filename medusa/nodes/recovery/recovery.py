@@ -15,7 +15,6 @@ from medusa.nodes.config.settings import Settings
 from medusa.nodes.deploy.background_parsing import BackgroundParsing
 from medusa.nodes.fragment.checkpointing import SavedCheckpoint
 from medusa.nodes.fragment.host import FragmentHost
-from medusa.nodes.message_table import Heard
 from medusa.nodes.migration.rerouting import Rerouting
 from medusa.nodes.migration.standby import StandbyFragment
 from medusa.nodes.migration.state_receiver import Carried
@@ -28,6 +27,7 @@ from medusa.nodes.recovery.first_configuration import first_configuration, life_
 from medusa.nodes.recovery.followings import Followings
 from medusa.nodes.recovery.guards import Guards
 from medusa.nodes.recovery.handovers import Handovers
+from medusa.nodes.recovery.proposals import Proposals
 from medusa.nodes.recovery.replication import FOLLOWING, MISSING, SEEDING, Replication
 from medusa.nodes.recovery.succession import Succession
 from medusa.nodes.reports import Copied
@@ -35,8 +35,8 @@ from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.commands import Reply
-from medusa.wire.messages.configuration import Configuration, RecoveryMessage, Replicas
-from medusa.wire.messages.move import GiveUp, Got, Ready, Seed
+from medusa.wire.messages.configuration import Configuration, Replicas
+from medusa.wire.messages.move import GiveUp, Got, Ready
 from medusa.wire.outbox import Outbox
 from medusa.wire.status_fields import AgreementStatus, ConfigurationStatus, ReplicasStatus, SecondaryStatus
 
@@ -65,7 +65,8 @@ class Recovery:
         replication: what this node sends its secondaries.
         followings: what it follows.
         handovers: takeovers that are ordered.
-        succession: takeovers, and who may succeed.
+        succession: what it does of what is decided.
+        proposals: what it would have decided.
         coordination: who coordinates.
     """
 
@@ -113,7 +114,7 @@ class Recovery:
             ended=lambda now_us, query: self.coordination.ended(now_us, query),
             life_of=life_of,
             lost=self._lost,
-            owner_lost=lambda *about: self.succession.owner_lost(*about),
+            owner_lost=self._owner_lost,
         )
         self.coordination = Coordination(
             settings, catalog, outbox=outbox, agreement=agreement, is_up=is_up, role=role
@@ -160,8 +161,18 @@ class Recovery:
             followings=self.followings,
             diverting=diverting,
             empty=empty,
-            wait_us=settings.recovery.wait_us,
             owned=owned,
+        )
+        self.proposals = Proposals(
+            me,
+            catalog,
+            fragments,
+            outbox=outbox,
+            agreement=agreement,
+            replication=self.replication,
+            followings=self.followings,
+            succession=self.succession,
+            wait_us=settings.recovery.wait_us,
             wanted=self.handovers.wanted,
             guest=self.handovers.guest,
             regrouped=regrouped,
@@ -242,15 +253,6 @@ class Recovery:
 
     # --- messages -----------------------------------------------------------------------------------
 
-    def receive(self, heard: Heard) -> None:
-        """Take what nodes say about configurations, or an owner's wish that we follow."""
-        message = heard.message
-        if isinstance(message, Seed):
-            self.followings.asked(heard.now_us, heard.peer, message, heard.payload or b"", heard.caller)
-        else:
-            assert isinstance(message, RecoveryMessage)
-            self.agreement.receive(heard)
-
     def answered(self, now_us: int, peer: str, reply: Reply) -> bool:
         """Take an answer; whether it was to something that was told of a configuration."""
         return self.agreement.answered(now_us, peer, reply)
@@ -322,7 +324,7 @@ class Recovery:
 
     def _secondary_status(self, now_us: int, replicas: Replicas, node: str) -> SecondaryStatus:
         if replicas.owner == self._me and not self._is_up(node):  # Its link is kept: it may be back at once.
-            return SecondaryStatus(state=MISSING, since_us=self.succession.silent_us(now_us, node))
+            return SecondaryStatus(state=MISSING, since_us=self.proposals.silent_us(now_us, node))
         if replicas.owner == self._me:
             told = self.replication.status(now_us, replicas.fragment, node)
             early = told.state == FOLLOWING and node not in replicas.secondaries
@@ -375,6 +377,7 @@ class Recovery:
         """The node starts: do what configurations say that were learned before."""
         self.coordination.start(now_us)
         self.succession.start(now_us)
+        self.proposals.start(now_us)
 
     def stop(self) -> None:
         """The node ends."""
@@ -388,7 +391,7 @@ class Recovery:
         self._tell_stuck(now_us, event)
         self.agreement.peer_event(now_us, peer, event)
         self.replication.peer_event(now_us, peer, event)
-        self.succession.peer_event(now_us, peer, event)
+        self.proposals.peer_event(now_us, peer, event)
         self.tick(now_us)
 
     def deployed(self, now_us: int, plan: PlacementPlan, request: int) -> None:
@@ -445,6 +448,13 @@ class Recovery:
                 found[query] = missing
         return found
 
+    def _owner_lost(
+        self, now_us: int, current: Configuration, owner: str, fragments: Collection[str]
+    ) -> None:
+        self.proposals.owner_lost(now_us, current, owner, fragments)
+        self.succession.tick(now_us)
+        self.proposals.tick(now_us)
+
     def _lost(self, current: Configuration) -> tuple[str, ...]:
         """Of a node whose disk was lost: what it owns and doesn't have, and others could take over."""
         return tuple(
@@ -467,6 +477,7 @@ class Recovery:
         self.followings.removed(query)
         self.handovers.removed(query)
         self.succession.removed(query)
+        self.proposals.removed(query)
         self.coordination.removed(query)
         self.agreement.forget(query)
         self._stuck_since_us.pop(query, None)
@@ -482,6 +493,7 @@ class Recovery:
         self.followings.tick(now_us)
         self.replication.tick(now_us)
         self.succession.tick(now_us)
+        self.proposals.tick(now_us)
         self.handovers.tick(now_us)
         self.coordination.tick(now_us)
 
@@ -496,6 +508,6 @@ class Recovery:
 
     def wake_at_us(self, now_us: int) -> int | None:
         """When ``tick`` has other work."""
-        times = [self.succession.wake_at_us(now_us), self.handovers.wake_at_us()]
+        times = [self.proposals.wake_at_us(now_us), self.handovers.wake_at_us()]
         times.append(self.coordination.wake_at_us(now_us))
         return min((time for time in times if time is not None), default=None)

@@ -47,10 +47,10 @@ from medusa.nodes.security.registry import Refusal
 from medusa.nodes.security.sessions import say_no
 from medusa.nodes.spec.fragment_spec import fragment_to
 from medusa.ports import Buffer
+from medusa.wire.messages import Message
 from medusa.wire.messages.commands import Deploy, Forget, Install, Remove
 from medusa.wire.messages.configuration import Accept, Prepare
 from medusa.wire.messages.directory import Define, Lookup
-from medusa.wire.messages.message_union import Message
 from medusa.wire.messages.move import Grant, Move, Receive, Settle
 from medusa.wire.messages.remote import Instantiate
 from medusa.wire.messages.rerouting import Expect, Follow, Moved, Placed, Read, Release, Unexpect

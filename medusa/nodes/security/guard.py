@@ -16,9 +16,9 @@ from medusa.nodes.message_table import refusal
 from medusa.nodes.security.registry import Caller, Refusal, Registry
 from medusa.nodes.security.sessions import CLIENTS_PER_KEY, say_no
 from medusa.ports import Verify
+from medusa.wire.messages import Message
 from medusa.wire.messages.commands import Declare, Install, Reply
 from medusa.wire.messages.links import Refuse
-from medusa.wire.messages.message_union import Message
 from medusa.wire.outbox import CutPeer, Outbox, Trust
 from medusa.wire.statement import Certificate, Statement
 

@@ -14,9 +14,9 @@ from medusa.nodes.security.registry import Caller, Refusal
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.units import size_text
 from medusa.wire import limits
+from medusa.wire.messages import Message
 from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.links import Attach, Hello, Refuse
-from medusa.wire.messages.message_union import Message
 from medusa.wire.outbox import Outbox
 
 __all__ = [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, get_type_hints
 
 import msgspec
 from msgspec import UNSET, UnsetType
@@ -126,8 +126,8 @@ def fragment_status(
     """One fragment.
 
     Args:
-        engine: what the driver knows of the boxes: ``late``, ``dead``, ``state_bytes``, ``boxes``; nothing
-            until the engine has told.
+        engine: what the driver knows of the boxes, as ``reports.Stats`` has counted it: fields of the status,
+            and ``boxes``; nothing until the engine has told.
         why: of each box, what it waits for: ``blocking_reasons.explained``.
         guarded: the number of the configuration, and who stands by; None: nobody should.
     """
@@ -175,9 +175,7 @@ def fragment_status(
         checkpoint_failures=hosted.checkpoint_failures,
         checkpoint_every_us=hosted.checkpoint_every_us,
         disk_error=hosted.disk_error or hosted.decided.why or _spill_error(hosted),
-        late=engine.get("late", 0),
-        dead=engine.get("dead", 0),
-        state_bytes=engine.get("state_bytes", 0),
+        **{name: count for name, count in engine.items() if name != "boxes"},
         boxes={
             id: BoxStatus(**figures, smoothed=smoothed.get(id), **why.get(id, {}))
             for id, figures in boxes.items()
@@ -213,18 +211,14 @@ def encoded(status: NodeStatus | VisibleStatus, most: int = limits.PAYLOAD_BYTES
     return content
 
 
-_SUMS = (
-    "rows_in",
-    "rows_out",
-    "rows_in_per_s",
-    "rows_out_per_s",
-    "queue_bytes",
-    "kept_bytes",
-    "lost_rows",
-    "shed_rows",
-    "late",
-    "dead",
-)
+def _summed() -> list[str]:
+    """Numbers that a node has as its fragments do."""
+    of_node, of_fragment = get_type_hints(NodeStatus), get_type_hints(FragmentStatus)
+    shared = (name for name, type in of_node.items() if type in (int, float) and name in of_fragment)
+    return [name for name in shared if name != "lag_us"]
+
+
+_SUMS = _summed()
 
 
 def totals(fragments: Sequence[FragmentStatus]) -> dict[str, Any]:

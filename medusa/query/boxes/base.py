@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import msgspec
 
 from medusa.errors import QueryError
+from medusa.query.boxes.window_function import WindowFunction
 from medusa.query.expressions.expression import Named
 from medusa.query.shape import StreamShape
 from medusa.query.structs import Field, Function, Schema
@@ -85,6 +86,7 @@ class BoxData(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False,
         results_start: its results are windows of time, whose rows begin at their ``window_start``.
         awaits_boundary: a row that it has waits for a boundary of each input, so that one that brings none
             holds it up.
+        window_functions: by which SQL asks for it.
     """
 
     time_dependent: ClassVar[bool] = False
@@ -95,6 +97,7 @@ class BoxData(msgspec.Struct, frozen=True, forbid_unknown_fields=True, gc=False,
     sharing: ClassVar[Sharing] = "one"
     results_start: ClassVar[bool] = False
     awaits_boundary: ClassVar[bool] = False
+    window_functions: ClassVar[tuple[WindowFunction, ...]] = ()
 
     id: str
 

@@ -15,6 +15,7 @@ from medusa.query.boxes.base import MANY, PART_OF_SPLIT, ROW_BYTES, BoxData, Sha
 from medusa.query.boxes.calls import with_call, without_calls
 from medusa.query.boxes.checks import WINDOW_FIELDS, check_sizes, key_type, need_time
 from medusa.query.boxes.text import by_text, calls_text
+from medusa.query.boxes.window_function import WindowFunction, WindowSpec
 from medusa.query.expressions.aggregate_types import combined, result_type, state_fields
 from medusa.query.expressions.expression import Column, Expression, Named
 from medusa.query.expressions.show import show
@@ -30,11 +31,48 @@ from medusa.query.structs import AggregateCall, Field, Input, Schema
 from medusa.query.types import TIMESTAMP, check_column_name
 from medusa.units import DURATION_MAX_US, duration_text
 
-__all__ = ["Aggregate", "Top"]
+__all__ = ["Aggregate", "Top", "windows_of_length"]
 
 
 TOP_MAX = 1 << 20
 STAGES = ("whole", "partial", "combine")
+
+
+BUCKET_ORIGIN_US = 10_959 * 86_400_000_000
+"""2000-01-03, where DuckDB's and Timescale's time_bucket begins to count."""
+
+HOP = "HOP(ts, INTERVAL '1' MINUTE, INTERVAL '5' MINUTE): how often one starts, then how long it is"
+
+
+def windows_of_length(length_us: int, advance_us: int | None = None) -> WindowSpec:
+    """Windows of one length, one every ``advance_us``; None: one begins where the one before ends."""
+    given = (length_us,) if advance_us in (None, length_us) else (length_us, advance_us)
+    return WindowSpec("window", given, length_us)
+
+
+def _tumble(lengths: Sequence[int]) -> WindowSpec:
+    return windows_of_length(lengths[0])
+
+
+def _hop(lengths: Sequence[int]) -> WindowSpec:
+    advance_us, size_us = lengths
+    if advance_us > size_us:
+        raise QueryError(
+            "HOP: windows would start less often than they are long, so some rows would be in none",
+            hint=HOP,
+            code="query.window",
+        )
+    return windows_of_length(size_us, advance_us)
+
+
+def _time_bucket(lengths: Sequence[int]) -> WindowSpec:
+    if BUCKET_ORIGIN_US % lengths[0]:
+        raise QueryError(
+            "time_bucket counts from Monday, 2000-01-03, and windows from the epoch: this width differs",
+            hint="TUMBLE(ts, ...) counts from 1970-01-01",
+            code="query.window",
+        )
+    return _tumble(lengths)
 
 
 class Aggregate(BoxData, frozen=True, tag_field="kind", tag="aggregate", kw_only=True):
@@ -59,6 +97,18 @@ class Aggregate(BoxData, frozen=True, tag_field="kind", tag="aggregate", kw_only
     results_start: ClassVar[bool] = True
     awaits_boundary: ClassVar[bool] = True
     sharing: ClassVar[Sharing] = "keys"
+    window_functions: ClassVar[tuple[WindowFunction, ...]] = (
+        WindowFunction("tumble", "TUMBLE(ts, INTERVAL '1' MINUTE)", 1, _tumble),
+        WindowFunction("hop", HOP, 2, _hop),
+        WindowFunction(
+            "time_bucket",
+            "time_bucket(INTERVAL '1' MINUTE, ts)",
+            1,
+            _time_bucket,
+            in_from=False,
+            time_last=True,
+        ),
+    )
 
     inputs: tuple[Input, ...]
     size_us: int

@@ -1,9 +1,8 @@
 """Windows that close group by group.
 
 A new kind: its class here, its operator in ``engine/operators/windows`` with an entry in
-``engine/operator_kinds.py``, and its method in ``query/stream/window_steps.py``. In SQL besides: a row in
-``query/sql/window_functions.py``, and where an argument isn't an INTERVAL ``query/sql/windows.py`` reads
-it.
+``engine/operator_kinds.py``, and its method in ``query/stream/window_steps.py``. For SQL the class names its
+``window_functions``; only where an argument isn't an INTERVAL ``query/sql/windows.py`` has to read it.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ from medusa.query.boxes.base import NO_KEY, ROW_BYTES, BoxData, Sharing, SplitPl
 from medusa.query.boxes.calls import result_fields, with_call, without_calls
 from medusa.query.boxes.checks import OVERLAP_MAX, WINDOW_FIELDS, key_type, need_time
 from medusa.query.boxes.text import by_text, calls_text
+from medusa.query.boxes.window_function import WindowFunction, WindowSpec
 from medusa.query.expressions.aggregates import AGGREGATES
 from medusa.query.expressions.expression import Expression, Named
 from medusa.query.expressions.show import show
@@ -49,6 +49,14 @@ class Session(BoxData, frozen=True, tag_field="kind", tag="session", kw_only=Tru
     results_start: ClassVar[bool] = True
     sharing: ClassVar[Sharing] = "keys"
     awaits_boundary: ClassVar[bool] = True
+    window_functions: ClassVar[tuple[WindowFunction, ...]] = (
+        WindowFunction(
+            "session",
+            "SESSION(ts, INTERVAL '30' SECOND)",
+            1,
+            lambda lengths: WindowSpec("session", (lengths[0],), None),
+        ),
+    )
     waits = "the boundary to be the gap beyond the last row"
 
     inputs: tuple[Input, ...]

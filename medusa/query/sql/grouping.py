@@ -9,6 +9,8 @@ from typing import Any
 from sqlglot import exp
 
 from medusa.errors import QueryError
+from medusa.query.boxes.window_function import WindowSpec
+from medusa.query.boxes.windows_of_time import windows_of_length
 from medusa.query.expressions.expression import Column, Expression
 from medusa.query.expressions.show import show
 from medusa.query.shape import WINDOW_COLUMNS
@@ -16,7 +18,7 @@ from medusa.query.sql.aggregates import GroupAggregates, is_aggregate
 from medusa.query.sql.expressions import SqlReader, check_type, function_name
 from medusa.query.sql.scope import Scope, TimeColumn
 from medusa.query.sql.text import SqlText
-from medusa.query.sql.window_functions import WINDOW_BOUNDS, WINDOW_FUNCTIONS, WindowSpec, windows_of_length
+from medusa.query.sql.window_functions import WINDOW_BOUNDS, WINDOW_FUNCTIONS
 from medusa.query.sql.windows import read_window
 
 __all__ = ["GroupedReader", "Grouping", "has_aggregate", "read_grouping", "window_of"]

@@ -9,10 +9,10 @@ from typing import Any
 from sqlglot import exp
 
 from medusa.query.boxes import Source
+from medusa.query.boxes.window_function import WindowSpec
 from medusa.query.expressions.expression import Call, Column, Expression
 from medusa.query.shape import WINDOW_COLUMNS
 from medusa.query.sql.text import SqlText
-from medusa.query.sql.window_functions import WindowSpec
 from medusa.query.stream.stream import Stream
 from medusa.query.suggest import did_you_mean
 from medusa.units import TIME_UNITS_US

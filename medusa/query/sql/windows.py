@@ -1,4 +1,5 @@
-"""Windows as the text of a statement asks for them; ``window_functions`` has what it may say."""
+"""Windows as the text of a statement asks for them; what it may say stands with the kinds of boxes
+(``window_functions``)."""
 
 from __future__ import annotations
 
@@ -6,11 +7,12 @@ from typing import Any
 
 from sqlglot import exp
 
+from medusa.query.boxes.window_function import WindowSpec
 from medusa.query.expressions.expression import Call, Column, Literal
 from medusa.query.sql.expressions import SqlReader, function_name
 from medusa.query.sql.scope import Scope
 from medusa.query.sql.text import SqlText
-from medusa.query.sql.window_functions import TABLE_FUNCTIONS, WINDOW_FUNCTIONS, WindowSpec
+from medusa.query.sql.window_functions import TABLE_FUNCTIONS, WINDOW_FUNCTIONS
 from medusa.query.suggest import did_you_mean
 from medusa.query.types import DURATION
 from medusa.units import duration_us

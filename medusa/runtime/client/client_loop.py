@@ -29,8 +29,8 @@ from medusa.wire.client_mind import ClientMind
 from medusa.wire.codec import decode_frame, encode_frame
 from medusa.wire.link.lanes import way_of
 from medusa.wire.link.session import PROMPT
+from medusa.wire.messages import Message
 from medusa.wire.messages.links import Hello, Refuse
-from medusa.wire.messages.message_union import Message
 from medusa.wire.outbox import Send
 from medusa.wire.statement import client_name
 

@@ -16,8 +16,8 @@ from medusa.runtime.client.contacts import Contacts, GivenNode, Place
 from medusa.runtime.client.followed_stream import Followed
 from medusa.runtime.keys.client_keys import ClientKeys
 from medusa.wire.link.redirect import RedirectStep, ask_again_us, next_step
+from medusa.wire.messages import Message
 from medusa.wire.messages.directory import Lookup
-from medusa.wire.messages.message_union import Message
 
 __all__ = ["FollowedNames", "Place"]
 

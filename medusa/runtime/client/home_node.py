@@ -8,8 +8,8 @@ from typing import Any
 from medusa.errors import LinkError
 from medusa.runtime.client.client_loop import ask
 from medusa.runtime.client.followed_names import FollowedNames
+from medusa.wire.messages import Message
 from medusa.wire.messages.commands import Declare, StatusRequest
-from medusa.wire.messages.message_union import Message
 from medusa.wire.statement import from_text
 
 __all__ = ["HomeNode"]

@@ -16,7 +16,7 @@ from medusa.runtime.client.client_loop import ask
 from medusa.runtime.client.followed_names import FollowedNames
 from medusa.runtime.client.moves import ANSWER_US, Moves
 from medusa.units import Duration, duration_us
-from medusa.wire.messages.message_union import Message
+from medusa.wire.messages import Message
 from medusa.wire.messages.split import Merge, Ranges, Split
 
 __all__ = ["Splits"]

@@ -37,8 +37,8 @@ from medusa.runtime.node.graph_parser import GraphParser
 from medusa.runtime.transport.link_events import Arrival, Event, LinkDown, LinkRefused, LinkUp, Refused
 from medusa.wire.codec import decode_frame, encode_frame
 from medusa.wire.link.lanes import way_of
+from medusa.wire.messages import Message
 from medusa.wire.messages.links import Hello, Refuse
-from medusa.wire.messages.message_union import Message
 from medusa.wire.outbox import (
     CallAt,
     CloseFragment,

@@ -14,8 +14,8 @@ from medusa.sim.world.virtual_time import SimulationError
 from medusa.wire.client_mind import ClientMind
 from medusa.wire.link.automaton import LinkEvent, LinkSettings, ReceiverState
 from medusa.wire.link.receiver import Delivery
+from medusa.wire.messages import Message
 from medusa.wire.messages.links import OLDEST
-from medusa.wire.messages.message_union import Message
 
 __all__ = ["PublisherActor", "SubscriberActor"]
 

@@ -18,7 +18,7 @@ from medusa.sim.world.machine import Machine
 from medusa.sim.world.network import Network
 from medusa.sim.world.virtual_time import World
 from medusa.wire.codec import decode_frame, encode_frame
-from medusa.wire.messages.message_union import Message
+from medusa.wire.messages import Message
 from medusa.wire.outbox import Effect, Outbox, Persist, ReportLine, RunFragment, Send, WakeAt
 
 __all__ = ["Host", "Mind"]

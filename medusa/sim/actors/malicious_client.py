@@ -10,6 +10,7 @@ from medusa.sim.world.network import Network
 from medusa.sim.world.virtual_time import World
 from medusa.wire import limits
 from medusa.wire.codec import encode_frame
+from medusa.wire.messages import Message
 from medusa.wire.messages.commands import Install, Remove, Reply, StatusRequest
 from medusa.wire.messages.links import (
     OLDEST,
@@ -25,7 +26,6 @@ from medusa.wire.messages.links import (
     Progress,
     Refuse,
 )
-from medusa.wire.messages.message_union import Message
 
 __all__ = ["MaliciousClient"]
 

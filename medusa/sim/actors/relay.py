@@ -28,6 +28,7 @@ from medusa.wire.link.automaton import LinkEvent, LinkSettings, ReceiverState
 from medusa.wire.link.receiver import Delivery, LostRows, ReceivedPromise, ReceivedRows, Receiver
 from medusa.wire.link.sender import Sender
 from medusa.wire.link.session import PeerSession
+from medusa.wire.messages import Message
 from medusa.wire.messages.links import (
     Ack,
     Attach,
@@ -40,7 +41,6 @@ from medusa.wire.messages.links import (
     Progress,
     Refuse,
 )
-from medusa.wire.messages.message_union import Message
 from medusa.wire.outbox import Outbox, Persist
 
 __all__ = [

@@ -29,7 +29,7 @@ from medusa.sim.trials.trial import Scenario
 from medusa.sim.world.fault_dice import AWAY_US
 from medusa.sim.world.fault_kinds import AIMED, BELIEVED, LATE, LINKS, MACHINES, WEATHER, Fault
 from medusa.sim.world.virtual_time import SimulationError, World
-from medusa.wire.messages.message_union import Message
+from medusa.wire.messages import Message
 from medusa.wire.messages.move import Move
 
 __all__ = ["MOVES", "MoveTrial"]

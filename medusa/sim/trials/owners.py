@@ -27,9 +27,9 @@ from medusa.sim.world.fault_dice import AWAY_US
 from medusa.sim.world.fault_kinds import BELIEVED, LATE, LINKS, MACHINES, WEATHER
 from medusa.sim.world.keyring import Keyring
 from medusa.sim.world.virtual_time import SimulationError, World
+from medusa.wire.messages import Message
 from medusa.wire.messages.commands import Declare, Deploy, Remove, Reply
 from medusa.wire.messages.directory import Lookup
-from medusa.wire.messages.message_union import Message
 from medusa.wire.messages.remote import DefineRemote, RevokeRemote
 
 __all__ = ["OWNERS", "OwnersTrial"]

@@ -28,7 +28,7 @@ from medusa.sim.world.fault_kinds import (
 )
 from medusa.sim.world.keys_at_cuts import keys_of_rows
 from medusa.sim.world.virtual_time import SimulationError, World
-from medusa.wire.messages.message_union import Message
+from medusa.wire.messages import Message
 from medusa.wire.messages.move import Move
 from medusa.wire.messages.split import Merge, Ranges, Split
 

@@ -13,8 +13,8 @@ from zlib import crc32
 from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.ports import Buffer
 from medusa.wire import limits
+from medusa.wire.messages import Message
 from medusa.wire.messages.links import Attached, Boundary, Data, Progress, Refuse
-from medusa.wire.messages.message_union import Message
 from medusa.wire.messages.tentative import StreamState, TentativeBoundary, TentativeRows
 
 __all__ = ["LaneOrder", "lane_of", "way_of"]

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.wire.link.automaton import LinkEvent
+from medusa.wire.messages import Message
 from medusa.wire.messages.links import Heartbeat, Hello, Refuse
-from medusa.wire.messages.message_union import Message
 from medusa.wire.outbox import Outbox
 
 __all__ = ["EARLIER", "PROMPT", "SESSION", "PeerSession", "PeerState", "SessionSettings", "check_version"]

@@ -10,9 +10,9 @@ def test_a_message_that_comes_just_when_the_wait_is_over_puts_nothing_off() -> N
     first = run.fed.nodes["s1"].brain
     run.lose("m")
     assert run.fed.run(lambda: first.peers["m"] == "silent")
-    succession = first.recovery.succession
-    due_us = succession.wake_at_us(run.fed.world.now_us)
+    proposals = first.recovery.proposals
+    due_us = proposals.wake_at_us(run.fed.world.now_us)
     assert due_us is not None
     assert due_us > run.fed.world.now_us
-    assert succession.wake_at_us(due_us) == due_us, "asked when it hasn't done anything yet"
+    assert proposals.wake_at_us(due_us) == due_us, "asked when it hasn't done anything yet"
     run.until_owned(run.fragment, "s1")
