@@ -286,7 +286,8 @@ def watch_unstable(page: Page, nodes: ForkedNodes) -> None:
     nodes.processes["spare"].send_signal(signal.SIGSTOP)
     until(lambda: "not stable: two.out" in page.state(), what="it is told")
     until(lambda: page.run(dashed), what="the stream is dashed")
-    [key] = [each for each in page.keys() if each.startswith("output core ")]
+    keys = page.keys()
+    [key] = [each for each in keys if each.startswith("output core ")]
     aged = re.compile(r"two\.out .* tentative for (\d+) s")
     until(
         lambda: aged.search(page.text(key.replace("output", "fragment").rpartition(" ")[0])), what="its age"
