@@ -71,13 +71,14 @@ class TailLines:
                 why = "another fork begins" if fork else "their fork is gone"
             self._undo(void, show_time(boundary_us), why)
         if (missed := self._trains.missed_rows) > self._missed:
-            self._say(
-                {"kind": "missed", "rows": missed - self._missed}, "had no room, or were lost on the way"
-            )
+            rows = missed - self._missed
+            text = f"tentative rows that had no room, or were lost on the way: {rows:,}"
+            self._say({"kind": "missed", "rows": rows}, text)
             self._missed = missed
 
     def _undo(self, rows: int, below: str, why: str) -> None:
-        text = f"tentative rows are void, stable up to {below}: {why}"
+        which = f"{rows:,} tentative row{' is' if rows == 1 else 's are'} void"
+        text = f"{which}, stable up to {below}: {why}"
         self._say({"kind": "undo", "rows": rows, "stable_to": below, "why": why}, text)
 
     def _state(self, state: str) -> None:
@@ -90,8 +91,7 @@ class TailLines:
         if self._as_json:
             click.echo(json.dumps(said))
         else:
-            rows = f"{said['rows']:,} " if "rows" in said else ""
-            click.echo(self._coloured(f"--- {rows}{text}", False, bold=True))
+            click.echo(self._coloured(f"--- {text}", False, bold=True))
 
     def _coloured(self, text: str, is_tentative: bool, *, bold: bool = False) -> str:
         import click
