@@ -138,7 +138,7 @@ class _FragmentBlock:
             drawn.outs[node, name, line.stream] = (rect.right, y - 3)
             if line.unstable is not None:
                 width = width_of([("port", line.text)])
-                place_of = Rect(rect.right - PADDING - width, y - SIZES["port"], width, PORT - 1)
+                place_of = Rect(rect.right - PADDING - width, y - SIZES["port"], width + 4, PORT - 1)
                 drawn.unstable[node, name, line.stream] = (line.unstable, place_of)
         self._place_boxes(drawn, rect.x + (rect.width - self._layout.width) / 2, top + self._ports + 6.0)
 

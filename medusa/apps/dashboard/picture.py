@@ -27,7 +27,7 @@ from medusa.apps.dashboard.network import (
 )
 from medusa.apps.dashboard.placing import placed
 from medusa.apps.dashboard.shapes import SIZES, Arrow, Drawn, Point, Rect, TextShape
-from medusa.apps.dashboard.words import count, of_guarded, per_second, plain, secondary, unstable_for
+from medusa.apps.dashboard.words import ago, count, of_guarded, per_second, plain, secondary, unstable_for
 from medusa.query.render.diagram_load import DARK_INK, LEGEND_HEIGHT, LEGEND_WIDTH, colours, legend, outline
 from medusa.runtime.client.status.bounded_streams import unstable_text
 
@@ -205,11 +205,12 @@ def _arrow(arrow: Arrow) -> Iterator[str]:
     marker = {FLOWING: "flowing", CUT: "cut", REFUSED: "cut"}.get(state, "unknown")
     dashes = "" if state == FLOWING else ' stroke-dasharray="5 4"'
     width, end = 1.4, f' marker-end="url(#medusa-{marker})"'
-    label = ""
+    age = ""  # More has no room between nodes.
     if isinstance(what, StreamView):
         key, kind = stream_key(what), "stream"
         if what.unstable is not None:
-            label = unstable_for(what.unstable)
+            since_us = what.unstable.for_us
+            age = "" if since_us is None else ago(since_us // 1_000_000)
             if state == FLOWING:
                 colour, dashes, state = TENTATIVE, f" {TENTATIVE_DASHES}", f"{FLOWING} tentative"
         ends = f"from {what.origin} to {what.target}"
@@ -217,7 +218,8 @@ def _arrow(arrow: Arrow) -> Iterator[str]:
         if what.behind_rows:
             title += f", {count(what.behind_rows)} rows under way"
         title += f"\n{what.why}" if what.why else ""
-        title += f"\n{label}: {unstable_text(what.unstable)}" if what.unstable is not None else ""
+        if what.unstable is not None:
+            title += f"\n{unstable_for(what.unstable)}: {unstable_text(what.unstable)}"
         if what.rate is not None and what.state == FLOWING:
             width += min(log10(1 + max(what.rate, 0.0)) * 0.5, 3.0)
     else:
@@ -233,12 +235,12 @@ def _arrow(arrow: Arrow) -> Iterator[str]:
             f'<path class="cross" d="M{x - 6:.1f} {y - 6:.1f}l12 12m0 -12l-12 12" fill="none"'
             f' stroke="{colour}" stroke-width="3"/>'
         )
-    if label:
+    if age:
         x, y = _middle(points)
         yield (
             f'<text class="age" x="{x:.1f}" y="{y - 9:.1f}" font-size="{SIZES["port"]}" text-anchor="middle"'
             f' fill="{TENTATIVE}" font-weight="bold" stroke="#ffffff" stroke-width="3"'
-            f' paint-order="stroke">{escape(label)}</text>'
+            f' paint-order="stroke">{escape(age)}</text>'
         )
     yield "</g>"
 

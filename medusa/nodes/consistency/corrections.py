@@ -31,6 +31,8 @@ class UncorrectedRows:
 
     def __init__(self) -> None:
         self._fork = 0
+        self._boundary_us: int = START_US
+        """Trains below it have been left out."""
         self._trains: list[tuple[int, int]] = []
         """(time of the latest row, rows)."""
 
@@ -39,10 +41,12 @@ class UncorrectedRows:
         if train.times is None or not len(train):
             return
         self._drop(fork, boundary_us)
+        if (at_us := latest_us(train)) < boundary_us:
+            return
         if len(self._trains) >= TRAINS_MAX:
             pairs = zip(self._trains[::2], self._trains[1::2], strict=True)
             self._trains = [(max(a[0], b[0]), a[1] + b[1]) for a, b in pairs]
-        self._trains.append((latest_us(train), len(train)))
+        self._trains.append((at_us, len(train)))
 
     def count(self, fork: int, boundary_us: int) -> int:
         """How many there are, where this fork is the present one (0: there is none)."""
@@ -53,7 +57,8 @@ class UncorrectedRows:
         if fork != self._fork:
             self._fork = fork
             self._trains.clear()
-        if any(at_us < boundary_us for at_us, _ in self._trains):
+        if boundary_us != self._boundary_us:
+            self._boundary_us = boundary_us
             self._trains = [each for each in self._trains if each[0] >= boundary_us]
 
 

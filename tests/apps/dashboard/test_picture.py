@@ -361,7 +361,7 @@ def test_a_stream_that_is_not_stable_is_dashed_with_its_age_whoever_reads_it() -
     assert stream.get("class") == "stream flowing tentative"
     [line] = [each for each in stream if each.get("class") == "line"]
     assert line.get("stroke-dasharray")
-    assert [each.text for each in stream.iter(f"{SVG}text")] == ["tentative for 12 s"]
+    assert [each.text for each in stream.iter(f"{SVG}text")] == ["12 s"]
     assert "missing: stream q.b of node m, which isn't heard" in stream[0].text
     out = drawn["output core q/all q.out"]
     assert out.get("class") == "output tentative"

@@ -35,6 +35,8 @@ def test_tentative_rows_count_until_the_stable_boundary_is_past_their_train() ->
     assert rows.count(1, 100) == 2, "a boundary of 100 leaves the row of 100 open"
     assert rows.count(1, 101) == 1
     assert rows.count(1, 201) == 0
+    rows.shown(1, train(200), 201)
+    assert rows.count(1, 201) == 0, "it is void when it comes"
 
 
 def test_rows_of_another_fork_are_void() -> None:
