@@ -14,11 +14,16 @@ from medusa.cli.options.key_options import key_options
 from medusa.cli.options.query_file import read_query
 from medusa.cli.screens.terminal_text import plain
 from medusa.cli.status import all_option
+from medusa.decoders import converter
 from medusa.errors import LinkError
 from medusa.query.suggest import did_you_mean
+from medusa.runtime.client.status.bounded_streams import STABLE, unstable_text
 from medusa.units import duration_text
+from medusa.wire.status_fields import ConsistencyStatus
 
 __all__ = ["explain"]
+
+_CONSISTENCY = converter(ConsistencyStatus)
 
 EXAMPLES = """\b
 Example:
@@ -51,7 +56,8 @@ def explain(
 
     QUERY is a file that q.to_json() wrote. With --node it is the name of a query that runs there, or of a box
     or source of one: of each box it says what it needs, which input holds it back since when, and why that
-    one doesn't move: who has promised nothing more, is silent, has no credit, or which disk is waited for.
+    one doesn't move: who has promised nothing more, is silent, has no credit, or which disk is waited for. Of
+    an output with a delay it says how its stream is, which input is missing, and how much is to be corrected.
     """
     if address is None:
         if all_nodes or as_json or any(keys.values()):
@@ -119,7 +125,16 @@ def _lines(boxes: Sequence[dict[str, Any]]) -> list[str]:
             lines.append(f"{each['fragment']} at {each['node']}{_standby(each)}{silent}{_undecided(each)}")
         if each["kind"]:  # Else its node is away.
             lines.append(f"  {each['kind']} {each['box']}: {each['waits_for']}{_since(each['since_us'])}")
+            lines += [f"    {_stream(stream)}" for stream in each.get("streams", ())]
     return lines
+
+
+def _stream(said: dict[str, Any]) -> str:
+    """How a stream is that leaves by a box, and what is missing where it isn't stable."""
+    of = _CONSISTENCY(said)
+    since = "" if of.for_us is None else f" for {duration_text(of.for_us // 1_000_000 * 1_000_000)}"
+    told = "" if of.state == STABLE else f": {unstable_text(of)}"
+    return f"stream {said['stream']} is {of.state}{since}{told}"
 
 
 def _standby(box: dict[str, Any]) -> str:

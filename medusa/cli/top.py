@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from medusa.cli.options.key_options import key_options
-from medusa.cli.screens.top_read import Box, reading
+from medusa.cli.screens.top_read import Looked, reading
 from medusa.cli.screens.top_screen import SORTS, ordered, screen
 from medusa.cli.status import all_option
 from medusa.errors import LinkError, QueryError
@@ -45,7 +45,8 @@ Example:
 def top(
     address: str, by: str, all_nodes: bool, every: str, once: bool, as_json: bool, **keys: str | None
 ) -> None:
-    """Watch the boxes of what runs: load, rates, cost, queue, lag, late and dead rows.
+    """Watch the boxes of what runs: load, rates, cost, queue, lag, late and dead rows; and above them, of
+    outputs with a delay, the streams that aren't stable.
 
     ADDRESS is a node (tcp://HOST:PORT or ipc://PATH), or what serves metrics
     (http://127.0.0.1:PORT): a program that says md.start(q, metrics="127.0.0.1:9100"), or a node whose
@@ -53,51 +54,51 @@ def top(
     """
     every_us = duration_us(every, what="--every", minimum_us=100_000, error=QueryError)
     with reading(address, TIMEOUT_S, all_nodes=all_nodes, **keys) as read:
-        boxes = read()
+        looked = read()
         if as_json:
-            _print_json(boxes, address, by)
+            _print_json(looked, address, by)
             return
         from rich.console import Console
 
         console = Console(highlight=False)
         if once or not console.is_terminal:
-            _print(console, boxes, address, by)
+            _print(console, looked, address, by)
             return
-        looks: list[int] = [len(boxes)]
+        looks: list[int] = [len(looked.boxes)]
         with _ctrl_c_ends():
-            _watch(console, boxes, lambda: _noted(read(), looks), address, by, every_us / 1e6)
+            _watch(console, looked, lambda: _noted(read(), looks), address, by, every_us / 1e6)
         click.echo(f"ended: {looks[-1]:,} boxes at {address}, looked {len(looks):,} times", err=True)
 
 
-def _noted(boxes: list[Box], looks: list[int]) -> list[Box]:
-    looks.append(len(boxes))
-    return boxes
+def _noted(looked: Looked, looks: list[int]) -> Looked:
+    looks.append(len(looked.boxes))
+    return looked
 
 
-def _print_json(boxes: list[Box], address: str, by: str) -> None:
+def _print_json(looked: Looked, address: str, by: str) -> None:
     import msgspec
 
-    document = {"address": address, "boxes": ordered(boxes, by)}
+    document = {"address": address, "boxes": ordered(looked.boxes, by), "streams": looked.streams}
     click.echo(msgspec.json.encode(document).decode())
 
 
-def _print(console: Console, boxes: list[Box], address: str, by: str) -> None:
+def _print(console: Console, looked: Looked, address: str, by: str) -> None:
     from rich.console import Console as Plain
 
     # Into a file or a pipe nothing is cut off.
     width = None if console.is_terminal else 200
-    Plain(highlight=False, width=width).print(screen(boxes, address=address, by=by))
+    Plain(highlight=False, width=width).print(screen(*looked, address=address, by=by))
 
 
 def _watch(
-    console: Console, boxes: list[Box], read: Callable[[], list[Box]], address: str, by: str, every_s: float
+    console: Console, looked: Looked, read: Callable[[], Looked], address: str, by: str, every_s: float
 ) -> None:
     from rich.live import Live
 
     trouble, sorts = "", list(SORTS)
     with _keys() as key, Live(console=console, screen=True, auto_refresh=False) as live:
         while True:
-            shown = screen(boxes, address=address, by=by, trouble=trouble, keys=True)
+            shown = screen(*looked, address=address, by=by, trouble=trouble, keys=True)
             live.update(shown, refresh=True)
             pressed = key(every_s)
             if pressed in ("q", "Q"):
@@ -105,7 +106,7 @@ def _watch(
             if pressed == "s":
                 by = sorts[(sorts.index(by) + 1) % len(sorts)]
             try:
-                boxes, trouble = read(), ""
+                looked, trouble = read(), ""
             except LinkError as error:
                 trouble = f"these numbers are old: {error.message}"
 

@@ -40,6 +40,7 @@ __all__ = [
     "LinkStatus",
     "LoadStatus",
     "Metric",
+    "MissingStatus",
     "MovesStatus",
     "NamedStatus",
     "NodeStatus",
@@ -250,28 +251,99 @@ class NamedStatus(_Status, frozen=True, kw_only=True):
     lost_rows: int = 0
 
 
+class MissingStatus(_Status, frozen=True, kw_only=True, rename={"origin": "from"}):
+    """An input that leads to a stream and is missing.
+
+    Attributes:
+        source: of the fragment, by which it comes.
+        kind: ``node``, ``publisher``, or ``nobody``: nobody publishes into it.
+        origin: the name of that node or publisher; empty: there is none.
+        why: it counts as missing.
+        for_us: so long it is; None: not known.
+    """
+
+    source: str
+    stream: str
+    kind: str
+    origin: str = ""
+    why: str = ""
+    for_us: Annotated[
+        int | None,
+        Metric("input_missing_seconds", "For how long an input that leads to the stream has been missing."),
+    ] = None
+
+    @property
+    def what(self) -> str:
+        """Which one, in words: ``stream q.a of node left``."""
+        return (
+            f"stream {self.stream} of {self.kind} {self.origin}" if self.origin else f"source {self.stream}"
+        )
+
+    @property
+    def text(self) -> str:
+        """Which one, why and for how long: ``stream q.a of node left, which isn't heard, for 3 s``."""
+        why = f", which {self.why}" if self.origin else f": {self.why}"
+        return f"{self.what}{why}{_for(self.for_us)}"
+
+
+def _for(since_us: int | None) -> str:
+    return "" if since_us is None else f", for {since_us // 1_000_000} s"
+
+
 class ConsistencyStatus(_Status, frozen=True, kw_only=True):
     """How a stream is, of which a failure may hold up the rows only for a while.
+
+    Corrections to come are counted in three ways, and are 0 while it is stable: ``uncorrected_rows`` of what
+    was shown, ``behind_rows`` of what is to be fed again, ``behind_us`` in the time of the stream.
 
     Attributes:
         state: ``stable``, ``up_failure`` or ``stabilization``.
         for_us: so long it is so; None: it always was.
-        missing: inputs that lead to it and are missing: stream and who sends it.
+        missing: inputs that lead to it and are missing.
         fork: of the fragment, from which tentative rows come; 0: there is none.
         why: there is none that should be.
         tentative_rows: that forks have put out.
-        dropped_rows: of those, over all readers, that weren't sent, since there was no room.
+        uncorrected_rows: that the present fork has put out and that hold: the stable boundary hasn't passed
+            their train yet.
+        behind_rows: that have come and that the fragment itself can't use yet: they wait for it, or in its
+            boxes for a boundary.
+        behind_us: how far the source that holds it up is behind the one that is furthest; None: nothing has
+            come by one of them yet.
+        dropped_rows: of the tentative ones, over all readers, that weren't sent, since there was no room.
         late_rows: that came too late for the fork that is there, and will be in what is corrected.
     """
 
     state: str = "stable"
-    for_us: int | None = None
-    missing: tuple[str, ...] = ()
+    for_us: Annotated[
+        int | None,
+        Metric("state_seconds", "For how long the stream has been in its state. No sample: it always was."),
+    ] = None
+    missing: Annotated[
+        tuple[MissingStatus, ...],
+        Metric("input_missing", "1 while an input that leads to the stream is missing."),
+    ] = ()
     fork: int = 0
-    why: str = ""
-    tentative_rows: int = 0
-    dropped_rows: int = 0
-    late_rows: int = 0
+    why: Annotated[str, Metric("fork_refused", "1 while there is no fork that should be.")] = ""
+    tentative_rows: Annotated[
+        int, Metric("tentative_rows", "Tentative rows that forks have put out.", counts=True)
+    ] = 0
+    uncorrected_rows: Annotated[
+        int, Metric("uncorrected_rows", "Tentative rows that hold, for which corrections are to come.")
+    ] = 0
+    behind_rows: Annotated[
+        int, Metric("behind_rows", "Input rows that wait until the stable rows of the stream can be made.")
+    ] = 0
+    behind_us: Annotated[
+        int | None,
+        Metric("behind_seconds", "How far what holds the stream up is behind its furthest input."),
+    ] = 0
+    dropped_rows: Annotated[
+        int,
+        Metric("dropped_rows", "Tentative rows not sent to readers that had no room.", counts=True),
+    ] = 0
+    late_rows: Annotated[
+        int, Metric("late_rows", "Rows that came too late for the fork, and are in the corrections.")
+    ] = 0
 
 
 class OutputStatus(_Status, frozen=True, kw_only=True):

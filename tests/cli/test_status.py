@@ -26,6 +26,7 @@ from medusa.sim.actors.federation import Federation
 from medusa.wire.status_fields import (
     ConsistencyStatus,
     FragmentStatus,
+    MissingStatus,
     NodeStatus,
     OutputStatus,
     plain,
@@ -134,9 +135,16 @@ def test_a_stream_of_which_an_input_is_missing_says_which_and_for_how_long() -> 
     of = ConsistencyStatus(
         state="up_failure",
         for_us=3_400_000,
-        missing=("q.b of pub-b",),
+        missing=(
+            MissingStatus(
+                source="b", stream="q.b", kind="node", origin="n", why="isn't heard", for_us=5_300_000
+            ),
+        ),
         fork=1,
         tentative_rows=1_200,
+        uncorrected_rows=900,
+        behind_rows=40_000,
+        behind_us=5_200_400,
         dropped_rows=7,
     )
     outputs = (
@@ -150,7 +158,9 @@ def test_a_stream_of_which_an_input_is_missing_says_which_and_for_how_long() -> 
     )
     status = NodeStatus(node="a", fragments=(FragmentStatus(fragment="q/f", outputs=outputs),))
     text = " ".join(printed([plain(status)]).split())
-    assert "UP_FAILURE: q.out for 3s: missing: q.b of pub-b; 1,200 tentative rows so far; 7 not sent" in text
+    missing = "missing: stream q.b of node n, which isn't heard, for 5 s"
+    waits = "corrections to come: of 900 rows shown; 40,000 rows wait, 5s 200ms behind"
+    assert f"UP_FAILURE: q.out for 3s: {missing}; 1,200 tentative rows so far; {waits}; 7 not sent" in text
     assert "STABILIZATION: q.none: what was missing is being corrected; 0 tentative rows so far" in text
     assert "no fork: no room" in text
     assert "q.well:" not in text

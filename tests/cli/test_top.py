@@ -12,7 +12,7 @@ import subprocess
 import sys
 import termios
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
@@ -23,8 +23,9 @@ from click.testing import CliRunner, Result
 import medusa as md
 from medusa.cli.main import main
 from medusa.cli.screens.terminal_text import number
-from medusa.cli.screens.top_read import Box
+from medusa.cli.screens.top_read import Box, StreamRow
 from medusa.cli.screens.top_screen import SORTS, ordered, screen
+from medusa.wire.status_fields import MissingStatus
 
 SCHEMA = {"ts": "int64", "k": "int64"}
 
@@ -100,12 +101,12 @@ def box(id: str, **figures: object) -> Box:
     return Box(query="q", box=id, kind="filter", rows_in=0, rows_out=0, **figures)  # type: ignore[arg-type]
 
 
-def text_of(boxes: list[Box], width: int = 200) -> str:
+def text_of(boxes: list[Box], streams: Sequence[StreamRow] = (), width: int = 200) -> str:
     from rich.console import Console
 
     console = Console(width=width, highlight=False)
     with console.capture() as captured:
-        console.print(screen(boxes, address="http://x", by="load"))
+        console.print(screen(boxes, streams, address="http://x", by="load"))
     return captured.get()
 
 
@@ -126,6 +127,22 @@ def test_largest_first_and_unknown_last() -> None:
 def test_shed_is_shown_where_it_exists() -> None:
     assert "shed" in text_of([box("a", shed=5), box("b")])
     assert "shed" not in text_of([box("a", shed=0), box("b")])
+
+
+def test_a_stream_that_is_not_stable_stands_above_the_boxes_with_what_is_missing() -> None:
+    missing = MissingStatus(source="b", stream="q.b", kind="node", origin="m\x1b[2J", why="isn't heard")
+    streams = [
+        StreamRow(query="q", node="n", stream="q.well"),
+        StreamRow(
+            query="q", node="n", stream="q.out", state="up_failure", for_us=5_000_000, missing=(missing,)
+        ),
+    ]
+    lines = text_of([box("a")], streams).splitlines()
+    assert lines[1].startswith(
+        "q.out UP_FAILURE for 5s: missing: stream q.b of node m?[2J, which isn't heard; "
+    )
+    assert lines[2] == ""
+    assert "q.well" not in "\n".join(lines)
 
 
 def test_text_of_others_commands_no_terminal() -> None:

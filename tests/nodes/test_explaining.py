@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pyarrow as pa
@@ -86,6 +87,26 @@ def test_a_dead_node_is_named_with_the_time_for_which_it_is_silent():
     three.federation.restart("e2")
     three.passes(2_000_000)
     assert "rows or a boundary from node 'e2'" in three.why("core")["meet"]["waits_for"]
+
+
+def test_the_last_publisher_is_named_as_long_as_it_is_gone():
+    three = Three()
+    three.publish("e1", "a", 1_000_000)
+    three.publish("e2", "b", 1_000_000)
+    three.passes(1_000_000)
+    three.federation.clients["pub-e2"].dead = True
+    three.passes(6_000_000)
+    assert three.why("e2")["b"]["waits_for"].startswith("publisher 'pub-e2', which is silent for ")
+    three.passes(20_000_000)
+    waits = three.why("e2")["b"]["waits_for"]
+    gone = re.fullmatch(
+        r"a publisher: 'pub-e2', the last one, is gone for (\d+)s without having finished", waits
+    )
+    assert gone is not None, waits
+    assert 20 <= int(gone[1]) <= 26
+    three.federation.client("other", "e2").publish("q.b", rows(2_000_000), three.columns)
+    three.passes(1_000_000)
+    assert three.why("e2")["b"]["waits_for"].endswith(" from publisher 'other'")
 
 
 def test_a_node_that_refuses_our_key_is_not_called_silent():

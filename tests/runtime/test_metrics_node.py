@@ -31,11 +31,14 @@ from medusa.wire.outbox import Outbox
 from medusa.wire.status_fields import (
     AgreementStatus,
     BoxStatus,
+    ConsistencyStatus,
     FragmentStatus,
     LinkStatus,
     LoadStatus,
     Metric,
+    MissingStatus,
     NodeStatus,
+    OutputStatus,
     ReplicasStatus,
     SecondaryStatus,
     metrics_of,
@@ -46,7 +49,12 @@ from tests.cli.test_status import printed
 from tests.nodes.test_explaining import Three
 
 DOCS = Path(__file__).parents[2] / "docs"
-COMPUTED = {"medusa_link_up", "medusa_fragment_secondaries", "medusa_fragment_source_lost_rows"}
+COMPUTED = {
+    "medusa_link_up",
+    "medusa_fragment_secondaries",
+    "medusa_fragment_source_lost_rows",
+    "medusa_stream_state",
+}
 """Those that aren't a field of the status."""
 
 
@@ -142,6 +150,55 @@ def test_what_is_not_decided_of_a_query_is_told_with_for_how_long() -> None:
     assert [(each.labels, each.value) for each in samples] == [({"node": "n", "query": "q"}, 2.5)]
     details = details_of(network_of([Seen(address="tcp://n:1", name="n", status=status)]))
     assert ("UNDECIDED: query q", f"{why}, for 2 s") in details[key_of("node", "n")][1]
+
+
+def test_how_a_stream_with_delay_is_and_what_is_missing_is_told_with_units() -> None:
+    missing = MissingStatus(source="b", stream="q.b", kind="node", origin="m", for_us=2_500_000)
+    of = ConsistencyStatus(
+        state="up_failure",
+        for_us=700_000,
+        missing=(missing,),
+        tentative_rows=70,
+        uncorrected_rows=50,
+        behind_rows=900,
+        behind_us=2_600_000,
+        dropped_rows=3,
+        late_rows=2,
+    )
+    well = OutputStatus(sink="well", stream="q.well", consistency=ConsistencyStatus())
+    outputs = (OutputStatus(sink="out", stream="q.out", consistency=of), well)
+    bare = FragmentStatus(fragment="r/f", query="r", outputs=(OutputStatus(sink="out", stream="r.out"),))
+    status = NodeStatus(
+        node="n", fragments=(FragmentStatus(fragment="q/f", query="q", outputs=outputs), bare)
+    )
+    samples = [each for one in node_families(status) for each in one.samples]
+    told = [each for each in samples if each.name.startswith("medusa_stream_")]
+    assert {(each.labels["node"], each.labels["query"]) for each in told} == {("n", "q")}
+    values = {
+        each.name.removeprefix("medusa_stream_"): each.value
+        for each in told
+        if each.labels["stream"] == "q.out" and "state" not in each.labels
+    }
+    assert values == {
+        "state_seconds": 0.7,
+        "input_missing": 1,
+        "fork_refused": 0,
+        "tentative_rows_total": 70,
+        "uncorrected_rows": 50,
+        "behind_rows": 900,
+        "behind_seconds": 2.6,
+        "dropped_rows_total": 3,
+        "late_rows": 2,
+        "input_missing_seconds": 2.5,
+    }
+    states = {
+        (each.labels["stream"], each.labels["state"])
+        for each in told
+        if "state" in each.labels and each.value
+    }
+    assert states == {("q.out", "up_failure"), ("q.well", "stable")}
+    [age] = [each.labels for each in told if each.name.endswith("input_missing_seconds")]
+    assert (age["input"], age["kind"], age["from"]) == ("q.b", "node", "m")
 
 
 def test_a_field_with_a_metric_is_seen_wherever_a_status_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:

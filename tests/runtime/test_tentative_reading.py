@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 from dataclasses import replace
 
@@ -142,7 +143,7 @@ def test_a_subscription_that_is_acknowledged_has_no_tentative_rows():
     assert caught.value.code == "link.argument"
 
 
-def test_a_table_is_kept_corrected_and_says_how_much_of_it_is_tentative(node, reading):
+def test_a_table_is_kept_corrected_and_says_how_much_of_it_is_tentative(node, reading, monkeypatch):
     table = reading.table(key="k")
     node.rows((1, "a", 1), (1, "b", 1))
     node.sender.boundary(0, 2)
@@ -161,6 +162,12 @@ def test_a_table_is_kept_corrected_and_says_how_much_of_it_is_tentative(node, re
     node.rows((9, "c", 3))
     assert table.wait()
     assert table.pandas().to_dict("list") == {"k": ["a", "b", "c"], "v": [1, 2, 3]}
+    with monkeypatch.context() as without:
+        without.setitem(sys.modules, "pandas", None)
+        with pytest.raises(LinkError, match="pandas is not installed") as refused:
+            table.pandas()
+    assert refused.value.code == "link.pandas"
+    assert "arrow()" in refused.value.hint
     assert table.tentative_rows == 0
     node.sender.boundary(0, END_US)
     assert not table.wait()

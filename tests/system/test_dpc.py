@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import json
+import re
 import signal
 import subprocess
 import sys
+import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from datetime import datetime
 
 import duckdb
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
+from prometheus_client.parser import text_string_to_metric_families as parse
 
 import medusa as md
-from tests.system.nodes import Nodes, first_line, until
+from medusa.apps.dashboard.network import Seen
+from medusa.apps.dashboard.picture import picture
+from medusa.cli.main import main
+from medusa.wire.status_fields import status_of
+from tests.ports import free_ports
+from tests.system.nodes import RUN, Nodes, first_line, until
 
 pytestmark = pytest.mark.system
 
@@ -23,6 +35,7 @@ KEY = ["window_start", "k"]
 SECOND = 1_000_000
 Window = tuple[int, str, int, int]
 """(start, k, n, s)."""
+METRICS = re.compile(r'metrics = "(.*)"')
 ENDS = {"left": 14, "right": 12}
 """Seconds of stream time of which each has rows; of ``right`` those from 4 to 8 come late."""
 
@@ -92,6 +105,8 @@ def folder(tmp_path_factory):
 def nodes(folder) -> Iterator[Nodes]:
     limits = 'checkpoint_every = "100ms"\nsubscriber_timeout = "10min"'
     made = Nodes(folder, ["a", "b", "core", "end"], limits=limits)
+    config = made.config("core")
+    config.write_text(f'metrics = "127.0.0.1:{free_ports(1)[0]}"\n{config.read_text()}')
     made.start()
     yield made
     made.close()
@@ -127,6 +142,77 @@ def publisher_hangs(nodes: Nodes, publisher: subprocess.Popen[str]) -> Callable[
     return lambda: publisher.send_signal(signal.SIGCONT)
 
 
+# --- how it is seen -----------------------------------------------------------------------------------
+
+
+@contextmanager
+def tailed(nodes: Nodes) -> Iterator[subprocess.Popen[str]]:
+    """``medusa tail --tentative`` of the answers."""
+    words = [
+        "tail",
+        "dpc.out",
+        "--tentative",
+        "--from",
+        "oldest",
+        "--json",
+        "--node",
+        nodes.addresses["core"],
+    ]
+    with subprocess.Popen([sys.executable, "-c", RUN, *words], stdout=subprocess.PIPE, text=True) as process:
+        yield process
+        process.kill()
+
+
+def tailed_windows(process: subprocess.Popen[str]) -> tuple[list[Window], list[str]]:
+    """What it printed by its end: stable windows, and the kinds of the lines, each once in a row."""
+    said = [json.loads(line) for line in process.communicate(timeout=60)[0].splitlines()]
+    kinds = [each["kind"] for each in said]
+    stable = [each["row"] for each in said if each["kind"] == "stable"]
+    starts = [round(datetime.fromisoformat(each["window_start"]).timestamp()) * SECOND for each in stable]
+    found = sorted((at, each["k"], each["n"], each["s"]) for at, each in zip(starts, stable, strict=True))
+    return found, [kind for kind, before in zip(kinds, ["", *kinds], strict=False) if kind != before]
+
+
+def readers(fed: md.Federation) -> int:
+    outputs = (each for part in fed.status()["fragments"] for each in part["outputs"])
+    return sum(len(each["receivers"]) for each in outputs if each["stream"] == "dpc.out")
+
+
+def command(*words: str) -> str:
+    done = CliRunner().invoke(main, words)
+    assert done.exit_code == 0, done.output
+    return " ".join(done.output.split())
+
+
+def every_screen_says_what_is_missing(nodes: Nodes, hung: str) -> None:
+    """Of the stream that isn't stable: state, which input, for how long, what is to be corrected."""
+    address = nodes.addresses["core"]
+    status = ("status", "--node", address)
+    missing = rf"missing: [^;]*stream dpc\.\S+ of node {hung}, which isn't heard, for \d+ s[^;]*"
+    waits = r"corrections to come: of [1-9]\d* rows shown; 0 rows wait, [1-9]\d*s"  # They are in the window.
+    unstable = rf"{missing}; [1-9][\d,]* tentative rows so far; {waits}"
+    metrics = next(filter(None, map(METRICS.match, nodes.config("core").read_text().splitlines())))[1]
+    for words, told in (
+        (status, r"UP_FAILURE: dpc\.out for \d+s"),
+        (("explain", "dpc", "--node", address), r"stream dpc\.out is up_failure for \d+s"),
+        (("top", address, "--once"), r"dpc\.out UP_FAILURE for \d+s"),
+        (("top", f"http://{metrics}", "--once"), r"dpc\.out UP_FAILURE for \d+s"),
+    ):
+        shown = command(*words)
+        assert re.search(f"{told}: {unstable}", shown), (words, shown)
+    with urllib.request.urlopen(f"http://{metrics}/metrics", timeout=60) as answer:
+        samples = [each for family in parse(answer.read().decode()) for each in family.samples]
+    values = {each.name: each.value for each in samples if each.labels.get("stream") == "dpc.out"}
+    assert values["medusa_stream_tentative_rows_total"] >= values["medusa_stream_uncorrected_rows"] > 0
+    assert values["medusa_stream_input_missing"] == 1
+    ages = {e.labels["from"]: e.value for e in samples if e.name == "medusa_stream_input_missing_seconds"}
+    assert ages[hung] > 0.9
+    with md.connect(address, timeout=WAIT) as fed:
+        svg = picture([Seen(address=address, status=status_of(fed.status()))])
+    assert 'class="output tentative"' in svg
+    assert "tentative for " in svg
+
+
 @pytest.mark.parametrize(
     ("last", "fails"), [("core", hangs), ("core", dies), ("core", publisher_hangs), ("end", hangs)]
 )
@@ -137,10 +223,13 @@ def test_while_a_part_is_cut_off_answers_go_on_and_are_corrected_afterwards(node
         reading = fed.subscribe("dpc.out", tentative=True, timeout=WAIT)
         told: list[str] = []
         reading.on_state(told.append)
-        with md.connect(nodes.addresses["core"], timeout=WAIT) as other:
+        looks = (last, fails) == ("core", hangs)
+        with ExitStack() as watching, md.connect(nodes.addresses["core"], timeout=WAIT) as other:
+            tail = watching.enter_context(tailed(nodes)) if looks else None
             board = other.subscribe("dpc.out", tentative=True, timeout=WAIT).table(key=KEY)
             go_on(publisher)
             assert first_line(publisher) == "begun"
+            until(lambda: not looks or readers(fed) == 3)
             fed.publish("dpc.left", rows("left", 0, 4))
             stable = windows(reading.next().batch)
             heal = fails(nodes, publisher)
@@ -154,6 +243,8 @@ def test_while_a_part_is_cut_off_answers_go_on_and_are_corrected_afterwards(node
             assert sorted({each for each in guesses if each[0] >= 4 * SECOND}) == expected(rows("left", 4, 7))
             assert sorted(stable) == expected(rows("left", 0, 3), rows("right", 0, 3))
             until(lambda: board.tentative_rows >= 6)
+            if looks:
+                every_screen_says_what_is_missing(nodes, "b")
             heal()
             go_on(publisher)
             fed.publish("dpc.left", rows("left", 8, 14))
@@ -165,6 +256,11 @@ def test_while_a_part_is_cut_off_answers_go_on_and_are_corrected_afterwards(node
             assert sorted(stable) == right
             while board.wait():
                 pass
+            if looks:
+                printed, kinds = tailed_windows(tail)
+                assert printed == right
+                assert {"state", "tentative", "undo"} <= set(kinds)
+                assert kinds.index("tentative") < kinds.index("undo")
             assert (windows(board.arrow()), board.tentative_rows) == (right, 0)
             assert told[-1] == reading.state == "stable"
         assert publisher.wait(60) == 0

@@ -6,7 +6,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from medusa.apps.dashboard.network import UNASKED, UP, NodeView, StandbyView, input_rate, output_rate
+from medusa.apps.dashboard.network import (
+    UNASKED,
+    UP,
+    NodeView,
+    StandbyView,
+    input_rate,
+    output_rate,
+    unstable,
+)
 from medusa.apps.dashboard.shapes import PADDING, SIZES, Drawn, Rect, TextShape, width_of
 from medusa.apps.dashboard.words import (
     ago,
@@ -17,10 +25,11 @@ from medusa.apps.dashboard.words import (
     per_second,
     percent,
     secondary,
+    unstable_for,
 )
 from medusa.query.render.layout import Layout, layered
 from medusa.runtime.client.status.guarded_fragments import GuardedFragment
-from medusa.wire.status_fields import FragmentStatus, InputStatus, OutputStatus
+from medusa.wire.status_fields import ConsistencyStatus, FragmentStatus, InputStatus, OutputStatus
 
 __all__ = ["NodeBlock"]
 
@@ -85,6 +94,7 @@ class _PortLine:
     stream: str
     text: str
     origin: str = ""
+    unstable: ConsistencyStatus | None = None
 
 
 class _FragmentBlock:
@@ -96,7 +106,7 @@ class _FragmentBlock:
         self._guarded = [] if guarded is None else [clipped(line, 60) for line in of_guarded(guarded)]
         self._header = FRAGMENT_HEADER + GUARDED * len(self._guarded)
         self._ins = _in_lines(node, fragment)
-        self._outs = [_PortLine(output.stream, _out_text(fragment, output)) for output in fragment.outputs]
+        self._outs = _out_lines(node, fragment)
         self._boxes = list(fragment.boxes)
         self._layout = _layout(fragment)
         left = width_of([("port", line.text) for line in self._ins])
@@ -126,6 +136,10 @@ class _FragmentBlock:
             y = top + place * PORT + 10
             texts.append(TextShape(rect.right - PADDING, y, "port", line.text, end=True))
             drawn.outs[node, name, line.stream] = (rect.right, y - 3)
+            if line.unstable is not None:
+                width = width_of([("port", line.text)])
+                place_of = Rect(rect.right - PADDING - width, y - SIZES["port"], width + 4, PORT - 1)
+                drawn.unstable[node, name, line.stream] = (line.unstable, place_of)
         self._place_boxes(drawn, rect.x + (rect.width - self._layout.width) / 2, top + self._ports + 6.0)
 
     def _place_boxes(self, drawn: Drawn, left: float, top: float) -> None:
@@ -208,6 +222,17 @@ def _in_lines(node: NodeView, fragment: FragmentStatus) -> list[_PortLine]:
         rate = input_rate(fragment, inputs)
         text = f"{clipped(stream, NAME_MAX)} from {clipped(came, 16)}"
         lines.append(_PortLine(stream, text if rate is None else f"{text} {per_second(rate)}", origin))
+    return lines
+
+
+def _out_lines(node: NodeView, fragment: FragmentStatus) -> list[_PortLine]:
+    """One for each stream; of a node that doesn't answer nobody knows how they are."""
+    lines = []
+    for output in fragment.outputs:
+        of = unstable(output) if node.state == UP else None
+        text = _out_text(fragment, output)
+        text = text if of is None else f"{text}, {unstable_for(of)}"
+        lines.append(_PortLine(output.stream, text, unstable=of))
     return lines
 
 

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from medusa.apps.dashboard.network import UP, Link, NetworkView, NodeView, StandbyView, StreamView
+from medusa.apps.dashboard.network import (
+    UP,
+    Link,
+    NetworkView,
+    NodeView,
+    StandbyView,
+    StreamView,
+    unstable,
+)
 from medusa.apps.dashboard.picture import key_of, stream_key
 from medusa.apps.dashboard.words import (
     ago,
@@ -17,10 +25,11 @@ from medusa.apps.dashboard.words import (
     secondary,
     size,
     taken_over,
+    unstable_for,
 )
 from medusa.runtime.client.status.guarded_fragments import GuardedFragment
 from medusa.units import duration_text
-from medusa.wire.status_fields import BoxStatus, FragmentStatus, titled
+from medusa.wire.status_fields import BoxStatus, ConsistencyStatus, FragmentStatus, titled
 
 __all__ = ["Details", "details_of"]
 
@@ -49,6 +58,10 @@ def _all(network: NetworkView) -> Iterator[tuple[str, str, Iterator[tuple[str, s
                 f"fragment {fragment.fragment} at {node.name}",
                 _of_fragment(fragment, guarded.get((node.name, fragment.fragment))),
             )
+            for output in fragment.outputs:
+                if (of := unstable(output)) is not None and node.state == UP:
+                    key = key_of("output", node.name, fragment.fragment, output.stream)
+                    yield key, f"stream {output.stream} at {node.name}", _of_unstable(of)
             for name, box in fragment.boxes.items():
                 key = key_of("box", node.name, fragment.fragment, name)
                 yield key, f"{box.kind} {name} of {fragment.fragment} at {node.name}", _of_box(box)
@@ -186,6 +199,22 @@ def _of_stream(stream: StreamView) -> Iterator[tuple[str, str]]:
     yield "to", f"{stream.target} {stream.target_fragment}"
     yield "rate", per_second(stream.rate)
     yield "rows under way", count(stream.behind_rows)
+    if stream.unstable is not None:
+        yield from _of_unstable(stream.unstable)
+
+
+def _of_unstable(of: ConsistencyStatus) -> Iterator[tuple[str, str]]:
+    """Of a stream with ``delay``."""
+    yield "rows", unstable_for(of)
+    for missing in of.missing:
+        yield "missing", missing.text
+    yield "tentative rows", f"{of.tentative_rows:,}"
+    yield "corrections to come", f"of {of.uncorrected_rows:,} rows shown"
+    yield "waiting input", f"{of.behind_rows:,} rows, {lag(of.behind_us)} behind"
+    if of.why:
+        yield "no fork", of.why
+    if of.dropped_rows:
+        yield "not sent to slow readers", f"{of.dropped_rows:,} rows"
 
 
 def _four(*numbers: int) -> str:

@@ -5,8 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from msgspec import UNSET
+
+from medusa.runtime.client.status.bounded_streams import STABLE
 from medusa.runtime.client.status.guarded_fragments import GuardedFragment, guarded_fragments
-from medusa.wire.status_fields import FragmentStatus, InputStatus, NodeStatus, OutputStatus, ReceiverStatus
+from medusa.wire.status_fields import (
+    ConsistencyStatus,
+    FragmentStatus,
+    InputStatus,
+    NodeStatus,
+    OutputStatus,
+    ReceiverStatus,
+)
 
 __all__ = [
     "CUT",
@@ -24,6 +34,7 @@ __all__ = [
     "input_rate",
     "network_of",
     "output_rate",
+    "unstable",
 ]
 
 UP, UNREACHABLE, UNASKED = "up", "unreachable", "not asked"
@@ -82,6 +93,7 @@ class StreamView:
         rate: rows per second; None: not known.
         behind_rows: rows that left the origin's engine and have not arrived; None: not known.
         why: what is wrong.
+        unstable: how it is, where it has a ``delay`` and isn't stable; None: it is, or nobody says.
     """
 
     name: str
@@ -93,6 +105,7 @@ class StreamView:
     rate: float | None
     behind_rows: int | None
     why: str = ""
+    unstable: ConsistencyStatus | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -144,6 +157,12 @@ class NetworkView:
     links: tuple[Link, ...]
     guarded: tuple[GuardedFragment, ...] = ()
     standbys: tuple[StandbyView, ...] = ()
+
+    @property
+    def unstable(self) -> list[str]:
+        """Streams with ``delay`` that aren't stable, of nodes that answer."""
+        there = (each for node in self.nodes if node.state == UP for each in node.fragments)
+        return [out.stream for each in there for out in each.outputs if unstable(out) is not None]
 
     @property
     def owners(self) -> tuple[str, ...]:
@@ -290,6 +309,7 @@ def _stream(
         rate=_rate(origin, sent, nodes[target], taken),
         behind_rows=behind,
         why=why,
+        unstable=None if sent is None or origin.state != UP else unstable(sent[1]),
     )
 
 
@@ -330,6 +350,12 @@ def _rate(
     if taken is not None and target.state == UP:
         return input_rate(taken[0], [taken[1]])
     return None
+
+
+def unstable(output: OutputStatus) -> ConsistencyStatus | None:
+    """How an output is that a failure holds up for a while only; None: stable, or it is no such one."""
+    of = output.consistency
+    return None if of is UNSET or of.state == STABLE else of
 
 
 def output_rate(fragment: FragmentStatus, output: OutputStatus) -> float | None:

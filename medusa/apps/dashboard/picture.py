@@ -27,8 +27,9 @@ from medusa.apps.dashboard.network import (
 )
 from medusa.apps.dashboard.placing import placed
 from medusa.apps.dashboard.shapes import SIZES, Arrow, Drawn, Point, Rect, TextShape
-from medusa.apps.dashboard.words import count, of_guarded, per_second, plain, secondary
+from medusa.apps.dashboard.words import ago, count, of_guarded, per_second, plain, secondary, unstable_for
 from medusa.query.render.diagram_load import DARK_INK, LEGEND_HEIGHT, LEGEND_WIDTH, colours, legend, outline
+from medusa.runtime.client.status.bounded_streams import unstable_text
 
 __all__ = ["key_of", "picture", "svg_of"]
 
@@ -43,6 +44,9 @@ ARROW_ELSE = "#9aa3af"
 STANDBY = {FOLLOWING: "#1e7a3c", SEEDING: "#8a6d00", MISSING: "#b3261e"}
 """Outlines and arrows of those that stand by; each has its dashes, too."""
 STANDBY_DASHES = {FOLLOWING: "1 3", SEEDING: "4 3", MISSING: "6 3"}
+TENTATIVE = "#c2410c"
+"""Of what may be wrong, as in the plots."""
+TENTATIVE_DASHES = 'stroke-dasharray="7 3"'
 OVER = "over the last 5 s"
 
 
@@ -81,6 +85,7 @@ def svg_of(network: NetworkView) -> str:
         *_fragments(drawn, network),
         *_standbys(drawn),
         *_inner_arcs(drawn),
+        *_unstable_outputs(drawn),
         *_boxes(drawn),
         *(line for arrow in drawn.arrows for line in _arrow(arrow)),
         f'<g transform="translate(14 {drawn.height:.0f})">',
@@ -141,6 +146,16 @@ def _fragments(drawn: Drawn, network: NetworkView) -> Iterator[str]:
         yield "</g>"
 
 
+def _unstable_outputs(drawn: Drawn) -> Iterator[str]:
+    """A dashed line around what is said of a stream that isn't stable, whoever reads it."""
+    for (node, fragment, stream), (of, rect) in drawn.unstable.items():
+        title = f"stream {stream} at {node}: {unstable_for(of)}: {unstable_text(of)}"
+        yield f'<g class="output tentative" {_asked_as(key_of("output", node, fragment, stream), title)}>'
+        yield _title(title)
+        yield _rect(rect, f'rx="3" fill="#000000" fill-opacity="0" stroke="{TENTATIVE}" {TENTATIVE_DASHES}')
+        yield "</g>"
+
+
 def _standbys(drawn: Drawn) -> Iterator[str]:
     for (node, name), (standby, rect) in drawn.standbys.items():
         title = _standby_title(standby)
@@ -190,13 +205,22 @@ def _arrow(arrow: Arrow) -> Iterator[str]:
     marker = {FLOWING: "flowing", CUT: "cut", REFUSED: "cut"}.get(state, "unknown")
     dashes = "" if state == FLOWING else ' stroke-dasharray="5 4"'
     width, end = 1.4, f' marker-end="url(#medusa-{marker})"'
+    age = ""  # More has no room between nodes.
     if isinstance(what, StreamView):
         key, kind = stream_key(what), "stream"
-        title = f"stream {what.name} from {what.origin} to {what.target}: {state}, {per_second(what.rate)}"
+        if what.unstable is not None:
+            since_us = what.unstable.for_us
+            age = "" if since_us is None else ago(since_us // 1_000_000)
+            if state == FLOWING:
+                colour, dashes, state = TENTATIVE, f" {TENTATIVE_DASHES}", f"{FLOWING} tentative"
+        ends = f"from {what.origin} to {what.target}"
+        title = f"stream {what.name} {ends}: {what.state}, {per_second(what.rate)}"
         if what.behind_rows:
             title += f", {count(what.behind_rows)} rows under way"
         title += f"\n{what.why}" if what.why else ""
-        if what.rate is not None and state == FLOWING:
+        if what.unstable is not None:
+            title += f"\n{unstable_for(what.unstable)}: {unstable_text(what.unstable)}"
+        if what.rate is not None and what.state == FLOWING:
             width += min(log10(1 + max(what.rate, 0.0)) * 0.5, 3.0)
     else:
         key, kind, end = key_of("link", what.a, what.b), "link", ""
@@ -210,6 +234,13 @@ def _arrow(arrow: Arrow) -> Iterator[str]:
         yield (
             f'<path class="cross" d="M{x - 6:.1f} {y - 6:.1f}l12 12m0 -12l-12 12" fill="none"'
             f' stroke="{colour}" stroke-width="3"/>'
+        )
+    if age:
+        x, y = _middle(points)
+        yield (
+            f'<text class="age" x="{x:.1f}" y="{y - 9:.1f}" font-size="{SIZES["port"]}" text-anchor="middle"'
+            f' fill="{TENTATIVE}" font-weight="bold" stroke="#ffffff" stroke-width="3"'
+            f' paint-order="stroke">{escape(age)}</text>'
         )
     yield "</g>"
 

@@ -60,6 +60,7 @@ def event_of(seen: list[Seen], number: int) -> bytes:
             (key_of("standby", each.node, each.fragment), *_standing(each)) for each in network.standbys
         ],
         "alone": [plain(each.fragment) for each in network.guarded if each.alone],
+        "unstable": list(dict.fromkeys(plain(name) for name in network.unstable)),
     }
     return b"id: %d\nevent: federation\ndata: %b\n\n" % (number, msgspec.json.encode(document))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from medusa.apps.dashboard.network import Link, NodeView, StandbyView, StreamView
 from medusa.apps.dashboard.words import columns
-from medusa.wire.status_fields import BoxStatus, FragmentStatus
+from medusa.wire.status_fields import BoxStatus, ConsistencyStatus, FragmentStatus
 
 __all__ = ["PADDING", "SIZES", "Arrow", "Drawn", "FragmentKey", "Point", "Rect", "TextShape", "width_of"]
 
@@ -81,6 +81,7 @@ class Drawn:
         texts: in no other thing's place: by what they belong to, ``("node", "edge-1")``.
         ins: where a stream enters: by node, fragment, its name and the node that it comes from.
         outs: where a stream leaves: by node, fragment and its name.
+        unstable: of those the ones with ``delay`` that aren't stable, and the line of text that says so.
     """
 
     width: float = 0.0
@@ -94,6 +95,7 @@ class Drawn:
     texts: dict[tuple[str, ...], list[TextShape]] = field(default_factory=dict)
     ins: dict[tuple[str, str, str, str], Point] = field(default_factory=dict)
     outs: dict[tuple[str, str, str], Point] = field(default_factory=dict)
+    unstable: dict[tuple[str, str, str], tuple[ConsistencyStatus, Rect]] = field(default_factory=dict)
     arrows: list[Arrow] = field(default_factory=list)
 
     def frame(self, width: float, height: float) -> None:

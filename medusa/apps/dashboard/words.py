@@ -7,7 +7,7 @@ from unicodedata import east_asian_width
 
 from medusa.runtime.client.status.guarded_fragments import GuardedFragment
 from medusa.units import size_text
-from medusa.wire.status_fields import ReplicasStatus
+from medusa.wire.status_fields import ConsistencyStatus, ReplicasStatus
 
 __all__ = [
     "ago",
@@ -23,6 +23,7 @@ __all__ = [
     "secondary",
     "size",
     "taken_over",
+    "unstable_for",
 ]
 
 
@@ -135,3 +136,9 @@ def taken_over(replicas: ReplicasStatus) -> str:
         return ""
     whose = f"from {plain(replicas.taken_over_from)}, " if replicas.taken_over_from else ""
     return f"{whose}{ago(replicas.taken_over_us // 1_000_000)} ago"
+
+
+def unstable_for(of: ConsistencyStatus) -> str:
+    """``tentative for 12 s``, ``being corrected for 3 s``: of a stream that isn't stable."""
+    how = "being corrected" if of.state == "stabilization" else "tentative"
+    return how if of.for_us is None else f"{how} for {ago(of.for_us // 1_000_000)}"

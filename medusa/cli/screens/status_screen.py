@@ -10,6 +10,7 @@ from msgspec import UNSET
 from medusa.cli.screens.terminal_text import figure, number, plain, share
 from medusa.query.delay import delay_line, delay_promise
 from medusa.query.recovery import AMNESIA
+from medusa.runtime.client.status.bounded_streams import STABLE, unstable_text
 from medusa.runtime.client.status.guarded_fragments import GuardedFragment, guarded_fragments
 from medusa.units import duration_text, size_text
 from medusa.wire.status_fields import (
@@ -138,8 +139,8 @@ def _of_node(status: NodeStatus, guarded: Sequence[GuardedFragment]) -> Iterator
             if delay_us := leaving.delay_us:
                 promise = delay_promise(delay_us, part.delay_us or delay_us)
                 yield f"{leaving.stream}, {delay_line(delay_us)}: {promise}"
-            if leaving.consistency is not UNSET and leaving.consistency.state != "stable":
-                yield _tentative(leaving.stream, leaving.consistency)
+            if leaving.consistency is not UNSET and leaving.consistency.state != STABLE:
+                yield _unstable(leaving.stream, leaving.consistency)
     for fragment, going in status.moves.going.items():
         waits = f"; {going.waits_for}" if going.waits_for else ""
         sent = size_text(going.bytes)
@@ -167,15 +168,8 @@ def _of_node(status: NodeStatus, guarded: Sequence[GuardedFragment]) -> Iterator
         yield "refused: " + ", ".join(f"{code} {count:,}" for code, count in status.refused.items())
 
 
-def _tentative(stream: str, of: ConsistencyStatus) -> str:
-    """Of a stream that isn't stable."""
-    parts = [f"missing: {', '.join(of.missing)}" if of.missing else "what was missing is being corrected"]
-    parts.append(f"{of.tentative_rows:,} tentative rows so far")
-    if of.dropped_rows:
-        parts.append(f"{of.dropped_rows:,} not sent to slow readers")
-    if of.why:
-        parts.append(f"no fork: {of.why}")
-    return f"{of.state.upper()}: {stream}{_for(of.for_us)}: {'; '.join(parts)}"
+def _unstable(stream: str, of: ConsistencyStatus) -> str:
+    return f"{of.state.upper()}: {stream}{_for(of.for_us)}: {unstable_text(of)}"
 
 
 def _guarded(query: str, decided: ConfigurationStatus) -> Iterator[str]:

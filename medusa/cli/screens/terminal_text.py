@@ -6,7 +6,10 @@ from typing import Any
 
 from medusa.units import duration_text, size_text
 
-__all__ = ["figure", "number", "plain", "share"]
+__all__ = ["TENTATIVE", "figure", "number", "plain", "share"]
+
+TENTATIVE = "yellow"
+"""The colour of what may be wrong."""
 
 
 def number(value: float | None) -> str:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
 
 from medusa.decoders import converter
 from medusa.errors import LinkError
-from medusa.wire.status_fields import BoxFigures
+from medusa.wire.status_fields import BoxFigures, ConsistencyStatus
 
-__all__ = ["Box", "reading"]
+__all__ = ["Box", "Looked", "StreamRow", "reading"]
 
 BYTES_MAX = 64 << 20
 SERVES = "md.start(q, metrics='127.0.0.1:9100') serves there, or a node with metrics = \"127.0.0.1:9100\""
@@ -30,7 +30,24 @@ class Box(BoxFigures, frozen=True, kw_only=True):
     box: str
 
 
+class StreamRow(ConsistencyStatus, frozen=True, kw_only=True):
+    """A stream with ``delay``, where it leaves and how it is."""
+
+    query: str
+    node: str = ""
+    fragment: str = ""
+    stream: str
+
+
+class Looked(NamedTuple):
+    """What is there at a moment; a run in a program has no such streams."""
+
+    boxes: list[Box]
+    streams: list[StreamRow]
+
+
 _BOXES = converter(list[Box])
+_STREAMS = converter(list[StreamRow])
 
 
 @contextmanager
@@ -41,8 +58,8 @@ def reading(
     all_nodes: bool = False,
     key: str | None = None,
     server_key: str | None = None,
-) -> Iterator[Callable[[], list[Box]]]:
-    """A function that asks what is at an address how its boxes do.
+) -> Iterator[Callable[[], Looked]]:
+    """A function that asks what is at an address how its boxes and streams do.
 
     Args:
         address: ``tcp://`` or ``ipc://`` of a node, ``http://`` of what serves metrics.
@@ -56,7 +73,7 @@ def reading(
         from medusa.runtime.client.client import connect
 
         with connect(address, f"{round(timeout_s * 1000)}ms", key=key, server_key=server_key) as fed:
-            yield lambda: _boxes(_status_rows(fed.statuses(all=all_nodes)), address)
+            yield lambda: _looked(_status_rows(fed.statuses(all=all_nodes)), address)
         return
     url = _url(address)
     if all_nodes:
@@ -64,7 +81,7 @@ def reading(
         raise LinkError(f"{address}: --all is for nodes", hint=hint, code="link.address")
     if key is not None or server_key is not None:
         raise LinkError(f"{address}: keys are for nodes", hint="leave them out", code="link.keys")
-    yield lambda: _boxes(_stats(url, address, timeout_s), address)
+    yield lambda: _looked(_stats(url, address, timeout_s), address)
 
 
 def _url(address: str) -> str:
@@ -81,9 +98,11 @@ def _url(address: str) -> str:
 
 def _status_rows(statuses: Sequence[Mapping[str, Any]]) -> Any:
     from medusa.runtime.client.status.overview import whole
-    from medusa.runtime.exposition.server import status_rows
+    from medusa.runtime.exposition.server import status_rows, stream_rows
 
-    return [row for status in statuses for row in status_rows(whole(status))]
+    nodes = [whole(status) for status in statuses]
+    boxes = [row for node in nodes for row in status_rows(node)]
+    return {"boxes": boxes, "streams": [row for node in nodes for row in stream_rows(node)]}
 
 
 def _stats(url: str, address: str, timeout_s: float) -> Any:
@@ -97,7 +116,7 @@ def _stats(url: str, address: str, timeout_s: float) -> Any:
     try:
         with opener.open(url, timeout=timeout_s) as answer:
             content = answer.read(BYTES_MAX + 1)
-        return msgspec.json.decode(content[:BYTES_MAX])["boxes"]
+        return msgspec.json.decode(content[:BYTES_MAX])
     except urllib.error.HTTPError as error:
         with error:
             said = error.read(200).decode("ascii", "replace").strip()
@@ -112,13 +131,16 @@ def _stats(url: str, address: str, timeout_s: float) -> Any:
             ) from None
         text = getattr(why, "strerror", None) or why
         raise LinkError(f"nobody answers at {address}: {text}", hint=SERVES, code="link.refused") from None
-    except (msgspec.DecodeError, KeyError, TypeError, OSError, http.client.HTTPException):
+    except (msgspec.DecodeError, OSError, http.client.HTTPException):
         raise _stranger(address, "its answer can't be read") from None
 
 
-def _boxes(rows: Any, address: str) -> list[Box]:
+def _looked(said: Any, address: str) -> Looked:
     try:
-        return _BOXES(rows)
+        # Releases before this one say nothing of streams.
+        return Looked(_BOXES(said["boxes"]), _STREAMS(said.get("streams", [])))
+    except (KeyError, TypeError, AttributeError):
+        raise _stranger(address, "its answer can't be read") from None
     except msgspec.ValidationError as error:
         raise _stranger(address, str(error)) from None
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from medusa.cli.screens.terminal_text import number, plain
-from medusa.cli.screens.top_read import Box
+from medusa.cli.screens.terminal_text import TENTATIVE, number, plain
+from medusa.cli.screens.top_read import Box, StreamRow
+from medusa.runtime.client.status.bounded_streams import STABLE, unstable_text
 from medusa.units import duration_text, size_text
 
 if TYPE_CHECKING:
@@ -42,9 +43,15 @@ def ordered(boxes: Iterable[Box], by: str) -> list[Box]:
 
 
 def screen(
-    boxes: Sequence[Box], *, address: str, by: str, trouble: str = "", keys: bool = False
+    boxes: Sequence[Box],
+    streams: Sequence[StreamRow] = (),
+    *,
+    address: str,
+    by: str,
+    trouble: str = "",
+    keys: bool = False,
 ) -> RenderableType:
-    """A line of sums, the table, largest first, and what is wrong.
+    """A line of sums, one for each stream that isn't stable, the table, largest first, and what is wrong.
 
     Args:
         trouble: why these numbers are old.
@@ -85,12 +92,20 @@ def screen(
         if sheds:
             cells.append(_count(box.shed or 0))
         table.add_row(*cells)
-    parts: list[RenderableType] = [Text(_sums(boxes, address), style="bold"), Text(), table]
+    parts: list[RenderableType] = [Text(_sums(boxes, address), style="bold")]
+    parts += [Text(_unstable(each, nodes), style=TENTATIVE) for each in streams if each.state != STABLE]
+    parts += [Text(), table]
     if trouble:
         parts += [Text(), Text(plain(trouble), style="bold")]
     if keys:
         parts += [Text(), Text(f"sorted by {by}; s sorts by the next column, q ends", style="dim")]
     return Group(*parts)
+
+
+def _unstable(stream: StreamRow, nodes: bool) -> str:
+    at = f"{stream.node}: " if nodes else ""
+    since = "" if stream.for_us is None else f" for {duration_text(stream.for_us // 1_000_000 * 1_000_000)}"
+    return plain(f"{at}{stream.stream} {stream.state.upper()}{since}: {unstable_text(stream)}")
 
 
 def _sums(boxes: Sequence[Box], address: str) -> str:

@@ -17,12 +17,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence, Set
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any, Protocol
 
 from medusa.elements import END_US, Boundary, Element, Train
 from medusa.nodes.automaton import next_state
 from medusa.nodes.consistency.catching_up import CatchingUp, FedInstance
+from medusa.nodes.consistency.corrections import BoxesAbove, UncorrectedRows, behind_us
 from medusa.nodes.consistency.fork import ForkedFragment
 from medusa.nodes.consistency.meeting_sources import MeetingSources
 from medusa.nodes.consistency.missing_inputs import MissingInputs, flows
@@ -32,10 +34,11 @@ from medusa.nodes.fragment.outputs import FragmentOutput, leaving
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.boxes import Source
 from medusa.query.waiting_rows import waiting_rows
+from medusa.wire.link.named_subscriptions import owner_and_name
 from medusa.wire.link.tentative_receiver import StateChanged
 from medusa.wire.messages.tentative import StreamStateName
 from medusa.wire.outbox import Outbox
-from medusa.wire.status_fields import ConsistencyStatus
+from medusa.wire.status_fields import ConsistencyStatus, MissingStatus
 
 __all__ = ["DelayBound", "StableInstance"]
 
@@ -97,11 +100,13 @@ class _Output:
     Attributes:
         since_us: when it became so; None: it always was.
         catching: what it waits for, once nothing that leads to it is behind.
+        uncorrected: what forks have put out and the stable lane hasn't passed.
     """
 
     state: ConsistencyState = _S.STABLE
     since_us: int | None = None
     catching: CatchingUp | None = None
+    uncorrected: UncorrectedRows = field(default_factory=UncorrectedRows)
 
 
 class DelayBound:
@@ -129,6 +134,7 @@ class DelayBound:
         self._sources = {box.id: box for box in graph.boxes if isinstance(box, Source)}
         self._waits = {sink: rows.wait for sink, rows in waiting_rows(graph).items()}
         self._meeting = MeetingSources(graph)
+        self._boxes = BoxesAbove(graph)
         self._missing = MissingInputs(
             of.inputs,
             of.spec.delay_us,
@@ -302,8 +308,10 @@ class DelayBound:
         fork.feed(now_us, of.idle_sources(now_us))
 
     def _leave(self, now_us: int, output: FragmentOutput, element: Element, *, rows: bool) -> None:
-        if output.sender.tentative.fork:
+        if fork := output.sender.tentative.fork:
             output.tentative_take(now_us, element, rows=rows)
+            if rows and isinstance(element, Train):
+                self._output(output.sink).uncorrected.shown(fork, element, output.boundary_us)
 
     def _release(self, now_us: int) -> None:
         """Where the stable lane has the rows, what the fork promises follows them."""
@@ -392,7 +400,7 @@ class DelayBound:
         about = {
             "stream": self._of.outputs[id].stream,
             "state": state.value,
-            "missing": ", ".join(self.missing(id)),
+            "missing": ", ".join(each.what for each in self._missing_inputs(self._now_us, id)),
         }
         self._outbox.report(level, "stream is otherwise", **about)
 
@@ -518,25 +526,56 @@ class DelayBound:
         """How many there have been, those included that never came to be."""
         return self._number
 
-    def status(self, now_us: int, id: str) -> ConsistencyStatus:
-        """How an output stream is."""
-        output, lane = self._output(id), self._of.outputs[id].sender.tentative
+    def status(
+        self, now_us: int, id: str, figures: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
+    ) -> ConsistencyStatus:
+        """How an output stream is.
+
+        Args:
+            figures: box -> what the engine last told of it.
+        """
+        output, leaves = self._output(id), self._of.outputs[id]
+        lane, sink = leaves.sender.tentative, self._sink(id)
+        is_stable = output.state is _S.STABLE
+        timed = {each for each in self._meeting.above[sink] if self._sources[each].timed}
         return ConsistencyStatus(
             state=output.state.value,
             for_us=None if output.since_us is None else now_us - output.since_us,
-            missing=tuple(self.missing(id)),
+            missing=tuple(self._missing_inputs(now_us, id)),
             fork=lane.fork,
             why=self.why,
             tentative_rows=lane.rows,
+            uncorrected_rows=output.uncorrected.count(lane.fork, leaves.boundary_us),
+            behind_rows=0 if is_stable else self._boxes.waiting_rows(sink, figures, self._of.waiting()),
+            behind_us=0 if is_stable else behind_us(timed, self._fed_us(), self._of.inputs.values()),
             dropped_rows=lane.dropped_rows,
             late_rows=self._forks[0].late_rows if self._forks else 0,
         )
 
-    def missing(self, id: str) -> list[str]:
-        """The inputs that lead to an output and are missing: stream and who sends it, or that nobody does."""
+    def _missing_inputs(self, now_us: int, id: str) -> Iterator[MissingStatus]:
+        """Those that lead to an output."""
         above, entries = self._meeting.above[self._sink(id)], self._of.spec.entries
-        nobody = [each for each in self._missing.unpublished() if each in above]
-        return [
-            *(f"{each.stream} of {each.by}" for each in self._missing.missed() if each.source in above),
-            *(f"{entries[source]}: nobody publishes into it" for source in nobody),
-        ]
+        for input in self._missing.missed():
+            if input.source in above:
+                yield self._missing_input(now_us, input)
+        for source in self._missing.unpublished():
+            if source in above:
+                since_us = self._missing.unpublished_since(source)
+                yield MissingStatus(
+                    source=source,
+                    stream=entries[source],
+                    kind="nobody",
+                    why="nobody publishes into it",
+                    for_us=None if since_us is None else now_us - since_us,
+                )
+
+    def _missing_input(self, now_us: int, input: FragmentInput) -> MissingStatus:
+        is_silent, since_us = self._missing.missed_since(input)
+        return MissingStatus(
+            source=input.source,
+            stream=input.stream,
+            kind="node" if input.judged else "publisher",
+            origin=owner_and_name(input.peer)[1] if input.named else input.peer,
+            why="isn't heard" if is_silent else "says that an input of it is missing",
+            for_us=None if since_us is None else now_us - since_us,
+        )

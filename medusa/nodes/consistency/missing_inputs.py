@@ -175,6 +175,17 @@ class MissingInputs:
         """Those that have been missing for X less the margin, or of which the sender says so."""
         return [input for input, seen in self._seen.items() if seen.missed]
 
+    def missed_since(self, input: FragmentInput) -> tuple[bool, int | None]:
+        """Of one of those: whether it isn't heard itself, else its sender says that an input is missing
+        there; and since when."""
+        seen = self._seen[input]
+        return (True, seen.silent_us) if seen.silent_us is not None else (False, seen.said_us)
+
+    def unpublished_since(self, source: str) -> int | None:
+        """Since when a source of ``unpublished`` has held up others."""
+        one = self._unpublished.of(source)
+        return None if one is None else one.held_us
+
     def behind(self) -> list[FragmentInput]:
         """Those, and those that are back and not done yet."""
         return [input for input, seen in self._seen.items() if seen.behind]

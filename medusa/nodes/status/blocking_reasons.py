@@ -191,13 +191,29 @@ class _Told:
         inputs = [each for each in self._hosted.inputs.values() if each.source == spec.id and not each.gone]
         open_ = [each for each in inputs if each.fed_us < END_US]
         if not open_:
-            return "a publisher" if not inputs else "its last rows to be fed"
+            return "its last rows to be fed" if inputs else self._of_nobody(spec)
         slowest = min(open_, key=lambda each: each.fed_us)
         return self._of_input(slowest)
 
+    def _of_nobody(self, spec: Source) -> str:
+        """Of a source that waits for none of those who published into it."""
+        gone = [
+            (each.silent_since_us, each)
+            for each in self._hosted.inputs.values()
+            if each.source == spec.id and each.silent_since_us is not None and each.fed_us < END_US
+        ]
+        if not gone:
+            return "a publisher"
+        since_us, last = max(gone, key=lambda each: each[0])
+        since = duration_text(max(self._now_us - since_us, 0) // 1_000_000 * 1_000_000)
+        return f"a publisher: {self._name(last)!r}, the last one, is gone for {since} without having finished"
+
+    def _name(self, input: FragmentInput) -> str:
+        return owner_and_name(input.peer)[1] if input.named else input.peer
+
     def _of_input(self, input: FragmentInput) -> str:
         receiver = input.receiver
-        name = owner_and_name(input.peer)[1] if input.named else input.peer
+        name = self._name(input)
         who = f"node {name!r}" if input.judged else f"publisher {name!r}"
         if (source := reads_of(self._hosted.spec.graph).get(input.source)) is not None:
             who = f"stream {source.of!r} at {who}"

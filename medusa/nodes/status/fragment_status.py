@@ -134,14 +134,14 @@ def fragment_status(
     # Publishers that went and left nothing open are only remembered.
     shown = [i for i in hosted.inputs.values() if i.judged or i.silent_since_us is None or not i.settled]
     inputs = tuple(_input_status(each) for each in shown)
-    guests = hosted.spec.guests
+    guests, told = hosted.spec.guests, engine.get("boxes", {})
     bounded = {box.id: box.delay_us or 0 for box in hosted.spec.graph.boxes if isinstance(box, Sink)}
     outputs = tuple(
         _output_status(
             each,
             guests[id].sink if id in guests else id,
             bounded.get(id, 0),
-            UNSET if hosted.bound is None else hosted.bound.status(now_us, id),
+            UNSET if hosted.bound is None else hosted.bound.status(now_us, id, told),
         )
         for id, each in hosted.outputs.items()
     )
@@ -150,7 +150,7 @@ def fragment_status(
     per_second_in, per_second_out = rates.of(now_us, hosted)
     name = hosted.spec.name
     smoothed = loads.boxes(name)
-    boxes = rates.of_boxes(now_us, name, engine.get("boxes", {}))
+    boxes = rates.of_boxes(now_us, name, told)
     return FragmentStatus(
         fragment=name,
         query=hosted.spec.query,

@@ -119,7 +119,8 @@ class Federation:
             behind the newest row; None: unknown); ``standby`` where nodes stand by for its fragment, as far
             as these statuses say: those nodes, each with ``seeding``, ``following`` or ``missing``;
             ``undecided`` where one of these nodes waits for votes on the next configuration of its query:
-            whose, and why they haven't come.
+            whose, and why they haven't come; ``streams`` of a box by which streams with ``delay`` leave: of
+            each its ``stream``, its state, what is missing and how much is to be corrected.
 
         Raises:
             LinkError: no answer in time, this client sees no boxes, or no such query is there.

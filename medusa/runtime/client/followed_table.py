@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -218,11 +219,18 @@ class FollowedTable:
         return self._rows.arrow()
 
     def pandas(self) -> Any:
-        """The same as a DataFrame of pandas.
+        """The same as a DataFrame of pandas, which has to be installed.
 
         Raises:
-            LinkError: as ``arrow``.
+            LinkError: pandas isn't installed (``link.pandas``), or can't be loaded; or as ``arrow``.
         """
+        try:
+            import_module("pandas")
+        except ImportError as error:
+            missing = isinstance(error, ModuleNotFoundError) and error.name == "pandas"
+            text = "pandas is not installed" if missing else f"pandas can't be loaded: {error}"
+            hint = "pip install pandas; arrow() gives the same table without it"
+            raise LinkError(f"table: {text}", hint=hint, code="link.pandas") from error
         return self.arrow().to_pandas()
 
     @property

@@ -11,12 +11,16 @@ from typing import TYPE_CHECKING
 import msgspec
 from msgspec import UNSET
 
+from medusa.runtime.client.status.bounded_streams import BoundedStream, bounded_streams
 from medusa.runtime.exposition.prometheus import family, number
+from medusa.wire.messages.tentative import STREAM_STATES
 from medusa.wire.status_fields import (
     AgreementStatus,
+    ConsistencyStatus,
     FragmentStatus,
     LinkStatus,
     LoadStatus,
+    MissingStatus,
     NodeStatus,
     ReplicasStatus,
     SecondaryStatus,
@@ -32,8 +36,8 @@ FOLLOWING = "following"
 
 
 def node_families(status: NodeStatus) -> Iterator[Metric]:
-    """Of the node itself, its links to other nodes, its fragments, and queries of which something isn't
-    decided; what is null has no sample."""
+    """Of the node itself, its links to other nodes, its fragments, their streams with ``delay``, and of
+    queries of which something isn't decided; what is null has no sample."""
     node, link, fragment = ["node"], ["node", "peer"], ["node", "query", "fragment"]
     yield from _families(LoadStatus, "node", node, [(status.load, [status.node])])
     yield from _families(NodeStatus, "node", node, [(status, [status.node])])
@@ -52,6 +56,18 @@ def node_families(status: NodeStatus) -> Iterator[Metric]:
     yield from _families(ReplicasStatus, "fragment", fragment, guarded)
     secondaries = [(each, [*who, name]) for of, who in guarded for name, each in of.secondaries.items()]
     yield from _families(SecondaryStatus, "fragment", [*fragment, "secondary"], secondaries)
+    streams = [(each, [each.node, each.query, each.stream]) for each in bounded_streams([status])]
+    stream = ["node", "query", "stream"]
+    yield _state(streams, [*stream, "state"])
+    yield from _families(
+        ConsistencyStatus, "stream", stream, [(each.consistency, who) for each, who in streams]
+    )
+    missing = [
+        (input, [*who, input.stream, input.kind, input.origin])
+        for each, who in streams
+        for input in each.consistency.missing
+    ]
+    yield from _families(MissingStatus, "stream", [*stream, "input", "kind", "from"], missing)
 
 
 def _families(
@@ -92,6 +108,17 @@ def _ready(guarded: Sequence[tuple[ReplicasStatus, list[str]]], labels: Sequence
     for of, who in guarded:
         count.add_metric(who, float(sum(each.state == FOLLOWING for each in of.secondaries.values())))
     return count
+
+
+def _state(streams: Sequence[tuple[BoundedStream, list[str]]], labels: Sequence[str]) -> Metric:
+    from prometheus_client.core import GaugeMetricFamily
+
+    text = "1 for the state in which a stream with delay is, 0 for the others."
+    state = GaugeMetricFamily("medusa_stream_state", text, labels=labels)
+    for of, who in streams:
+        for each in STREAM_STATES:
+            state.add_metric([*who, each], float(of.consistency.state == each))
+    return state
 
 
 def _up(status: NodeStatus, labels: Sequence[str]) -> Metric:

@@ -18,6 +18,7 @@ import msgspec
 
 from medusa.errors import ConfigError, LinkError, MedusaError, QueryError
 from medusa.nodes.config.endpoint import check_endpoint
+from medusa.runtime.client.status.bounded_streams import bounded_streams
 from medusa.runtime.exposition.prometheus import families
 from medusa.runtime.exposition.prometheus_node import node_families
 from medusa.wire.status_fields import NodeStatus, status_of
@@ -176,7 +177,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(503, "text/plain", f"{error.message}\n".encode())
             return
         if path == "/stats":
-            self._answer(200, "application/json", msgspec.json.encode({"boxes": figures.boxes}))
+            streams = [] if figures.node is None else stream_rows(figures.node)
+            stats = {"boxes": figures.boxes, "streams": streams}
+            self._answer(200, "application/json", msgspec.json.encode(stats))
         else:
             self._answer(200, *_text(figures, self.headers.get("Accept", "")))
 
@@ -235,6 +238,20 @@ def status_rows(status: NodeStatus) -> Rows:
         }
         for fragment in status.fragments
         for id, box in fragment.boxes.items()
+    ]
+
+
+def stream_rows(status: NodeStatus) -> Rows:
+    """The streams with ``delay`` in the status of a node, and how they are."""
+    return [
+        {
+            "node": each.node,
+            "query": each.query,
+            "fragment": each.fragment,
+            "stream": each.stream,
+            **msgspec.to_builtins(each.consistency),
+        }
+        for each in bounded_streams([status])
     ]
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import signal
 import subprocess
 import sys
 import threading
@@ -226,6 +228,76 @@ def watch_standby(page: Page, nodes: ForkedNodes) -> None:
     until(lambda: page.state().endswith("nobody could take over cars/quick"), what="that is told")
     assert page.kind("fragment core cars/quick") == "fragment alone"
     assert "missing" in page.run(table)[3]
+    assert page.complaints() == []
+
+
+def bounded() -> md.Query:
+    q = md.Query("two")
+    left, right = (
+        q.source(name, {"ts": "int64", "v": "float64"}, time="ts", unit="s").filter(
+            "v > 0", name=f"of_{name}"
+        )
+        for name in ("left", "right")
+    )
+    q.sink("out", left.union(right, name="both"), delay="1s")
+    return q
+
+
+@pytest.mark.full
+@pytest.mark.issue(19)
+def test_a_stream_that_is_not_stable_is_dashed_with_its_age_until_it_is_again(tmp_path: Path) -> None:
+    nodes = ForkedNodes(tmp_path, NAMES)
+    at = {"edge": ["left", "of_left"], "spare": ["right", "of_right"], "core": ["both"]}
+    done = threading.Event()
+    try:
+        nodes.start()
+        with md.connect(nodes.addresses["edge"], "60s") as fed:
+            fed.deploy(bounded(), at=at)
+            for name in ("left", "right"):
+                fed.publish(f"two.{name}", {"ts": [0], "v": [1.0]})
+
+            def publish() -> None:
+                at_s = 1
+                while not done.wait(0.05):
+                    fed.publish("two.left", {"ts": [at_s], "v": [1.0]})
+                    at_s += 1
+
+            publishing = threading.Thread(target=publish, daemon=True)
+            publishing.start()
+            try:
+                with dashboard([nodes.addresses["edge"]]) as (_, url), browser() as driver:
+                    driver.get(url)
+                    page = Page(driver)
+                    with page.told():
+                        watch_unstable(page, nodes)
+            finally:
+                done.set()
+                publishing.join(DEADLINE_S)
+    finally:
+        nodes.close()
+
+
+def watch_unstable(page: Page, nodes: ForkedNodes) -> None:
+    dashed = (
+        "return document.querySelector('#drawing .output.tentative > rect')?.getAttribute('stroke-dasharray')"
+    )
+    until(lambda: page.state() == "3 nodes", what="all have answered")
+    assert page.run(dashed) is None
+    nodes.processes["spare"].send_signal(signal.SIGSTOP)
+    until(lambda: "not stable: two.out" in page.state(), what="it is told")
+    until(lambda: page.run(dashed), what="the stream is dashed")
+    keys = page.keys()
+    [key] = [each for each in keys if each.startswith("output core ")]
+    aged = re.compile(r"two\.out .* tentative for (\d+) s")
+    until(
+        lambda: aged.search(page.text(key.replace("output", "fragment").rpartition(" ")[0])), what="its age"
+    )
+    page.focus(key)
+    page.press("ENTER")
+    until(lambda: "of node spare, which isn't heard" in page.details().get("missing", ""), what="which input")
+    nodes.processes["spare"].send_signal(signal.SIGCONT)
+    until(lambda: page.state() == "3 nodes", what="it is stable again")
+    assert page.run(dashed) is None
     assert page.complaints() == []
 
 

@@ -62,7 +62,7 @@ def test_an_event_is_one_line_of_json_that_has_all_the_page_needs() -> None:
     head, name, data, *rest = event.decode().split("\n")
     assert (head, name, rest) == ("id: 7", "event: federation", ["", ""])
     document = json.loads(data.removeprefix("data: "))
-    assert set(document) == {"svg", "details", "nodes", "links", "standbys", "alone"}
+    assert set(document) == {"svg", "details", "nodes", "links", "standbys", "alone", "unstable"}
     assert [node[1:4] for node in document["nodes"]] == [
         ["edge-1", "alice", "up"],
         ["edge-2", "alice", "up"],

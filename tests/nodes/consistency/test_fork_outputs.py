@@ -74,7 +74,8 @@ def test_an_output_to_which_nothing_missing_leads_stays_stable() -> None:
     life.fork_ran([("out", train(300)), ("other", train(300)), ("shared", train(300))])
     assert guessed(life) == [("q.out", "rows", 1), ("q.shared", "rows", 1)]
     assert life.bound.status(life.now_us, "other").state == "stable"
-    assert life.bound.status(life.now_us, "out").missing == ("q.b of pb",)
+    [missing] = life.bound.status(life.now_us, "out").missing
+    assert missing.what == "stream q.b of publisher pb"
 
 
 def passing() -> md.Query:

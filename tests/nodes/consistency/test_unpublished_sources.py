@@ -18,8 +18,7 @@ def only_b(**more: object) -> Forking:
 
 
 def missing(life: Forking) -> tuple[str, ...]:
-    found: tuple[str, ...] = life.bound.status(life.now_us, "out").missing
-    return found
+    return tuple(each.text for each in life.bound.status(life.now_us, "out").missing)
 
 
 def test_it_is_missing_after_x_less_the_margin() -> None:
@@ -31,7 +30,7 @@ def test_it_is_missing_after_x_less_the_margin() -> None:
     life.pass_to(FORKS_AFTER_US)
     assert life.forks == ["q/a#1"]
     assert life.states() == [("stable", 0), ("up_failure", 1)]
-    assert missing(life) == ("q.a: nobody publishes into it",)
+    assert missing(life) == ("source q.a: nobody publishes into it, for 1 s",)
 
 
 def test_it_counts_anew_where_the_node_comes_back() -> None:
@@ -88,7 +87,7 @@ def test_one_who_opens_it_and_is_not_heard_gains_no_time() -> None:
     assert life.states() == [("stable", 0)]
     life.pass_to(FORKS_AFTER_US)
     assert life.forks == ["q/a#1"]
-    assert missing(life) == ("q.a of pa",)
+    assert missing(life) == ("stream q.a of publisher pa, which isn't heard, for 1 s",)
 
 
 def test_alone_or_where_it_may_bring_nothing_it_is_never_missing() -> None:
@@ -128,7 +127,7 @@ def test_it_ends_when_a_publisher_is_there_and_has_caught_up() -> None:
     life.hosted.open_publisher(life.now_us, "pa", "a", columns)
     life.pass_to(life.now_us)
     assert life.states()[-1] == ("up_failure", 1), "it is asked, and has said nothing yet"
-    assert missing(life) == ("q.a of pa",)
+    assert missing(life) == ("stream q.a of publisher pa, which isn't heard, for 1 s",)
     life.attached("pa", end_seq=2)
     assert life.states()[-1] == ("stabilization", 1)
     life.brings("pa", 100)

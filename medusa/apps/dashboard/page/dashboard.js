@@ -172,8 +172,9 @@ function tellState() {
     text = `${newest.nodes.length} nodes`;
     if (away.length) text += `; no answer from ${away.join(", ")}`;
     if (cut.length) text += `; cut: ${cut.join(", ")}`;
+    if (newest.unstable.length) text += `; not stable: ${newest.unstable.join(", ")}`;
     if (newest.alone.length) text += `; nobody could take over ${newest.alone.join(", ")}`;
-    state.classList.toggle("bad", away.length + cut.length + newest.alone.length > 0);
+    state.classList.toggle("bad", away.length + cut.length + newest.alone.length + newest.unstable.length > 0);
   }
   if (lost) state.classList.add("bad");
   else if (newest === null) state.classList.remove("bad");

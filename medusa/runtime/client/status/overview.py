@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
 from msgspec import UNSET
 
 from medusa.errors import LinkError
@@ -118,7 +119,12 @@ def _lost(fragment: Status, box: str, why: str) -> dict[str, Any]:
 
 def _why(node: str, fragment: FragmentStatus, id: str) -> dict[str, Any]:
     box = fragment.boxes[id]
-    return {
+    streams = [
+        {"stream": each.stream, **msgspec.to_builtins(each.consistency)}
+        for each in fragment.outputs
+        if (each.of or each.sink) == id and each.consistency is not UNSET
+    ]
+    told = {
         "query": fragment.query,
         "fragment": fragment.fragment,
         "node": node,
@@ -130,3 +136,4 @@ def _why(node: str, fragment: FragmentStatus, id: str) -> dict[str, Any]:
         "boundary_us": box.boundary,
         "lag_us": box.lag_us,
     }
+    return told | ({"streams": streams} if streams else {})
