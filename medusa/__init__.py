@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from medusa.errors import StateError as StateError
     from medusa.query.builder import Query as Query
     from medusa.query.builder import Stream as Stream
+    from medusa.query.delay_policies import Delay as Delay
     from medusa.query.expressions.aggregates import approx_count_distinct as approx_count_distinct
     from medusa.query.expressions.aggregates import approx_quantile as approx_quantile
     from medusa.query.expressions.aggregates import avg as avg
@@ -144,6 +145,7 @@ _HOMES = {
     "source": "medusa.query.sql.sources",
     "sql": "medusa.query.sql.statements",
     "connect": "medusa.runtime.client.client",
+    "Delay": "medusa.query.delay_policies",
     "QoS": "medusa.query.qos",
     "lag": "medusa.query.stream.window_steps",
     "process": "medusa.query.stream.several",

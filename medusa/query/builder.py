@@ -9,6 +9,7 @@ import msgspec
 from medusa.errors import QueryError
 from medusa.query.boxes import Box, ConnectionPoint, Graph, Input, Sink, Source
 from medusa.query.boxes.base import shape_of
+from medusa.query.delay_policies import PROCESS, Delay
 from medusa.query.graph import BOXES_MAX, check_graph, label_of, ports_of
 from medusa.query.ids import check_name, kind_of, stable_id
 from medusa.query.published_stream import PublishedStream
@@ -154,7 +155,7 @@ class Query:
         *,
         recovery: str | None = None,
         method: str | None = None,
-        delay: Duration | None = None,
+        delay: Duration | Delay | None = None,
     ) -> None:
         """Give a stream a name under which its rows leave.
 
@@ -168,8 +169,9 @@ class Query:
                 ``"upstream_backup"`` or ``"amnesia"``; None: the first that promises it.
             delay: by how much a failure may hold up a result, at most an hour: what the inputs that are
                 reached bring shows within this, marked tentative, and is corrected once the others are back
-                (docs/dpc.md). None: results wait until then. Inside a program nothing fails, and it changes
-                nothing.
+                (docs/dpc.md). ``md.Delay`` says besides what becomes of new rows during a failure and while
+                corrections come. None: results wait until then. Inside a program nothing fails, and it
+                changes nothing.
         """
         label = f"sink {check_name(name, what='sink')!r}"
         box = Sink(
@@ -178,7 +180,7 @@ class Query:
             qos=qos,
             recovery=recovery,
             method=method,
-            delay_us=None if delay is None else duration_us(delay, what=f"{label}: delay", minimum_us=1),
+            **_delay_fields(delay, label),
         )
         self._add(box, name)
 
@@ -456,3 +458,15 @@ def _values(given: object, label: str) -> tuple[bool | int | str, ...] | None:
         hint='partitions=["north", "south"]',
         code="query.source",
     )
+
+
+def _delay_fields(delay: Duration | Delay | None, label: str) -> dict[str, Any]:
+    """Of a sink, what says by how much a failure may hold it up. What is usual is left out."""
+    if delay is None:
+        return {}
+    if not isinstance(delay, Delay):
+        return {"delay_us": duration_us(delay, what=f"{label}: delay", minimum_us=1)}
+    policies = {"delay_failure": delay.failure, "delay_stabilization": delay.stabilization}
+    return {"delay_us": delay.delay_us} | {
+        name: policy for name, policy in policies.items() if policy != PROCESS
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from medusa.errors import QueryError
+from medusa.query.delay_policies import DELAY, PROCESS, SUSPEND, policies_line
 from medusa.units import duration_text
 
 __all__ = [
@@ -69,22 +70,39 @@ def delay_least_us(noticed_us: int) -> int:
     return -(-exact // 1000) * 1000
 
 
-def delay_line(delay_us: int | None) -> str:
-    """In words: ``delay 2s``; empty where nobody bounded it."""
-    return "" if delay_us is None else f"delay {duration_text(delay_us)}"
+def delay_line(delay_us: int | None, failure: str = PROCESS, stabilization: str = PROCESS) -> str:
+    """In words: ``delay 2s``, and the policies where one isn't to process: ``delay 2s (delay & suspend)``.
+    Empty where nobody bounded it."""
+    if delay_us is None:
+        return ""
+    policies = policies_line(failure, stabilization)
+    return f"delay {duration_text(delay_us)}" + (f" ({policies})" if policies else "")
 
 
-def delay_promise(delay_us: int, least_us: int) -> str:
+def delay_promise(delay_us: int, least_us: int, failure: str = PROCESS, stabilization: str = PROCESS) -> str:
     """What an output with X is promised.
 
     Args:
         least_us: the least X of the fragments by which its rows come, which may be that of another output.
+        failure, stabilization: the policies that hold for it.
     """
+    if failure == SUSPEND:
+        return (
+            "nothing of it is tentative: new rows wait until a failure is over and corrected, and its state "
+            f"says so after {duration_text(fork_after_us(least_us))}"
+        )
     masked = duration_text(fork_after_us(least_us))
     margin = duration_text(margin_us(least_us))
     if least_us < delay_us:
         margin += f", as another output wants that has less ({duration_text(least_us)})"
-    return (
+    text = (
         f"a failure adds at most {duration_text(delay_us)} to what inputs that are reached bring, which is "
         f"tentative then and corrected afterwards; one of up to {masked} shows nothing (margin {margin})"
     )
+    if failure == DELAY:
+        text += f"; new rows wait {masked} while it lasts, and what is corrected by then is never tentative"
+    if stabilization == DELAY:
+        text += f"; while corrections come new rows wait {masked}"
+    if stabilization == SUSPEND:
+        text += "; while corrections come new rows wait for them, however long that takes"
+    return text

@@ -352,6 +352,8 @@ class OutputStatus(_Status, frozen=True, kw_only=True):
     Attributes:
         of: the box that it leaves by, where another query reads it.
         delay_us: X: by how much a failure may hold up its rows; 0: they wait until it is over.
+        delay_failure, delay_stabilization: what becomes of new rows of it while an input is missing, and
+            while corrections come: ``process``, ``delay`` or ``suspend``; empty: it has no X.
         consistency: how it is; left out where no output that it leads to has an X.
     """
 
@@ -369,6 +371,8 @@ class OutputStatus(_Status, frozen=True, kw_only=True):
     named: tuple[NamedStatus, ...] = ()
     receivers: tuple[ReceiverStatus, ...] = ()
     consistency: ConsistencyStatus | UnsetType = UNSET
+    delay_failure: str = ""
+    delay_stabilization: str = ""
 
 
 class FragmentStatus(_Status, frozen=True, kw_only=True):
@@ -384,6 +388,8 @@ class FragmentStatus(_Status, frozen=True, kw_only=True):
         method_reason: why that isn't as an output wishes that it feeds; empty: it is.
         delay_us: X, the least of the outputs that it feeds: so much less a margin an input is waited for; 0:
             until it is back.
+        delay_failure, delay_stabilization: what becomes of new rows meanwhile and afterwards: of what those
+            outputs wish that by which rows show first; empty: none has an X.
     """
 
     fragment: str
@@ -426,6 +432,8 @@ class FragmentStatus(_Status, frozen=True, kw_only=True):
     method: str = ""
     method_reason: str = ""
     delay_us: int = 0
+    delay_failure: str = ""
+    delay_stabilization: str = ""
 
     def is_held(self, box: str) -> bool:
         """Whether an input holds a box back while another is further on."""

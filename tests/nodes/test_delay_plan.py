@@ -137,6 +137,62 @@ def test_a_split_after_which_rows_would_wait_for_different_inputs_is_refused():
     assert len(replan_split(plain, "some", 2, node="b", epoch=2, taken=()).made) == 4
 
 
+# --- policies -------------------------------------------------------------------------------------------
+
+LAZY, LATE = md.Delay("2s", failure="suspend"), md.Delay("5s", failure="delay", stabilization="suspend")
+
+
+def policies(plan):
+    return {each.node: f"{each.delay_failure} & {each.delay_stabilization}" for each in plan.fragments}
+
+
+def test_a_fragment_has_the_policies_by_which_new_rows_show_first():
+    """As X is the least of the outputs that it feeds."""
+    plan = planned(*tree(left=LAZY, right=None, both=LATE))
+    assert policies(plan) == {
+        "a": "delay & suspend",
+        "b": "delay & suspend",
+        "c": "delay & suspend",
+        "d": "suspend & suspend",
+        "e": "process & process",
+    }
+    plan = planned(*tree(left=LAZY, right="1s", both=LATE))
+    assert [policies(plan)[node] for node in "abcde"] == [
+        "delay & suspend",
+        "process & process",
+        "delay & suspend",
+        "suspend & suspend",
+        "process & process",
+    ]
+
+
+def test_an_output_says_whose_policies_hold_for_it():
+    graph, at = tree(left=LAZY, right="1s", both=LATE)
+    both, left, right = map(str, delayed_outputs(cut(graph, at), graph))
+    assert both.startswith("q.both, delay 5s (delay & suspend): a failure adds at most 5s to what inputs")
+    assert both.endswith("however long that takes; process & suspend, as another output wants")
+    assert left.startswith("q.left, delay 2s (suspend & suspend): nothing of it is tentative: new rows wait")
+    assert right.startswith("q.right, delay 1s: a failure adds at most 1s")
+
+
+def test_what_a_split_makes_has_the_policies_and_what_a_merge_makes():
+    graph, _ = chain(delay=LATE)
+    (spec,) = planned(graph, {"b": ["rows", "some", "first", "last"]}).fragments
+    parts = replan_split(spec, "first", 2, node="b", epoch=2, taken=()).made
+    found = {(each.delay_failure, each.delay_stabilization) for each in parts}
+    assert found == {("delay", "suspend")}
+    (merged,) = replan_merge(parts, "first", node="b", taken=()).made
+    assert (merged.delay_failure, merged.delay_stabilization) == ("delay", "suspend")
+
+
+@pytest.mark.parametrize(("failure", "stabilization"), [("never", "process"), ("suspend", "process")])
+def test_a_spec_with_other_policies_is_refused(failure, stabilization):
+    (spec,) = planned(chain(delay="2s")[0], {"b": ["rows", "some", "first", "last"]}).fragments
+    wrong = msgspec.structs.replace(spec, delay_failure=failure, delay_stabilization=stabilization)
+    with pytest.raises(QueryError, match=r"fragment 'q/rows': delay: (failure|stabilization): "):
+        fragment_from(fragment_to(wrong))
+
+
 # --- what is refused -----------------------------------------------------------------------------------
 
 
@@ -328,6 +384,19 @@ def test_nodes_have_it_and_say_so():
     before, last = (printed([each]) for each in statuses)
     assert "q.out, delay 2s: a failure adds at most 2s" in last
     assert "delay" not in before
+
+
+def test_nodes_say_the_policies():
+    fed, reply = deployed(*chained(delay=LATE))
+    assert reply.code == "", reply
+    statuses = [fed.nodes[node].brain.status(fed.nodes[node].clock.monotonic_us()) for node in "bc"]
+    fragments = [each["fragments"][0] for each in statuses]
+    said = [(each["delay_failure"], each["delay_stabilization"]) for each in fragments]
+    assert said == [("delay", "suspend")] * 2
+    outputs = [each["outputs"][0] for each in fragments]
+    said = [(each["delay_failure"], each["delay_stabilization"]) for each in outputs]
+    assert said == [("", ""), ("delay", "suspend")]
+    assert "q.out, delay 5s (delay & suspend): a failure adds at most 5s" in printed(statuses[1:])
 
 
 def test_without_it_they_say_nothing():

@@ -102,6 +102,100 @@ def test_inside_a_program_it_changes_nothing() -> None:
         assert run.take("out").num_rows == 2
 
 
+# --- policies -----------------------------------------------------------------------------------------
+
+
+def test_a_delay_says_what_a_duration_does_and_policies_besides() -> None:
+    assert query(delay=md.Delay("2s")).graph == query(delay="2s").graph
+    plain = md.Delay(timedelta(seconds=2), failure="process", stabilization="process")
+    assert query(delay=plain).graph == query(delay="2s").graph, "what is usual is said nowhere"
+    q = query(delay=md.Delay("2s", failure="delay", stabilization="suspend"))
+    sink = q.graph.boxes[1]
+    assert isinstance(sink, Sink)
+    assert (sink.delay_us, sink.policies) == (2 * S, ("delay", "suspend"))
+    assert graph_from_json(graph_to_json(q.graph)) == q.graph
+    assert graph_from_msgpack(graph_to_msgpack(q.graph)) == q.graph
+    assert "sink out: delay 2s (delay & suspend)\n" in q.explain()
+
+
+@pytest.mark.parametrize(
+    ("failure", "stabilization"),
+    [(one, other) for one in ("process", "delay") for other in ("process", "delay", "suspend")]
+    + [("suspend", "suspend")],
+)
+def test_these_go_together(failure: str, stabilization: str) -> None:
+    assert md.Delay("1s", failure, stabilization).policies == f"{failure} & {stabilization}"
+
+
+def test_corrections_suspend_what_a_failure_does() -> None:
+    assert md.Delay("1s").stabilization == md.Delay("1s", failure="delay").stabilization == "process"
+    assert md.Delay("1s", failure="suspend").stabilization == "suspend"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "text", "hint"),
+    [
+        (
+            {"failure": "wait"},
+            "Delay: failure: expected one of 'process', 'delay', 'suspend'",
+            "there is",
+        ),
+        ({"failure": "procces"}, "got 'procces'", "did you mean 'process'?"),
+        ({"stabilization": 3}, "Delay: stabilization: expected one of", ""),
+        (
+            {"failure": "suspend", "stabilization": "process"},
+            "Delay: stabilization: 'process' doesn't go with failure='suspend': no copy of the state is made",
+            "leave stabilization out, or choose failure='process' or 'delay'",
+        ),
+    ],
+)
+def test_others_do_not(wrong: Any, text: str, hint: str) -> None:
+    with pytest.raises(QueryError) as refused:
+        md.Delay("2s", **wrong)
+    assert text in refused.value.message
+    assert hint in refused.value.hint
+    assert refused.value.code == "query.delay"
+
+
+def test_a_delay_needs_its_bound() -> None:
+    with pytest.raises(QueryError, match="Delay: within: '2' is no duration"):
+        md.Delay("2")
+    with pytest.raises(QueryError, match="sink 'out': delay: expected a duration of more than 0"):
+        query(delay=md.Delay("2h"))
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        ({"delay_us": 2 * S, "delay_failure": "never"}, "delay: failure: expected one of"),
+        ({"delay_us": 2 * S, "delay_failure": "suspend"}, "doesn't go with failure='suspend'"),
+        ({"delay_failure": "delay"}, "delay: policies for new rows, and no bound"),
+        ({"delay_stabilization": "suspend"}, "delay: policies for new rows, and no bound"),
+    ],
+)
+def test_policies_are_refused_in_a_file_too(said: Any, text: str) -> None:
+    graph = json.loads(graph_to_json(query().graph))
+    graph["boxes"][1] |= said
+    with pytest.raises(QueryError) as refused:
+        graph_from_json(json.dumps(graph))
+    assert text in refused.value.message
+    assert refused.value.code == "query.delay"
+
+
+def test_a_promise_says_what_becomes_of_new_rows() -> None:
+    usual = delay_promise(2 * S, 2 * S)
+    waits = "; new rows wait 1s 800ms while it lasts, and what is corrected by then is never tentative"
+    assert delay_promise(2 * S, 2 * S, "delay", "process") == usual + waits
+    after = "; while corrections come new rows wait 1s 800ms"
+    assert delay_promise(2 * S, 2 * S, "process", "delay") == usual + after
+    for_good = "; while corrections come new rows wait for them, however long that takes"
+    assert delay_promise(2 * S, 2 * S, "delay", "suspend") == usual + waits + for_good
+    assert delay_promise(2 * S, 2 * S, "suspend", "suspend") == (
+        "nothing of it is tentative: new rows wait until a failure is over and corrected, and its state says "
+        "so after 1s 800ms"
+    )
+
+
 # --- times --------------------------------------------------------------------------------------------
 
 

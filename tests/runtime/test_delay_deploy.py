@@ -51,7 +51,15 @@ def test_planned_deployed_and_shown(node: md.Node, tmp_path: Path) -> None:
         assert PROMISE in dry.output
         assert MASKED in dry.output
         (said,) = json.loads(medusa(node, path, "--dry-run", "--json").output)["delays"]
-        assert said == {"stream": "q.out", "delay_us": 2_000_000, "least_us": 2_000_000, "waits": True}
+        usual = ["process", "process"]
+        assert said == {
+            "stream": "q.out",
+            "delay_us": 2_000_000,
+            "least_us": 2_000_000,
+            "waits": True,
+            "wished": usual,
+            "policies": usual,
+        }
         assert fed.queries() == []
         assert medusa(node, path).exit_code == 0
         shown = CliRunner().invoke(main, ["status", "--node", node.address]).output

@@ -9,6 +9,7 @@ from msgspec import UNSET
 
 from medusa.cli.screens.terminal_text import figure, number, plain, share
 from medusa.query.delay import delay_line, delay_promise
+from medusa.query.delay_policies import PROCESS
 from medusa.query.recovery import AMNESIA
 from medusa.runtime.client.status.bounded_streams import STABLE, unstable_text
 from medusa.runtime.client.status.guarded_fragments import GuardedFragment, guarded_fragments
@@ -137,8 +138,9 @@ def _of_node(status: NodeStatus, guarded: Sequence[GuardedFragment]) -> Iterator
             yield f"{part.fragment} by {part.method.replace('_', ' ')}: {part.method_reason}"
         for leaving in part.outputs:
             if delay_us := leaving.delay_us:
-                promise = delay_promise(delay_us, part.delay_us or delay_us)
-                yield f"{leaving.stream}, {delay_line(delay_us)}: {promise}"
+                policies = leaving.delay_failure or PROCESS, leaving.delay_stabilization or PROCESS
+                promise = delay_promise(delay_us, part.delay_us or delay_us, *policies)
+                yield f"{leaving.stream}, {delay_line(delay_us, *policies)}: {promise}"
             if leaving.consistency is not UNSET and leaving.consistency.state != STABLE:
                 yield _unstable(leaving.stream, leaving.consistency)
     for fragment, going in status.moves.going.items():

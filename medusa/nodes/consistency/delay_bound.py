@@ -21,19 +21,23 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
 
-from medusa.elements import END_US, Boundary, Element, Train
+from medusa.elements import END_US, START_US, Boundary, Element, Train
+from medusa.engine.operators.source import newest_time_us
 from medusa.nodes.automaton import next_state
 from medusa.nodes.consistency.catching_up import CatchingUp, FedInstance
 from medusa.nodes.consistency.corrections import BoxesAbove, UncorrectedRows, behind_us
 from medusa.nodes.consistency.fork import ForkedFragment
 from medusa.nodes.consistency.meeting_sources import MeetingSources
 from medusa.nodes.consistency.missing_inputs import MissingInputs, flows
+from medusa.nodes.consistency.new_rows import NewRows
+from medusa.nodes.consistency.promise_history import PromiseHistory
 from medusa.nodes.consistency.states import CONSISTENCY, ConsistencyEvent, ConsistencyState
 from medusa.nodes.fragment.inputs import FragmentInput, TentativeCame, Work
 from medusa.nodes.fragment.outputs import FragmentOutput, leaving
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.boxes import Source
 from medusa.query.waiting_rows import waiting_rows
+from medusa.wire.codec import latest_us
 from medusa.wire.link.named_subscriptions import owner_and_name
 from medusa.wire.link.tentative_receiver import StateChanged
 from medusa.wire.messages.tentative import StreamStateName
@@ -144,6 +148,9 @@ class DelayBound:
             has_ended=lambda source: of.fed_us[source] >= END_US,
             restored=restored,
         )
+        self._new_rows = NewRows(of.spec)
+        before = {each: each.fed_us for each in of.inputs.values()}
+        self._history = PromiseHistory(self._new_rows.wait_us, before) if self._new_rows.delays else None
         self._outputs: dict[str, _Output] = {}
         self._forks: list[ForkedFragment] = []
         """The one from which rows leave, or are to, and the one that is to succeed it."""
@@ -188,12 +195,24 @@ class DelayBound:
         for work in works:
             if isinstance(work.element, Train | Boundary):
                 self._missing.came(now_us, input)
+                if self._history is not None:
+                    self._history.came(now_us, input, self._promise_of(work))
                 for fork in self._forks:
-                    fork.take(work)
+                    fork.take(now_us, work)
         lane = input.take_tentative()
         if lane or not flows(input):
             self._is_calm = False
             self._take_lane(now_us, lane)
+
+    def _promise_of(self, work: Work) -> int:
+        """What follows from an element for what is still to come."""
+        element, source = work.element, self._sources[work.input.source]
+        if isinstance(element, Boundary):
+            return element.time_us
+        if source.judged or not isinstance(element, Train):
+            return int(START_US)  # The sender says it itself.
+        newest_us = newest_time_us(element, source)
+        return int(START_US) if newest_us is None else newest_us - (source.slack_us or 0)
 
     def _take_lane(self, now_us: int, lane: Iterable[TentativeCame]) -> None:
         for each in lane:
@@ -214,9 +233,10 @@ class DelayBound:
         self._react(now_us)
         self._release(now_us)
         if self._forks:
-            idle = self._of.idle_sources(now_us)
+            idle, hold_us = self._of.idle_sources(now_us), self._hold_us()
             for fork in self._forks:
-                fork.feed(now_us, idle)
+                fork.feed(now_us, idle, hold_us)
+            self._answer(now_us, self._forks[0])
 
     def fed(self, now_us: int) -> None:
         """The fragment was given what it may be given, or what came of that may leave."""
@@ -226,9 +246,10 @@ class DelayBound:
     def end(self) -> None:
         """It rests, or goes: no fork of it is left. Where it goes on there is another one, if need be."""
         self._is_calm = False
-        if self._forks:
+        if self._forks or any(out.sender.tentative.fork for out in self._of.outputs.values()):
             self._close_forks()
-            self._say(self._now_us)  # Who reads goes on without: nothing comes of them any more.
+            # Who reads goes on without: nothing comes of them any more, and what came of them is void.
+            self._say(self._now_us, over=True)
 
     def fail(self) -> None:
         """The fragment can't go on: nothing will come of it, which is as if it weren't heard."""
@@ -250,9 +271,10 @@ class DelayBound:
 
     def wake_at_us(self) -> int | None:
         """When ``look`` has work; None: not before something else happens."""
-        times = (
-            (self._missing.due_at_us(), self._retry_at_us, self._unread_at_us) if self._of.may_fork else ()
-        )
+        if not self._of.may_fork:
+            return None
+        times = [self._missing.due_at_us(), self._retry_at_us, self._unread_at_us]
+        times += [each.due_at_us() for each in self._forks]
         return min((time_us for time_us in times if time_us is not None), default=None)
 
     # --- what becomes of forks --------------------------------------------------------------------------
@@ -291,27 +313,35 @@ class DelayBound:
         """A fork has run an element; what came of it goes on the tentative lane."""
         if (fork := self._fork(name)) is None:
             return
-        answer = fork.ran(outputs)
+        fork.ran(outputs)
         if fork is not self._forks[0]:
             self._forks.pop(0).close()
             self._held.clear()
             self._is_due = False
             self._say(now_us)
-        of = self._of
-        for output, element in leaving(of.outputs, of.spec.guests, answer.outputs):
-            waits = self._waits[self._sink(output.sink)]
-            if waits or isinstance(element, Train):
-                self._leave(now_us, output, element, rows=waits or answer.tentative)
-            else:
-                self._held.append((answer.work, output, element))
+        self._answer(now_us, fork)
         self._release(now_us)
-        fork.feed(now_us, of.idle_sources(now_us))
+        fork.feed(now_us, self._of.idle_sources(now_us), self._hold_us())
+
+    def _answer(self, now_us: int, fork: ForkedFragment) -> None:
+        of = self._of
+        for answer in fork.answers():
+            for output, element in leaving(of.outputs, of.spec.guests, answer.outputs):
+                waits = self._waits[self._sink(output.sink)]
+                if waits or isinstance(element, Train):
+                    self._leave(now_us, output, element, rows=waits or answer.tentative)
+                else:
+                    self._held.append((answer.work, output, element))
 
     def _leave(self, now_us: int, output: FragmentOutput, element: Element, *, rows: bool) -> None:
-        if fork := output.sender.tentative.fork:
-            output.tentative_take(now_us, element, rows=rows)
-            if rows and isinstance(element, Train):
-                self._output(output.sink).uncorrected.shown(fork, element, output.boundary_us)
+        fork = output.sender.tentative.fork
+        if not fork or self._suspends(output.sink):
+            return
+        if self._new_rows.delays and _is_void(element, output.boundary_us):
+            return  # While it waited the right rows have come.
+        output.tentative_take(now_us, element, rows=rows)
+        if rows and isinstance(element, Train):
+            self._output(output.sink).uncorrected.shown(fork, element, output.boundary_us)
 
     def _release(self, now_us: int) -> None:
         """Where the stable lane has the rows, what the fork promises follows them."""
@@ -345,6 +375,8 @@ class DelayBound:
             self._missing.rest()
             return
         self._missing.look(now_us)
+        if self._history is not None:
+            self._history.look(self._of.inputs)
         while self._step(now_us):
             pass
         states = [self._output(id).state for id in self._of.outputs]
@@ -404,20 +436,36 @@ class DelayBound:
         }
         self._outbox.report(level, "stream is otherwise", **about)
 
-    def _say(self, now_us: int) -> None:
-        """To readers, how the streams are."""
+    def _suspends(self, id: str) -> bool:
+        """Whether new rows of a stream, as it is now, don't leave tentatively."""
+        return self._new_rows.wait(self._sink(id), self._output(id).state)
+
+    def _hold_us(self) -> int:
+        """For how long what waits for missing inputs is held in forks."""
+        return self._new_rows.hold_us([self._output(id).state for id in self._of.outputs])
+
+    def _say(self, now_us: int, *, over: bool = False) -> None:
+        """To readers, how the streams are.
+
+        Args:
+            over: nothing holds any more that forks have put out.
+        """
         # After one that couldn't be made the next is named once it is there: readers follow each that is.
-        number = self._forks[0].number if self._forks and not self.why else 0
+        there = self._forks[0].number if self._forks and not self.why else 0
         for id, output in self._of.outputs.items():
-            state = self._output(id).state
+            state, lane = self._output(id).state, output.sender.tentative
             assert state is not _S.FAILURE, "of itself nobody says that"
-            output.sender.tentative.state(now_us, _SAID[state], 0 if state is _S.STABLE else number)
+            number = 0 if state is _S.STABLE or over else there
+            if number != lane.fork and self._suspends(id):
+                keeps = self._new_rows.keeps_shown(self._sink(id), state) and not over
+                number = lane.fork if keeps else 0
+            lane.state(now_us, _SAID[state], number)
 
     # --- forks --------------------------------------------------------------------------------------------
 
     def _decide(self, now_us: int, states: Sequence[ConsistencyState]) -> None:
         self._is_again = self._is_again and _S.UP_FAILURE in states
-        if all(state is _S.STABLE for state in states):
+        if all(state is _S.STABLE for state in states) or self._new_rows.all_wait(states):
             self._close_forks()
             self.why, self._retry_at_us = "", None
             return
@@ -449,11 +497,12 @@ class DelayBound:
             inputs=self._of.inputs,
             fed_us=self._fed_us(),
             missing=self._missing,
+            history=self._history,
             newest=self._of.newest,
             outbox=self._outbox,
         )
         for work in self._of.waiting():
-            fork.take(work)
+            fork.take(now_us, work)
         self._forks.append(fork)
 
     def _replace_slow(self, now_us: int) -> None:
@@ -473,7 +522,8 @@ class DelayBound:
         """Whether somebody reads what a fork puts out."""
         outputs = self._of.outputs.items()
         return any(
-            self._output(id).state is not _S.STABLE and out.sender.tentative.wanted for id, out in outputs
+            self._output(id).state is not _S.STABLE and out.sender.tentative.wanted and not self._suspends(id)
+            for id, out in outputs
         )
 
     def _is_unread(self, now_us: int) -> bool:
@@ -579,3 +629,10 @@ class DelayBound:
             why="isn't heard" if is_silent else "says that an input of it is missing",
             for_us=None if since_us is None else now_us - since_us,
         )
+
+
+def _is_void(element: Element, boundary_us: int) -> bool:
+    """Whether the stable lane has come past all rows of it."""
+    if not isinstance(element, Train) or element.times is None or not len(element):
+        return False
+    return latest_us(element) < boundary_us

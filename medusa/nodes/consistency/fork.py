@@ -5,8 +5,9 @@
     ``Silent``: how far do missing and idle sources hold boxes back? ── the answer is their boundary
 
 It is fed what the stable instance wasn't when the state was copied, and from then on all that comes. Nothing
-is logged or waited for, since nothing of it counts. What comes is fed at once: a policy that holds it back
-would do so in ``feed``. What an output wishes begins in ``query/delay``.
+is logged or waited for, since nothing of it counts. What comes is fed at once. Where new rows are to wait
+(``query/delay_policies``) it is what stands in for the missing inputs that waits: as far as the others were a
+while ago. What comes by a tentative lane has waited at its sender.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import msgspec
 from medusa.elements import END_US, START_US, Boundary, Element, Kind, Silent, Train
 from medusa.engine.operators.source import TIME_MAX_US
 from medusa.nodes.consistency.missing_inputs import MissingInputs
+from medusa.nodes.consistency.promise_history import PromiseHistory
 from medusa.nodes.fragment.inputs import FragmentInput, TentativeWork, Work
 from medusa.query.boxes import Source
 from medusa.wire.codec import latest_us, without_below
@@ -53,6 +55,7 @@ class _Fed:
         fork: of the sender, that put it out; 0: the sender itself did.
         work: as the stable instance is fed it.
         asked_at: of a lift, how many trains of its source had been fed when it was asked for.
+        came_us: when it came.
     """
 
     source: str
@@ -62,11 +65,27 @@ class _Fed:
     fork: int = 0
     work: Work | None = None
     asked_at: int = 0
+    came_us: int = 0
 
     @property
     def nbytes(self) -> int:
         rows = self.element.batch.nbytes if isinstance(self.element, Train) else 0
         return ELEMENT_BYTES + rows
+
+
+@dataclass(slots=True)
+class _Held:
+    """A lift of which not all is due yet.
+
+    Attributes:
+        asked_us: how far boxes ask for it.
+        given_us: how far it was given.
+        asked_at: as of ``_Fed``.
+    """
+
+    asked_us: int
+    given_us: int
+    asked_at: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +111,7 @@ class ForkedFragment:
         inputs: of the fragment, by (source, peer); shared with their owner.
         fed_us: source -> the boundary at which the stable instance stands, and so this one.
         missing: what is known of the inputs.
+        history: what they had promised a while ago; None: new rows never wait.
         newest: what the stable instance was given last, until what came of it may leave; None: all may.
 
     Attributes:
@@ -113,6 +133,7 @@ class ForkedFragment:
         inputs: Mapping[tuple[str, str], FragmentInput],
         fed_us: Mapping[str, int],
         missing: MissingInputs,
+        history: PromiseHistory | None = None,
         newest: Work | None,
         outbox: Outbox,
     ) -> None:
@@ -129,7 +150,14 @@ class ForkedFragment:
         self._sources = sources
         self._inputs = inputs
         self._missing = missing
+        self._history = history
         self._outbox = outbox
+        self._hold_us = 0
+        """For so long what waits for missing inputs is held at present."""
+        self._as_of_us: int | None = None
+        """The time at which what was promised counts; None: all that was."""
+        self._held: dict[str, _Held] = {}
+        """By source."""
         self._at_us = dict(fed_us)
         self._began = {each: (each.fed_seq, each.fed_us) for each in inputs.values()}
         """Input -> row and boundary at which the stable instance stood when it was copied."""
@@ -142,6 +170,8 @@ class ForkedFragment:
         self._queue: deque[_Fed] = deque()
         self._queue_bytes = 0
         self._running: deque[_Fed] = deque()
+        self._answers: deque[tuple[int, Answer]] = deque()
+        """When came what this is the answer to, which hasn't left; 0: it has waited."""
         self._is_asking = False
         self._asked: tuple[str, ...] = ()
         """The sources that were silent when the engine was asked last."""
@@ -170,13 +200,13 @@ class ForkedFragment:
 
     # --- what it is fed ---------------------------------------------------------------------------
 
-    def take(self, work: Work) -> None:
+    def take(self, now_us: int, work: Work) -> None:
         """This came, and is for the stable instance too."""
         if isinstance(work.element, Train | Boundary):
-            self._take(_Fed(work.input.source, work.element, work.input, work=work))
+            self._take(_Fed(work.input.source, work.element, work.input, work=work, came_us=now_us))
 
     def take_tentative(self, work: TentativeWork) -> None:
-        """This came by a tentative lane."""
+        """This came by a tentative lane, where it has waited for as long as it may."""
         self.lanes.setdefault(work.input, work.fork)
         self._take(_Fed(work.input.source, work.element, work.input, tentative=True, fork=work.fork))
 
@@ -187,25 +217,72 @@ class ForkedFragment:
         self._queue.append(fed)
         self._queue_bytes += fed.nbytes
 
-    def feed(self, now_us: int, idle: Collection[str]) -> None:
+    def feed(self, now_us: int, idle: Collection[str], hold_us: int = 0) -> None:
         """Give the engine what it may be given.
 
         Args:
             idle: sources that bring nothing at present, and may.
+            hold_us: for so long is held what waits for missing inputs.
         """
+        self._hold_us, self._as_of_us = hold_us, now_us - hold_us if hold_us else None
         self._let_others_go_on()
         silent = self._silent(idle)
+        self._lift()
         while len(self._running) < RUNNING_MAX and self._queue:
             fed = self._queue.popleft()
             self._queue_bytes -= fed.nbytes
             self.newest = fed.work or self.newest
             if (element := self._entering(fed, silent)) is not None:
                 self._changes += 1
-                self._run(_Fed(fed.source, element, fed.input, fed.tentative, work=self.newest))
+                about = fed.input, fed.tentative
+                self._run(_Fed(fed.source, element, *about, work=self.newest, came_us=fed.came_us))
             if self._changes >= CHANGES_MAX:
                 self._ask(silent)
         if not self._queue:
             self._ask(silent)
+
+    def due_at_us(self) -> int | None:
+        """When ``feed`` may give more of what is held; None: only others may change anything."""
+        if self._as_of_us is None or self._history is None:
+            return None
+        times = [self._history.after_us(self._as_of_us)]
+        times += [came_us for came_us, _ in self._answers]
+        return min((time_us + self._hold_us for time_us in times if time_us is not None), default=None)
+
+    def _lift(self) -> None:
+        """Let missing sources go on as far as is due."""
+        for source, held in list(self._held.items()):
+            if source not in self._lifting:
+                del self._held[source]
+                continue
+            due_us = min(held.asked_us, self._others_us(source))
+            if due_us > held.given_us:
+                held.given_us = due_us
+                self._put_first(_Fed(source, Boundary(due_us), asked_at=held.asked_at))
+            if due_us >= held.asked_us:
+                del self._held[source]
+
+    def _others_us(self, source: str) -> int:
+        """How far those that a missing source meets were when what waits for it began to; at a tentative
+        lane they wait no more."""
+        others = [each for each in self._inputs.values() if each.source != source]
+        return max(
+            (
+                self._at_us[each.source] if self._missing.lane(each) else self._counts_us(each)
+                for each in others
+            ),
+            default=END_US,
+        )
+
+    def _counts_us(self, input: FragmentInput) -> int:
+        """What an input has promised, as far as that counts by now."""
+        if self._as_of_us is None or self._history is None:
+            return int(END_US)
+        return self._history.as_of(self._as_of_us, input)
+
+    def _put_first(self, fed: _Fed) -> None:
+        self._queue.appendleft(fed)
+        self._queue_bytes += fed.nbytes
 
     def _ask(self, silent: tuple[str, ...]) -> None:
         """How far these sources hold boxes back, unless that is being asked, or nothing has changed since."""
@@ -272,6 +349,10 @@ class ForkedFragment:
         publishers = self._publishers(source)
         there = [each for each in publishers if not self._missing.is_behind(each)]
         promised_us = min((self._promised_us.get(each, each.fed_us) for each in there), default=None)
+        if promised_us is not None and len(there) < len(publishers):
+            all_us = min(self._promised_us.get(each, each.fed_us) for each in publishers)
+            counts_us = min(self._counts_us(each) for each in there)
+            promised_us = min(promised_us, max(counts_us, all_us))
         # Who is missing may have rows: without it the source doesn't end.
         ends = promised_us is not None and promised_us >= END_US and len(there) < len(publishers)
         return None if ends else promised_us
@@ -313,15 +394,27 @@ class ForkedFragment:
 
     # --- what comes of it -------------------------------------------------------------------------
 
-    def ran(self, outputs: Sequence[tuple[str, Element]]) -> Answer:
-        """The oldest element under way was run; what leaves."""
+    def ran(self, outputs: Sequence[tuple[str, Element]]) -> None:
+        """The oldest element under way was run; ``answers`` has what leaves."""
         fed = self._running.popleft()
         if not isinstance(fed.element, Silent):
-            return Answer(outputs, fed.tentative, fed.work)
+            self._answers.append((fed.came_us, Answer(outputs, fed.tentative, fed.work)))
+            return
         self._is_asking = False
         for source, boundary in outputs:
             if isinstance(boundary, Boundary) and boundary.time_us < END_US:
-                lift = _Fed(source, boundary, asked_at=self._trains[source])
-                self._queue.appendleft(lift)
-                self._queue_bytes += lift.nbytes
-        return Answer((), False, None)
+                asked_us, asked_at = boundary.time_us, self._trains[source]
+                if self._hold_us and source in self._lifting:
+                    self._held[source] = _Held(asked_us, self._at_us[source], asked_at)
+                else:
+                    self._put_first(_Fed(source, boundary, asked_at=asked_at))
+
+    def answers(self) -> list[Answer]:
+        """What is due of what came, in order. What came just now of an input that is reached waits as what is
+        held up does: the stable instance may have got there by the time that it is due."""
+        due = [
+            number
+            for number, (came_us, _) in enumerate(self._answers, 1)
+            if self._as_of_us is None or came_us <= self._as_of_us
+        ]
+        return [self._answers.popleft()[1] for _ in range(max(due, default=0))]

@@ -4,8 +4,9 @@
                  ├── both ── out, delay="2s"     first, both: 2 s
     b ── second ─┴── more ── fast, delay="1s"    second, more: 1 s
 
-A fragment waits as long as the least of the outputs allows that it feeds, however far down. All that can be
-known against it is refused here, before anything changes.
+A fragment waits as long as the least of the outputs allows that it feeds, however far down, and has the
+policies of those by which new rows show first. All that can be known against it is refused here, before
+anything changes.
 """
 
 from __future__ import annotations
@@ -22,10 +23,18 @@ from medusa.nodes.placement.standby_plan import StandbyNode, is_output, way_to
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.boxes import Graph, Sink
 from medusa.query.delay import delay_least_us, delay_line, delay_promise, margin_us
+from medusa.query.delay_policies import PROCESS, Policies, policies_met, soonest
 from medusa.query.waiting_rows import waiting_rows
 from medusa.units import duration_text
 
-__all__ = ["DelayedOutput", "delay_warnings", "delayed_outputs", "refuse_mixed", "with_delays"]
+__all__ = [
+    "DelayedOutput",
+    "delay_warnings",
+    "delayed_outputs",
+    "merged_policies",
+    "refuse_mixed",
+    "with_delays",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,22 +46,28 @@ class DelayedOutput:
         delay_us: X, as its sink wishes.
         least_us: the least X of the fragments by which its rows come.
         waits: some box on their way waits for inputs; else none of its rows can be held up.
+        wished, policies: what becomes of new rows in a failure and while corrections come: as its sink
+            wishes; and as the fragments do by which its rows come, which may be as another output wishes.
     """
 
     stream: str
     delay_us: int
     least_us: int
     waits: bool
+    wished: Policies
+    policies: Policies
 
     def __str__(self) -> str:
-        promise = delay_promise(self.delay_us, self.least_us)
+        promise = delay_promise(self.delay_us, self.least_us, *self.policies)
         if not self.waits:
             promise = "no box on its way waits for an input: nothing holds it up, and none is tentative"
-        return f"{self.stream}, {delay_line(self.delay_us)}: {promise}"
+        elif self.policies != self.wished:
+            promise += f"; {' & '.join(self.policies)}, as another output wants"
+        return f"{self.stream}, {delay_line(self.delay_us, *self.wished)}: {promise}"
 
 
 def with_delays(plan: PlacementPlan, *, noticed_us: int, nodes: Mapping[str, StandbyNode]) -> PlacementPlan:
-    """The plan with the X of each fragment.
+    """The plan with the X of each fragment, and its policies.
 
     Args:
         noticed_us: after so long a silent link is noticed; 0: whoever deploys it knows.
@@ -62,7 +77,8 @@ def with_delays(plan: PlacementPlan, *, noticed_us: int, nodes: Mapping[str, Sta
         QueryError: an output can't have its X: names the sink, the fragment, and what to do.
     """
     least: dict[tuple[str, str], tuple[int, str]] = {}
-    for sink, delay_us, way in _wished(plan):
+    for box, way in _wished(plan):
+        sink, delay_us = box.id, _us(box)
         if noticed_us and delay_us < (possible_us := delay_least_us(noticed_us)):
             raise _refused(
                 sink,
@@ -76,12 +92,16 @@ def with_delays(plan: PlacementPlan, *, noticed_us: int, nodes: Mapping[str, Sta
             known = least.get((each.node, each.name))
             if known is None or delay_us < known[0]:
                 least[each.node, each.name] = delay_us, sink
-    fragments = []
+    fragments, policies = [], _policies(plan)
     for each in plan.fragments:
         delay_us, sink = least.get((each.node, each.name), (0, ""))
         if delay_us:
             refuse_mixed(each, sink)
-        fragments.append(msgspec.structs.replace(each, delay_us=delay_us) if delay_us else each)
+            failure, stabilization = policies[each.node, each.name]
+            each = msgspec.structs.replace(
+                each, delay_us=delay_us, delay_failure=failure, delay_stabilization=stabilization
+            )
+        fragments.append(each)
     return replace(plan, fragments=tuple(fragments)) if least else plan
 
 
@@ -92,20 +112,42 @@ def delayed_outputs(plan: PlacementPlan, graph: Graph) -> tuple[DelayedOutput, .
         graph: of the query, of which ``plan`` is a cut.
     """
     wished = list(_wished(plan))
-    waiting = waiting_rows(graph)
+    waiting, policies = waiting_rows(graph), _policies(plan)
     least: dict[tuple[str, str], int] = {}
-    for _, delay_us, way in wished:
+    for box, way in wished:
         for each in way:
-            least[each.node, each.name] = min(delay_us, least.get((each.node, each.name), delay_us))
+            least[each.node, each.name] = min(_us(box), least.get((each.node, each.name), _us(box)))
     return tuple(
         DelayedOutput(
-            stream=way[-1].streams[sink],
-            delay_us=delay_us,
+            stream=way[-1].streams[box.id],
+            delay_us=_us(box),
             least_us=min(least[each.node, each.name] for each in way),
-            waits=waiting[sink].wait,
+            waits=waiting[box.id].wait,
+            wished=box.policies,
+            policies=policies_met(box.policies, (policies[each.node, each.name] for each in way)),
         )
-        for sink, delay_us, way in wished
+        for box, way in wished
     )
+
+
+def _policies(plan: PlacementPlan) -> dict[tuple[str, str], Policies]:
+    """Of each fragment that feeds outputs with an X: by node and name."""
+    found: dict[tuple[str, str], Policies] = {}
+    for box, way in _wished(plan):
+        for each in way:
+            key = each.node, each.name
+            found[key] = _soonest([box.policies, found.get(key, box.policies)])
+    return found
+
+
+def _soonest(several: Sequence[Policies]) -> Policies:
+    return soonest(failure for failure, _ in several), soonest(after for _, after in several)
+
+
+def merged_policies(specs: Sequence[FragmentSpec]) -> Policies:
+    """Of a fragment that is made of these."""
+    bounded = [(each.delay_failure, each.delay_stabilization) for each in specs if each.delay_us]
+    return _soonest(bounded or [(PROCESS, PROCESS)])
 
 
 def delay_warnings(plan: PlacementPlan, graph: Graph) -> Iterator[str]:
@@ -115,7 +157,8 @@ def delay_warnings(plan: PlacementPlan, graph: Graph) -> Iterator[str]:
         graph: of the query, of which ``plan`` is a cut.
     """
     waiting, above = waiting_rows(graph), MeetingSources(graph).above
-    for sink, _, way in _wished(plan):
+    for box, way in _wished(plan):
+        sink = box.id
         if len(above[sink]) > 1 or not waiting[sink].wait or any(map(_unites, way)):
             continue
         [source] = above[sink]
@@ -151,12 +194,17 @@ def refuse_mixed(fragment: FragmentSpec, sink: str = "") -> None:
             )
 
 
-def _wished(plan: PlacementPlan) -> Iterator[tuple[str, int, Sequence[FragmentSpec]]]:
-    """Sink, X and way of each output that has one."""
+def _wished(plan: PlacementPlan) -> Iterator[tuple[Sink, Sequence[FragmentSpec]]]:
+    """Sink and way of each output that has an X."""
     for fragment in plan.fragments:
         for box in fragment.graph.boxes:
             if isinstance(box, Sink) and is_output(box, fragment) and box.delay_us is not None:
-                yield box.id, box.delay_us, way_to(plan, fragment)
+                yield box, way_to(plan, fragment)
+
+
+def _us(box: Sink) -> int:
+    assert box.delay_us is not None
+    return box.delay_us
 
 
 def _check_node(sink: str, fragment: FragmentSpec, node: StandbyNode | None) -> None:

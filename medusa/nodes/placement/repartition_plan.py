@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import msgspec
 
 from medusa.errors import QueryError
-from medusa.nodes.placement.delay_plan import refuse_mixed
+from medusa.nodes.placement.delay_plan import merged_policies, refuse_mixed
 from medusa.nodes.placement.placement import grouped
 from medusa.nodes.spec.fragment_spec import Feed, FragmentSpec, check_fragment
 from medusa.nodes.spec.spec_limits import check_limits
@@ -136,6 +136,7 @@ def replan_merge(specs: Sequence[FragmentSpec], box: str, *, node: str, taken: C
     readers = {sink: nodes for spec in specs for sink, nodes in spec.readers.items() if sink in kept}
     read = {source: version for spec in specs for source, version in spec.read_versions.items()}
     guarded = next((spec for spec in specs if spec.standby), specs[0])
+    failure, stabilization = merged_policies(specs)
     fragment = FragmentSpec(
         node=node,
         name=_name(
@@ -156,6 +157,8 @@ def replan_merge(specs: Sequence[FragmentSpec], box: str, *, node: str, taken: C
             (spec.checkpoint_every_us for spec in specs if spec.checkpoint_every_us), default=0
         ),
         delay_us=min((spec.delay_us for spec in specs if spec.delay_us), default=0),
+        delay_failure=failure,
+        delay_stabilization=stabilization,
     )
     check_fragment(fragment)
     check_limits(fragment.graph)
@@ -288,6 +291,8 @@ def _as_of(
         method_reason=spec.method_reason,
         checkpoint_every_us=spec.checkpoint_every_us,
         delay_us=spec.delay_us,
+        delay_failure=spec.delay_failure,
+        delay_stabilization=spec.delay_stabilization,
     )
 
 

@@ -17,6 +17,7 @@ from medusa.nodes.upstream_backup.decisions import decision_in
 from medusa.ports import Buffer
 from medusa.query.boxes import Aggregate, Graph, Sink, Source
 from medusa.query.delay import DELAY_US_MAX
+from medusa.query.delay_policies import PROCESS, check_policies
 from medusa.query.graph import CheckedGraph, check_graph, label_of
 from medusa.query.published_stream import reads_of
 from medusa.query.recovery import AMNESIA, METHODS_BY_STRENGTH, PASSIVE, PRECISE_UPSTREAM, UPSTREAM
@@ -96,6 +97,8 @@ class FragmentSpec(
         method_reason: why that is another one than an output wishes for that it feeds; empty: it isn't.
         delay_us: X, the least of the outputs of its query that it feeds: by how much a failure may hold up
             what it puts out before a fork of it goes on; 0: it waits.
+        delay_failure, delay_stabilization: what becomes of new rows while an input is missing, and while
+            corrections come: as of those outputs that one wishes by which they show first.
         note_key: secret of those who may have it: seals what one that keeps nothing leaves with its
             neighbours. Its first owner makes it; empty: without keys nothing is sealed.
     """
@@ -115,6 +118,8 @@ class FragmentSpec(
     method: str = ""
     method_reason: Annotated[str, Meta(max_length=limits.TEXT_CHARS_MAX)] = ""
     delay_us: Annotated[int, Meta(ge=0, le=DELAY_US_MAX)] = 0
+    delay_failure: str = PROCESS
+    delay_stabilization: str = PROCESS
     note_key: Annotated[bytes, Meta(max_length=NOTE_KEY_BYTES)] = b""
 
     @property
@@ -264,6 +269,7 @@ def check_fragment(fragment: FragmentSpec) -> CheckedGraph:
         )
     if fragment.method and fragment.method not in METHODS_BY_STRENGTH:
         raise QueryError(f"{label}: method: {fragment.method[:80]!r} is unknown", code="query.placement")
+    check_policies(fragment.delay_failure, fragment.delay_stabilization, f"{label}: delay")
     if fragment.repeats and (decision := decision_in(fragment.graph)) is not None:
         raise QueryError(
             f"{label}: can't make its output again, since {' '.join(decision)}", code="query.placement"

@@ -20,6 +20,7 @@ from medusa.nodes.names.advertise import source_body
 from medusa.nodes.placement.recovered_outputs import guarantee_of
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.boxes import Sink, Source
+from medusa.query.delay_policies import Policies, policies_met
 from medusa.query.recovery import ACTIVE
 from medusa.wire import limits
 from medusa.wire.link.automaton import ReceiverState, SenderState
@@ -134,13 +135,19 @@ def fragment_status(
     # Publishers that went and left nothing open are only remembered.
     shown = [i for i in hosted.inputs.values() if i.judged or i.silent_since_us is None or not i.settled]
     inputs = tuple(_input_status(each) for each in shown)
-    guests, told = hosted.spec.guests, engine.get("boxes", {})
-    bounded = {box.id: box.delay_us or 0 for box in hosted.spec.graph.boxes if isinstance(box, Sink)}
+    spec, told = hosted.spec, engine.get("boxes", {})
+    guests = spec.guests
+    policies = (spec.delay_failure, spec.delay_stabilization) if spec.delay_us else ("", "")
+    bounded = {
+        box.id: (box.delay_us, policies_met(box.policies, [policies] if spec.delay_us else []))
+        for box in spec.graph.boxes
+        if isinstance(box, Sink) and box.delay_us is not None
+    }
     outputs = tuple(
         _output_status(
             each,
             guests[id].sink if id in guests else id,
-            bounded.get(id, 0),
+            bounded.get(id, (0, ("", ""))),
             UNSET if hosted.bound is None else hosted.bound.status(now_us, id, told),
         )
         for id, each in hosted.outputs.items()
@@ -190,7 +197,9 @@ def fragment_status(
         replicas=UNSET if guarded is None else guarded[1],
         method=(hosted.spec.method or ACTIVE) if hosted.spec.standby else "",
         method_reason=hosted.spec.method_reason,
-        delay_us=hosted.spec.delay_us,
+        delay_us=spec.delay_us,
+        delay_failure=policies[0],
+        delay_stabilization=policies[1],
     )
 
 
@@ -280,9 +289,10 @@ def _publisher_status(input: FragmentInput) -> PublisherStatus:
 
 
 def _output_status(
-    output: FragmentOutput, of: str, delay_us: int, consistency: ConsistencyStatus | UnsetType
+    output: FragmentOutput, of: str, bounded: tuple[int, Policies], consistency: ConsistencyStatus | UnsetType
 ) -> OutputStatus:
     log, receivers = output.sender.log, output.sender.receivers
+    delay_us, (failure, stabilization) = bounded
     return OutputStatus(
         sink=output.sink,
         of=of,
@@ -295,6 +305,8 @@ def _output_status(
         shed_rows=output.sender.retention.shed_rows,
         boundary_us=_point(output.boundary_us),
         delay_us=delay_us,
+        delay_failure=failure,
+        delay_stabilization=stabilization,
         named=tuple(_named_status(log, key, view) for key, view in receivers.items() if view.named),
         receivers=tuple(_receiver_status(view) for view in receivers.values() if not view.named),
         consistency=consistency,

@@ -27,6 +27,8 @@ class LaneChecks:
 
     Attributes:
         shown_us: key -> when a row with it came first, on whichever lane.
+        guessed_us: key -> when one came first on the tentative lane.
+        forks: that were said to be there.
         state: as the reader knows it.
         missed_us: when an input of it was missing first; None: none was.
         tentative_rows: so many came.
@@ -39,6 +41,10 @@ class LaneChecks:
 
     def __init__(self, stream: str, want: pa.Table, key: Sequence[str], *, now: Callable[[], int]) -> None:
         self.shown_us: dict[Key, int] = {}
+        self.guessed_us: dict[Key, int] = {}
+        self.forks: list[int] = []
+        self._turns: list[tuple[int, str, int]] = []
+        """When the stream was otherwise: state and fork."""
         self.state = STABLE
         self.missed_us: int | None = None
         self.tentative_rows = 0
@@ -74,6 +80,9 @@ class LaneChecks:
     def turned(self, change: StateChanged) -> None:
         """The stream is otherwise."""
         self.state, self._fork = change.state, change.fork
+        self._turns.append((self._now(), change.state, change.fork))
+        if change.fork and change.fork not in self.forks:
+            self.forks.append(change.fork)
         if change.fork and change.state == STABLE:
             self._fail(f"is stable, and rows of fork {change.fork} hold")
         if change.state == "up_failure" and self.missed_us is None:
@@ -88,6 +97,8 @@ class LaneChecks:
             self._fail(f"tentative rows of {min(unknown, key=repr)}, and there are none")
         self.tentative_rows += len(train)
         self._table.tentative(train, came.fork)
+        for key in self.keys_of(train.batch):
+            self.guessed_us.setdefault(key, self._now())
         self._shown(train.batch)
 
     def promised_tentatively(self, promise: TentativePromise) -> None:
@@ -98,6 +109,12 @@ class LaneChecks:
     def _shown(self, batch: pa.RecordBatch) -> None:
         for key in self.keys_of(batch):
             self.shown_us.setdefault(key, self._now())
+
+    def has_fork(self, from_us: int, to_us: int) -> bool:
+        """Whether an input was missing all the time, as the reader knew, and one fork there."""
+        before = [turn for turn in self._turns if turn[0] <= from_us]
+        meanwhile = [turn for turn in self._turns if from_us < turn[0] <= to_us]
+        return bool(before) and not meanwhile and before[-1][1] == "up_failure" and before[-1][2] > 0
 
     @property
     def settled(self) -> bool:

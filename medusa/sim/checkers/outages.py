@@ -37,6 +37,15 @@ class Outages:
             end_us < from_us or begin_us > to_us for part in parts for begin_us, end_us in self._down[part]
         )
 
+    def is_still(self, from_us: int, to_us: int) -> bool:
+        """Whether nothing went down or came back meanwhile."""
+        times = (time_us for span in self._sorted() for time_us in span)
+        return not any(from_us <= time_us <= to_us for time_us in times)
+
+    def first_back_us(self, else_us: int) -> int:
+        """When something that was down was back for the first time; ``else_us``: nothing was down."""
+        return min((end_us for _, end_us in self._sorted()), default=else_us)
+
     def longest_us(self, rest_us: int) -> int:
         """How long something was down at most; what follows within ``rest_us`` counts as one."""
         longest = since_us = until_us = 0

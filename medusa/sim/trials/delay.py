@@ -8,6 +8,10 @@
 
 Whoever reads has its stable rows as without failures, each once and for good; what comes by a living path
 shows within X of when it would have come; what is short shows nothing; and in the end nothing is tentative.
+
+What new rows do meanwhile is as the outputs wish (``md.Delay``). Processed ones show at once where a fork was
+there before; delayed ones aren't tentative before X less the margin; where they are suspended in a failure
+none is tentative, and where only while corrections come X isn't promised then.
 """
 
 from __future__ import annotations
@@ -25,6 +29,8 @@ from medusa.nodes.config.settings import Limits
 from medusa.query.boxes import Schema
 from medusa.query.builder import Query
 from medusa.query.delay import fork_after_us
+from medusa.query.delay_policies import DELAY as DELAYED
+from medusa.query.delay_policies import PROCESS, SUSPEND, Delay
 from medusa.query.expressions.aggregates import count, sum
 from medusa.sim.actors.client import Client
 from medusa.sim.checkers.lanes import LaneChecks
@@ -33,7 +39,6 @@ from medusa.sim.trials.queries import QueryOptions, QueryTrial
 from medusa.sim.trials.trial import Scenario
 from medusa.sim.world.fault_kinds import LONG, Scene
 from medusa.sim.world.virtual_time import SimulationError, World
-from medusa.units import duration_us
 
 __all__ = ["DELAY"]
 
@@ -78,7 +83,7 @@ class DelayedQuery:
     beside: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
-def _ends(q: Query, rows: Any, delay: str) -> None:
+def _ends(q: Query, rows: Any, delay: str | Delay) -> None:
     q.sink(EACH, rows.filter("v >= 0", name="last"), delay=delay)
     per_k = rows.window("1s").group_by("k").aggregate(n=count(), t=sum("v"), name="counts")
     q.sink(PER_K, per_k, delay=delay)
@@ -87,7 +92,7 @@ def _ends(q: Query, rows: Any, delay: str) -> None:
 ENDS = ["last", EACH, "counts", PER_K]
 
 
-def chain(delay: str) -> DelayedQuery:
+def chain(delay: str | Delay) -> DelayedQuery:
     """Two sources are put into one order and go through a second node."""
     q = Query("d")
     left = q.source("left", SCHEMA, time="ts").filter("v >= 0", name="l")
@@ -98,7 +103,7 @@ def chain(delay: str) -> DelayedQuery:
     return DelayedQuery(q, at, lambda source, v: ("a" if source == "left" else "b", "c", "d", "z"))
 
 
-def tree(delay: str) -> DelayedQuery:
+def tree(delay: str | Delay) -> DelayedQuery:
     """Pairs of four sources are put into one order, and those again."""
     q = Query("d")
     names = ["one", "two", "three", "four"]
@@ -114,7 +119,7 @@ def tree(delay: str) -> DelayedQuery:
     return DelayedQuery(q, at, lambda source, v: (*way[source], "z"), beside)
 
 
-def diamond(delay: str) -> DelayedQuery:
+def diamond(delay: str | Delay) -> DelayedQuery:
     """Rows of one source go two ways and meet again."""
     q = Query("d")
     rows = q.source("rows", SCHEMA, time="ts").filter("v >= 0", name="first")
@@ -124,7 +129,7 @@ def diamond(delay: str) -> DelayedQuery:
     return DelayedQuery(q, at, lambda source, v: ("a", "d" if v % 2 else "c", "z"))
 
 
-def joined(delay: str) -> DelayedQuery:
+def joined(delay: str | Delay) -> DelayedQuery:
     """Counts of two sources are joined by window and key: a result of both is missing while one is."""
     q = Query("d")
     left = q.source("left", SCHEMA, time="ts").filter("v >= 0", name="l")
@@ -135,6 +140,16 @@ def joined(delay: str) -> DelayedQuery:
     at = {"a": ["left", "l"], "b": ["right", "r"], "c": ["wl"], "z": ["wr", "meet", PER_K]}
     return DelayedQuery(q, at, lambda source, v: ("a", "c", "z") if source == "left" else ("b", "z"))
 
+
+POLICIES = (
+    (PROCESS, DELAYED),
+    (PROCESS, SUSPEND),
+    (DELAYED, PROCESS),
+    (DELAYED, DELAYED),
+    (DELAYED, SUSPEND),
+    (SUSPEND, SUSPEND),
+)
+"""In a failure, and while corrections come: all that go together but processing in both."""
 
 SHAPES = (chain, tree, diamond, joined)
 DELAYS = ("1200ms", "1200ms", "1500ms", "2s", "4s")
@@ -157,7 +172,7 @@ class DelayTrial(QueryTrial):
     """A query with ``delay=``, of which a program reads both lanes.
 
     Args:
-        delay_us: X.
+        delay: X, and what becomes of new rows meanwhile, as the outputs of the query have it.
     """
 
     def __init__(
@@ -167,7 +182,7 @@ class DelayTrial(QueryTrial):
         tables: Mapping[str, pa.Table],
         options: QueryOptions,
         *,
-        delay_us: int,
+        delay: Delay,
     ) -> None:
         super().__init__(world, shape.q, tables, options)
         self.lanes = {
@@ -175,7 +190,8 @@ class DelayTrial(QueryTrial):
             for sink, want in self.want.items()
         }
         self._shape = shape
-        self._delay_us = delay_us
+        self._delay_us = delay.delay_us
+        self._failure, self._stabilization = delay.failure, delay.stabilization
         self._promised: dict[str, list[tuple[int, int]]] = {source: [] for source in tables}
         """Source -> the time of its last row so far, and when that was published."""
         self._came: list[tuple[str, dict[str, Any], int]] = []
@@ -242,6 +258,8 @@ class DelayTrial(QueryTrial):
         for lane in self.lanes.values():
             lane.check_end()
         self._check_masked()
+        self._check_suspended()
+        self._check_held()
         self._check_answered()
 
     def _check_masked(self) -> None:
@@ -261,15 +279,18 @@ class DelayTrial(QueryTrial):
         """What came by a path that was whole shows within X of when it would have. Not where frames overtake
         others, as ZeroMQ's never do: tentative ones that come behind a later one are dropped."""
         assert self._outages is not None
-        if self._overtakes:
+        if self._overtakes or self._failure == SUSPEND:
             return
         for sink, lane in self.lanes.items():
-            length_us = BUCKET_US if sink == EACH else WINDOW_US
             for source, row, came_us in self._came:
-                ideal_us = self._ideal_us(row["ts"], length_us)
-                if ideal_us is None:
+                times = self._past_us(sink, row["ts"])
+                if times is None:
                     continue
-                due_us = ideal_us + self._delay_us + SLACK_US
+                ideal_us = max(times)
+                at_once = self._failure == PROCESS and self._is_forked(lane, ideal_us)
+                due_us = ideal_us + SLACK_US + (0 if at_once else self._delay_us)
+                if self._stabilization == SUSPEND and due_us > self._first_back_us:
+                    continue
                 if not self._has_way(source, row["v"], came_us - SETTLED_US, due_us):
                     continue
                 key = self._key(sink, row)
@@ -280,17 +301,64 @@ class DelayTrial(QueryTrial):
                         f" have shown at {ideal_us}, it had to by {due_us}, and did at {shown_us}"
                     )
 
-    def _ideal_us(self, time: Any, length_us: int) -> int | None:
-        """When a row of this time leaves without failures: once all sources are past its bucket or window;
-        None: only once they end."""
+    def _is_forked(self, lane: LaneChecks, at_us: int) -> bool:
+        """Whether a fork was there long before a row was due, and nothing changed until it should show."""
+        assert self._outages is not None
+        from_us, to_us = at_us - SETTLED_US, at_us + SLACK_US
+        return lane.has_fork(from_us, to_us) and self._outages.is_still(from_us, to_us)
+
+    @property
+    def _first_back_us(self) -> int:
+        """Before this no correction comes."""
+        assert self._outages is not None
+        return self._outages.first_back_us(SAFETY_US * 10)
+
+    def _check_suspended(self) -> None:
+        """Where new rows wait in a failure none is tentative, and no fork is said to be there."""
+        for sink, lane in self.lanes.items():
+            if self._failure == SUSPEND and (lane.tentative_rows or lane.forks):
+                raise SimulationError(
+                    f"suspended: {sink}: {lane.tentative_rows} rows are tentative, of forks {lane.forks}"
+                )
+
+    def _check_held(self) -> None:
+        """Where new rows are delayed none is tentative before X less the margin has gone by since one source
+        was past it: the others may have been missing since then."""
+        if self._failure != DELAYED:
+            return
+        for sink, lane in self.lanes.items():
+            first_us = {
+                self._key(sink, row): min(times)
+                for _, row, _ in self._came
+                if (times := self._past_us(sink, row["ts"], some=True))
+            }
+            for key, guessed_us in lane.guessed_us.items():
+                if self._stabilization == PROCESS and guessed_us > self._first_back_us:
+                    continue
+                held_us = guessed_us - first_us.get(key, 0)
+                if held_us < fork_after_us(self._delay_us):
+                    raise SimulationError(
+                        f"held: {sink} {key}: was tentative at {guessed_us} us, {held_us} after a source was"
+                        f" past it, and {fork_after_us(self._delay_us)} are to go by"
+                    )
+
+    def _past_us(self, sink: str, time: Any, *, some: bool = False) -> list[int] | None:
+        """When each source is past the bucket or window of a row of this time: without failures it leaves
+        once all are. None: one only is once it ends.
+
+        Args:
+            some: those that are before they end.
+        """
+        length_us = BUCKET_US if sink == EACH else WINDOW_US
         end_us = (_micros(time) // length_us + 1) * length_us
         times = []
         for promised in self._promised.values():
             place = bisect_left(promised, (end_us, 0))
-            if place == len(promised):
+            if place < len(promised):
+                times.append(promised[place][1])
+            elif not some:
                 return None
-            times.append(promised[place][1])
-        return max(times)
+        return times
 
     def _has_way(self, source: str, value: int, from_us: int, to_us: int) -> bool:
         """Whether all that it passes was there."""
@@ -322,8 +390,17 @@ def _micros(time: Any) -> int:
 
 def delayed(world: World, rows: int | None, parts: Any) -> DelayTrial:
     """What the seed decides."""
+    return _decided(world, rows, PROCESS, PROCESS)
+
+
+def chosen(world: World, rows: int | None, parts: Any) -> DelayTrial:
+    """The same, and the policies."""
+    return _decided(world, rows, *world.dice("policies").choice(POLICIES))
+
+
+def _decided(world: World, rows: int | None, failure: str, stabilization: str) -> DelayTrial:
     dice = world.dice("options")
-    build, delay = dice.choice(SHAPES), dice.choice(DELAYS)
+    build, delay = dice.choice(SHAPES), Delay(dice.choice(DELAYS), failure, stabilization)
     shape = build(delay)
     number = ROWS if rows is None else rows
     sources = shape.q.sources
@@ -339,7 +416,7 @@ def delayed(world: World, rows: int | None, parts: Any) -> DelayTrial:
         delay_us=dice.choice([100, 2000, 20_000]),
         limits=Limits(checkpoint_every_us=dice.choice([50_000, 200_000, 1_000_000])),
     )
-    return DelayTrial(world, shape, tables, options, delay_us=duration_us(delay, what="delay"))
+    return DelayTrial(world, shape, tables, options, delay=delay)
 
 
 WEATHER = ("jitter", "repeat", "reorder")
@@ -349,6 +426,15 @@ DELAY: dict[str, Scenario] = {
     "delay": Scenario(
         about="inputs go missing: new results within X, marked tentative, and exact ones afterwards",
         build=delayed,
+        kinds=[*WEATHER, "cut", "cut one way", "partition", "crash", "pause", *LONG, *LONG],
+        count=5,
+        safety_us=SAFETY_US,
+        liveness_us=60_000_000,
+        events_max=1_500_000,
+    ),
+    "policies": Scenario(
+        about="the same, where new rows are delayed or suspended in a failure or while corrections come",
+        build=chosen,
         kinds=[*WEATHER, "cut", "cut one way", "partition", "crash", "pause", *LONG, *LONG],
         count=5,
         safety_us=SAFETY_US,

@@ -86,21 +86,21 @@ class BothLanes(Client):
                 self.guesses.append((now_us, delivery.fork, train.batch.to_pylist()))
 
 
-def pair(**more: Any) -> md.Query:
+def pair(delay: Any = "2s", **more: Any) -> md.Query:
     q = md.Query("q")
     a, b = (q.source(name, SCHEMA, time="ts") for name in "ab")
     counts = md.sunion(a, b, bucket="100ms", name="both").window("500ms").group_by("k")
-    q.sink("out", counts.aggregate(n=md.count(), t=md.sum("v"), name="counts"), delay="2s", **more)
+    q.sink("out", counts.aggregate(n=md.count(), t=md.sum("v"), name="counts"), delay=delay, **more)
     return q
 
 
-def chain() -> md.Query:
+def chain(delay: Any = "2s") -> md.Query:
     """The sunion and the window are boxes of two fragments."""
     q = md.Query("q")
     a, b = (q.source(name, SCHEMA, time="ts") for name in "ab")
     both = md.sunion(a, b, bucket="100ms", name="both").filter("v >= 0", name="first")
     counts = both.window("500ms").group_by("k").aggregate(n=md.count(), t=md.sum("v"), name="counts")
-    q.sink("out", counts, delay="2s")
+    q.sink("out", counts, delay=delay)
     return q
 
 
