@@ -56,7 +56,10 @@ _SAID: Mapping[ConsistencyState, StreamStateName] = {
     _S.STABLE: "stable",
     _S.UP_FAILURE: "up_failure",
     _S.STABILIZATION: "stabilization",
+    _S.FAILURE: "failure",
 }
+
+_MISSES = (_S.UP_FAILURE, _S.FAILURE)
 
 
 class StableInstance(FedInstance, Protocol):
@@ -229,7 +232,7 @@ class DelayBound:
         self.end()
         for id in self._of.outputs:
             output = self._output(id)
-            output.state = next_state(CONSISTENCY, output.state, _E.MISSED, of=f"stream of {id!r}")
+            output.state = next_state(CONSISTENCY, output.state, _E.LOST, of=f"stream of {id!r}")
             output.since_us = self._now_us
         self._say(self._now_us)
 
@@ -355,10 +358,11 @@ class DelayBound:
     def _step(self, now_us: int) -> bool:
         """How the streams are by what is known of the inputs; whether any is otherwise than before."""
         changed = False
-        missed, behind = self._missing.missed_sources(), self._missing.behind_sources()
+        missing = self._missing
+        missed, behind, lost = missing.missed_sources(), missing.behind_sources(), missing.lost_sources()
         for id in self._of.outputs:
             output, above = self._output(id), self._meeting.above[self._sink(id)]
-            event = self._event(output, above, missed, behind)
+            event = self._event(output, above, missed, behind, lost)
             if event is None:
                 continue
             before = output.state
@@ -366,17 +370,17 @@ class DelayBound:
             if output.state is not _S.STABILIZATION:
                 output.catching = None
             if output.state is not before:
-                self._is_again |= before is _S.STABILIZATION and output.state is _S.UP_FAILURE
+                self._is_again |= before is _S.STABILIZATION and output.state in _MISSES
                 output.since_us, changed = now_us, True
                 self._tell(id, output.state)
         return changed
 
     def _event(
-        self, output: _Output, above: Set[str], missed: Set[str], behind: Set[str]
+        self, output: _Output, above: Set[str], missed: Set[str], behind: Set[str], lost: Set[str]
     ) -> ConsistencyEvent | None:
         if not missed.isdisjoint(above):
-            return _E.MISSED
-        if output.state is _S.UP_FAILURE:
+            return _E.LOST if above <= lost else _E.MISSED
+        if output.state in _MISSES:
             return _E.BACK
         if not behind.isdisjoint(above):
             output.catching = None
@@ -388,7 +392,7 @@ class DelayBound:
         return _E.CORRECTED if output.catching.is_over(self._of) else None
 
     def _tell(self, id: str, state: ConsistencyState) -> None:
-        level = "warning" if state is _S.UP_FAILURE else "info"
+        level = "warning" if state in _MISSES else "info"
         about = {
             "stream": self._of.outputs[id].stream,
             "state": state.value,
@@ -402,13 +406,12 @@ class DelayBound:
         number = self._forks[0].number if self._forks and not self.why else 0
         for id, output in self._of.outputs.items():
             state = self._output(id).state
-            assert state is not _S.FAILURE, "of itself nobody says that"
             output.sender.tentative.state(now_us, _SAID[state], 0 if state is _S.STABLE else number)
 
     # --- forks --------------------------------------------------------------------------------------------
 
     def _decide(self, now_us: int, states: Sequence[ConsistencyState]) -> None:
-        self._is_again = self._is_again and _S.UP_FAILURE in states
+        self._is_again = self._is_again and not {*_MISSES}.isdisjoint(states)
         if all(state is _S.STABLE for state in states):
             self._close_forks()
             self.why, self._retry_at_us = "", None
@@ -497,7 +500,7 @@ class DelayBound:
         lanes = {each: number for each in self._missing.behind() if (number := self._missing.lane(each))}
         if lanes:  # Rows of another lane that it has come from nobody again: that is less wrong than twice.
             return any(fork.lanes.get(each, number) != number for each, number in lanes.items())
-        healed = _S.UP_FAILURE in states and self._has_healed(fork)
+        healed = not {*_MISSES}.isdisjoint(states) and self._has_healed(fork)
         return (self._is_again or healed) and fork.is_behind()
 
     def _has_healed(self, fork: ForkedFragment) -> bool:

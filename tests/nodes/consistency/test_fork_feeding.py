@@ -13,7 +13,7 @@ from medusa.elements import END_US, START_US, Boundary, Element, Silent, Train
 from medusa.nodes.clock.wall_clock import WallClock
 from medusa.nodes.consistency.catching_up import CatchingUp
 from medusa.nodes.fragment.durability import policy_of
-from medusa.nodes.fragment.host import FragmentHost
+from medusa.nodes.fragment.host import RUNNING_MAX, FragmentHost
 from medusa.nodes.placement.placement import cut
 from medusa.wire.codec import TrainCodec
 from medusa.wire.link.automaton import LinkEvent, LinkSettings
@@ -163,9 +163,9 @@ class Forking:
         self.hosted.receive(self.now_us, input, first, None)
         self.state(peer, "stable")
 
-    def state(self, peer: str, state: Any, fork: int = 0) -> None:
+    def state(self, peer: str, state: Any, fork: int = 0, *, lost: bool = False) -> None:
         input = self.input(peer)
-        self._lane(peer, input, StreamState, state=state, fork=fork, seq=0)
+        self._lane(peer, input, StreamState, state=state, fork=fork, seq=0, lost=lost)
 
     def _lane(self, peer: str, input: Any, kind: Any, payload: Any = None, **fields: Any) -> None:
         frame = self._lanes[peer]
@@ -342,6 +342,20 @@ def test_what_waited_for_the_engine_is_given_to_both() -> None:
     life.brings("pa", 300)
     assert len(life.fed["q/a"]) == before + 1
     assert [each for each in life.shown() if isinstance(each, list)] == [[300]]
+
+
+def test_what_the_engine_had_no_room_for_when_the_fork_began_is_given_to_it() -> None:
+    life = missing_b()
+    for at_us in range(300, 300 + RUNNING_MAX):
+        life.brings("pa", at_us)
+    given = [
+        [value.as_py() for value in each.batch["v"]] for each in life.fed["q/a"] if isinstance(each, Train)
+    ]
+    waits = [[at_us] for at_us in range(300, 300 + RUNNING_MAX) if [at_us] not in given]
+    assert waits, "the engine has as much under way as it may"
+    life.pass_to(2_800_000)
+    life.there()
+    assert [each for each in life.shown() if isinstance(each, list)] == waits
 
 
 def test_of_several_publishers_the_missing_ones_dont_hold_the_others_up() -> None:
