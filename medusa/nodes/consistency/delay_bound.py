@@ -43,6 +43,11 @@ RETRY_US = 1_000_000
 """A fork that couldn't be made, failed or was too slow is tried again after this. Too small: the engine
 copies all the time; too large: so long nothing new shows."""
 
+RETRY_US_MAX = 60_000_000
+"""A copy for which too much waited is made again after twice the time, up to this: where copies take longer
+than what comes leaves them none is ever near. Too small: the engine does little but copy through a long
+failure; too large: so long nothing new shows once less comes."""
+
 UNREAD_US = 5_000_000
 """So long a fork goes on that nobody reads. Too small: for a reader that comes again it is copied anew; too
 large: it takes memory and half of the engine's time for nobody."""
@@ -158,6 +163,8 @@ class DelayBound:
         self._healed: dict[str, CatchingUp] = {}
         """Sources that are back while others are missing."""
         self._retry_at_us: int | None = None
+        self._again_us = RETRY_US // 2
+        """The next fork for which too much waits is replaced after this."""
         self._unread_at_us: int | None = None
         """When there is to be no fork any more; None: somebody reads what it puts out, or there is none."""
         self.why = ""
@@ -414,7 +421,7 @@ class DelayBound:
         self._is_again = self._is_again and not {*_MISSES}.isdisjoint(states)
         if all(state is _S.STABLE for state in states):
             self._close_forks()
-            self.why, self._retry_at_us = "", None
+            self.why, self._retry_at_us, self._again_us = "", None, RETRY_US // 2
             return
         if self._is_unread(now_us):
             self._close_forks()
@@ -457,7 +464,8 @@ class DelayBound:
             self._forks.pop().close()
         else:
             self._begin(now_us)
-        self._retry_at_us = now_us + RETRY_US
+            self._again_us = min(2 * self._again_us, RETRY_US_MAX)
+        self._retry_at_us = now_us + self._again_us
 
     def _fed_us(self) -> dict[str, int]:
         """Source -> the boundary at which the fragment stands."""

@@ -726,6 +726,46 @@ def test_a_fork_that_is_too_far_behind_is_replaced_by_a_new_copy(monkeypatch: An
     assert life.closed == ["q/a#1"]
 
 
+def test_copies_for_which_too_much_waits_are_made_less_and_less_often(monkeypatch: Any) -> None:
+    """Each takes longer than what comes leaves it: else the engine would copy for as long as b is missing."""
+    from medusa.nodes.consistency import fork
+
+    monkeypatch.setattr(fork, "WAITS_BYTES_MAX", 40 * fork.ELEMENT_BYTES)
+    life = missing_b()
+    life.pass_to(2_800_000)
+    at_us = much_comes(life, 300, range(3, 11))
+    assert (len(life.forks), life.closed) == (4, ["q/a#2", "q/a#3"]), "at 2.8, 3, 5 and 9 s"
+    life.there()
+    life.back("pb")
+    life.promises("pb", at_us)
+    for name in life.forks:
+        for _ in life.fed.get(name, []):
+            life.fork_ran(name=name)
+    while life.hosted.under_way:
+        life.ran()
+    life.pass_to(11_000_000)
+    assert life.bound.status(life.now_us, "out").state == "stable"
+    life.goes("pb", heard_us=11_000_000)
+    attach = Attach(
+        stream="q.out", epoch=2, next_seq=OLDEST, durable=0, granted=1 << 20, plain=True, tentative=True
+    )
+    life.hosted.from_reader(life.now_us, "out", "reader", attach, owner="", others=0)
+    much_comes(life, at_us, range(13, 16))
+    assert len(life.forks) == 6, "the next failure begins anew"
+
+
+def much_comes(life: Forking, at_us: int, seconds: range) -> int:
+    """In each of these more than may wait; the time of the last row."""
+    for second in seconds:
+        for _ in range(45):
+            at_us += 1
+            life.brings("pa", at_us)
+            while life.hosted.under_way:
+                life.ran()
+        life.pass_to(second * 1_000_000)
+    return at_us
+
+
 def replaced() -> Forking:
     """Of a fork that answers there is to be a successor."""
     life = stabilizing()
