@@ -78,6 +78,21 @@ DELAY: dict[str, Mistake] = {
         seed=1,
         shows="SimulationError: lanes",
     ),
+    "a fragment that has lost all of its inputs doesn't say so": Mistake(
+        area="consistency",
+        about="Who reads it waits for its fork, of which nothing comes: so do the rows of its other inputs.",
+        edits=edit(f"{_BOUND}._event", "_E.LOST if above <= lost else _E.MISSED", "_E.MISSED"),
+        scenarios=_SCENARIOS,
+        seed=1,
+        shows="SimulationError: answered",
+    ),
+    "a row that a sender puts out on both of its lanes enters a fork twice": Mistake(
+        area="consistency",
+        about="Amid corrections a count that is tentative is too high. No seed meets it: the stable lane of a"
+        " sender is ahead of what its fork has promised for a moment only.",
+        edits=edit("nodes.consistency.both_lanes:BothLanes.new", "found := other.rows(below_us)", "False"),
+        tests="tests/nodes/consistency/test_several_lanes.py",
+    ),
     "a fork isn't given what had waited when it began": Mistake(
         area="consistency",
         about="What came before and wasn't fed yet shows nowhere. An engine has 64 elements under way: in the"
