@@ -18,9 +18,15 @@ from medusa.nodes.placement.placement import cut
 from medusa.query.boxes import Source
 from medusa.wire.codec import TrainCodec
 from medusa.wire.link.automaton import LinkEvent, LinkSettings, ReceiverState
-from medusa.wire.link.tentative_receiver import FAILURE, StateChanged
+from medusa.wire.link.tentative_receiver import StateChanged
 from medusa.wire.messages.links import NOW, Ack, Attach, Attached, OpenPublisher, Refuse
-from medusa.wire.messages.tentative import StreamState, TentativeBoundary, TentativeRows, TentativeTaken
+from medusa.wire.messages.tentative import (
+    FAILURE,
+    StreamState,
+    TentativeBoundary,
+    TentativeRows,
+    TentativeTaken,
+)
 from medusa.wire.outbox import Outbox, Send
 from tests.nodes.test_security import columns, running
 

@@ -8,6 +8,7 @@ __all__ = ["DELAY"]
 
 _SCENARIOS = ("delay",)
 _LOOK = "nodes.consistency.missing_inputs:MissingInputs._look"
+_BOUND = "nodes.consistency.delay_bound:DelayBound"
 _WAITED = "now_us - seen.silent_us >= self._wait_us"
 
 DELAY: dict[str, Mistake] = {
@@ -50,5 +51,54 @@ DELAY: dict[str, Mistake] = {
         scenarios=_SCENARIOS,
         seed=16,
         shows="SimulationError: answered",
+    ),
+    "a stream is said to be stable before what came late has left": Mistake(
+        area="consistency",
+        about="Tentative rows are void, and the right ones aren't there yet: windows that had been shown go.",
+        edits=edit(
+            f"{_BOUND}._event", "_E.CORRECTED if output.catching.is_over(self._of) else None", "_E.CORRECTED"
+        ),
+        scenarios=_SCENARIOS,
+        seed=10,
+        shows="SimulationError: corrected",
+    ),
+    "an input that was missing is so until its source ends": Mistake(
+        area="consistency",
+        about="Its stream is tentative for ever: status names an input that is there, a fork takes memory.",
+        edits=edit(_LOOK, "seen.missed = silent", "seen.missed = seen.missed or silent"),
+        scenarios=_SCENARIOS,
+        seed=0,
+        shows="SimulationError: settled",
+    ),
+    "a table keeps what a fork that has gone had put out": Mistake(
+        area="client",
+        about="Rows that are void stay in `Subscription.table`, as tentative ones.",
+        edits=edit("runtime.client.followed_table:CorrectedRows.turned", "self._guesses.clear()", "pass"),
+        scenarios=_SCENARIOS,
+        seed=1,
+        shows="SimulationError: lanes",
+    ),
+    "a fragment that has lost all of its inputs doesn't say so": Mistake(
+        area="consistency",
+        about="Who reads it waits for its fork, of which nothing comes: so do the rows of its other inputs.",
+        edits=edit(f"{_BOUND}._event", "_E.LOST if above <= lost else _E.MISSED", "_E.MISSED"),
+        scenarios=_SCENARIOS,
+        seed=1,
+        shows="SimulationError: answered",
+    ),
+    "a row that a sender puts out on both of its lanes enters a fork twice": Mistake(
+        area="consistency",
+        about="Amid corrections a count that is tentative is too high. No seed meets it: the stable lane of a"
+        " sender is ahead of what its fork has promised for a moment only.",
+        edits=edit("nodes.consistency.both_lanes:BothLanes.new", "found := other.rows(below_us)", "False"),
+        tests="tests/nodes/consistency/test_several_lanes.py",
+    ),
+    "a fork isn't given what had waited when it began": Mistake(
+        area="consistency",
+        about="What came before and wasn't fed yet shows nowhere. An engine has 64 elements under way: in the"
+        " scenario none is so busy that others wait.",
+        edits=edit(f"{_BOUND}._begin", "for work in self._of.waiting()", "for work in ()"),
+        tests="tests/nodes/consistency/test_fork_feeding.py::"
+        "test_what_the_engine_had_no_room_for_when_the_fork_began_is_given_to_it",
     ),
 }

@@ -6,7 +6,7 @@ import pytest
 
 from medusa.sim.scenarios import run_scenario
 from tests.sim.planted_delay import DELAY
-from tests.sim.planting import noticed, planted
+from tests.sim.planting import fails_its_tests, noticed, planted
 
 CI = 20
 """Seeds of ``make test-ci``."""
@@ -32,7 +32,12 @@ def test_more_seeds(block: int) -> None:
         passed(seed)
 
 
-@pytest.mark.parametrize("name", DELAY)
+@pytest.mark.parametrize("name", [name for name, each in DELAY.items() if each.tests])
+def test_a_unit_test_notices_what_no_seed_does(name: str) -> None:
+    assert fails_its_tests("tests.sim.planted_delay:DELAY", name) == ""
+
+
+@pytest.mark.parametrize("name", [name for name, each in DELAY.items() if each.scenarios])
 def test_the_recorded_seed_notices_it(name: str) -> None:
     mistake = DELAY[name]
     assert mistake.seed is not None

@@ -583,7 +583,7 @@ def test_a_named_subscription_has_no_tentative_rows():
 
 
 @pytest.mark.parametrize(
-    ("state", "fork"), [("stable", 1), ("up_failure", -1), ("failure", 0), ("healthy", 0)]
+    ("state", "fork"), [("stable", 1), ("up_failure", -1), ("failure", -1), ("healthy", 0)]
 )
 def test_a_state_that_cannot_be_is_refused_and_changes_nothing(state, fork):
     pair = failing()
@@ -591,7 +591,7 @@ def test_a_state_that_cannot_be_is_refused_and_changes_nothing(state, fork):
         pair.sender.tentative.state(0, state, fork)
     assert (pair.sender.tentative.is_in, pair.sender.tentative.fork) == ("up_failure", 1)
     assert sends(pair.source_box) == []
-    assert set(STREAM_STATES) == {"stable", "up_failure", "stabilization"}
+    assert set(STREAM_STATES) == {"stable", "up_failure", "stabilization", "failure"}
 
 
 def test_a_train_or_promise_that_cannot_be_is_refused_and_changes_nothing():

@@ -50,6 +50,11 @@ RETRY_US = 1_000_000
 """A fork that couldn't be made, failed or was too slow is tried again after this. Too small: the engine
 copies all the time; too large: so long nothing new shows."""
 
+RETRY_US_MAX = 60_000_000
+"""A copy for which too much waited is made again after twice the time, up to this: where copies take longer
+than what comes leaves them none is ever near. Too small: the engine does little but copy through a long
+failure; too large: so long nothing new shows once less comes."""
+
 UNREAD_US = 5_000_000
 """So long a fork goes on that nobody reads. Too small: for a reader that comes again it is copied anew; too
 large: it takes memory and half of the engine's time for nobody."""
@@ -63,7 +68,10 @@ _SAID: Mapping[ConsistencyState, StreamStateName] = {
     _S.STABLE: "stable",
     _S.UP_FAILURE: "up_failure",
     _S.STABILIZATION: "stabilization",
+    _S.FAILURE: "failure",
 }
+
+_MISSES = (_S.UP_FAILURE, _S.FAILURE)
 
 
 class StableInstance(FedInstance, Protocol):
@@ -168,6 +176,8 @@ class DelayBound:
         self._healed: dict[str, CatchingUp] = {}
         """Sources that are back while others are missing."""
         self._retry_at_us: int | None = None
+        self._again_us = RETRY_US // 2
+        """The next fork for which too much waits is replaced after this."""
         self._unread_at_us: int | None = None
         """When there is to be no fork any more; None: somebody reads what it puts out, or there is none."""
         self.why = ""
@@ -256,7 +266,7 @@ class DelayBound:
         self.end()
         for id in self._of.outputs:
             output = self._output(id)
-            output.state = next_state(CONSISTENCY, output.state, _E.MISSED, of=f"stream of {id!r}")
+            output.state = next_state(CONSISTENCY, output.state, _E.LOST, of=f"stream of {id!r}")
             output.since_us = self._now_us
         self._say(self._now_us)
 
@@ -395,10 +405,11 @@ class DelayBound:
     def _step(self, now_us: int) -> bool:
         """How the streams are by what is known of the inputs; whether any is otherwise than before."""
         changed = False
-        missed, behind = self._missing.missed_sources(), self._missing.behind_sources()
+        missing = self._missing
+        missed, behind, lost = missing.missed_sources(), missing.behind_sources(), missing.lost_sources()
         for id in self._of.outputs:
             output, above = self._output(id), self._meeting.above[self._sink(id)]
-            event = self._event(output, above, missed, behind)
+            event = self._event(output, above, missed, behind, lost)
             if event is None:
                 continue
             before = output.state
@@ -406,17 +417,17 @@ class DelayBound:
             if output.state is not _S.STABILIZATION:
                 output.catching = None
             if output.state is not before:
-                self._is_again |= before is _S.STABILIZATION and output.state is _S.UP_FAILURE
+                self._is_again |= before is _S.STABILIZATION and output.state in _MISSES
                 output.since_us, changed = now_us, True
                 self._tell(id, output.state)
         return changed
 
     def _event(
-        self, output: _Output, above: Set[str], missed: Set[str], behind: Set[str]
+        self, output: _Output, above: Set[str], missed: Set[str], behind: Set[str], lost: Set[str]
     ) -> ConsistencyEvent | None:
         if not missed.isdisjoint(above):
-            return _E.MISSED
-        if output.state is _S.UP_FAILURE:
+            return _E.LOST if above <= lost else _E.MISSED
+        if output.state in _MISSES:
             return _E.BACK
         if not behind.isdisjoint(above):
             output.catching = None
@@ -428,7 +439,7 @@ class DelayBound:
         return _E.CORRECTED if output.catching.is_over(self._of) else None
 
     def _tell(self, id: str, state: ConsistencyState) -> None:
-        level = "warning" if state is _S.UP_FAILURE else "info"
+        level = "warning" if state in _MISSES else "info"
         about = {
             "stream": self._of.outputs[id].stream,
             "state": state.value,
@@ -454,7 +465,6 @@ class DelayBound:
         there = self._forks[0].number if self._forks and not self.why else 0
         for id, output in self._of.outputs.items():
             state, lane = self._output(id).state, output.sender.tentative
-            assert state is not _S.FAILURE, "of itself nobody says that"
             number = 0 if state is _S.STABLE or over else there
             if number != lane.fork and self._suspends(id):
                 keeps = self._new_rows.keeps_shown(self._sink(id), state) and not over
@@ -464,10 +474,10 @@ class DelayBound:
     # --- forks --------------------------------------------------------------------------------------------
 
     def _decide(self, now_us: int, states: Sequence[ConsistencyState]) -> None:
-        self._is_again = self._is_again and _S.UP_FAILURE in states
+        self._is_again = self._is_again and not {*_MISSES}.isdisjoint(states)
         if all(state is _S.STABLE for state in states) or self._new_rows.all_wait(states):
             self._close_forks()
-            self.why, self._retry_at_us = "", None
+            self.why, self._retry_at_us, self._again_us = "", None, RETRY_US // 2
             return
         if self._is_unread(now_us):
             self._close_forks()
@@ -511,7 +521,8 @@ class DelayBound:
             self._forks.pop().close()
         else:
             self._begin(now_us)
-        self._retry_at_us = now_us + RETRY_US
+            self._again_us = min(2 * self._again_us, RETRY_US_MAX)
+        self._retry_at_us = now_us + self._again_us
 
     def _fed_us(self) -> dict[str, int]:
         """Source -> the boundary at which the fragment stands."""
@@ -555,7 +566,7 @@ class DelayBound:
         lanes = {each: number for each in self._missing.behind() if (number := self._missing.lane(each))}
         if lanes:  # Rows of another lane that it has come from nobody again: that is less wrong than twice.
             return any(fork.lanes.get(each, number) != number for each, number in lanes.items())
-        healed = _S.UP_FAILURE in states and self._has_healed(fork)
+        healed = not {*_MISSES}.isdisjoint(states) and self._has_healed(fork)
         return (self._is_again or healed) and fork.is_behind()
 
     def _has_healed(self, fork: ForkedFragment) -> bool:

@@ -20,6 +20,7 @@ import msgspec
 
 from medusa.elements import END_US, START_US, Boundary, Element, Kind, Silent, Train
 from medusa.engine.operators.source import TIME_MAX_US
+from medusa.nodes.consistency.both_lanes import BothLanes
 from medusa.nodes.consistency.missing_inputs import MissingInputs
 from medusa.nodes.consistency.promise_history import PromiseHistory
 from medusa.nodes.fragment.inputs import FragmentInput, TentativeWork, Work
@@ -166,6 +167,8 @@ class ForkedFragment:
         self._brought: dict[FragmentInput, tuple[int, int, int]] = {}
         """Input -> the fork of its sender that brought rows last; below which time those before it did; below
         which time it did too."""
+        self._both: dict[FragmentInput, BothLanes] = {}
+        """Of those by whose tentative lanes rows have come."""
         self._trains = dict.fromkeys(sources, 0)
         self._queue: deque[_Fed] = deque()
         self._queue_bytes = 0
@@ -303,11 +306,11 @@ class ForkedFragment:
             self._trains[fed.source] += 1
             element = msgspec.structs.replace(element, kind=Kind.STABLE)
             below_us = max(at_us, self._again_below_us(fed, element))
-            if element.times is None or below_us == START_US:
+            if element.times is None:
                 return element
-            train, late = without_below(element, below_us)
+            train, late = (element, 0) if below_us == START_US else without_below(element, below_us)
             self.late_rows += late
-            return train if len(train) else None
+            return self._new(fed, train, at_us) if len(train) else None
         assert isinstance(element, Boundary)
         promised_us: int | None = element.time_us
         if fed.input is None:
@@ -318,6 +321,13 @@ class ForkedFragment:
             self._promised_us[fed.input] = max(element.time_us, self._promised_us.get(fed.input, START_US))
             promised_us = self._promised(fed.source)
         return None if promised_us is None else self._raised(fed.source, promised_us)
+
+    def _new(self, fed: _Fed, train: Train, at_us: int) -> Train | None:
+        """What of it the other lane of its sender hasn't brought; None: nothing."""
+        if fed.input is None or not (fed.tentative or fed.input in self._both):
+            return train
+        both = self._both.setdefault(fed.input, BothLanes())
+        return both.new(train, at_us, tentative=fed.tentative)
 
     def _again_below_us(self, fed: _Fed, train: Train) -> int:
         """Below this an earlier fork of the sender has brought the rows: another one begins where the sender

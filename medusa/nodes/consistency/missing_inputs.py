@@ -129,7 +129,8 @@ class MissingInputs:
         return _Seen(silent_us=since_us, since_us=since_us, behind=is_behind)
 
     def _look(self, now_us: int, input: FragmentInput, seen: _Seen) -> None:
-        state = ConsistencyState(input.receiver.tentative.state)
+        lane = input.receiver.tentative
+        state, lost = ConsistencyState(lane.state), lane.lost
         broken_us = self._broken_since_us(input.by)
         if flows(input) and broken_us is None:
             seen.silent_us = None
@@ -137,7 +138,7 @@ class MissingInputs:
             seen.silent_us = now_us if broken_us is None else broken_us
         if state is ConsistencyState.STABLE:
             seen.said_us = None
-        elif seen.said_us is None and state is not ConsistencyState.FAILURE:
+        elif seen.said_us is None and (lost or state is not ConsistencyState.FAILURE):
             seen.said_us = now_us
         silent = seen.silent_us is not None and now_us - seen.silent_us >= self._wait_us
         # Of one that says no more how its stream is, what it said last holds.
@@ -198,14 +199,21 @@ class MissingInputs:
         """Those by which something is missing."""
         return {*self.unpublished(), *(each.source for each in self.missed())}
 
+    def lost_sources(self) -> set[str]:
+        """Those by which nothing comes at all: nobody publishes into them, or all of their inputs are missing
+        and no tentative lane stands in for one."""
+        fed = {each.source for each, seen in self._seen.items() if not seen.missed or self.lane(each)}
+        ended = {each.source for each in self._inputs.values() if _ended(each)}
+        return self.missed_sources() - fed - ended | self._unpublished.sources
+
     def behind_sources(self) -> set[str]:
         """Those, and those by which something is back that isn't done yet."""
         return {*self.unpublished(), *(each.source for each in self.behind())}
 
     def lane(self, input: FragmentInput) -> int:
         """The fork from which tentative rows come in place of those that are missing; 0: none."""
-        seen = self._seen.get(input)
-        return input.receiver.tentative.fork if seen is not None and seen.silent_us is None else 0
+        seen, lane = self._seen.get(input), input.receiver.tentative
+        return lane.fork if seen is not None and seen.silent_us is None and not lane.lost else 0
 
     def is_behind(self, input: FragmentInput) -> bool:
         """Whether this is one of those."""

@@ -60,4 +60,4 @@ class NewRows:
 
 
 def _foremost(states: Collection[ConsistencyState]) -> ConsistencyState:
-    return _S.STABILIZATION if _S.UP_FAILURE not in states else _S.UP_FAILURE
+    return _S.STABILIZATION if {_S.UP_FAILURE, _S.FAILURE}.isdisjoint(states) else _S.UP_FAILURE

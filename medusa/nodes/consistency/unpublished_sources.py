@@ -91,6 +91,11 @@ class UnpublishedSources:
         self._due_at_us = min(times, default=None)
 
     @property
+    def sources(self) -> Set[str]:
+        """Those that may hold up others."""
+        return self._known.keys()
+
+    @property
     def any(self) -> bool:
         """Whether there are some that may hold up others."""
         return bool(self._known)

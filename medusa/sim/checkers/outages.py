@@ -46,6 +46,20 @@ class Outages:
         """When something that was down was back for the first time; ``else_us``: nothing was down."""
         return min((end_us for _, end_us in self._sorted()), default=else_us)
 
+    @property
+    def last_us(self) -> int:
+        """When something was down last; 0: nothing was."""
+        return max((end_us for spans in self._down.values() for _, end_us in spans), default=0)
+
+    def quiet(self, to_us: int) -> list[tuple[int, int]]:
+        """From when until when nothing was down, up to a moment."""
+        found, since_us = [], 0
+        for begin_us, end_us in self._sorted():
+            if since_us < min(begin_us, to_us):
+                found.append((since_us, min(begin_us, to_us)))
+            since_us = max(since_us, end_us)
+        return [*found, (since_us, to_us)] if since_us < to_us else found
+
     def longest_us(self, rest_us: int) -> int:
         """How long something was down at most; what follows within ``rest_us`` counts as one."""
         longest = since_us = until_us = 0

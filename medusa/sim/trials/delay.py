@@ -28,17 +28,19 @@ import pyarrow as pa
 from medusa.nodes.config.settings import Limits
 from medusa.query.boxes import Schema
 from medusa.query.builder import Query
-from medusa.query.delay import fork_after_us
+from medusa.query.delay import fork_after_us, margin_us
 from medusa.query.delay_policies import DELAY as DELAYED
 from medusa.query.delay_policies import PROCESS, SUSPEND, Delay
 from medusa.query.expressions.aggregates import count, sum
 from medusa.sim.actors.client import Client
 from medusa.sim.checkers.lanes import LaneChecks
 from medusa.sim.checkers.outages import Outages
+from medusa.sim.checkers.plain_table import Key
 from medusa.sim.trials.queries import QueryOptions, QueryTrial
 from medusa.sim.trials.trial import Scenario
 from medusa.sim.world.fault_kinds import LONG, Scene
 from medusa.sim.world.virtual_time import SimulationError, World
+from medusa.wire.messages.tentative import STABLE
 
 __all__ = ["DELAY"]
 
@@ -73,14 +75,13 @@ class DelayedQuery:
     Attributes:
         at: node -> sources and boxes; the last one has the sinks.
         path: the nodes by which a row of a source comes to them.
-        beside: source -> others that meet before it meets them. A node that forks, and then misses the rest
-            of its inputs too, promises nothing more and holds up who reads it: one of these must be there.
+        counted: source -> the column of results by window and key that counts its rows; without: ``n``.
     """
 
     q: Query
     at: Mapping[str, Sequence[str]]
     path: Callable[[str, int], Sequence[str]]
-    beside: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    counted: Mapping[str, str] = field(default_factory=dict)
 
 
 def _ends(q: Query, rows: Any, delay: str | Delay) -> None:
@@ -114,9 +115,7 @@ def tree(delay: str | Delay) -> DelayedQuery:
     at = {place: [name, f"f{name}"] for place, name in zip("abcd", names, strict=True)}
     at |= {"e": ["low"], "f": ["high"], "z": ["all", *ENDS]}
     way = {"one": ("a", "e"), "two": ("b", "e"), "three": ("c", "f"), "four": ("d", "f")}
-    pairs = ("one", "two"), ("three", "four")
-    beside = {name: pairs[name in pairs[0]] for name in names}
-    return DelayedQuery(q, at, lambda source, v: (*way[source], "z"), beside)
+    return DelayedQuery(q, at, lambda source, v: (*way[source], "z"))
 
 
 def diamond(delay: str | Delay) -> DelayedQuery:
@@ -138,7 +137,10 @@ def joined(delay: str | Delay) -> DelayedQuery:
     rights = right.window("1s").group_by("k").aggregate(nr=count(), name="wr")
     q.sink(PER_K, lefts.join(rights, on=["window", "k"], how="full", name="meet"), delay=delay)
     at = {"a": ["left", "l"], "b": ["right", "r"], "c": ["wl"], "z": ["wr", "meet", PER_K]}
-    return DelayedQuery(q, at, lambda source, v: ("a", "c", "z") if source == "left" else ("b", "z"))
+    counted = {"left": "nl", "right": "nr"}
+    return DelayedQuery(
+        q, at, lambda source, v: ("a", "c", "z") if source == "left" else ("b", "z"), counted=counted
+    )
 
 
 POLICIES = (
@@ -198,6 +200,10 @@ class DelayTrial(QueryTrial):
         """Source, row, and when it was published."""
         self._outages: Outages | None = None
         self._healed = self._overtakes = False
+        self._settles_us = NOTICED_US + self._delay_us + SLACK_US
+        """Once all works again every stream is stable after this."""
+        self._end_us = 0
+        """When the first source ended, or was to."""
 
     # --- what is done ---------------------------------------------------------------------------
 
@@ -224,6 +230,17 @@ class DelayTrial(QueryTrial):
         source, now_us = stream.removeprefix("d."), self.world.now_us
         self._promised[source].append((piece.column("ts").cast(pa.int64())[-1].as_py(), now_us))
         self._came += [(source, row, now_us) for row in piece.to_pylist()]
+
+    def _finish(self, client: Client, stream: str, schema: Schema) -> None:
+        """A source goes on until all has worked for long enough: what has ended is missed by nobody."""
+        now_us = self.world.now_us
+        assert self._outages is not None
+        self._outages.look(now_us)
+        if now_us < (settled_us := self._outages.last_us + self._settles_us):
+            self.world.at(settled_us, lambda: self._finish(client, stream, schema))
+            return
+        self._end_us = min(now_us, self._end_us or now_us)
+        super()._finish(client, stream, schema)
 
     # --- what is seen ---------------------------------------------------------------------------
 
@@ -261,6 +278,8 @@ class DelayTrial(QueryTrial):
         self._check_suspended()
         self._check_held()
         self._check_answered()
+        self._check_corrected()
+        self._check_settled()
 
     def _check_masked(self) -> None:
         """What is shorter than X less the margin shows nothing."""
@@ -282,6 +301,7 @@ class DelayTrial(QueryTrial):
         if self._overtakes or self._failure == SUSPEND:
             return
         for sink, lane in self.lanes.items():
+            wanted: dict[Key, tuple[int, dict[str, int]]] = {}
             for source, row, came_us in self._came:
                 times = self._past_us(sink, row["ts"])
                 if times is None:
@@ -294,12 +314,87 @@ class DelayTrial(QueryTrial):
                 if not self._has_way(source, row["v"], came_us - SETTLED_US, due_us):
                     continue
                 key = self._key(sink, row)
-                shown_us = lane.shown_us.get(key)
-                if shown_us is None or shown_us > due_us:
+                shown = lane.shown.get(key, [])
+                if not shown or shown[0].at_us > due_us:
                     raise SimulationError(
                         f"answered: {sink} {key}: {source} had it at {came_us} us, without failures it would"
-                        f" have shown at {ideal_us}, it had to by {due_us}, and did at {shown_us}"
+                        f" have shown at {ideal_us}, it had to by {due_us}, and did at"
+                        f" {shown[0].at_us if shown else None}"
                     )
+                if (name := self._counted(sink, source)) is not None:
+                    count = wanted.setdefault(key, (due_us, {}))[1]
+                    count[name] = count.get(name, 0) + 1
+            self._check_counted_by(sink, lane, wanted)
+
+    def _counted(self, sink: str, source: str) -> str | None:
+        """The column of a sink that counts the rows of a source; None: none does."""
+        if sink == EACH:
+            return None
+        return self._shape.counted.get(source, "n")
+
+    def _check_counted_by(
+        self, sink: str, lane: LaneChecks, wanted: Mapping[Key, tuple[int, Mapping[str, int]]]
+    ) -> None:
+        """A result within X has all rows in it that came by paths that were whole, and none twice.
+
+        Args:
+            wanted: key -> until when, and column -> how many rows came so.
+        """
+        for key, (due_us, counts) in wanted.items():
+            for name, came in counts.items():
+                most = max(each.row[name] or 0 for each in lane.shown[key] if each.at_us <= due_us)
+                if most < came:
+                    raise SimulationError(
+                        f"answered: {sink} {key}: {name} was {most} at most by {due_us} us, and"
+                        f" {came} rows had come by paths that were whole"
+                    )
+        for key, shown in lane.shown.items():
+            last = shown[-1]
+            for name in self._counts(sink):
+                for each in shown:
+                    if (each.row[name] or 0) > (last.row[name] or 0):
+                        raise SimulationError(
+                            f"counted twice: {sink} {key}: {name} was {each.row[name]} at {each.at_us} us,"
+                            f" and is {last.row[name]}"
+                        )
+
+    def _counts(self, sink: str) -> set[str]:
+        """The columns of a sink that count rows."""
+        return {name for source in self.tables if (name := self._counted(sink, source)) is not None}
+
+    def _check_corrected(self) -> None:
+        """Who says that all is corrected has put that out: what would have shown a while ago is there."""
+        wait_us = margin_us(self._delay_us) + SLACK_US
+        for sink, lane in self.lanes.items():
+            for said_us, stable_rows in lane.corrected:
+                left = lane.left(stable_rows)
+                for source, row, came_us in self._came:
+                    times = self._past_us(sink, row["ts"])
+                    if times is None or max(times) + wait_us > said_us or self._key(sink, row) not in left:
+                        continue
+                    ideal_us = max(times)
+                    raise SimulationError(
+                        f"corrected: {sink} {self._key(sink, row)}: {source} had it at {came_us} us, without"
+                        f" failures it would have shown at {ideal_us}; at {said_us} the stream was said to be"
+                        " stable, and it hadn't come"
+                    )
+
+    def _check_settled(self) -> None:
+        """Once all works again a stream is stable soon, while its sources go on."""
+        assert self._outages is not None
+        for begin_us, end_us in self._outages.quiet(self._end_us):
+            due_us = begin_us + self._settles_us
+            for sink, lane in self.lanes.items():
+                for (at_us, state), (next_us, _) in pairwise([*lane.turns, (end_us, STABLE)]):
+                    since_us, until_us = max(at_us, due_us), min(next_us, end_us)
+                    if state != STABLE and since_us < until_us:
+                        raise SimulationError(
+                            f"settled: {sink} is {state} at {since_us} us, all has worked since {begin_us}"
+                        )
+
+    @staticmethod
+    def _length_us(sink: str) -> int:
+        return BUCKET_US if sink == EACH else WINDOW_US
 
     def _is_forked(self, lane: LaneChecks, at_us: int) -> bool:
         """Whether a fork was there long before a row was due, and nothing changed until it should show."""
@@ -332,7 +427,10 @@ class DelayTrial(QueryTrial):
                 for _, row, _ in self._came
                 if (times := self._past_us(sink, row["ts"], some=True))
             }
-            for key, guessed_us in lane.guessed_us.items():
+            for key, shown in lane.shown.items():
+                guessed_us = min((each.at_us for each in shown if each.tentative), default=None)
+                if guessed_us is None:
+                    continue
                 if self._stabilization == PROCESS and guessed_us > self._first_back_us:
                     continue
                 held_us = guessed_us - first_us.get(key, 0)
@@ -349,7 +447,7 @@ class DelayTrial(QueryTrial):
         Args:
             some: those that are before they end.
         """
-        length_us = BUCKET_US if sink == EACH else WINDOW_US
+        length_us = self._length_us(sink)
         end_us = (_micros(time) // length_us + 1) * length_us
         times = []
         for promised in self._promised.values():
@@ -363,10 +461,7 @@ class DelayTrial(QueryTrial):
     def _has_way(self, source: str, value: int, from_us: int, to_us: int) -> bool:
         """Whether all that it passes was there."""
         assert self._outages is not None
-        worked = self._outages.worked
-        beside = self._shape.beside.get(source, ())
-        others = [worked(self._path(each, value), from_us, to_us) for each in beside]
-        return worked(self._path(source, value), from_us, to_us) and (any(others) or not others)
+        return self._outages.worked(self._path(source, value), from_us, to_us)
 
     def _path(self, source: str, value: int) -> Iterator[str]:
         """All that a row passes."""

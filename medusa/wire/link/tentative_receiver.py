@@ -18,6 +18,7 @@ from medusa.ports import Buffer
 from medusa.wire import limits
 from medusa.wire.link.automaton import LinkSettings
 from medusa.wire.messages.tentative import (
+    FAILURE,
     STABLE,
     LaneMessage,
     StreamState,
@@ -28,7 +29,6 @@ from medusa.wire.messages.tentative import (
 from medusa.wire.outbox import Outbox
 
 __all__ = [
-    "FAILURE",
     "StateChanged",
     "TentativeDelivery",
     "TentativePromise",
@@ -36,16 +36,13 @@ __all__ = [
     "TentativeRowsCame",
 ]
 
-FAILURE = "failure"
-"""Of a stream whose sender isn't heard, or refuses us; beside what a sender says (``STREAM_STATES``)."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StateChanged:
     """How the stream is from here on.
 
     Attributes:
-        state: ``FAILURE``, or what the sender says.
+        state: what the sender says (``STREAM_STATES``); ``FAILURE`` too while it isn't heard.
         fork: from which tentative rows come; all that came from another one are void. 0: from none; while the
             state is ``FAILURE`` those of the last one still hold.
     """
@@ -88,7 +85,9 @@ class TentativeReceiver:
 
     Attributes:
         wanted: it is asked for with each attachment.
-        state: how the stream is, as far as we have heard: ``FAILURE`` or one of ``STREAM_STATES``.
+        state: how the stream is, as far as we have heard: one of ``STREAM_STATES``, ``FAILURE`` too while the
+            sender isn't heard.
+        lost: the sender said last that all that leads to the stream is missing.
         fork: from which rows come now; 0: from none. Counted by us, so that a fork of another life of the
             sender, or of another sender, never has the number of an earlier one.
         boundary_us: what the fork has promised.
@@ -104,6 +103,7 @@ class TentativeReceiver:
         self.wanted = wanted
         self.state: str = STABLE
         self.fork = 0
+        self.lost = False
         self.boundary_us: int = START_US
         self.held_bytes = self.missed_rows = self.duplicates = self.stale = 0
         self._peer, self._epoch = "", -1
@@ -151,6 +151,7 @@ class TentativeReceiver:
     def has_another_sender(self) -> None:
         """Whoever sends next has no fork that we know: it is another one, or has lost what it was."""
         self.has_other_forks()
+        self.lost = False
         self.is_not_heard()
 
     def has_other_forks(self) -> None:
@@ -197,10 +198,12 @@ class TentativeReceiver:
     def _state(self, now_us: int, message: StreamState, next_seq: int) -> None:
         if message.fork and message.state == STABLE:
             raise self._broken("E_FORK", f"is stable and has fork {message.fork}")
+        if message.lost and message.state != "up_failure":
+            raise self._broken("E_FORK", f"is {message.state} and lost")
         self._frames = self._said = message.frame + 1
         self._due = message if message.state == STABLE and message.seq > next_seq else None
         if self._due is None:
-            self._hear(message.state, message.fork)
+            self._hear(FAILURE if message.lost else message.state, message.fork)
         self._ack(now_us)
 
     def reached(self, now_us: int, next_seq: int) -> None:
@@ -213,7 +216,7 @@ class TentativeReceiver:
 
     def _hear(self, state: str, fork: int) -> None:
         """The stream is so, and the sender's fork is this one."""
-        ours = self.fork
+        ours, self.lost = self.fork, state == FAILURE
         if fork != self._sender_fork:
             self._forks += fork > 0
             ours = self._forks if fork else 0

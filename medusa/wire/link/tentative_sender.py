@@ -21,6 +21,7 @@ from medusa.wire.link.automaton import LinkSettings, SenderState
 from medusa.wire.link.receiver_views import ReceiverView
 from medusa.wire.link.tentative_view import TentativeView
 from medusa.wire.messages.tentative import (
+    FAILURE,
     STABLE,
     STREAM_STATES,
     StreamState,
@@ -241,9 +242,10 @@ class TentativeSender:
             stream=self._stream,
             epoch=view.epoch,
             frame=lane.said_state(now_us),
-            state=self.is_in,
+            state="up_failure" if self.is_in == FAILURE else self.is_in,
             fork=self._forks if self.fork else 0,
             seq=self._stable_seq if self.is_in == STABLE else 0,
+            lost=self.is_in == FAILURE,
         )
         self._outbox.send(view.peer, message)
 

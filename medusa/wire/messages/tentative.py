@@ -18,6 +18,7 @@ from medusa.wire import limits
 from medusa.wire.messages.base import Count, MessageBase, Name, Payload, StreamTime
 
 __all__ = [
+    "FAILURE",
     "STABLE",
     "STREAM_STATES",
     "LaneMessage",
@@ -29,12 +30,15 @@ __all__ = [
 ]
 
 ForkNumber = Annotated[int, Meta(ge=1, le=limits.SEQ_MAX)]
-StreamStateName: TypeAlias = Literal["stable", "up_failure", "stabilization"]
+StreamStateName: TypeAlias = Literal["stable", "up_failure", "stabilization", "failure"]
 STREAM_STATES: tuple[str, ...] = get_args(StreamStateName)
-"""What a sender says of a stream: all is well; an input that leads to it is missing; all are back, and the
-rows that were waited for are on their way."""
+"""How a stream is to its sender: all is well; an input that leads to it is missing; all are back, and the
+rows that were waited for are on their way; all inputs that lead to it are missing."""
+
+SaidState: TypeAlias = Literal["stable", "up_failure", "stabilization"]
 
 STABLE: Final = "stable"
+FAILURE: Final = "failure"
 
 
 class StreamState(MessageBase, frozen=True, tag="state"):
@@ -45,14 +49,17 @@ class StreamState(MessageBase, frozen=True, tag="state"):
         frame: its number in the tentative lane of this epoch.
         fork: from which tentative rows come; 0: none, and all that came are void.
         seq: ``stable`` holds behind the row before this one: what was to be corrected is.
+        lost: ``up_failure`` is ``failure``: nothing comes of the fork, and nobody is to wait for it. Who
+            doesn't know this field waits.
     """
 
     stream: Name
     epoch: Count
     frame: Count
-    state: StreamStateName
+    state: SaidState
     fork: Count
     seq: Count
+    lost: bool = False
 
 
 class TentativeRows(MessageBase, frozen=True, tag="guess"):

@@ -91,7 +91,7 @@ class Fake:
         self.source, self.by, self.judged, self.gone = "b", "n", True, False
         self.silent_since_us = None
         self.receiver = SimpleNamespace(
-            tentative=SimpleNamespace(state="stable", fork=0),
+            tentative=SimpleNamespace(state="stable", lost=False, fork=0),
             state=ReceiverState.FLOWING,
             backlog_over=True,
             boundary_us=promised_us,

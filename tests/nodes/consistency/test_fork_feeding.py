@@ -13,7 +13,7 @@ from medusa.elements import END_US, START_US, Boundary, Element, Silent, Train
 from medusa.nodes.clock.wall_clock import WallClock
 from medusa.nodes.consistency.catching_up import CatchingUp
 from medusa.nodes.fragment.durability import policy_of
-from medusa.nodes.fragment.host import FragmentHost
+from medusa.nodes.fragment.host import RUNNING_MAX, FragmentHost
 from medusa.nodes.placement.placement import cut
 from medusa.wire.codec import TrainCodec
 from medusa.wire.link.automaton import LinkEvent, LinkSettings
@@ -163,9 +163,9 @@ class Forking:
         self.hosted.receive(self.now_us, input, first, None)
         self.state(peer, "stable")
 
-    def state(self, peer: str, state: Any, fork: int = 0) -> None:
+    def state(self, peer: str, state: Any, fork: int = 0, *, lost: bool = False) -> None:
         input = self.input(peer)
-        self._lane(peer, input, StreamState, state=state, fork=fork, seq=0)
+        self._lane(peer, input, StreamState, state=state, fork=fork, seq=0, lost=lost)
 
     def _lane(self, peer: str, input: Any, kind: Any, payload: Any = None, **fields: Any) -> None:
         frame = self._lanes[peer]
@@ -342,6 +342,20 @@ def test_what_waited_for_the_engine_is_given_to_both() -> None:
     life.brings("pa", 300)
     assert len(life.fed["q/a"]) == before + 1
     assert [each for each in life.shown() if isinstance(each, list)] == [[300]]
+
+
+def test_what_the_engine_had_no_room_for_when_the_fork_began_is_given_to_it() -> None:
+    life = missing_b()
+    for at_us in range(300, 300 + RUNNING_MAX):
+        life.brings("pa", at_us)
+    given = [
+        [value.as_py() for value in each.batch["v"]] for each in life.fed["q/a"] if isinstance(each, Train)
+    ]
+    waits = [[at_us] for at_us in range(300, 300 + RUNNING_MAX) if [at_us] not in given]
+    assert waits, "the engine has as much under way as it may"
+    life.pass_to(2_800_000)
+    life.there()
+    assert [each for each in life.shown() if isinstance(each, list)] == waits
 
 
 def test_of_several_publishers_the_missing_ones_dont_hold_the_others_up() -> None:
@@ -710,6 +724,46 @@ def test_a_fork_that_is_too_far_behind_is_replaced_by_a_new_copy(monkeypatch: An
     assert len(life.forks) == 2
     life.fork_ran()
     assert life.closed == ["q/a#1"]
+
+
+def test_copies_for_which_too_much_waits_are_made_less_and_less_often(monkeypatch: Any) -> None:
+    """Each takes longer than what comes leaves it: else the engine would copy for as long as b is missing."""
+    from medusa.nodes.consistency import fork
+
+    monkeypatch.setattr(fork, "WAITS_BYTES_MAX", 40 * fork.ELEMENT_BYTES)
+    life = missing_b()
+    life.pass_to(2_800_000)
+    at_us = much_comes(life, 300, range(3, 11))
+    assert (len(life.forks), life.closed) == (4, ["q/a#2", "q/a#3"]), "at 2.8, 3, 5 and 9 s"
+    life.there()
+    life.back("pb")
+    life.promises("pb", at_us)
+    for name in life.forks:
+        for _ in life.fed.get(name, []):
+            life.fork_ran(name=name)
+    while life.hosted.under_way:
+        life.ran()
+    life.pass_to(11_000_000)
+    assert life.bound.status(life.now_us, "out").state == "stable"
+    life.goes("pb", heard_us=11_000_000)
+    attach = Attach(
+        stream="q.out", epoch=2, next_seq=OLDEST, durable=0, granted=1 << 20, plain=True, tentative=True
+    )
+    life.hosted.from_reader(life.now_us, "out", "reader", attach, owner="", others=0)
+    much_comes(life, at_us, range(13, 16))
+    assert len(life.forks) == 6, "the next failure begins anew"
+
+
+def much_comes(life: Forking, at_us: int, seconds: range) -> int:
+    """In each of these more than may wait; the time of the last row."""
+    for second in seconds:
+        for _ in range(45):
+            at_us += 1
+            life.brings("pa", at_us)
+            while life.hosted.under_way:
+                life.ran()
+        life.pass_to(second * 1_000_000)
+    return at_us
 
 
 def replaced() -> Forking:

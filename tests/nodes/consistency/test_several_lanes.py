@@ -51,3 +51,40 @@ def test_rows_of_one_fork_enter_in_any_order() -> None:
     before = len(life.shown())
     life.guesses("f", 1, 2, 155)
     assert life.shown()[before:] == [[155]]
+
+
+def corrected() -> Forking:
+    """e says again on its stable lane what its fork had put out, and not promised."""
+    life = two_lanes()
+    life.state("e", "stabilization", fork=1)
+    life.brings("e", 120)
+    return life
+
+
+def test_a_row_that_comes_by_both_lanes_enters_once() -> None:
+    life = corrected()
+    before = len(life.shown())
+    life.brings("e", 140)
+    life.brings("e", 145)
+    assert life.shown()[before:] == [[145]]
+    life.guesses("e", 1, 1, 145)
+    life.guesses("e", 1, 2, 148)
+    assert life.shown()[before:] == [[145], [148]]
+    assert life.bound.status(life.now_us, "out").late_rows == 0
+
+
+def test_rows_that_are_equal_enter_as_often_as_one_of_the_lanes_has_them() -> None:
+    life = corrected()
+    before = len(life.shown())
+    life.brings("e", 140)
+    life.brings("e", 140)
+    life.guesses("e", 1, 1, 140)
+    life.guesses("e", 1, 2, 140)
+    assert life.shown()[before:] == [[140], [140]]
+
+
+def test_what_another_sender_has_is_another_row() -> None:
+    life = corrected()
+    before = len(life.shown())
+    life.brings("e", 150)
+    assert life.shown()[before:] == [[150]], "f's fork has one of that time"
