@@ -140,6 +140,7 @@ def _of_costs(options: argparse.Namespace) -> Bench:
         lambda sheet: costs.measure(sizes, sheet),
         costs.table,
         costs.plot,
+        costs.broken,
     )
 
 

@@ -24,7 +24,20 @@ from bench.delay.cuts import LEFT, RIGHT, left_rows, right_rows
 from bench.delay.rig import Arrival, Feed, Setup, made
 from bench.recovery.sheet import Sheet, good, markdown, milliseconds, preface, spread, troubles, values
 
-__all__ = ["FULL", "NAME", "QUICK", "SHORT", "TEXT", "Sizes", "asked_of", "measure", "plot", "query", "table"]
+__all__ = [
+    "broken",
+    "FULL",
+    "NAME",
+    "QUICK",
+    "SHORT",
+    "TEXT",
+    "Sizes",
+    "asked_of",
+    "measure",
+    "plot",
+    "query",
+    "table",
+]
 
 NAME = "costs"
 TEXT = "throughput and delay while nothing fails, with delay=, without it, and with an sunion before"
@@ -169,7 +182,13 @@ def settings(sizes: Sizes) -> list[dict[str, Any]]:
 
 
 def asked_of(sizes: Sizes) -> dict[str, Any]:
-    return {"keys": sizes.keys, "seconds": sizes.seconds, "rounds": sizes.rounds, "pace": sizes.pace}
+    return {
+        "keys": sizes.keys,
+        "seconds": sizes.seconds,
+        "rounds": sizes.rounds,
+        "pace": sizes.pace,
+        "million": sizes.million,
+    }
 
 
 def told(made_run: Mapping[str, Any]) -> str:
@@ -177,36 +196,29 @@ def told(made_run: Mapping[str, Any]) -> str:
 
 
 def measure(sizes: Sizes, sheet: Sheet) -> dict[str, Any]:
-    found = sheet.run(settings(sizes), sizes.rounds, lambda setting: run(setting, sizes), told)
-    for row in found["rows"]:
-        for made_run in good(row):
-            made_run.setdefault("checks", [])
-    if len(found["rows"]) and not found["stopped"]:
-        _judge(found, sizes)
-    return found
+    return sheet.run(settings(sizes), sizes.rounds, lambda setting: run(setting, sizes), told)
 
 
-def _judge(found: Mapping[str, Any], sizes: Sizes) -> None:
-    """What has to be so, at the last run of the line that has it."""
+def checks(found: Mapping[str, Any]) -> list[Check]:
+    """What has to be so, of the rounds that there are."""
     of = {(row["pace"], row["variant"]): row for row in found["rows"]}
-    mine = of[sizes.pace, DELAY]
-    if not good(mine):
-        return
-    checks = [
-        Check(
-            f"its median delay is at most {(MOST - 1) * 100:.0f} % above that of the query without",
-            _above(ratios(mine, of[sizes.pace, PLAIN], "p50_s")),
-        )
-    ]
-    if sizes.million:
-        fast, plain = of[sizes.million, DELAY], of[sizes.million, PLAIN]
-        checks.append(
-            Check(
-                f"its throughput is at most {(MOST - 1) * 100:.0f} % below",
-                _above(ratios(plain, fast, "rows_per_s")),
-            )
-        )
-    good(mine)[-1]["checks"] = [each.plain() for each in checks]
+    pace = found["asked"]["pace"]
+    made_checks = []
+    for asked, key, better, text in (
+        (pace, "p50_s", PLAIN, "its median delay is at most {:.0f} % above that of the query without"),
+        (found["asked"]["million"], "rows_per_s", DELAY, "its throughput is at most {:.0f} % below"),
+    ):
+        pair = [of.get((asked, variant)) for variant in (PLAIN, DELAY)]
+        if not all(pair) or not all(good(row) for row in pair):
+            continue
+        under, over = pair if better == PLAIN else reversed(pair)
+        made_checks.append(Check(text.format((MOST - 1) * 100), _above(ratios(over, under, key))))
+    return made_checks
+
+
+def broken(found: Mapping[str, Any]) -> bool:
+    """Something that had to be so isn't."""
+    return bool(troubles(found)) or any(each.fault for each in checks(found))
 
 
 def _above(found: Sequence[float]) -> str:
@@ -238,7 +250,7 @@ HEADS = (
 def table(found: Mapping[str, Any]) -> str:
     """Markdown: a line for each pace and query."""
     of = {(row["pace"], row["variant"]): row for row in found["rows"]}
-    lines, verdicts = [], []
+    lines = []
     for (pace, variant), row in of.items():
         if not good(row):
             continue
@@ -255,11 +267,10 @@ def table(found: Mapping[str, Any]) -> str:
                 spread(ratios(row, plain, "p99_s"), digits=3),
             ]
         )
-        verdicts += [
-            f"- {check['what']}: " + (f"**not held** ({check['fault']})" if check["fault"] else "held")
-            for made_run in good(row)
-            for check in made_run["checks"]
-        ]
+    verdicts = [
+        f"- {each.what}: " + (f"**not held** ({each.fault})" if each.fault else "held")
+        for each in checks(found)
+    ]
     return "\n".join([preface(found), "", *markdown(HEADS, lines), "", *verdicts, *troubles(found)]) + "\n"
 
 

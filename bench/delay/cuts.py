@@ -389,9 +389,10 @@ def table(found: Mapping[str, Any]) -> str:
                 f"- {check['what']}: " + (f"**not held** ({check['fault']})" if check["fault"] else "held")
                 for check in made_run["checks"]
             ]
+            published = sum(made_run["published"].values())
             verdicts.append(
                 f"- usual age of a row {made_run['usual_s']:.2f} s at most; the join took "
-                f"{made_run['fed_rows']:,} rows of {sum(made_run['published'].values()):,} that were published"
+                f"{made_run['fed_rows']:,} rows of {published:,} that were published"
             )
     return "\n".join([preface(found), "", *markdown(HEADS, lines), "", *verdicts, *troubles(found)]) + "\n"
 

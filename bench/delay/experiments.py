@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,12 +17,6 @@ from bench.delay.streams import Shape, setup_of, source_of
 from medusa.units import duration_us
 
 __all__ = ["EXPERIMENTS", "Case", "Experiment", "checks_of", "run"]
-
-CALM_S = 4.0
-"""Rows flow for so long before the first failure; the authors' for 15 s."""
-
-REST_S = 2.0
-"""They flow on for so long once all is stable."""
 
 BEGIN_S = 0.5
 """Corrections begin within this from healing."""
@@ -40,6 +34,8 @@ class Case:
         failed: the streams that they take away.
         logged: what the authors have of it.
         none: it lasts so short a time that no row may be tentative.
+        calm_s: rows flow for so long before the first failure (the authors': 15 s), and half of it once all
+            is stable.
     """
 
     name: str
@@ -49,6 +45,7 @@ class Case:
     failed: Sequence[int]
     logged: Logged = logged.NOTHING
     none: bool = False
+    calm_s: float = 4.0
 
     @property
     def setting(self) -> dict[str, Any]:
@@ -66,7 +63,7 @@ class Experiment:
 
     Attributes:
         cases: in the order in which they tell most.
-        quick: so few of them, of a second each, that a test can run them.
+        quick: few of them, and short ones, so that a test can run them.
         swept: many lengths of failure, which the plot has on its axis.
     """
 
@@ -75,14 +72,13 @@ class Experiment:
     cases: Sequence[Case]
     quick: Sequence[Case]
     swept: bool = False
-    setup: Mapping[str, Any] = field(default_factory=dict)
 
 
 def _one(node: str, seconds: float) -> list[Failure]:
     return [Failure(node, 0.0, seconds)]
 
 
-QUICK_S = 2.5
+QUICK_S, QUICK_CALM_S = 2.0, 1.5
 QUICK = Shape(within="1s", rate=60, tick_ms=50)
 QUICK_TWO = replace(QUICK, at=("e", "g", "f"))
 
@@ -135,13 +131,13 @@ def _four(seconds: Sequence[float], shape: Shape) -> list[Case]:
 
 
 EXPERIMENTS = {
-    each.name: each
+    each.name: replace(each, quick=[replace(case, calm_s=QUICK_CALM_S) for case in each.quick])
     for each in (
         Experiment(
             "pair",
             "a pair, X = 2 s, bucket 500 ms, trains of 200 ms, a failure of 6 s",
             [Case("6 s", _PAIR, PROCESS, _one("f", 6), (2,), logged.PAIR)],
-            [Case("2.5 s", QUICK, PROCESS, _one("f", QUICK_S), (2,), logged.PAIR)],
+            [Case("2 s", QUICK, PROCESS, _one("f", QUICK_S), (2,), logged.PAIR)],
         ),
         Experiment(
             "chain",
@@ -150,13 +146,13 @@ EXPERIMENTS = {
                 Case("10 s", _CHAIN, POLICIES[key], _one("f", 10), (2,), of)
                 for key, of in logged.CHAIN.items()
             ],
-            [Case("2.5 s", replace(QUICK, pairs=2), PROCESS, _one("f", QUICK_S), (2,))],
+            [Case("2 s", replace(QUICK, pairs=2), PROCESS, _one("f", QUICK_S), (2,))],
         ),
         Experiment(
             "overlapping",
             "two inputs fail, the second before the first is back; rows each 10 ms, X = 2 s, bucket 500 ms",
             [_overlapping(_TWO, 1.0)],
-            [_overlapping(QUICK_TWO, 0.4)],
+            [_overlapping(QUICK_TWO, 0.3)],
         ),
         Experiment(
             "recovery",
@@ -166,9 +162,7 @@ EXPERIMENTS = {
                 _in_recovery("the same, B at the second of two pairs", _OVER_TWO, 1.0),
             ],
             [
-                _in_recovery(
-                    "B at the second pair", replace(QUICK, at=("e", "g", "f"), pairs=2, last=(2,)), 0.4
-                )
+                _in_recovery("B at the second pair", replace(QUICK_TWO, pairs=2, last=(2,)), 0.3),
             ],
         ),
         Experiment(
@@ -196,10 +190,10 @@ def run(case: Case, cut: str) -> dict[str, Any]:
         AssertionError: it couldn't be made.
     """
     with made(setup_of(case.shape, case.policy, cut)) as trial:
-        trial.rest_until(CALM_S)
+        trial.rest_until(max(case.calm_s, trial.now_s()))
         outages = trial.fail(case.failures)
         trial.until_stable(outages[-1].end_s)
-        trial.rest(REST_S)
+        trial.rest(case.calm_s / 2)
         trial.end()
         published = {number: trial.publishers[source_of(number)].published for number in range(3)}
         states, state = list(trial.states), trial.reader.state

@@ -1,8 +1,9 @@
 """Node processes with a query, publishers at their pace, one reader of both lanes, failures in their time.
 
 A node that is to fail carries nothing but a filter of its sources. It is stopped with SIGSTOP: it hears
-nobody, answers nobody and sends nothing, and what is published to it stays with its publisher; SIGCONT ends it.
-Or, in namespaces or behind relays, no byte passes between it and anybody (``medusa.apps.workloads.network``).
+nobody, answers nobody and sends nothing, and what is published to it stays with its publisher; SIGCONT ends
+it. Or, in namespaces or behind relays, no byte passes between it and anybody
+(``medusa.apps.workloads.network``).
 """
 
 from __future__ import annotations
@@ -283,7 +284,7 @@ class Run:
     Attributes:
         orders: a client of the first node.
         take: is given what comes; None: ``arrivals`` keep it.
-        came: trains so far with stable rows.
+        stable_s: when stable rows came last; None: none did yet.
         states: (when, state) of the stream, as the reader was told.
     """
 
@@ -295,7 +296,7 @@ class Run:
     publishers: Mapping[str, _Publisher]
     take: Callable[[Arrival], None] | None = None
     arrivals: list[Arrival] = field(default_factory=list)
-    came: int = 0
+    stable_s: float | None = None
     states: list[tuple[float, str]] = field(default_factory=list)
     reads: _Thread | None = None
 
@@ -311,7 +312,8 @@ class Run:
             for train in self.reader:
                 arrival = Arrival(self.now_s(), train.kind is Kind.TENTATIVE, train.batch)
                 take(arrival)
-                self.came += not arrival.tentative and arrival.batch.num_rows > 0
+                if not arrival.tentative and arrival.batch.num_rows:
+                    self.stable_s = arrival.at_s
 
         self.reads = _Thread(read)
 
@@ -331,12 +333,12 @@ class Run:
             time.sleep(min(left, 0.5))
             self.look()
 
-    def until(self, done: Callable[[], Any], what: str) -> None:
+    def until(self, done: Callable[[], Any], what: str | Callable[[], str]) -> None:
         def looked() -> Any:
             self.look()
             return done()
 
-        until(looked, what=what, deadline_s=DEADLINE_S)
+        until(looked, what=what, deadline_s=DEADLINE_S, every_s=0.05)
 
     def fail(self, failures: Sequence[Failure]) -> list[Outage]:
         """Have nodes fail and come back, each in its time; all as it was, in the order of their ends."""
@@ -363,10 +365,9 @@ class Run:
         """Until the stream is said to be stable, and all of it from before then has come."""
 
         def stable() -> bool:
-            newest = max((each.at_s for each in self.arrivals if not each.tentative), default=0.0)
-            return self.reader.state == "stable" and newest > since_s
+            return self.reader.state == "stable" and (self.stable_s or 0.0) > since_s
 
-        self.until(stable, f"the stream is {self.reader.state}")
+        self.until(stable, lambda: f"it is {self.reader.state} after {self.states}")
 
     def end(self) -> None:
         """Nothing more is published, and all has come."""
@@ -413,7 +414,7 @@ def made(setup: Setup, take: Callable[[Arrival], None] | None = None) -> Iterato
         }
         run = Run(setup, place, orders, start, reader, publishers, take)
         run.read()
-        run.until(lambda: run.came, "rows come")
+        run.until(lambda: run.stable_s is not None, "rows come")
         yield run
         run.end()
 
