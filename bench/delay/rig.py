@@ -14,6 +14,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 from signal import SIGCONT, SIGSTOP
@@ -115,6 +116,9 @@ class Place(Protocol):
     def connect(self, host: str, node: str) -> md.Federation:
         """A client on a host."""
 
+    def on(self, host: str) -> AbstractContextManager[None]:
+        """Inside, what this thread and those that it starts connect to is called from that host."""
+
     def fail(self, node: str) -> None:
         """Nothing comes from it or gets there."""
 
@@ -130,6 +134,9 @@ class _Stopped:
 
     def connect(self, host: str, node: str) -> md.Federation:
         return md.connect(self._nodes.addresses[node], timeout=TIMEOUT)
+
+    def on(self, host: str) -> AbstractContextManager[None]:
+        return contextlib.nullcontext()
 
     def fail(self, node: str) -> None:
         self._nodes.processes[node].send_signal(SIGSTOP)
@@ -171,6 +178,9 @@ class _Cut:
                 key=self._folder / "client.key",
                 server_key=self._public[node],
             )
+
+    def on(self, host: str) -> AbstractContextManager[None]:
+        return self._hosts.on(host)
 
     def fail(self, node: str) -> None:
         self._away.add(node)
@@ -404,16 +414,18 @@ def made(setup: Setup, take: Callable[[Arrival], None] | None = None) -> Iterato
         if setup.standby:
             until(lambda: _followed(orders), what="who stands by follows", deadline_s=DEADLINE_S)
         feds = [client(PUBLISHERS, feed.node) for feed in setup.feeds]
-        reader = held.enter_context(
-            contextlib.closing(reads.subscribe(setup.out, from_="oldest", tentative=True))
-        )
+        with place.on(READER):
+            reading = reads.subscribe(setup.out, from_="oldest", tentative=True)
+            reader = held.enter_context(contextlib.closing(reading))
         start = time.monotonic() + setup.tick_s
-        publishers = {
-            feed.source: _Publisher(fed, feed, setup.tick_s, start)
-            for fed, feed in zip(feds, setup.feeds, strict=True)
-        }
+        with place.on(PUBLISHERS):
+            publishers = {
+                feed.source: _Publisher(fed, feed, setup.tick_s, start)
+                for fed, feed in zip(feds, setup.feeds, strict=True)
+            }
         run = Run(setup, place, orders, start, reader, publishers, take)
-        run.read()
+        with place.on(READER):
+            run.read()
         run.until(lambda: run.stable_s is not None, "rows come")
         yield run
         run.end()
