@@ -13,17 +13,25 @@ class Outages:
     Args:
         parts: all that may be down, by name.
         works: whether a part does.
+        starts: how often a part was started: who is back before anybody looked was down too.
     """
 
-    def __init__(self, parts: Iterable[str], works: Callable[[str], bool]) -> None:
-        self._works = works
+    def __init__(
+        self,
+        parts: Iterable[str],
+        works: Callable[[str], bool],
+        starts: Callable[[str], int] = lambda part: 0,
+    ) -> None:
+        self._works, self._starts = works, starts
         self._down: dict[str, list[tuple[int, int]]] = {part: [] for part in parts}
+        self._started = {part: starts(part) for part in self._down}
         self._looked_us = 0
 
     def look(self, now_us: int) -> None:
         """Take note of what is down."""
         for part, spans in self._down.items():
-            if self._works(part):
+            before, self._started[part] = self._started[part], self._starts(part)
+            if self._works(part) and self._started[part] == before:
                 continue
             if spans and spans[-1][1] >= self._looked_us:
                 spans[-1] = (spans[-1][0], now_us)

@@ -213,9 +213,12 @@ class DelayTrial(QueryTrial):
 
     def _begin(self) -> None:
         super()._begin()
-        parts = [*self.nodes, *(self._part(*pair) for pair in self.links)]
-        self._outages = Outages(parts, self._works)
+        self._outages = Outages(self._parts, self._works, self._starts)
         self._look(self._outages)
+
+    @property
+    def _parts(self) -> list[str]:
+        return [*self.nodes, *(self._part(*pair) for pair in self.links)]
 
     @staticmethod
     def _part(*names: str) -> str:
@@ -263,6 +266,9 @@ class DelayTrial(QueryTrial):
             return machine.alive and not machine.stands_still
         one, other = names
         return self.network.passes(one, other) and self.network.passes(other, one)
+
+    def _starts(self, part: str) -> int:
+        return self.nodes[part].lives if part in self.nodes else 0
 
     # --- what must hold -------------------------------------------------------------------------
 
@@ -363,10 +369,14 @@ class DelayTrial(QueryTrial):
         return {name for source in self.tables if (name := self._counted(sink, source)) is not None}
 
     def _check_corrected(self) -> None:
-        """Who says that all is corrected has put that out: what would have shown a while ago is there."""
+        """Who says that all is corrected has put that out: what would have shown a while ago is there. Not
+        while something else is down, which isn't missed for X less the margin."""
+        assert self._outages is not None
         wait_us = margin_us(self._delay_us) + SLACK_US
         for sink, lane in self.lanes.items():
             for said_us, stable_rows in lane.corrected:
+                if not self._outages.worked(self._parts, said_us, said_us):
+                    continue
                 left = lane.left(stable_rows)
                 for source, row, came_us in self._came:
                     times = self._past_us(sink, row["ts"])
