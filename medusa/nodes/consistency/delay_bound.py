@@ -268,6 +268,7 @@ class DelayBound:
             output = self._output(id)
             output.state = next_state(CONSISTENCY, output.state, _E.LOST, of=f"stream of {id!r}")
             output.since_us = self._now_us
+        self.why = "the fragment has failed"
         self._say(self._now_us)
 
     def _close_forks(self) -> None:

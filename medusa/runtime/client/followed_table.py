@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -225,7 +224,7 @@ class FollowedTable:
             LinkError: pandas isn't installed (``link.pandas``), or can't be loaded; or as ``arrow``.
         """
         try:
-            import_module("pandas")
+            import pandas  # noqa: F401
         except ImportError as error:
             missing = isinstance(error, ModuleNotFoundError) and error.name == "pandas"
             text = "pandas is not installed" if missing else f"pandas can't be loaded: {error}"

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from medusa.nodes.consistency.corrections import TRAINS_MAX, UncorrectedRows
+from medusa.runtime.client.status.bounded_streams import unstable_text
 from medusa.wire.status_fields import ConsistencyStatus, status_of
 from tests.nodes.consistency.delayed_run import CHAIN, PAIR, STEP_US, DelayedRun, chain, pair, second
 from tests.nodes.consistency.test_fork_feeding import Forking, missing_b, query
@@ -117,6 +118,16 @@ def test_a_publisher_that_is_cut_off_is_named_with_its_age_and_corrections_come_
     after = seen(run, "m")
     assert after == ConsistencyStatus(for_us=after.for_us, tentative_rows=after.tentative_rows)
     assert after.tentative_rows > told.tentative_rows
+
+
+def test_where_the_fragment_has_failed_no_input_is_missing_and_that_is_said() -> None:
+    life = missing_b()
+    life.back("pb")
+    life.hosted.fail("a box divides by 0")
+    told = status(life)
+    assert (told.state, told.missing, told.why) == ("up_failure", (), "the fragment has failed")
+    assert unstable_text(told).startswith("nothing new comes of it; ")
+    assert unstable_text(told).endswith("; no fork: the fragment has failed")
 
 
 @pytest.mark.full

@@ -46,8 +46,10 @@ def bounded_streams(statuses: Iterable[NodeStatus]) -> list[BoundedStream]:
 
 def unstable_text(of: ConsistencyStatus) -> str:
     """In words, what is missing and how much is to be corrected: of a stream that isn't stable."""
-    parts = [f"missing: {', '.join(each.text for each in of.missing)}"]
-    if not of.missing:
+    parts = ["nothing new comes of it"]
+    if of.missing:
+        parts = [f"missing: {', '.join(each.text for each in of.missing)}"]
+    elif of.state == "stabilization":
         parts = ["what was missing is being corrected"]
     parts.append(f"{of.tentative_rows:,} tentative rows so far")
     parts.append(f"corrections to come: {_to_come(of)}")
