@@ -6,7 +6,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from medusa.runtime.client.status.guarded_fragments import GuardedFragment, guarded_fragments
-from medusa.wire.status_fields import FragmentStatus, InputStatus, NodeStatus, OutputStatus, ReceiverStatus
+from medusa.wire.status_fields import (
+    FOLLOWING,
+    MISSING,
+    SEEDING,
+    FragmentStatus,
+    InputStatus,
+    NodeStatus,
+    OutputStatus,
+    ReceiverStatus,
+)
 
 __all__ = [
     "CUT",
@@ -27,7 +36,6 @@ __all__ = [
 ]
 
 UP, UNREACHABLE, UNASKED = "up", "unreachable", "not asked"
-FOLLOWING, SEEDING, MISSING = "following", "seeding", "missing"
 FLOWING, WAITING, CUT, REFUSED, UNKNOWN = "flowing", "waiting", "cut", "refused", "unknown"
 
 

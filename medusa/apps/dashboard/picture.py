@@ -13,10 +13,7 @@ from xml.sax.saxutils import escape, quoteattr
 from medusa.apps.dashboard.network import (
     CUT,
     FLOWING,
-    FOLLOWING,
-    MISSING,
     REFUSED,
-    SEEDING,
     UNASKED,
     UNREACHABLE,
     NetworkView,
@@ -29,6 +26,7 @@ from medusa.apps.dashboard.placing import placed
 from medusa.apps.dashboard.shapes import SIZES, Arrow, Drawn, Point, Rect, TextShape
 from medusa.apps.dashboard.words import count, of_guarded, per_second, plain, secondary
 from medusa.query.render.diagram_load import DARK_INK, LEGEND_HEIGHT, LEGEND_WIDTH, colours, legend, outline
+from medusa.wire.status_fields import FOLLOWING, MISSING, SEEDING
 
 __all__ = ["key_of", "picture", "svg_of"]
 

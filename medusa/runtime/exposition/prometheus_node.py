@@ -13,6 +13,7 @@ from msgspec import UNSET
 
 from medusa.runtime.exposition.prometheus import family, number
 from medusa.wire.status_fields import (
+    FOLLOWING,
     AgreementStatus,
     FragmentStatus,
     LinkStatus,
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 __all__ = ["node_families"]
-
-FOLLOWING = "following"
 
 
 def node_families(status: NodeStatus) -> Iterator[Metric]:
