@@ -81,8 +81,8 @@ class MissingVoters:
         return tuple(node for node in self._agreement.not_voting(current.query) if node not in away)
 
     def peer_event(self, now_us: int, event: LinkEvent) -> None:
-        """A node came or went: say once when too many voters of a query have gone, and once when enough of them
-        are back."""
+        """A node came or went: say once when too many voters of a query have gone, and once when enough are
+        back."""
         now = self.why()
         self._since_us = {query: self._since_us.get(query, now_us) for query in now}
         for query in sorted(self._said - set(now)):
