@@ -21,6 +21,9 @@ from medusa.decoders import converter
 from medusa.errors import DataError
 
 __all__ = [
+    "FOLLOWING",
+    "MISSING",
+    "SEEDING",
     "AgreementStatus",
     "AwayStatus",
     "BoxFigures",
@@ -637,12 +640,16 @@ class EndStatus(_Status, frozen=True, kw_only=True):
     at_us: int | None = None
 
 
+MISSING, SEEDING, FOLLOWING = "missing", "seeding", "following"
+"""The states of a node that stands by for a fragment."""
+
+
 class SecondaryStatus(_Status, frozen=True, kw_only=True):
     """A node that stands by for a fragment.
 
     Attributes:
-        state: ``seeding``: it is being sent the state, or isn't counted yet; ``following``: it could take
-            over; ``missing``.
+        state: ``SEEDING``: it is being sent the state, or isn't counted yet; ``FOLLOWING``: it could take
+            over; ``MISSING``.
         since_us: for how long it has been so; None: nobody here knows.
         behind_bytes: what its owner has fed and it hasn't, beside the state that it is still being sent;
             None: nobody here knows.

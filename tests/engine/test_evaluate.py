@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, note, settings
 from hypothesis import strategies as st
 
-from medusa.engine.expressions.evaluate import compile_expression, compile_filter, compile_projection
+from medusa.engine.expressions.evaluate import compile_expression, compile_projection
 from medusa.errors import QueryError
 from medusa.query.expressions.expression import Call, Case, Cast, Column, Expression, Literal, Named
 from medusa.query.expressions.parse import parse
@@ -324,16 +324,6 @@ def test_a_column_comes_out_as_it_went_in() -> None:
     batch = pa.record_batch({"a": pa.array([1, 2])})
     made = compile_expression(Column("a"), {"a": "int64"})(batch)
     assert made.values.buffers()[1].address == batch.column(0).buffers()[1].address
-
-
-def test_a_filter_keeps_what_is_true_and_reports_what_failed() -> None:
-    keep = compile_filter(parse("10 // a > 1"), {"a": "int64"}, box="filter 'f'")
-    made = keep(pa.record_batch({"a": pa.array([1, 0, None, 10])}), None)
-    assert made.keep.to_pylist() == [True, False, False, False]
-    assert made.keep.null_count == 0
-    assert made.failed is not None
-    assert made.failed.to_pylist() == [False, True, False, False]
-    assert made.error(1) == "division by zero: 10 // 0 in 10 // a"
 
 
 def test_a_projection_fails_a_row_where_any_column_fails() -> None:

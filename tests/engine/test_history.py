@@ -18,7 +18,7 @@ from medusa.elements import START_US, Boundary, Train
 from medusa.engine.core.rows import TIME
 from medusa.engine.history import history as module
 from medusa.engine.history.history import History
-from medusa.engine.history.opening import open_history, read_history
+from medusa.engine.history.opening import prepare_history, read_history
 from medusa.engine.history.records import ENTRY_BYTES, HEAD_BYTES
 from medusa.engine.history.views import view_of_rows, view_of_times
 from medusa.errors import StateError
@@ -37,6 +37,12 @@ class Fact:
     time: int
     late: bool
     boundary: int
+
+
+def open_history(history: History, next_seq: int, most_us: int) -> None:
+    """As a restored box does."""
+    prepare_history(history, next_seq, most_us)
+    history.settle()
 
 
 @dataclass

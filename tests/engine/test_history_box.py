@@ -172,17 +172,6 @@ def test_early_results_pass_and_are_not_kept() -> None:
     assert history.next_seq == final == len(reader.rows) > 0
 
 
-def test_who_is_not_told_any_more() -> None:
-    fragment = fragment_of(query(), Disk())
-    reader = attach(fragment, 0)
-    push(fragment, 0, 20)
-    seen = reader.next
-    fragment.connection("x").unwatch(reader.take)
-    fragment.connection("x").unwatch(reader.take)
-    push(fragment, 20, 40)
-    assert reader.next == seen > 0
-
-
 def test_a_write_that_fails_stops_the_fragment() -> None:
     disk = Disk()
     fragment = fragment_of(query(), disk)

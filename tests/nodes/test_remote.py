@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 import medusa as md
+from medusa.nodes.catalog.kept_definitions import HeldDefinition, MappedDefinition
 from medusa.nodes.config.settings import parse
 from medusa.nodes.config.settings_offers import OfferRules
 from medusa.nodes.config.settings_security import ClientRules, PeerKey
@@ -18,7 +19,7 @@ from medusa.nodes.spec.fragment_spec import SPEC_BYTES_MAX, fragment_to
 from medusa.query.codec import graph_to_msgpack
 from medusa.wire.codec import decode_frame, encode_frame
 from medusa.wire.messages.commands import Install, Remove, Reply
-from medusa.wire.messages.remote import DefineRemote, DropRemote, Instantiate, KeepRemote, RevokeRemote
+from medusa.wire.messages.remote import DefineRemote, DropRemote, Instantiate, KeepRemote, RevokeRemote, Terms
 from medusa.wire.messages.rerouting import Expect, Follow, Moved, Placed
 from medusa.wire.outbox import Send
 from tests.nodes import keyed
@@ -40,6 +41,16 @@ def asked(town, message, payload=None):
 def define(town, request, name="part", node="t3"):
     message = DefineRemote(request=request, name=name, node=node, at=AT)
     return asked(town, message, graph_to_msgpack(query().graph))
+
+
+def test_every_term_travels_by_its_name_and_both_sides_keep_it():
+    terms = set(Terms.__struct_fields__)
+    for kind in (KeepRemote, HeldDefinition, MappedDefinition):
+        assert terms <= set(kind.__struct_fields__), kind
+    assert KeepRemote(request=1, name="part", expires_us=7).terms == Terms(expires_us=7)
+    asked = DefineRemote(request=1, name="part", node="n", at=(), lifetime_us=5)
+    assert asked.terms(lambda: 10) == Terms(expires_us=15)
+    assert msgspec.structs.replace(asked, lifetime_us=0).terms(pytest.fail) == Terms()
 
 
 def heard_by(town, name):

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 import medusa as md
 from medusa.elements import START_US, Train
 from medusa.errors import RemoteProtocolError
+from medusa.nodes.config.fields import matches
 from medusa.nodes.config.settings import Limits
 from medusa.nodes.placement.placement import cut
 from medusa.nodes.reports import PeerLost
-from medusa.nodes.security.registry import matches
 from medusa.nodes.security.sessions import CLIENTS_MAX, CLIENTS_PER_KEY, GONE_US, makes_room
 from medusa.nodes.spec.fragment_spec import fragment_to
 from medusa.wire.limits import PROTOCOL_VERSION

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import medusa as md
 from medusa.errors import QueryError
 from medusa.query.boxes import Input, KeyRouter, OrderedMerge
-from medusa.query.rewrite.key_ranges import HASHES, even_cuts, ranges_by_weight, shares
+from medusa.query.rewrite.key_ranges import HASHES, even_cuts, ranges_of_seen, shares
 from medusa.query.rewrite.split import find_split, merge, split
 
 SCHEMA = {"ts": "timestamp", "k": "int64", "v": "float64"}
@@ -122,6 +122,11 @@ def best(loads: list[float], n: int) -> float:
     return heaviest[-1]
 
 
+def ranges_by_weight(weights: dict[int, float] | dict[int, int], n: int) -> tuple[int, ...]:
+    seen = sorted((hash, weight) for hash, weight in weights.items() if weight)
+    return ranges_of_seen([hash for hash, _ in seen], [weight for _, weight in seen], n)
+
+
 WEIGHTS = st.dictionaries(st.integers(0, HASHES - 1) | st.integers(0, 20), st.integers(0, 50), max_size=14)
 
 
@@ -146,10 +151,5 @@ def test_zipf_keys_are_shared_as_well_as_ranges_can(n: int) -> None:
     assert by_weight <= max(shares(weights, even_cuts(n)))
 
 
-def test_weights_that_are_none_are_refused() -> None:
-    for wrong in ({-1: 1.0}, {HASHES: 1.0}, {1: -2.0}, {1: float("nan")}, {1: float("inf")}):
-        with pytest.raises(QueryError, match="weights finite"):
-            ranges_by_weight(wrong, 2)
-    with pytest.raises(QueryError, match="at least 2"):
-        ranges_by_weight({}, 1)
-    assert ranges_by_weight({}, 4) == even_cuts(4)
+def test_without_weights_ranges_are_even() -> None:
+    assert ranges_of_seen([], [], 4) == even_cuts(4)

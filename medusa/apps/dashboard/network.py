@@ -10,6 +10,9 @@ from msgspec import UNSET
 from medusa.runtime.client.status.bounded_streams import STABLE
 from medusa.runtime.client.status.guarded_fragments import GuardedFragment, guarded_fragments
 from medusa.wire.status_fields import (
+    FOLLOWING,
+    MISSING,
+    SEEDING,
     ConsistencyStatus,
     FragmentStatus,
     InputStatus,
@@ -38,7 +41,6 @@ __all__ = [
 ]
 
 UP, UNREACHABLE, UNASKED = "up", "unreachable", "not asked"
-FOLLOWING, SEEDING, MISSING = "following", "seeding", "missing"
 FLOWING, WAITING, CUT, REFUSED, UNKNOWN = "flowing", "waiting", "cut", "refused", "unknown"
 
 

@@ -42,10 +42,8 @@ from medusa.query.types import is_decimal, is_float, to_arrow
 __all__ = [
     "Evaluated",
     "Evaluator",
-    "Filtering",
     "Projection",
     "compile_expression",
-    "compile_filter",
     "compile_projection",
 ]
 
@@ -307,20 +305,6 @@ class Evaluator:
 
 
 @dataclass(frozen=True, slots=True)
-class Filtering:
-    """Which rows a predicate keeps.
-
-    Attributes:
-        keep: true for the rows to keep; never null; false where the row failed.
-        failed, error: as in ``Evaluated``.
-    """
-
-    keep: pa.BooleanArray
-    failed: pa.BooleanArray | None
-    error: Callable[[int], str]
-
-
-@dataclass(frozen=True, slots=True)
 class Projection:
     """Columns computed from rows, with the rows that failed in any of them.
 
@@ -343,29 +327,6 @@ def compile_expression(
         QueryError: as ``medusa.query.checker.infer``.
     """
     return Evaluator(expression, schema, box=box, timed=timed)
-
-
-_coalesce = function("coalesce")
-_and_not = function("and_not")
-_FALSE = pa.scalar(False)
-
-
-def compile_filter(
-    predicate: Expression, schema: Mapping[str, str], *, box: str = "filter", timed: bool = True
-) -> Callable[[pa.RecordBatch, pa.Array | None], Filtering]:
-    """A function of (batch, times) that says which rows satisfy a predicate (not false, not null)."""
-    evaluator = Evaluator(predicate, schema, box=box, timed=timed)
-
-    def select(batch: pa.RecordBatch, times: pa.Array | None) -> Filtering:
-        made = evaluator(batch, times)
-        keep = made.values
-        if keep.null_count:
-            keep = _coalesce([keep, _FALSE])
-        if made.failed is not None:
-            keep = _and_not([keep, made.failed])
-        return Filtering(keep, made.failed, made.error)
-
-    return select
 
 
 def compile_projection(

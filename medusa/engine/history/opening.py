@@ -20,19 +20,9 @@ from medusa.engine.history.history import History, Segment
 from medusa.engine.history.records import RecordEntry, head, merged_index, read_entries, read_index_head
 from medusa.errors import StateError
 
-__all__ = ["SCHEMA_BYTES_MAX", "open_history", "prepare_history", "read_history", "unreadable"]
+__all__ = ["SCHEMA_BYTES_MAX", "prepare_history", "read_history", "unreadable"]
 
 SCHEMA_BYTES_MAX = 1 << 24
-
-
-def open_history(history: History, next_seq: int, most_us: int) -> None:
-    """``prepare_history``, and let the files be so.
-
-    Raises:
-        StateError: as that; or they can't be changed.
-    """
-    prepare_history(history, next_seq, most_us)
-    history.settle()
 
 
 def prepare_history(history: History, next_seq: int, most_us: int) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 
 from medusa.elements import START_US, Boundary, Element, Kind, Train
 from medusa.engine.core.box import BoxState, Operator
@@ -92,11 +91,6 @@ class ConnectionPointBox(Operator):
     def watch(self, call: Callable[[Element], None]) -> None:
         """From now on call with every numbered train and every boundary; never with early results."""
         self._watchers.append(call)
-
-    def unwatch(self, call: Callable[[Element], None]) -> None:
-        """Call no more; one that isn't known is no error."""
-        with suppress(ValueError):
-            self._watchers.remove(call)
 
     def on_train(self, input: int, train: Train) -> None:
         if train.kind is Kind.STABLE and len(train):

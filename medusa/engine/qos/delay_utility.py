@@ -68,14 +68,6 @@ class Utility:
             self._points = self.xs.tolist(), self.ys.tolist()
         return self._points
 
-    def slope(self, x: float) -> float:
-        """How it goes on from ``x``, for each microsecond: the derivative from the right."""
-        place = int(np.searchsorted(self.xs, x, side="right"))
-        if place == 0 or place == len(self.xs):
-            return 0.0
-        rise, run = np.diff(self.ys[place - 1 : place + 1]), np.diff(self.xs[place - 1 : place + 1])
-        return float(rise[0] / run[0])
-
     def slack(self, x: float) -> float:
         """How long after ``x`` it begins to fall: 0 where it does, infinite beyond its last fall."""
         xs, ys = self._lists()

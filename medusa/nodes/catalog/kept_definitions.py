@@ -9,6 +9,7 @@ import msgspec
 
 from medusa.nodes.spec.cached_attribute import lazily
 from medusa.nodes.spec.fragment_spec import Feed, FragmentSpec, fragment_to
+from medusa.wire.messages.remote import Terms
 
 __all__ = [
     "EXPIRES_MAX_US",
@@ -25,18 +26,16 @@ EXPIRES_MAX_US = 1 << 57
 """About the year 6500; more than any duration from now on."""
 
 
-class HeldDefinition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
+class HeldDefinition(Terms, frozen=True, kw_only=True, dict=True):
     """What we keep for a node, of our or of another participant.
 
     Attributes:
-        expires_us: by the clock, since the Unix epoch; 0: it counts until it is revoked.
         asked: the first ``KeepRemote`` that brought it; 0: an earlier version didn't keep it.
     """
 
     participant: str
     node: str
     fragment: FragmentSpec
-    expires_us: int = 0
     asked: int = 0
 
     @lazily
@@ -45,7 +44,7 @@ class HeldDefinition(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return msgspec.Raw(msgspec.msgpack.encode(self))
 
 
-class MappedDefinition(msgspec.Struct, frozen=True, kw_only=True):
+class MappedDefinition(Terms, frozen=True, kw_only=True):
     """What another node keeps for us: ``template`` tells whether a fragment is it.
 
     Attributes:
@@ -56,7 +55,6 @@ class MappedDefinition(msgspec.Struct, frozen=True, kw_only=True):
     query: str
     fragment: str
     template: bytes
-    expires_us: int = 0
     asked: int = 0
 
 
@@ -132,6 +130,11 @@ def template_of(fragment: FragmentSpec) -> bytes:
     return blake2b(fragment_to(bare), digest_size=16).digest()
 
 
+def _terms(definition: Terms) -> dict[str, object]:
+    """As the status says them: None where nothing was agreed."""
+    return {term: getattr(definition, term) or None for term in Terms.__struct_fields__}
+
+
 def said_of(kept: RemoteKept) -> dict[str, dict[str, dict[str, object]]]:
     """As ``status`` says it; ``expires_us`` is since the Unix epoch, None where there is no end."""
     defined: dict[str, dict[str, object]] = {
@@ -139,7 +142,7 @@ def said_of(kept: RemoteKept) -> dict[str, dict[str, dict[str, object]]]:
             "node": each.node,
             "query": each.query,
             "fragment": each.fragment,
-            "expires_us": each.expires_us or None,
+            **_terms(each),
         }
         for name, each in kept.mapped.items()
     }
@@ -150,7 +153,7 @@ def said_of(kept: RemoteKept) -> dict[str, dict[str, dict[str, object]]]:
             "query": each.fragment.query,
             "fragment": each.fragment.name,
             "inputs": [feed.source for feed in each.fragment.feeds],
-            "expires_us": each.expires_us or None,
+            **_terms(each),
         }
         for name, each in kept.held.items()
     }

@@ -14,6 +14,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from medusa.errors import ConfigError
@@ -28,6 +29,7 @@ __all__ = [
     "described",
     "duration",
     "flag",
+    "matches",
     "names",
     "number",
     "read_fields",
@@ -201,6 +203,24 @@ def names(example: str, *, noun: str = "patterns", of: tuple[str, ...] = ()) -> 
 
 def _is_name(value: object) -> bool:
     return isinstance(value, str) and 1 <= len(value) <= NAME_CHARS_MAX and value.isprintable()
+
+
+@lru_cache(maxsize=10_000)
+def matches(pattern: str, name: str) -> bool:
+    """Whether a name is as the pattern says; ``*`` stands for any text. Linear in the name."""
+    first, *middle = pattern.split("*")
+    if not middle:
+        return name == pattern
+    last = middle.pop()
+    at, end = len(first), len(name) - len(last)
+    if end < at or not name.startswith(first) or not name.endswith(last):
+        return False
+    for part in middle:
+        found = name.find(part, at, end)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return True
 
 
 # --- reading --------------------------------------------------------------------------------------

@@ -1,23 +1,32 @@
-"""The part of a node's configuration that says what other participants may have it keep and run.
+"""What other participants may have a node keep, run and read: the table of its configuration, and its checks.
 
 [offers.bob]                              # nothing is offered to who isn't named
 boxes = ["filter", "select", "aggregate"] # kinds; sources and sinks belong to each part
 definitions = 100                         # kept for bob at once
 streams = ["traffic.out"]                 # of these sinks bob's queries may read
+
+A new rule is a field and its check here. What is asked of a node, a price too, comes in ``KeepRemote``
+(``wire/messages/remote.py``); ``nodes/deploy/admission`` asks in time.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
+from medusa.errors import LinkError, QueryError
 from medusa.nodes.config.config_file import ConfigFile
-from medusa.nodes.config.fields import names, number, read_fields
+from medusa.nodes.config.fields import matches, names, number, read_fields
 from medusa.query.boxes import Box
+from medusa.query.ids import kind_of
 from medusa.query.suggest import did_you_mean
 
-__all__ = ["OfferRules", "read_offers"]
+if TYPE_CHECKING:
+    from medusa.nodes.spec.fragment_spec import FragmentSpec
+    from medusa.wire.messages.remote import KeepRemote
+
+__all__ = ["OfferRules", "check_one_more", "check_part", "check_stream", "read_offers"]
 
 KINDS = tuple(sorted(str(kind.__struct_config__.tag) for kind in get_args(Box)))
 ALWAYS = ("source", "sink")
@@ -59,3 +68,57 @@ def read_offers(file: ConfigFile, *, own: str, participants: Collection[str]) ->
             )
         found[name] = OfferRules(**read_fields(file, table, given, OfferRules))
     return found
+
+
+def check_one_more(rules: OfferRules, participant: str, asked: KeepRemote, kept: int) -> None:
+    """Whether a participant may have us keep what it asks for, before the spec is read.
+
+    Args:
+        kept: definitions that are kept for it, to which this is one more; 0 where this one is kept already.
+
+    Raises:
+        QueryError: it has no more than these here (``E_LIMIT``).
+    """
+    if kept >= rules.definitions:
+        text = f"{rules.definitions:,} definitions are kept for {participant!r} already"
+        raise QueryError(text, code="E_LIMIT")
+
+
+def check_part(rules: OfferRules | None, node: str, participant: str, fragment: FragmentSpec) -> None:
+    """Whether a participant may have this kept and run at our node.
+
+    Args:
+        rules: what is offered to it; None: nothing.
+
+    Raises:
+        QueryError: a box isn't offered to it, or a fork of it (``E_OFFER``).
+    """
+    if fragment.delay_us:
+        text = f"node {node!r} offers no tentative streams to participant {participant!r}"
+        raise QueryError(text, hint="leave delay= out of the outputs that it feeds", code="E_OFFER")
+    offered = (*rules.boxes, *ALWAYS) if rules is not None else ()
+    wrong = next((kind for box in fragment.graph.boxes if (kind := kind_of(box)) not in offered), None)
+    if wrong is not None:
+        raise QueryError(
+            f"node {node!r} doesn't offer {wrong!r} to participant {participant!r}",
+            hint=f"its configuration would have to say so in [offers.{participant}]",
+            code="E_OFFER",
+        )
+
+
+def check_stream(rules: OfferRules | None, node: str, participant: str, stream: str) -> None:
+    """Whether queries of a participant may read this stream of our node.
+
+    Args:
+        rules: what is offered to it; None: nothing.
+
+    Raises:
+        LinkError: they may not (``E_NO_CONTRACT``).
+    """
+    if rules is None or not any(matches(pattern, stream) for pattern in rules.streams):
+        raise LinkError(
+            f"node {node!r} doesn't offer stream {stream[:100]!r} to participant {participant!r}",
+            hint=f'its configuration would have to say streams = ["{stream[:100]}"] in '
+            f"[offers.{participant}]",
+            code="E_NO_CONTRACT",
+        )

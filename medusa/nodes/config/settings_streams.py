@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from medusa.nodes.config.config_file import ConfigFile
-from medusa.nodes.config.fields import choice, number, read_fields, size
+from medusa.nodes.config.fields import choice, matches, number, read_fields, size
 from medusa.nodes.config.settings_store import forgets
-from medusa.nodes.security.registry import matches
 from medusa.nodes.spec.stream_names import output_of
 from medusa.wire.link.automaton import AT_LIMIT
 

@@ -3,8 +3,8 @@
 A deployment, a move and a split ask before anything changes. A node that runs fragments itself takes all for
 which it has room; one that has them run elsewhere says by ``accept`` what it can run, in time.
 
-What another participant may have kept, run and read here is judged by what is offered to it
-(``nodes.config.settings_offers``): what it gives for that would be weighed in ``check_another``.
+What another participant may have kept and run here is judged by what is offered to it, in
+``nodes.config.settings_offers``.
 """
 
 from __future__ import annotations
@@ -14,18 +14,17 @@ from typing import Any
 
 from msgspec import UNSET, UnsetType
 
-from medusa.errors import LinkError, QueryError
+from medusa.errors import QueryError
 from medusa.nodes.catalog.kept_definitions import RemoteKept
+from medusa.nodes.config import settings_offers
 from medusa.nodes.config.settings import Settings
-from medusa.nodes.config.settings_offers import ALWAYS, OfferRules
-from medusa.nodes.security.registry import matches
+from medusa.nodes.config.settings_offers import OfferRules, check_one_more
 from medusa.nodes.spec.fragment_spec import FragmentSpec
-from medusa.query.ids import kind_of
 from medusa.query.published_stream import reads_of
 from medusa.wire.messages.remote import KeepRemote
 from medusa.wire.status_fields import RunsOnStatus
 
-__all__ = ["OWN_MAX", "Admission", "check_another", "check_part", "check_room", "check_stream"]
+__all__ = ["OWN_MAX", "Admission", "check_another", "check_part", "check_room"]
 
 OWN_MAX = 1_000
 """Definitions kept for nodes of our own participant, and by others for us."""
@@ -78,10 +77,12 @@ def check_another(
             hint=f"its configuration would have to say so in [offers.{participant}]",
             code="E_OFFER",
         )
-    most = rules.definitions if rules is not None else OWN_MAX
-    known = f"{participant}/{message.name}" in kept.held
-    if not known and sum(each.participant == participant for each in kept.held.values()) >= most:
-        raise QueryError(f"{most:,} definitions are kept for {participant!r} already", code="E_LIMIT")
+    full = f"{participant}/{message.name}"
+    count = 0 if full in kept.held else sum(each.participant == participant for each in kept.held.values())
+    if rules is not None:
+        check_one_more(rules, participant, message, count)
+    elif count >= OWN_MAX:
+        raise QueryError(f"{OWN_MAX:,} definitions are kept for {participant!r} already", code="E_LIMIT")
 
 
 def check_part(
@@ -96,20 +97,8 @@ def check_part(
     if reads_of(fragment.graph) or fragment.guests:
         text = "a part that reads a stream of another query is deployed in full"
         raise QueryError(text, hint="leave the source with of= out of it", code="E_SPEC")
-    if participant == settings.participant:
-        return
-    if fragment.delay_us:
-        text = f"node {settings.name!r} offers no tentative streams to participant {participant!r}"
-        raise QueryError(text, hint="leave delay= out of the outputs that it feeds", code="E_OFFER")
-    rules = offers.get(participant)
-    offered = (*rules.boxes, *ALWAYS) if rules is not None else ()
-    wrong = next((kind for box in fragment.graph.boxes if (kind := kind_of(box)) not in offered), None)
-    if wrong is not None:
-        raise QueryError(
-            f"node {settings.name!r} doesn't offer {wrong!r} to participant {participant!r}",
-            hint=f"its configuration would have to say so in [offers.{participant}]",
-            code="E_OFFER",
-        )
+    if participant != settings.participant:
+        settings_offers.check_part(offers.get(participant), settings.name, participant, fragment)
 
 
 def check_room(
@@ -130,21 +119,3 @@ def check_room(
     if others + len(fragment.packed) > most:
         text = f"definitions kept for {participant!r} would have more than {most:,} bytes"
         raise QueryError(text, hint="revoke one of them first", code="E_LIMIT")
-
-
-def check_stream(settings: Settings, rules: OfferRules | None, participant: str, stream: str) -> None:
-    """Whether queries of another participant may read this stream.
-
-    Args:
-        rules: what is offered to it; None: nothing.
-
-    Raises:
-        LinkError: they may not (``E_NO_CONTRACT``).
-    """
-    if rules is None or not any(matches(pattern, stream) for pattern in rules.streams):
-        raise LinkError(
-            f"node {settings.name!r} doesn't offer stream {stream[:100]!r} to participant {participant!r}",
-            hint=f'its configuration would have to say streams = ["{stream[:100]}"] in '
-            f"[offers.{participant}]",
-            code="E_NO_CONTRACT",
-        )

@@ -15,8 +15,7 @@ from collections.abc import Callable, Mapping
 from medusa.errors import LinkError
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.config.settings import Settings
-from medusa.nodes.config.settings_offers import OfferRules
-from medusa.nodes.deploy.admission import check_stream
+from medusa.nodes.config.settings_offers import OfferRules, check_stream
 from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.spec.fragment_spec import ForeignReader, guest_name
 from medusa.query.boxes import Source
@@ -82,7 +81,7 @@ class ForeignReaders:
         """
         foreign = participant != self._settings.participant
         if foreign:  # First: what isn't offered isn't told of either.
-            check_stream(self._settings, self._offers(participant), participant, message.stream)
+            check_stream(self._offers(participant), self._settings.name, participant, message.stream)
         name, sink = self._catalog.sink(message.stream)
         hosted = self._fragments[name]
         self._check_sink(hosted, sink, message)

@@ -17,6 +17,7 @@ import msgspec
 
 from medusa.errors import LinkError
 from medusa.nodes.clock.wall_clock import WallClock
+from medusa.nodes.config.fields import matches
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.dht.member import DhtMember
 from medusa.nodes.dht.put import PutOutcome
@@ -24,7 +25,7 @@ from medusa.nodes.dht.routing_table import place_of
 from medusa.nodes.dht.search import SearchOutcome
 from medusa.nodes.dht.storage import DhtStorage, StorageQuota
 from medusa.nodes.names.lookup import NameLookup
-from medusa.nodes.security.registry import Caller, Registry, matches
+from medusa.nodes.security.registry import Caller, Registry
 from medusa.ports import Signer, Verify
 from medusa.query.boxes import Field
 from medusa.wire import limits

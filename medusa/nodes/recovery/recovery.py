@@ -20,15 +20,15 @@ from medusa.nodes.migration.standby import StandbyFragment
 from medusa.nodes.migration.state_receiver import Carried
 from medusa.nodes.placement.placement import PlacementPlan
 from medusa.nodes.placement.standby_plan import StandbyNode
-from medusa.nodes.placement.voter_majority import no_majority
 from medusa.nodes.recovery.audience import audience
 from medusa.nodes.recovery.coordination import Coordination, CoordinatorRole
 from medusa.nodes.recovery.first_configuration import first_configuration, life_of
 from medusa.nodes.recovery.followings import Followings
 from medusa.nodes.recovery.guards import Guards
 from medusa.nodes.recovery.handovers import Handovers
+from medusa.nodes.recovery.missing_voters import MissingVoters
 from medusa.nodes.recovery.proposals import Proposals
-from medusa.nodes.recovery.replication import FOLLOWING, MISSING, SEEDING, Replication
+from medusa.nodes.recovery.replication import Replication
 from medusa.nodes.recovery.succession import Succession
 from medusa.nodes.reports import Copied
 from medusa.nodes.spec.fragment_spec import FragmentSpec
@@ -38,7 +38,14 @@ from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.configuration import Configuration, Replicas
 from medusa.wire.messages.move import GiveUp, Got, Ready
 from medusa.wire.outbox import Outbox
-from medusa.wire.status_fields import AgreementStatus, ConfigurationStatus, ReplicasStatus, SecondaryStatus
+from medusa.wire.status_fields import (
+    FOLLOWING,
+    MISSING,
+    SEEDING,
+    ConfigurationStatus,
+    ReplicasStatus,
+    SecondaryStatus,
+)
 
 __all__ = ["Recovery"]
 
@@ -68,6 +75,7 @@ class Recovery:
         succession: what it does of what is decided.
         proposals: what it would have decided.
         coordination: who coordinates.
+        missing_voters: queries of which nothing can be decided.
     """
 
     def __init__(
@@ -99,9 +107,6 @@ class Recovery:
         self._fragments = fragments
         self._is_up = is_up
         self._outbox = outbox
-        self._stuck_since_us: dict[str, int] = {}
-        """Queries of which nothing can be taken over, as too few voters are there."""
-        self._said_stuck: set[str] = set()
         self.agreement = agreement = Agreement(
             settings,
             catalog,
@@ -116,6 +121,7 @@ class Recovery:
             lost=self._lost,
             owner_lost=self._owner_lost,
         )
+        self.missing_voters = MissingVoters(me, catalog, agreement, outbox=outbox, is_up=is_up)
         self.coordination = Coordination(
             settings, catalog, outbox=outbox, agreement=agreement, is_up=is_up, role=role
         )
@@ -191,56 +197,6 @@ class Recovery:
         heard = sum(node == self._me or self._is_up(node) for node in current.voters)
         return heard >= current.majority or len(current.voters) - 1 < current.majority
 
-    def undecided(self, now_us: int) -> dict[str, AgreementStatus]:
-        """What of each query waits for the word of voters, and why."""
-        stuck, waiting = self.without_majority(), self.agreement.waiting(now_us)
-        agreements = self.agreement.status()
-        found = {}
-        for query in dict.fromkeys((*stuck, *waiting)):
-            of, why = waiting.get(query, agreements[query]), stuck.get(query, "")
-            waits_us = max(of.waits_us, now_us - self._stuck_since_us.get(query, now_us))
-            found[query] = replace(
-                of,
-                waits=("takeovers", *of.waits) if why else of.waits,
-                why="; ".join(filter(None, (why, of.why))),
-                waits_us=waits_us,
-            )
-        return found
-
-    def without_majority(self) -> dict[str, str]:
-        """Of queries in which this node votes, and too many of whose voters are away for anything to be taken
-        over, why that is."""
-        found = {}
-        for query, kept in self._catalog.configurations.items():
-            current = kept.current
-            text = no_majority(len(current.voters), self._away(current), self._not_voting(current))
-            if text:
-                found[query] = text
-        return found
-
-    def _away(self, current: Configuration) -> tuple[str, ...]:
-        """Its voters that aren't heard here; none where this node doesn't vote, who may be nobody's peer."""
-        if self._me not in current.voters:
-            return ()
-        return tuple(node for node in current.voters if node != self._me and not self._is_up(node))
-
-    def _not_voting(self, current: Configuration) -> tuple[str, ...]:
-        """Its voters that are heard here and don't vote yet."""
-        away = self._away(current)
-        return tuple(node for node in self.agreement.not_voting(current.query) if node not in away)
-
-    def _tell_stuck(self, now_us: int, event: LinkEvent) -> None:
-        """Once when too many voters of a query have gone, and once when enough of them are back."""
-        now = self.without_majority()
-        self._stuck_since_us = {query: self._stuck_since_us.get(query, now_us) for query in now}
-        for query in sorted(self._said_stuck - set(now)):
-            self._said_stuck.discard(query)
-            self._outbox.report("info", "takeovers can be decided again", query=query)
-        # A node that starts hears nobody at first: that is no loss.
-        for query in sorted(set(now) - self._said_stuck) if event is LinkEvent.PEER_DOWN else ():
-            self._said_stuck.add(query)
-            self._outbox.report("warning", "no takeover can be decided", query=query, why=now[query])
-
     def _decided(self, now_us: int, old: Configuration | None, new: Configuration) -> None:
         self.coordination.decided(now_us, new)
         self.succession.decided(now_us, old, new)
@@ -290,8 +246,8 @@ class Recovery:
             number=current.number,
             coordinator=current.coordinator,
             voters=current.voters,
-            away=self._away(current),
-            not_voting=self._not_voting(current),
+            away=self.missing_voters.away(current),
+            not_voting=self.missing_voters.not_voting(current),
             fragments={
                 each.fragment: self._replicas_status(now_us, each)
                 for each in current.fragments
@@ -388,7 +344,7 @@ class Recovery:
         """A node came, went or restarted."""
         if event is LinkEvent.PEER_RESTARTED:
             self.followings.restarted(peer)
-        self._tell_stuck(now_us, event)
+        self.missing_voters.peer_event(now_us, event)
         self.agreement.peer_event(now_us, peer, event)
         self.replication.peer_event(now_us, peer, event)
         self.proposals.peer_event(now_us, peer, event)
@@ -480,8 +436,7 @@ class Recovery:
         self.proposals.removed(query)
         self.coordination.removed(query)
         self.agreement.forget(query)
-        self._stuck_since_us.pop(query, None)
-        self._said_stuck.discard(query)
+        self.missing_voters.removed(query)
 
     def flush(self, now_us: int) -> None:
         """Send what was fed since the last call."""

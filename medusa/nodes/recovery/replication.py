@@ -30,9 +30,9 @@ from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.configuration import Configuration, Replicas
 from medusa.wire.messages.move import GiveUp, Got, Ready, Seed
 from medusa.wire.outbox import Outbox
-from medusa.wire.status_fields import SecondaryStatus
+from medusa.wire.status_fields import FOLLOWING, MISSING, SEEDING, SecondaryStatus
 
-__all__ = ["FOLLOWING", "MISSING", "SEEDING", "Replication"]
+__all__ = ["Replication"]
 
 ASK_AGAIN_US = 300_000
 """An unanswered ``Seed`` is said again after this."""
@@ -45,7 +45,6 @@ REST_US = 100_000
 
 REST_US_MAX = 3_200_000
 
-MISSING, SEEDING, FOLLOWING = "missing", "seeding", "following"
 
 _S, _E = ReplicationState, ReplicationEvent
 

@@ -236,8 +236,8 @@ class RemoteDefinitions:
         self._check_free(message.name)
         if known is None and len(self._kept.mapped) + len(self._kept.revoking) >= OWN_MAX:
             raise QueryError(f"{OWN_MAX:,} definitions were made here already", code="E_LIMIT")
-        expires_us = self._time(now_us) + message.lifetime_us if message.lifetime_us else 0
-        if expires_us > EXPIRES_MAX_US:
+        terms = message.terms(lambda: self._time(now_us))
+        if terms.expires_us > EXPIRES_MAX_US:
             raise QueryError("it would expire in too many years", code="E_LIMIT")
         number = self._number()
         mapped = MappedDefinition(
@@ -245,10 +245,10 @@ class RemoteDefinitions:
             query=fragment.query,
             fragment=fragment.name,
             template=template,
-            expires_us=expires_us,
             asked=number,
+            **msgspec.structs.asdict(terms),
         )
-        keep = KeepRemote(request=number, name=message.name, expires_us=expires_us)
+        keep = KeepRemote(request=number, name=message.name, **msgspec.structs.asdict(terms))
         if known is None:
             self._kept.revoking[message.name] = mapped  # If we die before it has answered.
         self._ask(now_us, client, message.request, keep, fragment_to(fragment), mapped)

@@ -129,8 +129,8 @@ class RemoteKeeper:
             participant=participant,
             node=peer,
             fragment=fragment,
-            expires_us=message.expires_us,
             asked=message.request if known is None else known.asked,
+            **msgspec.structs.asdict(message.terms),
         )
         if known is not None and (known.node, template_of(known.fragment)) != (peer, template_of(fragment)):
             text = f"{full!r} is kept already, for node {known.node!r}"

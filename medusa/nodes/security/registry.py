@@ -12,9 +12,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from functools import lru_cache
 
 from medusa.errors import RemoteProtocolError
+from medusa.nodes.config.fields import matches
 from medusa.nodes.config.settings_security import ClientRules, Security
 from medusa.ports import Verify
 from medusa.wire.statement import (
@@ -29,7 +29,7 @@ from medusa.wire.statement import (
 )
 from medusa.wire.status_fields import NodeStatus, OwnInputs, VisibleStatus
 
-__all__ = ["Caller", "Refusal", "Registry", "matches", "no_deploy", "no_role", "visible"]
+__all__ = ["Caller", "Refusal", "Registry", "no_deploy", "no_role", "visible"]
 
 STATEMENTS_MAX = 1000
 """Subjects of one participant that are remembered, so that it can't fill our disk."""
@@ -61,24 +61,6 @@ class Caller:
             return True
         patterns: tuple[str, ...] = getattr(self.rules, role)
         return any(matches(pattern, name) for pattern in patterns)
-
-
-@lru_cache(maxsize=10_000)
-def matches(pattern: str, name: str) -> bool:
-    """Whether a name is as the pattern says; ``*`` stands for any text. Linear in the name."""
-    first, *middle = pattern.split("*")
-    if not middle:
-        return name == pattern
-    last = middle.pop()
-    at, end = len(first), len(name) - len(last)
-    if end < at or not name.startswith(first) or not name.endswith(last):
-        return False
-    for part in middle:
-        found = name.find(part, at, end)
-        if found < 0:
-            return False
-        at = found + len(part)
-    return True
 
 
 # --- what a caller may say ------------------------------------------------------------------------

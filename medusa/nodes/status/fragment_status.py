@@ -28,6 +28,7 @@ from medusa.wire.link.named_subscriptions import owner_and_name
 from medusa.wire.link.output_log import OutputLog
 from medusa.wire.link.receiver_views import ReceiverView
 from medusa.wire.status_fields import (
+    FOLLOWING,
     BoxStatus,
     ConfigurationStatus,
     ConsistencyStatus,
@@ -48,9 +49,6 @@ from medusa.wire.status_fields import (
 )
 
 __all__ = ["FragmentRates", "encoded", "fragment_status", "queries_of", "sources_of", "totals"]
-
-FOLLOWING = "following"
-"""The state of a secondary that could take over now."""
 
 RATE_OVER_US = 2_000_000
 SAMPLE_US = 100_000

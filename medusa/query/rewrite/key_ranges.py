@@ -6,9 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 
-from medusa.errors import QueryError
-
-__all__ = ["HASHES", "even_cuts", "ranges_by_weight", "ranges_of_seen", "shares"]
+__all__ = ["HASHES", "even_cuts", "ranges_of_seen", "shares"]
 
 HASHES = 1 << 64
 """How many hashes there are: they are below."""
@@ -19,37 +17,21 @@ def even_cuts(n: int) -> tuple[int, ...]:
     return tuple(HASHES * part // n for part in range(1, n))
 
 
-def ranges_by_weight(weights: Mapping[int, float], n: int) -> tuple[int, ...]:
+def ranges_of_seen(hashes: Sequence[int], loads: Sequence[float], n: int) -> tuple[int, ...]:
     """Cut the hashes into n ranges, so that the heaviest one is as light as can be.
 
     A binary search for the least weight that suffices, each tried by filling ranges from the left: the
     best of all contiguous cuts. Among those, ranges are filled evenly, and each cut lies in the middle
-    between two hashes that were seen, so that keys not yet seen fall evenly to both.
+    between two hashes that were seen, so that keys not yet seen fall evenly to both. It takes a few binary
+    searches for each range, so a million of keys cost little more than their sum.
 
     Args:
-        weights: hash -> weight, such as rows seen; those of 0 are left out.
+        hashes: in ascending order, each once.
+        loads: their weights, such as rows seen: finite, above 0.
         n: from 2.
 
     Returns:
         n - 1 cuts, ascending, in (0, 2^64).
-
-    Raises:
-        QueryError: a weight is negative or no number, a hash out of range, or n below 2.
-    """
-    if n < 2:
-        raise QueryError(f"ranges: at least 2 of them, got {n}", code="query.split")
-    seen = sorted((hash, float(weight)) for hash, weight in weights.items() if weight != 0)
-    if any(not (0 <= hash < HASHES and 0 < weight < float("inf")) for hash, weight in seen):
-        raise QueryError(
-            "ranges: hashes are from 0 to 2^64 - 1, weights finite and not negative", code="query.split"
-        )
-    return ranges_of_seen([hash for hash, _ in seen], [weight for _, weight in seen], n)
-
-
-def ranges_of_seen(hashes: Sequence[int], loads: Sequence[float], n: int) -> tuple[int, ...]:
-    """``ranges_by_weight`` of hashes in ascending order, each once, with weights that were checked.
-
-    It takes a few binary searches for each range, so a million of keys cost little more than their sum.
     """
     sums = [0.0, *accumulate(map(float, loads))]
     firsts = _firsts(sums, n, _least_bottleneck(sums, n, max(loads, default=0.0)))

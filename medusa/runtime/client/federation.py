@@ -356,7 +356,10 @@ class Federation:
                 under that name (``E_DEFINED``), or didn't answer. Nothing changed.
             QueryError: the query or ``at`` doesn't hold.
         """
-        self._remote.define(name, q, at, node, expires=expires)
+        lifetime_us = 0
+        if expires is not None:
+            lifetime_us = duration_us(expires, what="define_remote: expires", minimum_us=1)
+        self._remote.define(name, q, at, node, lifetime_us=lifetime_us)
 
     def revoke(self, name: str, *, stop: bool = False) -> None:
         """Nobody shall run this remote definition any more; what runs goes on until it is undeployed.

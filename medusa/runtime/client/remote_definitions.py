@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from medusa.query.codec import graph_to_msgpack
 from medusa.runtime.client.home_node import HomeNode
-from medusa.units import Duration, duration_us
 from medusa.wire.messages.remote import DefineRemote, RevokeRemote
 
 if TYPE_CHECKING:
@@ -28,18 +27,12 @@ class RemoteOrders:
         q: Query,
         at: Mapping[str, Sequence[str]],
         node: str,
-        *,
-        expires: Duration | None,
+        **terms: int,
     ) -> None:
-        """As ``Federation.define_remote``."""
+        """As ``Federation.define_remote``; ``terms`` as ``DefineRemote`` has them."""
         places = tuple((each, tuple(boxes)) for each, boxes in at.items())
-        lifetime_us = 0
-        if expires is not None:
-            lifetime_us = duration_us(expires, what="define_remote: expires", minimum_us=1)
         self._home.ask(
-            lambda number: DefineRemote(
-                request=number, name=name, node=node, at=places, lifetime_us=lifetime_us
-            ),
+            lambda number: DefineRemote(request=number, name=name, node=node, at=places, **terms),
             graph_to_msgpack(q.graph),
             spread=True,
         )

@@ -15,6 +15,7 @@ from medusa.runtime.client.status.bounded_streams import BoundedStream, bounded_
 from medusa.runtime.exposition.prometheus import family, number
 from medusa.wire.messages.tentative import STREAM_STATES
 from medusa.wire.status_fields import (
+    FOLLOWING,
     AgreementStatus,
     ConsistencyStatus,
     FragmentStatus,
@@ -31,8 +32,6 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 __all__ = ["node_families"]
-
-FOLLOWING = "following"
 
 
 def node_families(status: NodeStatus) -> Iterator[Metric]:

@@ -1,12 +1,15 @@
 """Remote definitions: a part of a query that another node keeps ready, to be run by its name.
 
-See ``nodes/remote/definitions.py`` for who may say what.
+See ``nodes/remote/definitions.py`` for who may say what. A new term of what is agreed (a price, say) is a
+field of ``Terms``, of ``DefineRemote`` and of ``KeepRemote``: it is kept, shown and passed on by its name.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, ClassVar
 
+import msgspec
 from msgspec import Meta
 
 from medusa.wire import limits
@@ -20,10 +23,21 @@ __all__ = [
     "RemoteMessage",
     "RevokeRemote",
     "StoppedRemote",
+    "Terms",
 ]
 
 Inputs = Annotated[tuple[tuple[Name, Name, Name], ...], Meta(max_length=limits.PLACES_MAX)]
 Readers = Annotated[tuple[tuple[Name, Names], ...], Meta(max_length=limits.PLACES_MAX)]
+
+
+class Terms(msgspec.Struct, frozen=True, kw_only=True):
+    """What two nodes agree on beside the part itself. Each of them keeps it.
+
+    Attributes:
+        expires_us: it counts until then, in microseconds since the Unix epoch; 0: until it is revoked.
+    """
+
+    expires_us: Count = 0
 
 
 class DefineRemote(MessageBase, frozen=True, tag="define-remote"):
@@ -42,6 +56,14 @@ class DefineRemote(MessageBase, frozen=True, tag="define-remote"):
     at: Annotated[tuple[tuple[Name, Names], ...], Meta(max_length=limits.PLACES_MAX)]
     lifetime_us: Count = 0
 
+    def terms(self, time: Callable[[], int]) -> Terms:
+        """What it asks for.
+
+        Args:
+            time: now, since the Unix epoch; asked only where it matters.
+        """
+        return Terms(expires_us=time() + self.lifetime_us if self.lifetime_us else 0)
+
 
 class RevokeRemote(MessageBase, frozen=True, tag="revoke-remote"):
     """From a client: of its own node a definition that was made there; of the node that keeps one (then
@@ -59,8 +81,7 @@ class RevokeRemote(MessageBase, frozen=True, tag="revoke-remote"):
 class KeepRemote(MessageBase, frozen=True, tag="keep-remote"):
     """From a node: keep this fragment under this name, for us. Payload: its spec, as of ``Install``.
 
-    Attributes:
-        expires_us: until then, in microseconds since the Unix epoch; 0: until it is revoked.
+    After the name come the ``Terms``, one by one.
     """
 
     PAYLOAD: ClassVar[Payload] = Payload.REQUIRED
@@ -68,6 +89,11 @@ class KeepRemote(MessageBase, frozen=True, tag="keep-remote"):
     request: Count
     name: Name
     expires_us: Count = 0
+
+    @property
+    def terms(self) -> Terms:
+        """On which it is to be kept."""
+        return Terms(**{term: getattr(self, term) for term in Terms.__struct_fields__})
 
 
 class DropRemote(MessageBase, frozen=True, tag="drop-remote"):

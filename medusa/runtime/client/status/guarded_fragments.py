@@ -11,11 +11,9 @@ from dataclasses import dataclass, replace
 
 from msgspec import UNSET
 
-from medusa.wire.status_fields import NodeStatus, ReplicasStatus
+from medusa.wire.status_fields import FOLLOWING, NodeStatus, ReplicasStatus
 
 __all__ = ["GuardedFragment", "guarded_fragments"]
-
-FOLLOWING = "following"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
