@@ -36,15 +36,18 @@ class Scheduler:
         self, boxes: Sequence[Operator], clock: Clock | None = None, relieve: Callable[[], None] | None = None
     ) -> None:
         self._waiting: list[deque[tuple[int, Element]]] = [deque() for _ in boxes]
-        self._places = list(zip(boxes, self._waiting, strict=True))
+        # With what is called after each train, so that boxes of many kinds aren't asked for it.
+        self._places = [(box, queue, box.was_busy) for box, queue in zip(boxes, self._waiting, strict=True)]
         self._moment = None if clock is None else clock.monotonic_us
         self._relieve = relieve
         self._origins: list[set[int]] = [set() for _ in boxes]
         self._numbers = {box.id: place for place, box in enumerate(boxes)}
         self._above: list[set[int]] = []
         """Of each box: see ``_find_above``. Empty: not known yet."""
+        self._stepping: set[Operator] = set()
+        """Boxes with ``steps``: mostly there are none, and then boxes aren't asked for them."""
         for box in boxes:
-            box.give_in_steps()
+            box.give_in_steps(self._stepping)
 
     def connect(self, origin: Operator, port: str, target: int, input: int) -> None:
         """Draw an arc to an input of the box at place ``target``."""
@@ -62,17 +65,17 @@ class Scheduler:
         Args:
             rests: asked after each piece: an element that makes no more than one is never split.
         """
-        moment = self._moment
+        moment, stepping = self._moment, self._stepping
         begin = moment() if moment is not None else 0
         whole = True
-        for box, queue in self._places:
+        for box, queue, was_busy in self._places:
             if not queue:
-                if box.steps is not None:  # It was left so by the slice before.
+                if stepping and box.steps is not None:  # It was left so by the slice before.
                     whole = False
                     break
                 continue
             waiting = len(queue)
-            if box.steps is not None or waiting > QUEUE_MAX:
+            if waiting > QUEUE_MAX or (stepping and box.steps is not None):
                 whole = False
                 break
             receive = box.receive
@@ -80,7 +83,7 @@ class Scheduler:
             for input, element in queue:
                 receive(input, element)
                 taken += 1
-                if box.steps is not None:
+                if stepping and box.steps is not None:
                     break
             if taken == waiting:  # No box sends to itself.
                 queue.clear()
@@ -89,9 +92,9 @@ class Scheduler:
                     queue.popleft()
             if moment is not None:
                 end = moment()
-                box.was_busy(end - begin)
+                was_busy(end - begin)
                 begin = end
-            if box.steps is not None:
+            if stepping and box.steps is not None:
                 whole = False
                 break
         if not whole and not self._run_pieces(rests):
@@ -104,7 +107,7 @@ class Scheduler:
         """The same, one element or piece at a time, from the lowest box that may go on."""
         moment = self._moment
         while (place := self._next()) is not None:
-            box, queue = self._places[place]
+            box, queue, was_busy = self._places[place]
             begin = moment() if moment is not None else 0
             if box.steps is not None:
                 box.step()
@@ -112,7 +115,7 @@ class Scheduler:
                 input, element = queue.popleft()
                 box.receive(input, element)
             if moment is not None:
-                box.was_busy(moment() - begin)
+                was_busy(moment() - begin)
             if self._relieve is not None:
                 self._relieve()
             if rests is not None and rests() and self.waits:
@@ -123,7 +126,7 @@ class Scheduler:
         """The lowest box with work that may do it now."""
         if not self._above:
             self._above = self._find_above()
-        busy = [place for place, (box, queue) in enumerate(self._places) if queue or box.steps is not None]
+        busy = [place for place, (box, queue, _) in enumerate(self._places) if queue or box.steps is not None]
         for place in reversed(busy):
             if self._above[place].isdisjoint(busy):
                 return place
@@ -146,7 +149,7 @@ class Scheduler:
     @property
     def waits(self) -> bool:
         """Something is left to do."""
-        return any(queue or box.steps is not None for box, queue in self._places)
+        return any(queue or box.steps is not None for box, queue, _ in self._places)
 
     def waiting_bytes(self) -> int:
         """Bytes of the rows that wait between boxes."""
@@ -166,7 +169,7 @@ class Scheduler:
 
     def clear(self) -> None:
         """Forget what waits, after a box has raised."""
-        for box, queue in self._places:
+        for box, queue, _ in self._places:
             queue.clear()
             box.forget_steps()
 

@@ -25,6 +25,8 @@ from medusa.engine.state.capture import Capture
 
 __all__ = ["BoxState", "Now", "Operator", "Stateless", "expect_table", "show_time"]
 
+_STABLE = Kind.STABLE  # which every train asks for; an enum takes as long to find it as a call
+
 
 class Queue(Protocol):
     """Elements that wait before a box, each for one of its inputs, by its number."""
@@ -109,7 +111,6 @@ class Operator(ABC):
         shed: rows that were left out under overload: behind this source, before this box, above this sink.
         steps: what is left of the output of an element, where it is too much to leave at once: the scheduler
             asks for it piece by piece with ``step``, and lets the boxes below run in between.
-        paced: somebody asks for ``steps``.
         interleaves_freely: of several inputs; what leaves is the same however their elements interleave.
         takes_tentative: early results (trains of kind ``TENTATIVE``) reach ``on_train`` and leave with
             their kind kept. False, as for every box with state: they are counted and left out.
@@ -120,12 +121,36 @@ class Operator(ABC):
     boundary_ports: tuple[str, ...] = ("",)
     takes_tentative: bool = False
     state_format: int = 1
-    paced: bool = False
-    interleaves_freely: bool = False
+
+    # A train reads a dozen of these, of boxes of many kinds in the same lines, where Python's shortcuts for
+    # one kind don't serve; and with more than 30 attributes that aren't slots an object gets a dictionary.
+    __slots__ = (
+        "_ports",
+        "_with_steps",
+        "ahead",
+        "boundary_us",
+        "busy_us",
+        "dead",
+        "dropped",
+        "id",
+        "inputs_us",
+        "interleaves_freely",
+        "late",
+        "moved_us",
+        "now",
+        "rows_before",
+        "rows_in",
+        "rows_out",
+        "shed",
+        "steps",
+        "tentative",
+    )
 
     def __init__(self, id: str, *, inputs: int) -> None:
         self.id = id
         self.steps: Iterator[None] | None = None
+        self._with_steps: set[Operator] | None = None
+        self.interleaves_freely = False
         self.inputs_us: list[int] = [int(START_US)] * inputs
         self.boundary_us = int(START_US)
         self.rows_in = 0
@@ -159,13 +184,17 @@ class Operator(ABC):
         self.rows_before, self.tentative, self.busy_us = other.rows_before, other.tentative, other.busy_us
         self.moved_us = other.moved_us
 
-    def give_in_steps(self) -> None:
-        """Somebody asks for ``steps`` from now on."""
-        self.paced = True
+    def give_in_steps(self, with_steps: set[Operator]) -> None:
+        """Somebody asks for ``steps`` from now on.
+
+        Args:
+            with_steps: the boxes that have any, kept by each.
+        """
+        self._with_steps = with_steps
 
     def give_at_once(self) -> None:
         """Nobody asks for ``steps``."""
-        self.paced = False
+        self._with_steps = None
 
     def connect(self, port: str, queue: Queue, input: int) -> None:
         """Send what leaves by ``port`` to an input of another box too, by its queue."""
@@ -192,7 +221,7 @@ class Operator(ABC):
         """Send rows on by the main port; an empty train is left out."""
         rows = train.batch.num_rows
         if rows:
-            if train.kind is Kind.STABLE:
+            if train.kind is _STABLE:
                 self.rows_out += rows
             for queue, input in self._ports.get("", ()):
                 queue.append((input, train))
@@ -206,7 +235,7 @@ class Operator(ABC):
         """Take one element; what follows from it has been emitted when this returns."""
         # Small trains cost what this costs: no call that can be left out.
         if isinstance(element, Train):
-            if element.kind is Kind.STABLE:
+            if element.kind is _STABLE:
                 self.rows_in += element.batch.num_rows
                 self.on_train(input, element)
                 return
@@ -293,17 +322,22 @@ class Operator(ABC):
         if next(steps, self) is self:  # mostly it is one
             return
         self.steps = steps
-        while not self.paced and self.steps is not None:
+        if self._with_steps is not None:
+            self._with_steps.add(self)
+            return
+        while self.steps is not None:
             self.step()
 
     def step(self) -> None:
         """Emit the next piece of ``steps``; after the last one there are none."""
         if self.steps is not None and next(self.steps, self) is self:
-            self.steps = None
+            self.forget_steps()
 
     def forget_steps(self) -> None:
         """Leave out what is left of the output."""
         self.steps = None
+        if self._with_steps is not None:
+            self._with_steps.discard(self)
 
     @property
     def input_us(self) -> int:

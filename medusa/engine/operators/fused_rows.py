@@ -75,8 +75,11 @@ class FusedRows:
         self._window = window
         self._native = window.native_window() if window is not None else None
         self._programs = programs
-        self._filters = [isinstance(box, FilterBox) for box in rows]
         last = rows[-1]
+        # What each train needs of the boxes, asked for once.
+        self._counted = [
+            (box.passed, isinstance(box, FilterBox), box is last and window is None) for box in rows
+        ]
         self._schema = last.schema
         self._types = last.types
         self._timed = timed
@@ -143,13 +146,13 @@ class FusedRows:
 
     def _count(self, rows: int, kept: list[int]) -> int:
         """Rows that each box took and gave; returns those of the last one."""
-        passed = 0
-        for box, filters in zip(self._rows, self._filters, strict=True):
-            came = 0 if box is self._rows[0] else rows
+        filtered = came = 0  # the first has counted what came, and what leaves the last is counted there
+        for passed, filters, leaves in self._counted:
             if filters:
-                rows = kept[passed]
-                passed += 1
-            box.passed(came, rows if box is not self._rows[-1] or self._window is not None else 0)
+                rows = kept[filtered]
+                filtered += 1
+            passed(came, 0 if leaves else rows)
+            came = rows
         return rows
 
     def _hand_on(self, train: Train, batch: Batch) -> None:
