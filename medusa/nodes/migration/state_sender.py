@@ -109,6 +109,8 @@ class StateSender:
         self._stood_us = 0
         self._stood = 0, b""
         self._gather_until_us: int | None = None
+        self._gathered = 0
+        """So many wait in the tap, as it was looked at last."""
         self.nbytes = 0
         self.opened = self.handed = self._said = False
         self.broken = ""
@@ -213,6 +215,17 @@ class StateSender:
             self._stand(now_us)
         self._pump(now_us)
 
+    def rests(self, now_us: int) -> bool:
+        """Whether ``tick`` has nothing to do but to wait for what is fed next."""
+        due_us = self._gather_until_us
+        return (
+            due_us is not None
+            and now_us < due_us
+            and len(self._tap.queue) == self._gathered
+            and now_us - self._stood_us < STANDING_US
+            and not (self._going and now_us >= self._again_at_us)
+        )
+
     def wake_at_us(self, now_us: int) -> int:
         """When ``tick`` has work."""
         times = [now_us + STANDING_US] if self.opened and not self.handed else []
@@ -237,6 +250,7 @@ class StateSender:
     def _gathers(self, now_us: int) -> bool:
         """Whether what was fed may wait for what is fed next."""
         tap = self._standby_tap
+        self._gathered = len(self._tap.queue)
         few = tap is not None and 0 < len(tap.queue) < GATHER_ITEMS and not tap.hurries
         if not (few and self.opened) or self._hosted.mixed or self._next:
             self._gather_until_us = None

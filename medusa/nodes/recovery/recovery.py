@@ -260,6 +260,19 @@ class Recovery:
         of = peer, message.fragment, message.attempt
         return self.followings.has(*of) or self.replication.has(*of)
 
+    def is_routine(self, peer: str, message: Got) -> bool:
+        """Whether it is of a secondary whose word counts already, and nothing waits for it but rows."""
+        fragment = message.fragment
+        current = self.agreement.current(fragment.partition("/")[0])
+        replicas = None if current is None else current.replicas(fragment)
+        counts = replicas is not None and peer in replicas.secondaries and replicas.owner == self._me
+        return counts and self.replication.follows(fragment, peer)
+
+    @property
+    def hands_nothing_over(self) -> bool:
+        """No takeover is ordered or wished: it would wait for rows that a secondary is sent."""
+        return self.handovers.wake_at_us() is None
+
     def gave_up(self, peer: str, message: GiveUp) -> None:
         """An owner doesn't need the room that it asked for, if it is that."""
         self.followings.gave_up(peer, message)
@@ -476,11 +489,17 @@ class Recovery:
         """Send what was fed since the last call."""
         self.replication.flush(now_us)
 
-    def tick(self, now_us: int) -> None:
-        """Do what is due; also after anything was written."""
+    def tick(self, now_us: int, *, rows: bool = False) -> None:
+        """Do what is due; also after anything was written.
+
+        Args:
+            rows: only what ``rows_wake_at_us`` speaks of.
+        """
         self.agreement.tick(now_us)
         self.followings.tick(now_us)
         self.replication.tick(now_us)
+        if rows:
+            return
         self.succession.tick(now_us)
         self.handovers.tick(now_us)
         self.coordination.tick(now_us)
