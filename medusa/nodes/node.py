@@ -67,6 +67,7 @@ from medusa.nodes.reports import (
     RulesRead,
     SentToItself,
     Started,
+    Stats,
     StopRequested,
     Surroundings,
 )
@@ -702,7 +703,7 @@ class NodeMind:
             LocalProtocolError: rules were read for a node that has no keys.
             RemoteProtocolError: what the node has sent to itself broke a rule.
         """
-        if not isinstance(report, Ran | Surroundings):
+        if not isinstance(report, Ran | Stats | Surroundings):
             self._others_may_act = True
         match report:
             case SentToItself():
@@ -928,7 +929,7 @@ class NodeMind:
     def _others_wake_at_us(self, now_us: int) -> int | None:
         """When there is something to do that isn't about rows."""
         moving = [self.orders.wake_at_us(now_us), self.diverting.wake_at_us()]
-        self._only_rows_flow = moving == [None, None] and self.recovery.hands_nothing_over
+        self._only_rows_flow = moving == [None, None] and not self.recovery.waits_for_rows
         times = [*moving, self._saver.wake_at_us(), self.coordinator.wake_at_us()]
         times += [self._definitions.wake_at_us(), self._reading.wake_at_us(), self.remotes.wake_at_us()]
         times += [self._resolving.wake_at_us(), self.naming.wake_at_us(), self.recovery.wake_at_us(now_us)]

@@ -24,6 +24,7 @@ from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.migration.standby import Clients, ReaderPosition
 from medusa.nodes.reports import Copied
 from medusa.ports import Buffer
+from medusa.wire.limits import TRAIN_BYTES
 from medusa.wire.messages.message_union import Message
 from medusa.wire.messages.move import Fed, Got, Handover, Piece, Ready, Standing, Whole
 from medusa.wire.outbox import Copy, Outbox
@@ -323,7 +324,7 @@ class StateSender:
         if not isinstance(element, Train):
             yield fed, None, tapped.cost
             return
-        pieces = list(input.codec.encode(element))
+        pieces = _encoded(tapped, element)
         seq, left = element.first_seq, len(element)
         for place, (payload, rows, late) in enumerate(pieces, start=1):
             last = place == len(pieces)
@@ -364,3 +365,10 @@ class StateSender:
         released = 0 if self._standby_tap is None else hosted.released
         standing = Standing(frame=0, mark=mark, released=released, **self._about)
         return standing, msgspec.msgpack.encode(Clients(readers, holders)), 0
+
+
+def _encoded(tapped: FedElement, train: Train) -> list[tuple[Buffer, int, bool]]:
+    """The payloads of its rows, as ``TrainCodec.encode`` has them: as it came, where that is known."""
+    if tapped.payload is not None and memoryview(tapped.payload).nbytes <= TRAIN_BYTES:
+        return [(tapped.payload, len(train), train.late is not None)]
+    return list(tapped.input.codec.encode(train))

@@ -269,9 +269,10 @@ class Recovery:
         return counts and self.replication.follows(fragment, peer)
 
     @property
-    def hands_nothing_over(self) -> bool:
-        """No takeover is ordered or wished: it would wait for rows that a secondary is sent."""
-        return self.handovers.wake_at_us() is None
+    def waits_for_rows(self) -> bool:
+        """Rows may bring work that ``wake_at_us`` doesn't speak of: a takeover is ordered, say, and waits for
+        who is to have the fragment to come near."""
+        return self.handovers.wake_at_us() is not None or self.succession.waits_for_rows
 
     def gave_up(self, peer: str, message: GiveUp) -> None:
         """An owner doesn't need the room that it asked for, if it is that."""

@@ -739,6 +739,15 @@ class Succession:
         for about in [about for about in self._sought if about[0] == query]:
             del self._sought[about]
 
+    @property
+    def waits_for_rows(self) -> bool:
+        """Rows, and who acknowledges them, may bring work for ``tick`` sooner than ``wake_at_us`` says: somebody
+        has yet to catch up, or something taken over to begin."""
+        if self._logging or self._takeovers or self._without_state:
+            return True
+        owned = (replicas for _, _, replicas in self._replication.owned())
+        return any(self._coming(each) or self._undecided(each) for each in owned)
+
     def wake_at_us(self, now_us: int) -> int | None:
         """When ``tick`` has work."""
         times: list[int] = []
