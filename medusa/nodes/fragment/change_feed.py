@@ -177,7 +177,9 @@ class ChangeFeed:
         payload: Buffer | None = None,
     ) -> None:
         cost = ITEM_BYTES + len(note) + (element.batch.nbytes if isinstance(element, Train) else 0)
-        self.queue.append(FedElement(kind, number, input, element, next_seq, boundary_us, note, cost, payload))
+        self.queue.append(
+            FedElement(kind, number, input, element, next_seq, boundary_us, note, cost, payload)
+        )
         self.nbytes += cost
         self.items += 1
 

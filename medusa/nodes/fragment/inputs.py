@@ -55,8 +55,8 @@ class Work:
         element: what to feed or ask; None: it only moves the position.
         next_seq, boundary_us: where ``input`` stands after it.
         cost: bytes of credit it holds.
-        payload: of the frame that brought these very rows, as the input's codec would encode them; None: there
-            is none.
+        payload: of the frame that brought these very rows, as the input's codec encodes them; None: it isn't
+            known.
         note: the sender's, as it stood then.
         number: of the decision to feed it.
         is_over: it was run, or only the position has moved.

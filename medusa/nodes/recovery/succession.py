@@ -741,9 +741,9 @@ class Succession:
 
     @property
     def waits_for_rows(self) -> bool:
-        """Rows, and who acknowledges them, may bring work for ``tick`` sooner than ``wake_at_us`` says: somebody
-        has yet to catch up, or something taken over to begin."""
-        if self._logging or self._takeovers or self._without_state:
+        """Rows, and who says that it is there, may bring work sooner than ``wake_at_us`` says: somebody is silent
+        or is to catch up, or something taken over is to begin."""
+        if self._silent_since_us or self._logging or self._takeovers or self._without_state:
             return True
         owned = (replicas for _, _, replicas in self._replication.owned())
         return any(self._coming(each) or self._undecided(each) for each in owned)

@@ -63,7 +63,7 @@ class Connection:
 
     def bytes_read(self) -> int | None:
         """So many came in and were read from it so far; None: it has ended, or isn't TCP on Linux."""
-        # Of what kind it is isn't looked up: that takes as long as all the rest, and another kind has no such option.
+        # Of what kind it is isn't looked up, which takes as long as all the rest: no other has this option.
         tcp = socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP
         with (
             contextlib.suppress(OSError, AttributeError),
