@@ -741,8 +741,8 @@ class Succession:
 
     @property
     def waits_for_rows(self) -> bool:
-        """Rows, and who says that it is there, may bring work sooner than ``wake_at_us`` says: somebody is silent
-        or is to catch up, or something taken over is to begin."""
+        """Rows, and who says that it is there, may bring work sooner than ``wake_at_us`` says: somebody is
+        silent or is to catch up, or something taken over is to begin."""
         if self._silent_since_us or self._logging or self._takeovers or self._without_state:
             return True
         owned = (replicas for _, _, replicas in self._replication.owned())
