@@ -15,11 +15,11 @@ from collections import Counter
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from medusa.elements import Kind, Train
 from medusa.engine.core.box import Operator, Stateless
+from medusa.engine.core.rows import as_int64
 from medusa.engine.fragment import Fragment
 from medusa.engine.operators.sink import SinkBox
 from medusa.engine.operators.source import SourceBox
@@ -101,7 +101,9 @@ class HeldRowsCount:
             if train.kind is Kind.STABLE and train.times is not None:
                 times = _on_time(train)
                 for sink, steps, counts in inputs[input]:
-                    count = counts.setdefault(self._source, _Count())
+                    count = counts.get(self._source)
+                    if count is None:
+                        count = counts[self._source] = _Count()
                     count.add(_last(times, steps), sink.boundary_us)
 
         box.watch_trains(look)
@@ -160,7 +162,7 @@ def row_by_row(spec: Box) -> bool:
 
 def _on_time(train: Train) -> Times:
     assert train.times is not None
-    times: Times = train.times.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    times: Times = as_int64(train.times)
     if train.late is not None:
         times = times[~train.late.to_numpy(zero_copy_only=False)]
     return times
@@ -181,10 +183,28 @@ class _Count:
         self._rows = 0
 
     def add(self, times: Times, above_us: int) -> None:
-        times = times[times >= above_us]
+        if not len(times):
+            return
+        least, largest = int(times.min()), int(times.max())
+        if least == largest:  # As are most trains whose rows are of one window.
+            if least >= above_us:
+                self._add_one(least, len(times))
+            return
+        times = times[times >= above_us] if least < above_us else times
         if not len(times):
             return
         self._append(*np.unique(times, return_counts=True))
+        if len(self._pieces) > PIECES_MAX:
+            self._merge()
+
+    def _add_one(self, time_us: int, rows: int) -> None:
+        """So many rows of one time; often of the one that came last."""
+        last = self._pieces[-1] if self._pieces else None
+        if last is not None and last[0] == last[1] == time_us:
+            self._pieces[-1] = (time_us, time_us, last[2], last[3] + rows)
+            self._rows += rows
+            return
+        self._append(np.array([time_us], np.int64), np.array([rows], np.int64))
         if len(self._pieces) > PIECES_MAX:
             self._merge()
 

@@ -67,6 +67,7 @@ from medusa.nodes.reports import (
     RulesRead,
     SentToItself,
     Started,
+    Stats,
     StopRequested,
     Surroundings,
 )
@@ -89,8 +90,9 @@ from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.link.session import SESSION, PeerSession, PeerState, SessionSettings
 from medusa.wire.messages import Message
 from medusa.wire.messages.commands import Declare, Reply, StatusRequest
-from medusa.wire.messages.links import Ack, Boundary, Data, Hello, Progress, Refuse
+from medusa.wire.messages.links import Ack, Boundary, Data, Heartbeat, Hello, Progress, Refuse
 from medusa.wire.messages.load import Load
+from medusa.wire.messages.move import Got
 from medusa.wire.messages.rerouting import DivertMessage
 from medusa.wire.messages.tentative import TentativeBoundary, TentativeRows, TentativeTaken
 from medusa.wire.outbox import CutPeer, Introduce, Outbox, Owned, Stopped, WakeAt
@@ -98,8 +100,12 @@ from medusa.wire.status_fields import FragmentStatus, NodeStatus, plain
 
 __all__ = ["NodeMind"]
 
-ROWS = (Data, Boundary, Progress, Ack, TentativeRows, TentativeBoundary, TentativeTaken)
-"""What is about rows alone."""
+ROWS = (Data, Boundary, Progress, Ack, TentativeRows, TentativeBoundary, TentativeTaken, Heartbeat)
+"""What is about rows alone, or about nothing; unless it tells that a peer is back."""
+
+LOOK_US = 100_000
+"""So often all parts are looked at while only rows come. Each says when it has work. Too small: CPU of a node
+with few rows; too large: so late is done what a part hasn't said."""
 
 
 class NodeMind:
@@ -163,6 +169,10 @@ class NodeMind:
         """When there is something to do that isn't about rows, as far as was looked."""
         self._only_rows_flow = False
         """Nothing was moving then that rows may get on."""
+        self._others_may_act = True
+        """Something came since the last look at all parts that isn't about rows."""
+        self._look_at_us = 0
+        """By then all parts are looked at again, whatever came."""
         self._door: Mapping[str, int] = {}
         self._saver = saver = CatalogWriter(catalog, outbox=outbox, next_token=self._next_token)
         self.guard: Guard | None = None
@@ -632,16 +642,21 @@ class NodeMind:
             self.clients[peer] = now_us  # Silent until it is up: what it says may not hold.
         self._now_us = now_us
         client = peer in self.clients
+        event: LinkEvent | None = None
         try:
             if lane == 0:
-                self._spread(now_us, peer, self.sessions[peer].receive(now_us, message))
+                event = self.sessions[peer].receive(now_us, message)
+                self._spread(now_us, peer, event)
             if may_say(self.guard, peer, caller, message, client=client):
                 self._dispatch(Heard(now_us, peer, message, payload, client, caller, lane))
         except RemoteProtocolError as error:
             self._count(error.code)
             raise
         finally:
-            self._wake(now_us, rows=type(message) in ROWS)
+            self._wake(now_us, rows=event is None and self._is_about_rows(peer, message))
+
+    def _is_about_rows(self, peer: str, message: Message) -> bool:
+        return type(message) in ROWS or (isinstance(message, Got) and self.recovery.is_routine(peer, message))
 
     def _dispatch(self, heard: Heard) -> None:
         check_payload(heard.peer, heard.message, heard.payload)
@@ -694,6 +709,8 @@ class NodeMind:
             LocalProtocolError: rules were read for a node that has no keys.
             RemoteProtocolError: what the node has sent to itself broke a rule.
         """
+        if not isinstance(report, Ran | Stats | Surroundings):
+            self._others_may_act = True
         match report:
             case SentToItself():
                 self._sent_to_itself(now_us, report)
@@ -816,6 +833,7 @@ class NodeMind:
     def _spread(self, now_us: int, peer: str, event: LinkEvent | None) -> None:
         if event is None:
             return
+        self._others_may_act = True
         if peer in self.clients:
             self.clients[peer] = now_us if event is LinkEvent.PEER_DOWN else 0
         else:
@@ -860,24 +878,40 @@ class NodeMind:
                 self._forget(peer)
         for hosted in self.fragments.values():
             hosted.tick(now_us)
-        self._saver.tick(now_us)
+        rows = not self._others_are_due(now_us)
+        if not rows:
+            self._saver.tick(now_us)
         if self.guard is not None:
             self.guard.tick(now_us)
             self._cut_off(now_us)
-        self.coordinator.tick(now_us)
-        self._definitions.tick(now_us)
-        self._queries.tick(now_us)
-        self.diverting.tick(now_us)
-        self._reading.tick(now_us)
-        self.remotes.tick(now_us)
-        self.orders.tick(now_us)
-        self.recovery.tick(now_us)
-        self._resolving.tick(now_us)
-        self.naming.tick(now_us)
+        if not rows:
+            self.coordinator.tick(now_us)
+            self._definitions.tick(now_us)
+            self._queries.tick(now_us)
+            self.diverting.tick(now_us)
+            self._reading.tick(now_us)
+            self.remotes.tick(now_us)
+            self.orders.tick(now_us)
+        self.recovery.tick(now_us, rows=rows)
+        if not rows:
+            self._resolving.tick(now_us)
+            self.naming.tick(now_us)
         self.rates.tick(now_us, self.fragments.values(), self.installed.counts)
         self.loads.tick(now_us, (peer for peer in self.settings.own_peers if self.peers[peer] == "up"))
         self._unmoved.tick(now_us, self.installed.counts)
-        self._wake(now_us)
+        self._wake(now_us, rows=rows)
+        if not rows:
+            self._others_may_act, self._look_at_us = False, now_us + LOOK_US
+
+    def _others_are_due(self, now_us: int) -> bool:
+        """Whether parts that rows don't concern may have something to do.
+
+        Most ticks send a heartbeat, an acknowledgement or what was gathered for a secondary.
+        """
+        at_us = self._others_at_us
+        if self._others_may_act or not self._only_rows_flow or now_us >= self._look_at_us:
+            return True
+        return at_us is not None and now_us >= at_us
 
     def _wake(self, now_us: int, *, rows: bool = False) -> None:
         """Say when there is something to do next.
@@ -890,7 +924,7 @@ class NodeMind:
         self._streams.flush(now_us)
         self.recovery.flush(now_us)
         if not (rows and self._only_rows_flow):
-            self._others_at_us = self._others_wake_at_us(now_us)
+            self._others_at_us, self._others_may_act = self._others_wake_at_us(now_us), True
         times = [session.wake_at_us(now_us) for session in self.sessions.values()]
         times += [hosted.wake_at_us() for hosted in self.fragments.values()]
         times += [silent_us + self._link.idle_us for silent_us in self.clients.values() if silent_us]
@@ -901,7 +935,7 @@ class NodeMind:
     def _others_wake_at_us(self, now_us: int) -> int | None:
         """When there is something to do that isn't about rows."""
         moving = [self.orders.wake_at_us(now_us), self.diverting.wake_at_us()]
-        self._only_rows_flow = moving == [None, None]
+        self._only_rows_flow = moving == [None, None] and not self.recovery.waits_for_rows
         times = [*moving, self._saver.wake_at_us(), self.coordinator.wake_at_us()]
         times += [self._definitions.wake_at_us(), self._reading.wake_at_us(), self.remotes.wake_at_us()]
         times += [self._resolving.wake_at_us(), self.naming.wake_at_us(), self.recovery.wake_at_us(now_us)]

@@ -9,6 +9,7 @@ from medusa.elements import Boundary, Silent, Train
 from medusa.nodes.fragment.input_log_records import JOINED, LOST, PROMISE, ROWS
 from medusa.nodes.fragment.inputs import FragmentInput, Work
 from medusa.nodes.upstream_backup.marks import Mark
+from medusa.ports import Buffer
 
 __all__ = ["PASSED", "ChangeFeed", "CheckpointMark", "FedElement", "StandbyChangeFeed"]
 
@@ -34,7 +35,7 @@ small: the stream is slow before."""
 
 @dataclass(slots=True)
 class FedElement:
-    """One element that was fed, and where its input stands after it."""
+    """One element that was fed, and where its input stands after it; ``payload`` as of ``Work``."""
 
     kind: int
     number: int
@@ -44,6 +45,7 @@ class FedElement:
     boundary_us: int
     note: bytes
     cost: int
+    payload: Buffer | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +154,8 @@ class ChangeFeed:
                 kind = PROMISE
             case None:
                 kind = LOST if work.number >= 0 else PASSED
-        self._put(kind, work.number, work.input, work.element, work.next_seq, work.boundary_us, work.note)
+        at = work.next_seq, work.boundary_us, work.note
+        self._put(kind, work.number, work.input, work.element, *at, payload=work.payload)
 
     def joined(self, input: FragmentInput, number: int) -> None:
         """A publisher came, which is a decision of its own; or (-1) one that has a name, or another client
@@ -170,9 +173,13 @@ class ChangeFeed:
         next_seq: int,
         boundary_us: int,
         note: bytes,
+        *,
+        payload: Buffer | None = None,
     ) -> None:
         cost = ITEM_BYTES + len(note) + (element.batch.nbytes if isinstance(element, Train) else 0)
-        self.queue.append(FedElement(kind, number, input, element, next_seq, boundary_us, note, cost))
+        self.queue.append(
+            FedElement(kind, number, input, element, next_seq, boundary_us, note, cost, payload)
+        )
         self.nbytes += cost
         self.items += 1
 

@@ -55,12 +55,16 @@ class Work:
         element: what to feed or ask; None: it only moves the position.
         next_seq, boundary_us: where ``input`` stands after it.
         cost: bytes of credit it holds.
+        payload: of the frame that brought these very rows, as the input's codec encodes them; None: it isn't
+            known.
         note: the sender's, as it stood then.
         number: of the decision to feed it.
         is_over: it was run, or only the position has moved.
     """
 
-    __slots__ = ("boundary_us", "cost", "element", "input", "is_over", "next_seq", "note", "number")
+    __slots__ = (
+        *("boundary_us", "cost", "element", "input", "is_over", "next_seq", "note", "number", "payload"),
+    )
 
     def __init__(
         self,
@@ -70,12 +74,14 @@ class Work:
         next_seq: int,
         boundary_us: int,
         cost: int,
+        payload: Buffer | None = None,
     ) -> None:
         self.input = input
         self.element = element
         self.next_seq = next_seq
         self.boundary_us = boundary_us
         self.cost = cost
+        self.payload = payload
         self.note = input.receiver.note
         self.number = -1
         self.is_over = False
@@ -289,9 +295,11 @@ class FragmentInput:
             self._promised_by = self.receiver.life, self.receiver.stream_version
         match delivery:
             case ReceivedRows():
-                train = self._decode(delivery, boundary_us)
+                train, as_sent = self._decode(delivery, boundary_us)
                 end = delivery.message.seq + delivery.message.rows
-                return Work(self, train, next_seq=end, boundary_us=boundary_us, cost=delivery.cost)
+                payload = delivery.payload if as_sent else None
+                at: dict[str, int] = {"next_seq": end, "boundary_us": boundary_us, "cost": delivery.cost}
+                return Work(self, train, payload=payload, **at)
             case ReceivedPromise():
                 return Work(
                     self,
@@ -303,7 +311,9 @@ class FragmentInput:
             case LostRows():
                 return Work(self, None, next_seq=delivery.to_seq, boundary_us=boundary_us, cost=0)
 
-    def _decode(self, rows: ReceivedRows, boundary_us: int) -> Train:
+    def _decode(self, rows: ReceivedRows, boundary_us: int) -> tuple[Train, bool]:
+        """The rows, and whether they are all that was sent, as it was sent."""
+        as_sent = rows.skip == 0
         train = self.codec.decode(
             rows.message,
             rows.payload,
@@ -314,6 +324,7 @@ class FragmentInput:
         if self.judged and train.times is not None and self.receiver.attached_us < boundary_us:
             train, overdue = late_below(train, boundary_us)
             if overdue:
+                as_sent = False
                 self.overdue_rows += overdue
                 about = {"stream": self.stream, "peer": self.peer}
                 if self._come_again:  # They were here when that was promised.
@@ -328,7 +339,7 @@ class FragmentInput:
                 peer=self.peer,
                 code="E_DATA",
             )
-        return train
+        return train, as_sent
 
     @property
     def _come_again(self) -> bool:

@@ -24,6 +24,7 @@ from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.migration.standby import Clients, ReaderPosition
 from medusa.nodes.reports import Copied
 from medusa.ports import Buffer
+from medusa.wire.limits import TRAIN_BYTES
 from medusa.wire.messages import Message
 from medusa.wire.messages.move import Fed, Got, Handover, Piece, Ready, Standing, Whole
 from medusa.wire.outbox import Copy, Outbox
@@ -109,6 +110,8 @@ class StateSender:
         self._stood_us = 0
         self._stood = 0, b""
         self._gather_until_us: int | None = None
+        self._gathered = 0
+        """So many wait in the tap, as it was looked at last."""
         self.nbytes = 0
         self.opened = self.handed = self._said = False
         self.broken = ""
@@ -213,6 +216,17 @@ class StateSender:
             self._stand(now_us)
         self._pump(now_us)
 
+    def rests(self, now_us: int) -> bool:
+        """Whether ``tick`` has nothing to do but to wait for what is fed next."""
+        due_us = self._gather_until_us
+        return (
+            due_us is not None
+            and now_us < due_us
+            and len(self._tap.queue) == self._gathered
+            and now_us - self._stood_us < STANDING_US
+            and not (self._going and now_us >= self._again_at_us)
+        )
+
     def wake_at_us(self, now_us: int) -> int:
         """When ``tick`` has work."""
         times = [now_us + STANDING_US] if self.opened and not self.handed else []
@@ -237,6 +251,7 @@ class StateSender:
     def _gathers(self, now_us: int) -> bool:
         """Whether what was fed may wait for what is fed next."""
         tap = self._standby_tap
+        self._gathered = len(self._tap.queue)
         few = tap is not None and 0 < len(tap.queue) < GATHER_ITEMS and not tap.hurries
         if not (few and self.opened) or self._hosted.mixed or self._next:
             self._gather_until_us = None
@@ -309,7 +324,7 @@ class StateSender:
         if not isinstance(element, Train):
             yield fed, None, tapped.cost
             return
-        pieces = list(input.codec.encode(element))
+        pieces = _encoded(tapped, element)
         seq, left = element.first_seq, len(element)
         for place, (payload, rows, late) in enumerate(pieces, start=1):
             last = place == len(pieces)
@@ -350,3 +365,10 @@ class StateSender:
         released = 0 if self._standby_tap is None else hosted.released
         standing = Standing(frame=0, mark=mark, released=released, **self._about)
         return standing, msgspec.msgpack.encode(Clients(readers, holders)), 0
+
+
+def _encoded(tapped: FedElement, train: Train) -> list[tuple[Buffer, int, bool]]:
+    """The payloads of its rows, as ``TrainCodec.encode`` has them: as it came, where that is known."""
+    if tapped.payload is not None and memoryview(tapped.payload).nbytes <= TRAIN_BYTES:
+        return [(tapped.payload, len(train), train.late is not None)]
+    return list(tapped.input.codec.encode(train))

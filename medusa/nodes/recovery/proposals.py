@@ -399,6 +399,15 @@ class Proposals:
         for about in [about for about in self._sought if about[0] == query]:
             del self._sought[about]
 
+    @property
+    def waits_for_rows(self) -> bool:
+        """Rows, and who says that it is there, may bring work sooner than ``wake_at_us`` says: somebody is
+        silent, or is to catch up."""
+        if self._silent_since_us:
+            return True
+        owned = (replicas for _, _, replicas in self._replication.owned())
+        return any(self._coming(each) or self._succession.undecided(each) for each in owned)
+
     def wake_at_us(self, now_us: int) -> int | None:
         """When ``tick`` has work."""
         times: list[int] = []

@@ -218,6 +218,22 @@ class Recovery:
         of = peer, message.fragment, message.attempt
         return self.followings.has(*of) or self.replication.has(*of)
 
+    def is_routine(self, peer: str, message: Got) -> bool:
+        """Whether it is of a secondary whose word counts already, and nothing waits for it but rows."""
+        fragment = message.fragment
+        current = self.agreement.current(fragment.partition("/")[0])
+        replicas = None if current is None else current.replicas(fragment)
+        counts = replicas is not None and peer in replicas.secondaries and replicas.owner == self._me
+        return counts and self.replication.follows(fragment, peer)
+
+    @property
+    def waits_for_rows(self) -> bool:
+        """Rows may bring work that ``wake_at_us`` doesn't speak of: a takeover is ordered, say, and waits for
+        who is to have the fragment to come near."""
+        if self.handovers.wake_at_us() is not None or self.succession.waits_for_rows:
+            return True
+        return self.proposals.waits_for_rows
+
     def gave_up(self, peer: str, message: GiveUp) -> None:
         """An owner doesn't need the room that it asked for, if it is that."""
         self.followings.gave_up(peer, message)
@@ -442,11 +458,17 @@ class Recovery:
         """Send what was fed since the last call."""
         self.replication.flush(now_us)
 
-    def tick(self, now_us: int) -> None:
-        """Do what is due; also after anything was written."""
+    def tick(self, now_us: int, *, rows: bool = False) -> None:
+        """Do what is due; also after anything was written.
+
+        Args:
+            rows: only what ``rows_wake_at_us`` speaks of.
+        """
         self.agreement.tick(now_us)
         self.followings.tick(now_us)
         self.replication.tick(now_us)
+        if rows:
+            return
         self.succession.tick(now_us)
         self.proposals.tick(now_us)
         self.handovers.tick(now_us)

@@ -277,7 +277,7 @@ class Replication:
     def flush(self, now_us: int) -> None:
         """Send what was fed since the last call."""
         for link in self._links.values():
-            if link.sender is not None and link.tap.due:
+            if link.sender is not None and link.tap.due and not link.sender.rests(now_us):
                 link.sender.tick(now_us)
 
     def tick(self, now_us: int) -> None:

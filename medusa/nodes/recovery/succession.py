@@ -433,3 +433,8 @@ class Succession:
                 del by_fragment[name]
         for one in [one for one in self._without_state if one[0].partition("/")[0] == query]:
             del self._without_state[one]
+
+    @property
+    def waits_for_rows(self) -> bool:
+        """Something taken over is to begin, which rows may bring about sooner than ``wake_at_us`` says."""
+        return bool(self._logging or self._takeovers or self._without_state)
