@@ -8,8 +8,8 @@
 input, one of them, and two that ask each other for leave to correct (a reader has what comes first of
 either). Latencies of new rows are of ``left``. *Processed again*: rows that an instance took more than once,
 over both replicas, or that came by the tentative lane, so that the stable instance and a fork took them; *of
-before*: of those, rows that had left as stable before the failure. All of them pass rows on, so nothing is said
-of state.
+before*: of those, rows that had left as stable before the failure. All of them pass rows on, so nothing is
+said of state.
 """
 
 from __future__ import annotations
