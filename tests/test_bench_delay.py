@@ -12,10 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from bench.delay import account, command, costs, cuts, experiments, shown
+from bench.delay import account, baseline, command, costs, cuts, experiments, shown
 from bench.delay.account import Came, Figures
 from bench.delay.experiments import EXPERIMENTS, Case
 from bench.delay.policies import POLICIES, PROCESS, Policy
+from bench.delay.redo_node import Left, RedoNode, Row
 from bench.delay.rig import Arrival, Failure, Outage
 from bench.delay.streams import Shape, rows_of, setup_of
 from bench.recovery.sheet import Sheet
@@ -342,6 +343,70 @@ def test_the_costs_are_ratios_of_the_same_round(tmp_path: Path, monkeypatch: pyt
     assert "| 10.000 |" in text.replace("10.000 (10.000 to 10.000)", "10.000")
     costs.plot(found, tmp_path / "costs.svg")
     assert "<svg" in (tmp_path / "costs.svg").read_text()
+
+
+# --- checkpoint/redo ------------------------------------------------------------------------------------
+
+
+def redone(*failures_ms: tuple[int, int], row_us: int = 0) -> tuple[list[Left], RedoNode]:
+    """A row each 10 ms of two inputs, of which the second is missing meanwhile; bucket 100 ms, X = 1 s."""
+    node = RedoNode(2, bucket_us=100_000, delay_us=1_000_000, checkpoint_us=200_000, row_us=row_us)
+    left: list[Left] = []
+    waiting: list[int] = []
+    for now_us in range(0, 8_000_000, 10_000):
+        node.rows(0, [now_us], now_us)
+        node.boundary(0, now_us, now_us)
+        waiting.append(now_us)
+        if not any(begin <= now_us // 1_000 < end for begin, end in failures_ms):
+            node.rows(1, waiting, now_us)
+            node.boundary(1, now_us, now_us)
+            waiting = []
+        left += node.run(now_us)
+    return left, node
+
+
+def stable_rows(left: Sequence[Left]) -> list[Row]:
+    return [row for each in left if not each.tentative for row in each.rows]
+
+
+@pytest.mark.parametrize(
+    "failures", [(), ((2_000, 2_800),), ((2_000, 5_000),), ((2_000, 4_000), (4_050, 6_000))]
+)
+@pytest.mark.parametrize("row_us", [0, 1_500])
+def test_redo_gives_each_row_once_in_order(failures: tuple[tuple[int, int], ...], row_us: int) -> None:
+    left, node = redone(*failures, row_us=row_us)
+    rows = stable_rows(left)
+    assert rows == sorted({*rows}, key=lambda row: (row[1], row[0]))
+    assert len(rows) >= 2 * 650
+    assert rows[-1][1] > 6_500_000
+    assert node.state == "stable"
+    assert any(each.tentative for each in left) == any(end - begin > 900 for begin, end in failures)
+
+
+def test_redo_does_again_what_was_tentative_and_all_since_the_checkpoint() -> None:
+    left, node = redone((2_000, 5_000))
+    tentative = [row for each in left if each.tentative for row in each.rows]
+    assert min(time_us for _, time_us in tentative) == 1_900_000  # This bucket lacked its boundary.
+    assert node.again_rows == len(tentative) + node.below_rows
+    # At most two buckets of 20 rows had left since the last checkpoint.
+    assert 0 < node.below_rows <= 40
+    [undo] = [each for each in left if each.undo]
+    fixed = [each for each in left if not each.tentative and each.rows and each.rows[0][1] >= 1_900_000]
+    assert undo.at_us <= fixed[0].at_us
+    assert max(each.at_us for each in left if each.tentative) <= undo.at_us
+
+
+def test_the_fork_does_nothing_of_before_again_and_redo_does() -> None:
+    found = {
+        design: baseline.run({"design": design, "failure_s": 3.0}, baseline.QUICK)
+        for design in baseline.DESIGNS
+    }
+    assert not [check for made in found.values() for check in made["checks"] if check["fault"]]
+    assert found[baseline.FORK]["below_rows"] == 0 < found[baseline.REDO]["below_rows"]
+    assert found[baseline.PAIR]["again_rows"] > found[baseline.REDO]["again_rows"]
+    assert all(made["tentative_rows"] > 0 for made in found.values())
+    # A node alone answers nothing new while it corrects.
+    assert found[baseline.FORK]["tentative_rows"] > found[baseline.REDO]["tentative_rows"]
 
 
 # --- small real runs ------------------------------------------------------------------------------------

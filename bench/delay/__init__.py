@@ -10,7 +10,8 @@ and what has to be so, printed as held or not; the exit code is 1 where somethin
 ``experiments`` says what fails when and what must come of it, ``streams`` the query and where it runs,
 ``rig`` has the nodes, the rows and the failures, ``account`` what came, ``logged`` the authors' figures,
 ``policies`` the six of them, ``cuts`` the join at 100,000 rows/s, ``costs`` what ``delay=`` costs while
-nothing fails, ``command`` the command line, ``shown`` tables and plots.
+nothing fails, ``baseline`` the fork beside checkpoint/redo (``redo_node``) in virtual time, ``command`` the
+command line, ``shown`` tables and plots.
 
 Not done: a failure as theirs, of whom the stream goes on and only its boundaries stop (here the node of a
 stream fails, so its rows come when it is back); machines of their own.

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bench.delay import costs, cuts, experiments, shown
+from bench.delay import baseline, costs, cuts, experiments, shown
 from bench.delay.experiments import EXPERIMENTS, FEWER_S, Case, Experiment
 from bench.delay.policies import policies_of
 from bench.delay.rig import CUTS
@@ -53,7 +53,7 @@ class Bench:
         return text
 
 
-NAMES = (*EXPERIMENTS, cuts.NAME, costs.NAME)
+NAMES = (*EXPERIMENTS, cuts.NAME, costs.NAME, baseline.NAME)
 
 
 def benches(options: argparse.Namespace) -> list[Bench]:
@@ -71,6 +71,8 @@ def benches(options: argparse.Namespace) -> list[Bench]:
             made.append(_of_cuts(options))
         elif name == costs.NAME:
             made.append(_of_costs(options))
+        elif name == baseline.NAME:
+            made.append(_of_baseline(options))
         else:
             made.append(_of_experiment(EXPERIMENTS[name], options))
     return made
@@ -144,6 +146,18 @@ def _of_costs(options: argparse.Namespace) -> Bench:
     )
 
 
+def _of_baseline(options: argparse.Namespace) -> Bench:
+    sizes = baseline.QUICK if options.quick else baseline.FULL
+    return Bench(
+        baseline.NAME,
+        baseline.TEXT,
+        baseline.asked_of(sizes),
+        lambda sheet: baseline.measure(sizes, sheet),
+        baseline.table,
+        baseline.plot,
+    )
+
+
 def told(made: Mapping[str, Any]) -> str:
     """A run, for who watches."""
     faults = [check["fault"] for check in made["checks"] if check["fault"]]
@@ -157,6 +171,7 @@ def parser() -> argparse.ArgumentParser:
             *(f"  {each.name:14} {each.text}" for each in EXPERIMENTS.values()),
             f"  {cuts.NAME:14} {cuts.TEXT}",
             f"  {costs.NAME:14} {costs.TEXT}",
+            f"  {baseline.NAME:14} {baseline.TEXT}",
         ]
     )
     made = argparse.ArgumentParser(

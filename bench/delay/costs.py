@@ -84,7 +84,7 @@ def query(variant: str) -> md.Query:
         both = md.sunion(*lefts, bucket="100ms", name="both")
     else:
         both = lefts[0].union(lefts[1], name="both")
-    joined = both.asof_join(right, on="key", how="left", within="1h", name="joined")
+    joined = both.asof_join(right, on="key", how="left", name="joined")
     q.sink(
         "out", joined.select("n", "key", "ts", "m", name="taken"), delay="1s" if variant == DELAY else None
     )

@@ -72,7 +72,7 @@ def query(sizes: Sizes, *, delay: bool = True) -> md.Query:
     q = md.Query("q")
     left = q.source("left", LEFT, time="ts", slack="0s").filter("n >= 0", name="of_left")
     right = q.source("right", RIGHT, time="ts", slack="0s").filter("m >= 0", name="of_right")
-    joined = left.asof_join(right, on="key", how="left", within="1h", name="joined")
+    joined = left.asof_join(right, on="key", how="left", name="joined")
     q.sink("out", joined.select("n", "key", "ts", "m", name="taken"), delay=sizes.within if delay else None)
     return q
 
