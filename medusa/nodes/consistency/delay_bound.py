@@ -27,6 +27,7 @@ from medusa.nodes.consistency.fork import ForkedFragment
 from medusa.nodes.consistency.meeting_sources import MeetingSources
 from medusa.nodes.consistency.missing_inputs import MissingInputs, flows
 from medusa.nodes.consistency.states import CONSISTENCY, ConsistencyEvent, ConsistencyState
+from medusa.nodes.consistency.unpublished_sources import is_fed
 from medusa.nodes.fragment.inputs import FragmentInput, TentativeCame, Work
 from medusa.nodes.fragment.outputs import FragmentOutput, leaving
 from medusa.nodes.spec.fragment_spec import FragmentSpec
@@ -143,7 +144,7 @@ class DelayBound:
             broken_since_us,
             self._stands_us,
             meeting={source: self._meeting.together[source] for source in self._waited()},
-            has_ended=lambda source: of.fed_us[source] >= END_US,
+            has_ended=self._has_ended,
             restored=restored,
         )
         self._outputs: dict[str, _Output] = {}
@@ -175,11 +176,15 @@ class DelayBound:
             self._say(0)
 
     def _waited(self) -> Iterator[str]:
-        """Sources that publishers feed, and that may not bring nothing."""
-        for source in self._of.spec.entries:
-            box = self._sources[source]
-            if box.timed and box.idle_us is None:
-                yield source
+        """Sources that may not bring nothing."""
+        return (source for source, box in self._sources.items() if box.timed and box.idle_us is None)
+
+    def _has_ended(self, source: str) -> bool:
+        """Whether nothing more comes by it."""
+        if (fed_us := self._of.fed_us.get(source)) is not None:
+            return fed_us >= END_US
+        mine = [each for each in self._of.inputs.values() if each.source == source]
+        return any(each.receiver.boundary_us >= END_US for each in mine)
 
     # --- what happens to the fragment -----------------------------------------------------------------
 
@@ -195,7 +200,7 @@ class DelayBound:
                 for fork in self._forks:
                     fork.take(work)
         lane = input.take_tentative()
-        if lane or not flows(input):
+        if lane or not flows(input) or not is_fed(input):
             self._is_calm = False
             self._take_lane(now_us, lane)
 
@@ -412,8 +417,10 @@ class DelayBound:
         # After one that couldn't be made the next is named once it is there: readers follow each that is.
         number = self._forks[0].number if self._forks and not self.why else 0
         for id, output in self._of.outputs.items():
-            state = self._output(id).state
-            output.sender.tentative.state(now_us, _SAID[state], 0 if state is _S.STABLE else number)
+            state, above = self._output(id).state, self._meeting.above[self._sink(id)]
+            fork = 0 if state is _S.STABLE else number
+            fed = not above <= self._missing.unfed()
+            output.sender.tentative.state(now_us, _SAID[state], fork, fed=fed)
 
     # --- forks --------------------------------------------------------------------------------------------
 
@@ -545,9 +552,11 @@ class DelayBound:
 
     def missing(self, id: str) -> list[str]:
         """The inputs that lead to an output and are missing: stream and who sends it, or that nobody does."""
-        above, entries = self._meeting.above[self._sink(id)], self._of.spec.entries
+        above, inputs = self._meeting.above[self._sink(id)], self._of.inputs.values()
+        names = {each.source: f"{each.stream} of {each.by}" for each in inputs if each.judged}
+        names |= self._of.spec.entries
         nobody = [each for each in self._missing.unpublished() if each in above]
         return [
             *(f"{each.stream} of {each.by}" for each in self._missing.missed() if each.source in above),
-            *(f"{entries[source]}: nobody publishes into it" for source in nobody),
+            *(f"{names[source]}: nobody publishes into it" for source in nobody),
         ]
