@@ -38,7 +38,6 @@ DELAY: dict[str, Mistake] = {
         edits=edit(_LOOK, "silent or unsaid or state is ConsistencyState.UP_FAILURE", "silent or unsaid"),
         scenarios=_SCENARIOS,
         seed=35,
-        shows="SimulationError: answered",
     ),
     "a fork waits for what is missing": Mistake(
         area="engine",
