@@ -254,7 +254,7 @@ class ConsistencyStatus(_Status, frozen=True, kw_only=True):
     """How a stream is, of which a failure may hold up the rows only for a while.
 
     Attributes:
-        state: ``stable``, ``up_failure`` or ``stabilization``.
+        state: ``stable``, ``up_failure``, ``stabilization``, or ``failure``, where all inputs are missing.
         for_us: so long it is so; None: it always was.
         missing: inputs that lead to it and are missing: stream and who sends it.
         fork: of the fragment, from which tentative rows come; 0: there is none.
