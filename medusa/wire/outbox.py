@@ -22,6 +22,7 @@ from medusa.wire.messages import Message
 from medusa.wire.messages.links import Hello
 
 __all__ = [
+    "GAVE_WAY",
     "CallAt",
     "CloseFragment",
     "Copy",
@@ -69,6 +70,10 @@ class WakeAt:
     """Call ``tick`` at this time at the latest. The last one given counts."""
 
     at_us: int
+
+
+GAVE_WAY = "a fork of the fragment had to be copied first"
+"""Why a ``Persist`` wasn't done that only has to be asked for again a little later."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

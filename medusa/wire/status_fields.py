@@ -300,7 +300,7 @@ class ConsistencyStatus(_Status, frozen=True, kw_only=True):
     was shown, ``behind_rows`` of what is to be fed again, ``behind_us`` in the time of the stream.
 
     Attributes:
-        state: ``stable``, ``up_failure`` or ``stabilization``.
+        state: ``stable``, ``up_failure``, ``stabilization``, or ``failure``, where all inputs are missing.
         for_us: so long it is so; None: it always was.
         missing: inputs that lead to it and are missing.
         fork: of the fragment, from which tentative rows come; 0: there is none.

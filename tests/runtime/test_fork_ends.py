@@ -10,8 +10,11 @@ import pytest
 from medusa.engine.fragment import Fragment
 from medusa.engine.state.background_copy import BackgroundCopy
 from medusa.nodes.reports import Forked, FragmentFailed, Persisted, Stats
+from medusa.runtime.engine_host import forks
 from medusa.runtime.engine_host.budgets import NEVER
 from medusa.runtime.engine_host.host import EngineHost
+from medusa.wire.fork_names import fork_name
+from medusa.wire.outbox import GAVE_WAY, Fork, Persist
 from tests.runtime.forking import FORK, TOKEN, F, Fed, Forking, large, totals
 from tests.runtime.test_pieces import KEYS, query, train
 
@@ -316,3 +319,38 @@ def test_nothing_of_a_fork_is_on_disk_and_its_counts_are_not_told(large: Forking
     assert not large.hands.jobs["medusa-disk"]
     assert (large.disk.changes, large.of(FORK, Stats)) == (before, [])
     assert len(large.of(FORK)) == 2
+
+
+@pytest.mark.parametrize(
+    ("most", "waits"), [(0, False), (1 << 20, True)], ids=["much is left", "little is left"]
+)
+def test_a_checkpoint_that_is_copied_when_a_fork_is_asked_for(
+    large: Forking, monkeypatch: pytest.MonkeyPatch, most: int, waits: bool
+) -> None:
+    """It is finished first, or given up: with much state the fragment would rest for that, and X goes by."""
+    monkeypatch.setattr(forks, "AT_ONCE_ROWS", most)
+    large.persist()
+    large.work(3)
+    assert large.host._running[F].pieces._under_way is not None
+    large.fork()
+    large.settle()
+    large.hands.disk()
+    large.settle()
+    assert [each.why for each in large.forked] == [""]
+    told = [each for each in large.said if isinstance(each, Persisted)]
+    assert told == [Persisted(1, True) if waits else Persisted(1, False, GAVE_WAY)]
+    large.host.persist(Persist(token=2, fragment=F))
+    large.work()
+    large.hands.disk()
+    large.work()
+    assert large.said[-1] == Persisted(2, True)
+
+
+def test_a_fork_that_is_being_copied_gives_way_to_nobody(
+    large: Forking, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(forks, "AT_ONCE_ROWS", 0)
+    large.copying()
+    large.host.fork(Fork(token=TOKEN + 1, fragment=F, fork=fork_name(F, 2)))
+    large.settle()
+    assert [each.why for each in large.forked] == ["", ""]

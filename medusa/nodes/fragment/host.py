@@ -62,7 +62,7 @@ from medusa.wire.link.automaton import LinkEvent, LinkSettings, ReceiverState
 from medusa.wire.link.fence import Fence
 from medusa.wire.link.receiver import ReceiverMessage
 from medusa.wire.messages.links import Ack, Attach, Detach, OpenPublisher, Refuse
-from medusa.wire.outbox import Outbox, RunFragment
+from medusa.wire.outbox import GAVE_WAY, Outbox, RunFragment
 
 __all__ = ["FragmentHost"]
 
@@ -849,11 +849,11 @@ class FragmentHost:
             self._uncovered.pop()
             if self.marks is not None:
                 self.marks.failed(token)
-            self.checkpoint_failures += 1
             self._dirty = True
-            if not self.disk_error:  # Once: it is tried again and again, and status goes on saying why.
-                self._outbox.report("error", "checkpoint failed", fragment=self.spec.name, why=why)
-            self.disk_error = why
+            if why == GAVE_WAY:
+                self._checkpoint_at_us = now_us + min(FORKED_US, self._every_us)
+            else:
+                self._fails_to_persist(why)
         else:
             self.checkpoints += 1
             if self.disk_error:
@@ -873,6 +873,12 @@ class FragmentHost:
             self.publishers.persisted(now_us, token, ok)
         self._pump(now_us)
         return True
+
+    def _fails_to_persist(self, why: str) -> None:
+        self.checkpoint_failures += 1
+        if not self.disk_error:  # Once: it is tried again and again, and status goes on saying why.
+            self._outbox.report("error", "checkpoint failed", fragment=self.spec.name, why=why)
+        self.disk_error = why
 
     def _renumber(self, now_us: int) -> None:
         """Rows of an input come again, maybe in another order: what comes of them has other numbers too, once

@@ -182,7 +182,8 @@ class Subscription(Followed):
     @property
     def state(self) -> str:
         """How the stream is, as far as it was read: ``stable``; ``up_failure``, an input that leads to it is
-        missing; ``stabilization``, all are back, and corrections come; ``failure``, its node isn't heard.
+        missing; ``stabilization``, all are back, and corrections come; ``failure``, all that lead to it are
+        missing, or its node isn't heard.
 
         Raises:
             LinkError: it isn't ``tentative``.

@@ -18,11 +18,15 @@ from medusa.query.boxes import Graph
 from medusa.runtime.engine_host.hosted import HostedFragment
 from medusa.runtime.engine_host.openings import Made
 from medusa.runtime.engine_host.repartition_jobs import why_of
-from medusa.wire.outbox import Fork
+from medusa.wire.outbox import GAVE_WAY, Fork
 
 __all__ = ["Forks"]
 
 Job = Callable[[], None]
+
+AT_ONCE_ROWS = 1 << 20
+"""A checkpoint of which no more is left is copied to its end before a fork is; others are taken later. Too
+few: work is done twice; too many: the fragment rests meanwhile, and X goes by."""
 
 
 @dataclass(slots=True)
@@ -86,6 +90,7 @@ class Forks:
             return  # it was closed meanwhile
         try:
             running, fragment = self._fragment(coming.effect.fragment)
+            running.pieces.give_way(GAVE_WAY, beyond_rows=AT_ONCE_ROWS)
             if why := self._room(name, coming.life, running):
                 raise StateError(why, code="state.memory")
             copying = coming.copying = running.pieces.of(fragment)

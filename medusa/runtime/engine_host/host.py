@@ -577,7 +577,7 @@ class EngineHost:
                 return
             self._tell(effect.fragment, running.life, Persisted(effect.token, False, why))
 
-        running.pieces.begin(copying, copied)
+        running.pieces.begin(copying, copied, yields=True)
 
     def _settle(self) -> None:
         """Make what isn't made yet but forks, end the elements under way, and copy what is left of all

@@ -22,6 +22,7 @@ class StatePieces:
     def __init__(self, give: Callable[[Callable[[], None]], None]) -> None:
         self._give = give
         self._under_way: tuple[BackgroundCopy, Callable[[str], None]] | None = None
+        self._yields = False
 
     def of(self, fragment: Fragment | None, capture: Capture | None = None) -> BackgroundCopy:
         """The state as it is now; the copy before is ended at once, so that they end in order.
@@ -32,19 +33,26 @@ class StatePieces:
         self.finish()
         return fragment.captured(capture, patient=True) if fragment is not None else BackgroundCopy({})
 
-    def begin(self, copying: BackgroundCopy, ended: Callable[[str], None]) -> None:
+    def begin(self, copying: BackgroundCopy, ended: Callable[[str], None], *, yields: bool = False) -> None:
         """Copy it.
 
         Args:
             ended: told why it could not be copied, or nothing when it is.
+            yields: it can be made later as well (``give_way``).
         """
-        self._under_way = copying, ended
+        self._under_way, self._yields = (copying, ended), yields
         self._go_on(copying, first=True)
 
     def finish(self) -> None:
         """Copy what is left now."""
         while self._under_way is not None:
             self._step()
+
+    def give_way(self, why: str, *, beyond_rows: int) -> None:
+        """Another copy has to be made now: one under way that yields is abandoned if more than so many of its
+        rows are left."""
+        if self._under_way is not None and self._yields and self._under_way[0].left > beyond_rows:
+            self.abandon(why)
 
     def abandon(self, why: str, *, only: BackgroundCopy | None = None) -> None:
         """Copy nothing more.

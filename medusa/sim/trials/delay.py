@@ -355,13 +355,13 @@ class DelayTrial(QueryTrial):
                         f" {came} rows had come by paths that were whole"
                     )
         for key, shown in lane.shown.items():
-            last = shown[-1]
+            right = next(each.row for each in shown if not each.tentative)
             for name in self._counts(sink):
                 for each in shown:
-                    if (each.row[name] or 0) > (last.row[name] or 0):
+                    if (each.row[name] or 0) > (right[name] or 0):
                         raise SimulationError(
                             f"counted twice: {sink} {key}: {name} was {each.row[name]} at {each.at_us} us,"
-                            f" and is {last.row[name]}"
+                            f" and is {right[name]}"
                         )
 
     def _counts(self, sink: str) -> set[str]:

@@ -72,7 +72,8 @@ class Forking:
         self.fed: dict[str, list[Element | Silent]] = {}
         self.sources: dict[str, list[str]] = {}
         self.answered: list[Any] = []
-        self.log_waits = False
+        self.log_waits = self.holds_checkpoints = False
+        self.held: list[int] = []
         self.forks: list[str] = []
         self.closed: list[str] = []
         self.reports: list[str] = []
@@ -100,6 +101,8 @@ class Forking:
         match effect:
             case Log() if not self.log_waits:
                 self.hosted.logged(self.now_us, True)
+            case Persist() if self.holds_checkpoints:
+                self.held.append(effect.token)
             case Persist():
                 self.hosted.persisted(self.now_us, effect.token, True)
             case RunFragment():
