@@ -262,6 +262,9 @@ class ConsistencyStatus(_Status, frozen=True, kw_only=True):
         tentative_rows: that forks have put out.
         dropped_rows: of those, over all readers, that weren't sent, since there was no room.
         late_rows: that came too late for the fork that is there, and will be in what is corrected.
+        held_bytes: by so much the state of the fragment has grown since an input was missing.
+        suspended: inputs of which nothing more is taken, since that is as much as may be: stream and who
+            sends it.
     """
 
     state: str = "stable"
@@ -272,6 +275,8 @@ class ConsistencyStatus(_Status, frozen=True, kw_only=True):
     tentative_rows: int = 0
     dropped_rows: int = 0
     late_rows: int = 0
+    held_bytes: int = 0
+    suspended: tuple[str, ...] = ()
 
 
 class OutputStatus(_Status, frozen=True, kw_only=True):

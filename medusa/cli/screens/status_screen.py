@@ -177,6 +177,9 @@ def _tentative(stream: str, of: ConsistencyStatus) -> str:
         parts.append(f"{of.dropped_rows:,} not sent to slow readers")
     if of.why:
         parts.append(f"no fork: {of.why}")
+    if of.suspended:
+        held = size_text(of.held_bytes)
+        parts.append(f"SUSPENDED: {', '.join(of.suspended)} wait at their senders, since {held} wait here")
     return f"{of.state.upper()}: {stream}{_for(of.for_us)}: {'; '.join(parts)}"
 
 
