@@ -75,14 +75,6 @@ POLICIES: dict[str, Mistake] = {
         seed=12,
         shows="SimulationError: held",
     ),
-    "what is to be processed at once is delayed": Mistake(
-        area="consistency",
-        about="Where a fork is there already new rows are late by X.",
-        edits=edit(f"{_NEW_ROWS}.hold_us", "== DELAY", "!= SUSPEND"),
-        scenarios=_POLICIES,
-        seed=28,
-        shows="SimulationError: answered",
-    ),
     "what is to be suspended in a failure is processed": Mistake(
         area="consistency",
         about="Who takes back nothing is shown rows that may be wrong.",
