@@ -74,8 +74,7 @@ class Completions:
             case FragmentFailed():
                 return self._failed(now_us, done)
             case Stats():
-                self._counted(now_us, done)
-                return False
+                return self._counted(now_us, done)
             case Persisted():
                 self._persisted(now_us, done)
             case Copied():
@@ -131,14 +130,14 @@ class Completions:
                 self._recovery.logged(now_us)
                 self._orders.tick(now_us)
 
-    def _counted(self, now_us: int, done: Stats) -> None:
+    def _counted(self, now_us: int, done: Stats) -> bool:
         if done.fragment in self._fragments.running:
-            self._fragments.counted(now_us, done.fragment, done.counts)
-            return
+            return self._fragments.counted(now_us, done.fragment, done.counts)
         self._early.pop(done.fragment, None)
         self._early[done.fragment] = done.counts
         if len(self._early) > EARLY_MAX:
             del self._early[next(iter(self._early))]
+        return False
 
     def _failed(self, now_us: int, done: FragmentFailed) -> bool:
         running = self._fragments.running.get(done.fragment)

@@ -98,10 +98,12 @@ class Fragments:
         self._answered = answered
         self._late = StaleRequests()
 
-    def counted(self, now_us: int, fragment: str, counts: Mapping[str, Any]) -> None:
-        """What the boxes of a fragment count now."""
+    def counted(self, now_us: int, fragment: str, counts: Mapping[str, Any]) -> bool:
+        """What the boxes of a fragment count now; whether there may be something to do at another time."""
         self.counts[fragment] = counts
         self._loads.told(now_us, fragment, counts["boxes"])
+        queued = sum(box["queue_bytes"] for box in counts["boxes"].values())
+        return self.running[fragment].weighed(now_us, counts["state_bytes"] + queued)
 
     # --- room -----------------------------------------------------------------------------------
 

@@ -314,6 +314,9 @@ class ConsistencyStatus(_Status, frozen=True, kw_only=True):
             come by one of them yet.
         dropped_rows: of the tentative ones, over all readers, that weren't sent, since there was no room.
         late_rows: that came too late for the fork that is there, and will be in what is corrected.
+        held_bytes: by so much the state of the fragment has grown since an input was missing.
+        suspended: inputs of which nothing more is taken, since that is as much as may be: stream and who
+            sends it.
     """
 
     state: str = "stable"
@@ -347,6 +350,13 @@ class ConsistencyStatus(_Status, frozen=True, kw_only=True):
     late_rows: Annotated[
         int, Metric("late_rows", "Rows that came too late for the fork, and are in the corrections.")
     ] = 0
+    held_bytes: Annotated[
+        int, Metric("held_bytes", "Bytes by which a fragment has grown since an input was missing.")
+    ] = 0
+    suspended: Annotated[
+        tuple[str, ...],
+        Metric("inputs_suspended", "1 while nothing more is taken of inputs, for want of [delay] memory."),
+    ] = ()
 
 
 class OutputStatus(_Status, frozen=True, kw_only=True):

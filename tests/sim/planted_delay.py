@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.sim.planting import Mistake, edit
 
-__all__ = ["DELAY"]
+__all__ = ["DELAY", "POLICIES"]
 
 _SCENARIOS = ("delay",)
 _LOOK = "nodes.consistency.missing_inputs:MissingInputs._look"
@@ -99,5 +99,40 @@ DELAY: dict[str, Mistake] = {
         edits=edit(f"{_BOUND}._begin", "for work in self._of.waiting()", "for work in ()"),
         tests="tests/nodes/consistency/test_fork_feeding.py::"
         "test_what_the_engine_had_no_room_for_when_the_fork_began_is_given_to_it",
+    ),
+}
+
+_POLICIES = ("policies",)
+_NEW_ROWS = "nodes.consistency.new_rows:NewRows"
+
+POLICIES: dict[str, Mistake] = {
+    "what is to be delayed is processed at once": Mistake(
+        area="consistency",
+        about="Rows are tentative that would have been corrected by the time that they were due.",
+        edits=edit(f"{_NEW_ROWS}.hold_us", "return self.wait_us if", "return 0 if"),
+        scenarios=_POLICIES,
+        seed=12,
+        shows="SimulationError: held",
+    ),
+    "what was promised before counts as of now": Mistake(
+        area="consistency",
+        about="A fork that begins shows at once what came just before it, and that is to wait.",
+        edits=edit(
+            "nodes.consistency.promise_history:PromiseHistory.as_of", "if came_us > at_us:", "if False:"
+        ),
+        scenarios=_POLICIES,
+        seed=12,
+        shows="SimulationError: held",
+    ),
+    "what is to be suspended in a failure is processed": Mistake(
+        area="consistency",
+        about="Who takes back nothing is shown rows that may be wrong.",
+        edits=(
+            *edit(f"{_NEW_ROWS}.wait", "== SUSPEND", "== DELAY"),
+            *edit(f"{_NEW_ROWS}.all_wait", "== SUSPEND", "== DELAY"),
+        ),
+        scenarios=_POLICIES,
+        seed=4,
+        shows="SimulationError: suspended",
     ),
 }

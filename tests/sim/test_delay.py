@@ -5,15 +5,15 @@ from __future__ import annotations
 import pytest
 
 from medusa.sim.scenarios import run_scenario
-from tests.sim.planted_delay import DELAY
+from tests.sim.planted_delay import DELAY, POLICIES
 from tests.sim.planting import fails_its_tests, noticed, planted
 
 CI = 20
 """Seeds of ``make test-ci``."""
 
 
-def passed(seed: int) -> None:
-    outcome = run_scenario("delay", seed)
+def passed(seed: int, scenario: str = "delay") -> None:
+    outcome = run_scenario(scenario, seed)
     assert outcome.ok, str(outcome)
 
 
@@ -21,6 +21,12 @@ def passed(seed: int) -> None:
 def test_seed(seed: int) -> None:
     """Chaos and checks: as ``medusa.sim.trials.delay`` says."""
     passed(seed)
+
+
+@pytest.mark.parametrize("seed", range(CI))
+def test_policies(seed: int) -> None:
+    """The same, where new rows are delayed or suspended in a failure or while corrections come."""
+    passed(seed, "policies")
 
 
 @pytest.mark.full
@@ -43,3 +49,11 @@ def test_the_recorded_seed_notices_it(name: str) -> None:
     assert mistake.seed is not None
     with planted(mistake):
         assert noticed(lambda seed: run_scenario("delay", seed).violation, mistake.seed, mistake.shows)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_the_recorded_seed_notices_a_wrong_policy(name: str) -> None:
+    mistake = POLICIES[name]
+    assert mistake.seed is not None
+    with planted(mistake):
+        assert noticed(lambda seed: run_scenario("policies", seed).violation, mistake.seed, mistake.shows)

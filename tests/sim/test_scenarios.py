@@ -156,6 +156,7 @@ def test_there_are_200_seeds_of_all_scenarios_and_faults_do_happen():
         "upstream",
         "precise",
         "delay",
+        "policies",
     )
     assert set(SEEDS) == {name for name in SCENARIOS if name not in elsewhere}
     assert any(run_scenario("gap", seed).lost for seed in range(6))

@@ -125,7 +125,7 @@ class Settings:
     recovery: RecoveryRules = field(default_factory=RecoveryRules)
     """How long a lost owner is waited for."""
     delay: DelayRules = field(default_factory=DelayRules)
-    """What tentative streams may hold."""
+    """What outputs with ``delay`` may hold while a failure lasts."""
     offers: Mapping[str, OfferRules] = field(default_factory=dict)
     """Participant -> what its nodes may have us keep and run (``remote``)."""
     streams: tuple[StreamRule, ...] = ()
@@ -163,6 +163,7 @@ def link_settings(settings: Settings) -> LinkSettings:
         fragment_bytes_max=limits.query_memory_bytes // 2,
         idle_us=limits.subscriber_timeout_us,
         tentative_bytes_max=settings.delay.tentative_bytes,
+        waiting_bytes_max=settings.delay.memory_bytes,
     )
 
 

@@ -1,7 +1,8 @@
-"""The part of a node's configuration that says what tentative streams may hold.
+"""The part of a node's configuration that says what outputs with `delay=` may hold while a failure lasts.
 
 [delay]
 tentative = "4 MiB"      # under way to each reader of a stream
+memory = "32 MiB"        # what a fragment holds that waits for a missing input
 """
 
 from __future__ import annotations
@@ -21,6 +22,11 @@ class DelayRules:
     tentative_bytes: int = size("4 MiB", "64 KiB", "1 GiB")
     """Tentative rows that may be under way to each reader of a stream. Too small: what a slow reader has no
     room for is dropped, and counted; it comes with the corrections. Too large: that much memory for each."""
+
+    memory_bytes: int = size("32 MiB", "64 KiB", "1024 GiB")
+    """By so much the state of a fragment may grow while an input is missing. Beyond it what waits for that is
+    held back at its senders: nothing new shows, and status says so. Too small: so it is in short failures
+    already; too large: the query holds more than `query_memory`, and ends."""
 
 
 def read_delay(file: ConfigFile) -> DelayRules:

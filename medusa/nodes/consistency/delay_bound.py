@@ -27,6 +27,7 @@ from medusa.nodes.automaton import next_state
 from medusa.nodes.consistency.catching_up import CatchingUp, FedInstance
 from medusa.nodes.consistency.corrections import BoxesAbove, UncorrectedRows, behind_us
 from medusa.nodes.consistency.fork import ForkedFragment
+from medusa.nodes.consistency.held_state import HeldState
 from medusa.nodes.consistency.meeting_sources import MeetingSources
 from medusa.nodes.consistency.missing_inputs import MissingInputs, flows
 from medusa.nodes.consistency.new_rows import NewRows
@@ -38,6 +39,7 @@ from medusa.nodes.fragment.outputs import FragmentOutput, leaving
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.boxes import Source
 from medusa.query.waiting_rows import waiting_rows
+from medusa.units import size_text
 from medusa.wire.codec import latest_us
 from medusa.wire.link.named_subscriptions import owner_and_name
 from medusa.wire.link.tentative_receiver import StateChanged
@@ -129,6 +131,7 @@ class DelayBound:
         of: the fragment.
         broken_since_us: since when a peer isn't heard, or doesn't hear us; None: all is well.
         restored: it goes on where it stood before: until it has caught up its streams are behind.
+        waiting_bytes_max: by so much the state may grow while an input is missing.
     """
 
     def __init__(
@@ -139,6 +142,7 @@ class DelayBound:
         restored: bool,
         outbox: Outbox,
         next_token: Callable[[], int],
+        waiting_bytes_max: int = 1 << 62,
     ) -> None:
         graph = of.spec.graph
         self._of = of
@@ -148,6 +152,7 @@ class DelayBound:
         self._waits = {sink: rows.wait for sink, rows in waiting_rows(graph).items()}
         self._meeting = MeetingSources(graph)
         self._boxes = BoxesAbove(graph)
+        self._state = HeldState(waiting_bytes_max, self._meeting.above, self._meeting.together)
         self._missing = MissingInputs(
             of.inputs,
             of.spec.delay_us,
@@ -257,6 +262,36 @@ class DelayBound:
         """The fragment was given what it may be given, or what came of that may leave."""
         if not self._is_calm:
             self.look(now_us)
+
+    def gave(self, work: Work) -> None:
+        """The engine was given rows."""
+        if not self._is_calm:
+            self._state.fed(work.cost)
+
+    def weighed(self, now_us: int, held_bytes: int) -> bool:
+        """The engine says how much the boxes hold; whether other sources rest than before."""
+        self._state.told(held_bytes)
+        if self._is_calm:
+            self._state.calm()
+            return False
+        return self._look_at_state()
+
+    @property
+    def resting(self) -> frozenset[str]:
+        """Sources of which nothing more is fed for now: too much waits for an input that is missing."""
+        return self._state.resting
+
+    def _look_at_state(self) -> bool:
+        rested = bool(self._state.resting)
+        held_up = {self._sink(id) for id in self._of.outputs if self._output(id).state is _S.UP_FAILURE}
+        waits = {sink for sink in held_up if self._waits[sink]}
+        changed = self._state.look(self._missing.missed_sources(), waits)
+        if self._state.resting and not rested:
+            about = {"fragment": self._of.spec.name, "held": size_text(self._state.nbytes)}
+            self._outbox.report(
+                "warning", "suspended: what waits for a missing input is held back at its senders", **about
+            )
+        return changed
 
     def end(self) -> None:
         """It rests, or goes: no fork of it is left. Where it goes on there is another one, if need be."""
@@ -397,6 +432,10 @@ class DelayBound:
             pass
         states = [self._output(id).state for id in self._of.outputs]
         self._is_calm = self._missing.calm and all(state is _S.STABLE for state in states)
+        if self._is_calm:
+            self._state.calm()
+        else:
+            self._look_at_state()
         self._decide(now_us, states)
         self._say(now_us)
 
@@ -618,7 +657,16 @@ class DelayBound:
             behind_us=0 if is_stable else behind_us(timed, self._fed_us(), self._of.inputs.values()),
             dropped_rows=lane.dropped_rows,
             late_rows=self._forks[0].late_rows if self._forks else 0,
+            held_bytes=0 if self._is_calm else self._state.nbytes,
+            suspended=tuple(self._suspended(id)),
         )
+
+    def _suspended(self, id: str) -> Iterator[str]:
+        """The inputs that lead to an output and rest: stream and who sends it."""
+        above = self._meeting.above[self._sink(id)]
+        for each in self._of.inputs.values():
+            if each.source in self._state.resting and each.source in above:
+                yield f"{each.stream} of {each.by}"
 
     def _missing_inputs(self, now_us: int, id: str) -> Iterator[MissingStatus]:
         """Those that lead to an output."""

@@ -247,7 +247,12 @@ class FragmentHost:
         if spec.delay_us:
             restored = record is not None or self.forgets or spec.reads_again
             self.bound = DelayBound(
-                self, broken_since_us, restored=restored, outbox=outbox, next_token=next_token
+                self,
+                broken_since_us,
+                restored=restored,
+                outbox=outbox,
+                next_token=next_token,
+                waiting_bytes_max=link.waiting_bytes_max,
             )
 
     def _add_input(
@@ -589,6 +594,21 @@ class FragmentHost:
         """Whether an input is missing, or isn't any more."""
         if self.bound is not None:
             self.bound.look(now_us)
+            if self._rest():
+                self._pump(now_us)
+
+    def _rest(self) -> bool:
+        """Feed nothing of the sources that are to rest for now; whether others are than before."""
+        bound = self.bound
+        resting = bound.resting if bound is not None and self.may_fork else frozenset[str]()
+        return self._feeding.rest(resting)
+
+    def weighed(self, now_us: int, held_bytes: int) -> bool:
+        """The engine says how much its boxes hold; whether there may be something to do at another time."""
+        if self.bound is None or not self.bound.weighed(now_us, held_bytes):
+            return False
+        self._pump(now_us)
+        return True
 
     def _end_forks(self) -> None:
         if self.bound is not None:
@@ -630,6 +650,7 @@ class FragmentHost:
     def _pump(self, now_us: int) -> None:
         """Feed what may be fed; take the checkpoint that is due."""
         self._end_warm_up(now_us)
+        self._rest()
         taps = self._taps()
         due = self._wanted and self._writing is None and not self._feeding.repeating
         due = due and self._may_checkpoint and not any(tap.holds_checkpoints for tap in taps)
@@ -656,12 +677,16 @@ class FragmentHost:
                 continue
             if isinstance(work.element, Train):
                 self.rows_in += len(work.element)
+                if self.bound is not None:
+                    self.bound.gave(work)
             self._run(work, work.element)
         self.decided.write(now_us)
         if self._end_warm_up(now_us):
             self._pump(now_us)
         elif self.bound is not None:
             self.bound.fed(now_us)
+            if self._rest():
+                self._pump(now_us)
 
     def _end_warm_up(self, now_us: int) -> bool:
         """If the state is that of the mark, go on from there; whether it came to that."""

@@ -42,6 +42,9 @@ class InputQueue:
         self._clocked = clocked
         self._script = InputReplay(again, ChainMap(inputs, clocked.own)) if again else None
         self._waiting: deque[Work] = deque()
+        self._resting: frozenset[str] = frozenset()
+        self._rested: deque[Work] = deque()
+        """What came by these sources, before all that waits."""
         self._joining: dict[FragmentInput, int] = {}
         """Publishers that the disk doesn't know -> the number of that decision; -1: to be noted."""
         self._warm_up: WarmUp | None = None
@@ -102,7 +105,17 @@ class InputQueue:
         """What has come and isn't fed; not what was answered of silent sources: they are asked again."""
         own = self._clocked.own.values()
         ahead = [] if self._warm_up is None else self._warm_up.waiting()
-        return [work for work in (*ahead, *self._waiting) if work.input not in own]
+        return [work for work in (*ahead, *self._rested, *self._waiting) if work.input not in own]
+
+    def rest(self, sources: frozenset[str]) -> bool:
+        """What comes by these sources isn't fed, and keeps its credit; what came by others is, in order.
+        Whether these are others than before."""
+        if sources == self._resting:
+            return False
+        self._resting = sources
+        rested, self._rested = self._rested, deque()
+        self._waiting.extendleft(reversed(rested))
+        return True
 
     def waits(self, works: Iterable[Work]) -> None:
         """Take over what has come for another fragment."""
@@ -176,7 +189,12 @@ class InputQueue:
                 return work
         if (asked := self._clocked.ask(now_us, self._entries.fed_us)) is not None:
             return asked
-        return self._live(self._waiting.popleft(), noting) if self._waiting else None
+        while self._waiting:
+            work = self._waiting.popleft()
+            if work.input.source not in self._resting:
+                return self._live(work, noting)
+            self._rested.append(work)
+        return None
 
     def _live(self, work: Work, noting: bool) -> Work:
         input = work.input

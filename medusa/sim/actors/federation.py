@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from medusa.nodes.config.settings import Limits, Settings
+from medusa.nodes.config.settings_delay import DelayRules
 from medusa.nodes.config.settings_streams import StreamRule
 from medusa.ports import Buffer
 from medusa.sim.actors.client import Client
@@ -31,6 +32,7 @@ class Federation:
         limits: of every node.
         memory: nodes that keep nothing over their end.
         streams: rules of every node for the streams that leave it.
+        delay: rules of every node for what waits in a failure.
         sync_us: what a synced write takes.
         job_us: what one step of the engine takes, about.
         watch: called after every turn of every node.
@@ -47,6 +49,7 @@ class Federation:
         limits: Limits | None = None,
         memory: Sequence[str] = (),
         streams: Sequence[StreamRule] = (),
+        delay: DelayRules | None = None,
         sync_us: int = 2000,
         job_us: int = 50,
         watch: Callable[[NodeMachine], None] = lambda node: None,
@@ -70,6 +73,7 @@ class Federation:
                 peers={other: f"ipc:///{other}" for other in known},
                 limits=limits,
                 streams=tuple(streams),
+                delay=delay or DelayRules(),
             )
             self.nodes[name] = NodeMachine(
                 self.world,

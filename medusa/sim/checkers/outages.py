@@ -45,10 +45,11 @@ class Outages:
             end_us < from_us or begin_us > to_us for part in parts for begin_us, end_us in self._down[part]
         )
 
-    def is_still(self, from_us: int, to_us: int) -> bool:
-        """Whether nothing went down or came back meanwhile."""
-        times = (time_us for span in self._sorted() for time_us in span)
-        return not any(from_us <= time_us <= to_us for time_us in times)
+    def is_still(self, begun_us: int, back_us: int, to_us: int) -> bool:
+        """Whether nothing went down from ``begun_us`` on, and nothing was back from ``back_us`` on."""
+        return not any(
+            begun_us <= begin_us <= to_us or back_us <= end_us <= to_us for begin_us, end_us in self._sorted()
+        )
 
     def first_back_us(self, else_us: int) -> int:
         """When something that was down was back for the first time; ``else_us``: nothing was down."""

@@ -407,10 +407,12 @@ class DelayTrial(QueryTrial):
         return BUCKET_US if sink == EACH else WINDOW_US
 
     def _is_forked(self, lane: LaneChecks, at_us: int) -> bool:
-        """Whether a fork was there long before a row was due, and nothing changed until it should show."""
+        """Whether a fork was there before a row was due: nothing has gone down lately, nothing is back, and
+        so it is until the row should show."""
         assert self._outages is not None
-        from_us, to_us = at_us - SETTLED_US, at_us + SLACK_US
-        return lane.has_fork(from_us, to_us) and self._outages.is_still(from_us, to_us)
+        begun_us, back_us = at_us - self._delay_us - SLACK_US, at_us - SETTLED_US
+        is_still = self._outages.is_still(begun_us, back_us, at_us + SLACK_US)
+        return is_still and lane.has_fork(at_us - NOTICED_US // 2, at_us + SLACK_US)
 
     @property
     def _first_back_us(self) -> int:

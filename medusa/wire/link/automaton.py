@@ -193,6 +193,10 @@ class LinkSettings:
     dropped and counted. Too small: a reader that is slow for a moment misses some; too large: memory, and
     what it reads is old. One frame of any size fits."""
 
+    waiting_bytes_max: int = 32 << 20
+    """By so much a fragment's state may grow while an input is missing; beyond it what waits for that gets no
+    more credit. Too small: nothing new shows in short failures already; too large: memory."""
+
     retry_us: int = 300_000
     """An ``Attach`` without answer is repeated after this. Too small: rows are sent twice on slow
     links; too large: so long does a lost ``Attach`` hold the stream up."""
