@@ -59,6 +59,7 @@ class Sizes:
         million: a pace that may be too fast: how many rows a second come then; 0: it isn't tried.
         seconds: each run.
         rounds: of the three.
+        tick_s: between two trains of a stream.
     """
 
     pace: int = 100_000
@@ -66,11 +67,12 @@ class Sizes:
     keys: int = 100_000
     seconds: float = 5.0
     rounds: int = 3
+    tick_s: float = 0.01
 
 
 FULL = Sizes(seconds=10.0, rounds=9)
 SHORT = Sizes(seconds=4.0, rounds=3)
-QUICK = Sizes(pace=2_000, million=0, keys=100, seconds=1.5, rounds=1)
+QUICK = Sizes(pace=2_000, million=0, keys=100, seconds=1.5, rounds=1, tick_s=0.05)
 
 
 def query(variant: str) -> md.Query:
@@ -117,7 +119,7 @@ def setup_of(variant: str, sizes: Sizes, pace: int) -> Setup:
             Feed("left1", "e", left, lefts),
             Feed("right", "e", right, rights, first=sizes.keys),
         ],
-        tick_s=0.01,
+        tick_s=sizes.tick_s,
     )
 
 

@@ -47,6 +47,7 @@ class Sizes:
         left, right: rows a second.
         cuts_s: the lengths of the cuts, in their order.
         rest_s: between all being stable and the next cut.
+        tick_s: between two trains of a stream.
     """
 
     left: int = 90_000
@@ -55,6 +56,7 @@ class Sizes:
     within: str = "1s"
     cuts_s: Sequence[float]
     rest_s: float = 2.0
+    tick_s: float = 0.01
 
 
 def _lengths(count: int, most_s: float) -> tuple[float, ...]:
@@ -65,7 +67,7 @@ def _lengths(count: int, most_s: float) -> tuple[float, ...]:
 
 FULL = Sizes(cuts_s=_lengths(20, 30.0))
 SHORT = Sizes(cuts_s=_lengths(6, 10.0))
-QUICK = Sizes(left=900, right=100, keys=100, cuts_s=(2.0,), rest_s=0.5)
+QUICK = Sizes(left=900, right=100, keys=100, cuts_s=(2.0,), rest_s=0.5, tick_s=0.05)
 
 
 def query(sizes: Sizes, *, delay: bool = True) -> md.Query:
@@ -219,7 +221,7 @@ def setup_of(sizes: Sizes, cut: str, logs: Mapping[str, list[tuple[int, int]]]) 
             Feed("left", "e", sizes.left, noted("left", left_rows)),
             Feed("right", "f", sizes.right, noted("right", right_rows), first=sizes.keys),
         ],
-        tick_s=0.01,
+        tick_s=sizes.tick_s,
         cut=cut,
     )
 
