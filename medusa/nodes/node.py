@@ -952,7 +952,7 @@ class NodeMind:
             self._unmoved,
             now_us,
             self.orders.moves.away,
-            undecided=self.recovery.missing_voters.why().get(hosted.spec.query, ""),
+            undecided=self.recovery.why_undecided(hosted.spec.query),
             leads=self.recovery.leads(hosted.spec.query),
         )
         guarded = self.recovery.guarded(now_us, hosted.spec)
@@ -985,7 +985,7 @@ class NodeMind:
             dht=self.naming.between.status() if self.naming.between else None,
             elsewhere=self.catalog.elsewhere(),
             queries=queries_of(self.catalog.deployments.values(), partial(self.recovery.status, now_us)),
-            undecided=self.recovery.missing_voters.undecided(now_us),
+            undecided=self.recovery.undecided(now_us),
             in_doubt=self._resolving.status(),
             runs_on=self.accepting.status(),
         )

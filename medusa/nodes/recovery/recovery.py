@@ -42,6 +42,7 @@ from medusa.wire.status_fields import (
     FOLLOWING,
     MISSING,
     SEEDING,
+    AgreementStatus,
     ConfigurationStatus,
     ReplicasStatus,
     SecondaryStatus,
@@ -75,7 +76,6 @@ class Recovery:
         succession: what it does of what is decided.
         proposals: what it would have decided.
         coordination: who coordinates.
-        missing_voters: queries of which nothing can be decided.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class Recovery:
             lost=self._lost,
             owner_lost=self._owner_lost,
         )
-        self.missing_voters = MissingVoters(me, catalog, agreement, outbox=outbox, is_up=is_up)
+        self._missing_voters = MissingVoters(me, catalog, agreement, outbox=outbox, is_up=is_up)
         self.coordination = Coordination(
             settings, catalog, outbox=outbox, agreement=agreement, is_up=is_up, role=role
         )
@@ -197,6 +197,14 @@ class Recovery:
         heard = sum(node == self._me or self._is_up(node) for node in current.voters)
         return heard >= current.majority or len(current.voters) - 1 < current.majority
 
+    def undecided(self, now_us: int) -> dict[str, AgreementStatus]:
+        """What of each query waits for the word of voters, and why."""
+        return self._missing_voters.undecided(now_us)
+
+    def why_undecided(self, query: str) -> str:
+        """Why nothing of a query can be taken over, as too many of its voters are away; empty: it can."""
+        return self._missing_voters.why().get(query, "")
+
     def _decided(self, now_us: int, old: Configuration | None, new: Configuration) -> None:
         self.coordination.decided(now_us, new)
         self.succession.decided(now_us, old, new)
@@ -262,8 +270,8 @@ class Recovery:
             number=current.number,
             coordinator=current.coordinator,
             voters=current.voters,
-            away=self.missing_voters.away(current),
-            not_voting=self.missing_voters.not_voting(current),
+            away=self._missing_voters.away(current),
+            not_voting=self._missing_voters.not_voting(current),
             fragments={
                 each.fragment: self._replicas_status(now_us, each)
                 for each in current.fragments
@@ -360,7 +368,7 @@ class Recovery:
         """A node came, went or restarted."""
         if event is LinkEvent.PEER_RESTARTED:
             self.followings.restarted(peer)
-        self.missing_voters.peer_event(now_us, event)
+        self._missing_voters.peer_event(now_us, event)
         self.agreement.peer_event(now_us, peer, event)
         self.replication.peer_event(now_us, peer, event)
         self.proposals.peer_event(now_us, peer, event)
@@ -452,7 +460,7 @@ class Recovery:
         self.proposals.removed(query)
         self.coordination.removed(query)
         self.agreement.forget(query)
-        self.missing_voters.removed(query)
+        self._missing_voters.removed(query)
 
     def flush(self, now_us: int) -> None:
         """Send what was fed since the last call."""
