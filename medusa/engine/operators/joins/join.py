@@ -236,7 +236,11 @@ class JoinBox(Operator):
                     self._judge(join, self._pair_condition, pa.record_batch(join.pairs()))
                 results = join.results()
                 if results is not None:
-                    yield from self._send(pa.record_batch(results))
+                    rows = pa.record_batch(results)
+                    if rows.num_rows <= output_pieces.ROWS_MAX // 4 and not self._wide(rows.num_rows):
+                        self.emit_train(self._train(rows))  # as _send, without a generator: most are small
+                    else:
+                        yield from self._send(rows)
                 if more:  # though few pairs satisfied a condition, there may be any number of such steps
                     yield
         if ended:
@@ -272,7 +276,8 @@ class JoinBox(Operator):
 
     def _wide(self, rows: int) -> bool:
         """Whether so many rows may have more text than a piece."""
-        return rows * sum(side.kept.widest for side in self._sides) > output_pieces.BYTES_MAX
+        left, right = self._sides
+        return rows * (left.kept.widest + right.kept.widest) > output_pieces.BYTES_MAX
 
     def _cuts(self, count: int, left: pa.Array, right: pa.Array) -> Iterator[tuple[int, int]]:
         """(first, end) of pieces of rows that name rows of both sides."""
