@@ -16,6 +16,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from medusa.elements import Boundary, Kind, Train
 from medusa.engine.state.checkpoint import crc32c
@@ -286,7 +287,9 @@ class StateSender:
         message, payload, cost = self._next.popleft()
         if isinstance(message, Standing) and message.mark:
             self._marks.append((self._frame, message.mark))
-        return msgspec.structs.replace(message, frame=self._frame), payload, cost
+        if isinstance(message, Fed) and message.frame == self._frame:
+            return message, payload, cost
+        return replace(message, frame=self._frame), payload, cost
 
     def _pieces(self, files: Mapping[str, Buffer]) -> Iterator[tuple[Message, Buffer | None]]:
         for name, data in files.items():
@@ -309,35 +312,35 @@ class StateSender:
     def _fed(self, tapped: FedElement) -> Iterator[tuple[Message, Buffer | None, int]]:
         """The messages of one element; the last one bears its cost."""
         input, element = tapped.input, tapped.element
-        fed = Fed(
-            frame=0,
-            kind=tapped.kind,
-            number=tapped.number,
-            source=input.source,
-            peer=input.peer,
-            next_seq=tapped.next_seq,
-            boundary_us=tapped.boundary_us,
-            time_us=element.time_us if isinstance(element, Boundary) else 0,
-            note=tapped.note,
+        fed: dict[str, Any] = {
+            "frame": self._frame,
+            "kind": tapped.kind,
+            "number": tapped.number,
+            "source": input.source,
+            "peer": input.peer,
+            "boundary_us": tapped.boundary_us,
+            "note": tapped.note,
             **self._about,
-        )
+        }
         if not isinstance(element, Train):
-            yield fed, None, tapped.cost
+            time_us = element.time_us if isinstance(element, Boundary) else 0
+            yield Fed(next_seq=tapped.next_seq, time_us=time_us, **fed), None, tapped.cost
             return
         pieces = _encoded(tapped, element)
         seq, left = element.first_seq, len(element)
         for place, (payload, rows, late) in enumerate(pieces, start=1):
             last = place == len(pieces)
             left -= rows
-            message = msgspec.structs.replace(
-                fed,
+            message = Fed(
                 last=last,
                 seq=seq,
                 rows=rows,
                 next_seq=tapped.next_seq - left,
+                time_us=0,
                 tentative=element.kind is Kind.TENTATIVE,
                 late=late,
                 arrival_us=element.arrival_us,
+                **fed,
             )
             seq += rows
             yield message, memoryview(payload), tapped.cost if last else 0

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from medusa.nodes.migration.state_sender import GATHER_ITEMS, GATHER_US
-from medusa.wire.codec import decode_frame
+from medusa.wire.codec import TrainCodec, decode_frame
 from medusa.wire.messages.move import Fed, Got
 from tests.nodes.taken_over import PIECE, ROWS, Run
 from tests.nodes.test_taken_over import CUT, UNITED, counting, run_of, two_sources, uniting
@@ -85,3 +85,20 @@ def test_an_order_of_arrival_goes_at_once_and_is_acknowledged_at_once():
     fed_us = run.fed.world.now_us
     run.until(lambda: bool(seen.fed_us and seen.got), "its secondary has it, and says so")
     assert run.fed.world.now_us - fed_us < GATHER_US // 2
+
+
+def test_the_owner_encodes_nothing_that_came_for_its_secondary(one_stream, monkeypatch):
+    run, seen = one_stream
+    hosted = run.hosted(next(iter(run.fed.nodes["m"].brain.fragments)))
+    came, honest, encoded = [each.codec for each in hosted.inputs.values()], TrainCodec.encode, []
+
+    def encode(self, train, **rest):
+        if any(self is codec for codec in came):
+            encoded.append(train)
+        return honest(self, train, **rest)
+
+    monkeypatch.setattr(TrainCodec, "encode", encode)
+    run.publish()
+    run.check()
+    assert len(seen.fed_us) >= TRAINS
+    assert not encoded
