@@ -278,14 +278,14 @@ class DelayBound:
 
     @property
     def resting(self) -> frozenset[str]:
-        """Sources of which nothing more is fed for now: too much waits for an input that is missing."""
+        """Sources of which nothing more is fed: too much waits for an input that is missing."""
         return self._state.resting
 
     def _look_at_state(self) -> bool:
         rested = bool(self._state.resting)
-        held_up = {self._sink(id) for id in self._of.outputs if self._output(id).state is _S.UP_FAILURE}
-        waits = {sink for sink in held_up if self._waits[sink]}
-        changed = self._state.look(self._missing.missed_sources(), waits)
+        failed = [self._sink(id) for id in self._of.outputs if self._output(id).state is _S.UP_FAILURE]
+        held_up = [sink for sink in failed if self._waits[sink]]
+        changed = self._state.look(self._missing.missed_sources(), held_up)
         if self._state.resting and not rested:
             about = {"fragment": self._of.spec.name, "held": size_text(self._state.nbytes)}
             self._outbox.report(

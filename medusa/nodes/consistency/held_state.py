@@ -23,7 +23,7 @@ class HeldState:
         together: source -> those that share a box with it.
 
     Attributes:
-        resting: sources of which nothing more is fed for now.
+        resting: sources of which nothing more is fed.
     """
 
     def __init__(

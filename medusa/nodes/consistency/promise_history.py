@@ -45,9 +45,8 @@ class PromiseHistory:
         """Only these inputs are left."""
         if len(self._noted) > len(inputs) or len(self._before) > len(inputs):
             there = set(inputs.values())
-            for input in (self._noted.keys() | self._before.keys()) - there:
-                self._noted.pop(input, None)
-                self._before.pop(input, None)
+            self._noted = {each: noted for each, noted in self._noted.items() if each in there}
+            self._before = {each: time_us for each, time_us in self._before.items() if each in there}
 
     def as_of(self, at_us: int, input: FragmentInput) -> int:
         """What an input had promised at this time."""

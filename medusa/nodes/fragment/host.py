@@ -598,7 +598,7 @@ class FragmentHost:
                 self._pump(now_us)
 
     def _rest(self) -> bool:
-        """Feed nothing of the sources that are to rest for now; whether others are than before."""
+        """Feed nothing of the sources that are to rest; whether others are than before."""
         bound = self.bound
         resting = bound.resting if bound is not None and self.may_fork else frozenset[str]()
         return self._feeding.rest(resting)
