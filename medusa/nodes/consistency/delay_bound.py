@@ -153,6 +153,7 @@ class DelayBound:
             broken_since_us,
             self._stands_us,
             meeting={source: self._meeting.together[source] for source in self._waited()},
+            together=self._meeting.together,
             has_ended=lambda source: of.fed_us[source] >= END_US,
             restored=restored,
         )
