@@ -355,7 +355,8 @@ class DelayTrial(QueryTrial):
                         f" {came} rows had come by paths that were whole"
                     )
         for key, shown in lane.shown.items():
-            last = shown[-1]
+            # A fork may answer after the stable lane: that is void, and says nothing of what there is.
+            last = next((each for each in reversed(shown) if not each.tentative), shown[-1])
             for name in self._counts(sink):
                 for each in shown:
                     if (each.row[name] or 0) > (last.row[name] or 0):
