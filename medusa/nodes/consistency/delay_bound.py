@@ -159,6 +159,7 @@ class DelayBound:
             broken_since_us,
             self._stands_us,
             meeting={source: self._meeting.together[source] for source in self._waited()},
+            together=self._meeting.together,
             has_ended=self._has_ended,
             restored=restored,
         )

@@ -5,7 +5,8 @@
 
 Silence counts from when the sender was last heard, not from when that was noticed. One that doesn't hear us
 sends nothing, and is silent too. *Behind* is one that is back and hasn't brought all yet that its sender had
-then, is far from where the fork stands that goes on without it, or whose sender has corrections to come.
+then, is far from where the fork stands that goes on without it (without one: from how far those are that wait
+for it), or whose sender has corrections to come.
 
 A source into which nobody publishes is missing too (``unpublished_sources``); who then does is behind.
 """
@@ -65,6 +66,7 @@ class MissingInputs:
         broken_since_us: since when a peer isn't heard, or doesn't hear us; None: all is well.
         stands_us: where the fork stands at a source that it goes on without; None: it has what comes there.
         meeting: source that holds up others while nobody publishes into it -> those that it meets.
+        together: source -> those with which it shares a box, itself among them.
         has_ended: whether nothing more comes by such a source.
         restored: the fragment goes on where it stood before, so its inputs have something to catch up with.
     """
@@ -77,12 +79,14 @@ class MissingInputs:
         stands_us: Callable[[str], int | None],
         *,
         meeting: Mapping[str, Set[str]] = MappingProxyType({}),
+        together: Mapping[str, Set[str]] = MappingProxyType({}),
         has_ended: Callable[[str], bool] = lambda source: False,
         restored: bool = False,
     ) -> None:
         self._inputs = inputs
         self._broken_since_us = broken_since_us
         self._stands_us = stands_us
+        self._together = together
         self._wait_us, self._margin_us = fork_after_us(delay_us), margin_us(delay_us)
         self._unpublished = UnpublishedSources(meeting, has_ended, self._wait_us)
         self._seen: dict[FragmentInput, _Seen] = {}
@@ -158,12 +162,29 @@ class MissingInputs:
 
     def _is_near(self, now_us: int, input: FragmentInput, seen: _Seen) -> bool:
         if (stands_us := self._stands_us(input.source)) is None:
+            stands_us = self._others_us(input)
+        if stands_us is None:
             return True
         if input.receiver.boundary_us == START_US and not input.judged:
             return True  # Of a publisher that promises nothing nobody can say how near it is.
         if seen.approach is None:
             seen.approach = Approach(self._margin_us, self._wait_us)
         return seen.approach.is_over(now_us, input.receiver.boundary_us, stands_us)
+
+    def _others_us(self, input: FragmentInput) -> int | None:
+        """How far those have come that meet an input, and wait for it: what they brought below is held up by
+        this one. Who isn't well itself holds up more, and doesn't count. None: nobody waits."""
+        mine = self._together.get(input.source, frozenset())
+        times = (
+            each.receiver.boundary_us
+            for each in self._inputs.values()
+            if each is not input and each.source in mine and self._is_well(each)
+        )
+        return min((time_us for time_us in times if START_US < time_us < END_US), default=None)
+
+    def _is_well(self, input: FragmentInput) -> bool:
+        is_stable = ConsistencyState(input.receiver.tentative.state) is ConsistencyState.STABLE
+        return is_stable and flows(input) and self._broken_since_us(input.by) is None
 
     # --- what is asked --------------------------------------------------------------------------
 

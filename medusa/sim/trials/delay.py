@@ -355,6 +355,7 @@ class DelayTrial(QueryTrial):
                         f" {came} rows had come by paths that were whole"
                     )
         for key, shown in lane.shown.items():
+            # A fork may answer after the stable lane: that is void, and says nothing of what there is.
             right = next(each.row for each in shown if not each.tentative)
             for name in self._counts(sink):
                 for each in shown:

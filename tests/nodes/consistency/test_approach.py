@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from types import SimpleNamespace
+from collections.abc import Callable, Mapping
+from types import MappingProxyType, SimpleNamespace
 from typing import Any
 
 import pytest
 
-from medusa.elements import START_US
+from medusa.elements import END_US, START_US
 from medusa.nodes.consistency.approach import Approach
 from medusa.nodes.consistency.missing_inputs import MissingInputs
 from medusa.wire.link.automaton import ReceiverState
@@ -87,8 +87,8 @@ def test_a_stream_whose_time_goes_slower_than_the_clock_is_judged_by_its_own() -
 class Fake:
     """An input whose sender is heard and stable, and has brought all that it had when it was back."""
 
-    def __init__(self, promised_us: int, judged: bool) -> None:
-        self.source, self.by, self.judged, self.gone = "b", "n", judged, False
+    def __init__(self, promised_us: int, source: str = "b", by: str = "n", *, judged: bool = True) -> None:
+        self.source, self.by, self.judged, self.gone = source, by, judged, False
         self.silent_since_us = None
         self.receiver = SimpleNamespace(
             tentative=SimpleNamespace(state="stable", lost=False, fork=0),
@@ -116,7 +116,7 @@ class Fake:
 def test_an_input_that_is_back_is_behind_until_it_is_near(
     judged: bool, promised_us: int, stands_us: int | None, waits: bool
 ) -> None:
-    broken, input = {"n": 0}, Fake(promised_us, judged)
+    broken, input = {"n": 0}, Fake(promised_us, judged=judged)
     inputs: Any = {("b", "n"): input}
     missing = MissingInputs(inputs, 2 * S, broken.get, lambda source: stands_us)
     missing.look(2 * S)
@@ -131,3 +131,53 @@ def test_an_input_that_is_back_is_behind_until_it_is_near(
     missing.look(3 * S + MARGIN_US)
     assert missing.behind() == []
     assert missing.due_at_us() is None
+
+
+def behind_beside(
+    other: Fake, *others: Fake, broken_us: Mapping[str, int] = MappingProxyType({})
+) -> tuple[bool, Callable[[int, int], bool]]:
+    """Whether an input is, where no fork is and it has promised a second; and what tells it later on."""
+    broken, input = {"n": 0, **broken_us}, Fake(S)
+    inputs: Any = {(each.source, each.by): each for each in [input, other, *others]}
+    meets = dict.fromkeys("bc", frozenset("bc")) | {"d": frozenset("d")}
+    missing = MissingInputs(inputs, 4 * S, broken.get, lambda source: None, together=meets)
+    missing.look(4 * S)
+    assert input in missing.missed()
+    del broken["n"]
+
+    def later(now_us: int, promised_us: int) -> bool:
+        input.receiver.boundary_us = promised_us
+        missing.look(now_us)
+        return input in missing.behind()
+
+    return later(4 * S, S), later
+
+
+def test_where_no_fork_is_an_input_that_is_back_is_behind_until_it_is_near_those_that_wait_for_it() -> None:
+    """Policies that suspend new rows have none: what waits for it is held up all the same."""
+    is_behind, later = behind_beside(Fake(9 * S, "c", "m"), Fake(3 * S, "d", "o"))
+    assert is_behind
+    assert later(4 * S + MARGIN_US // 2, 8 * S)
+    assert not later(4 * S + MARGIN_US, 9 * S)
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        [Fake(9 * S, "d", "m")],
+        [Fake(S // 2, "c", "m"), Fake(9 * S, "c", "o")],
+        [Fake(int(START_US), "c", "m")],
+        [Fake(int(END_US), "c", "m")],
+    ],
+    ids=["leads elsewhere", "one is no further", "promises nothing", "has ended"],
+)
+def test_for_an_input_that_is_back_nobody_waits_beside(others: list[Fake]) -> None:
+    is_behind, _ = behind_beside(*others)
+    assert not is_behind
+
+
+def test_who_is_not_well_says_nothing_of_how_far_one_is_to_come() -> None:
+    ill = Fake(S // 2, "c", "o")
+    ill.receiver.tentative.state = "up_failure"
+    silent = Fake(S // 2, "c", "p")
+    assert behind_beside(Fake(9 * S, "c", "m"), ill, silent, broken_us={"p": 4 * S})[0]
