@@ -195,7 +195,7 @@ def test_there_is_no_room_for_a_fork(monkeypatch: pytest.MonkeyPatch) -> None:
     run.run_to(7)
     assert run.forks("m") >= 2
     assert run.reader.guesses == []
-    assert ({*run.states}, run.reader.states[-1][2]) == ({"up_failure"}, 0)
+    assert ({*run.states}, run.reader.states[-1][1:]) == ({"up_failure", "failure"}, ("failure", 0))
     said = [line for line in run.fed.last().split("\n") if "no fork" in line]
     assert len(said) == 2, "once of each fragment"
     full[0] = False
