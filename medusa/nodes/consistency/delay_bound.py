@@ -658,7 +658,7 @@ class DelayBound:
             behind_us=0 if is_stable else behind_us(timed, self._fed_us(), self._of.inputs.values()),
             dropped_rows=lane.dropped_rows,
             late_rows=self._forks[0].late_rows if self._forks else 0,
-            held_bytes=0 if self._is_calm else self._state.nbytes,
+            held_bytes=0 if is_stable else self._state.nbytes,
             suspended=tuple(self._suspended(id)),
         )
 
