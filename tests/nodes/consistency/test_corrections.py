@@ -125,7 +125,7 @@ def test_where_the_fragment_has_failed_no_input_is_missing_and_that_is_said() ->
     life.back("pb")
     life.hosted.fail("a box divides by 0")
     told = status(life)
-    assert (told.state, told.missing, told.why) == ("up_failure", (), "the fragment has failed")
+    assert (told.state, told.missing, told.why) == ("failure", (), "the fragment has failed")
     assert unstable_text(told).startswith("nothing new comes of it; ")
     assert unstable_text(told).endswith("; no fork: the fragment has failed")
 
