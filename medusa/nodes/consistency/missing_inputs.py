@@ -90,7 +90,6 @@ class MissingInputs:
         self._wait_us, self._margin_us = fork_after_us(delay_us), margin_us(delay_us)
         self._unpublished = UnpublishedSources(meeting, has_ended, self._wait_us)
         self._seen: dict[FragmentInput, _Seen] = {}
-        self._is_restored = restored
         self._restored = dict.fromkeys(inputs.values() if restored else ())
         """Those that haven't brought yet what came up while the fragment wasn't there."""
         self._came_us: dict[FragmentInput, int] = {}
@@ -113,8 +112,7 @@ class MissingInputs:
     def look(self, now_us: int) -> None:
         """See how the inputs are now."""
         everyone = list(self._inputs.values())
-        behind = {each for each, seen in self._seen.items() if seen.behind}
-        inputs = [each for each in everyone if each in behind or is_fed(each)]
+        inputs = [each for each in everyone if is_fed(each)]
         waited = {each.source for each in inputs if not each.gone}
         known, self._seen = self._seen, {}
         first = {each: self._first_seen(each) for each in inputs if each not in known}
@@ -221,8 +219,8 @@ class MissingInputs:
         return self._unpublished.missed()
 
     def unfed(self) -> Set[str]:
-        """Those into which nobody has published since the fragment began, whether or not others wait."""
-        return frozenset() if self._is_restored else self._unpublished.never_fed
+        """Those into which nobody publishes, whether or not others wait for them."""
+        return self._unpublished.unfed
 
     def missed_sources(self) -> set[str]:
         """Those by which something is missing."""

@@ -63,9 +63,6 @@ class UnpublishedSources:
         self._due_at_us: int | None = None
         self.unfed: frozenset[str] = frozenset()
         """Those into which nobody publishes, whether or not they hold up others."""
-        self.never_fed: frozenset[str] = frozenset()
-        """Those into which nobody has since the fragment began: who did may be back at once."""
-        self._ever: set[str] = set()
 
     def rest(self) -> None:
         """The fragment doesn't go on meanwhile: those that weren't missed count anew."""
@@ -86,11 +83,9 @@ class UnpublishedSources:
                 self._had[input.source].append(input)
         known, self._known = self._known, {}
         times: list[int] = []
-        self._ever.update(source for source, fed in self._had.items() if fed)
         self.unfed = frozenset(
             source for source, fed in self._had.items() if not fed and not self._has_ended(source)
         )
-        self.never_fed = self.unfed - self._ever
         for source, others in self._meeting.items():
             if source not in self.unfed or not others:
                 continue

@@ -218,17 +218,6 @@ def test_a_node_at_which_it_stands_alone_says_so_and_is_stable() -> None:
     assert not lost(life)[-1], "it has ended, and says so"
 
 
-def test_a_node_whose_publisher_has_gone_says_nothing_of_it() -> None:
-    """It may be back at once, with what is to be corrected: who reads it isn't to think that all is well."""
-    life = alone()
-    life.pass_to(0)
-    life.offers("pa", "a")
-    life.pass_to(1_000_000)
-    del life.hosted.inputs["a", "pa"]
-    life.pass_to(2_000_000)
-    assert not lost(life)[-1]
-
-
 def nobody_above_e() -> Forking:
     life = Forking(query(), judged=True)
     for peer in "ef":
@@ -257,3 +246,12 @@ def test_who_reads_it_goes_on_without_it_as_without_a_source_of_its_own() -> Non
         life.ran()
     assert life.states()[-1] == ("stable", 0)
     assert life.closed == ["q/both#1"]
+
+
+def test_where_nobody_publishes_into_any_it_says_so_too() -> None:
+    life = nobody_above_e()
+    assert not lost(life)[-1]
+    life.state("f", "stable", lost=True)
+    assert lost(life)[-1]
+    life.state("f", "stable")
+    assert not lost(life)[-1]
