@@ -33,7 +33,6 @@ from medusa.nodes.consistency.missing_inputs import MissingInputs, flows
 from medusa.nodes.consistency.new_rows import NewRows
 from medusa.nodes.consistency.promise_history import PromiseHistory
 from medusa.nodes.consistency.states import CONSISTENCY, ConsistencyEvent, ConsistencyState
-from medusa.nodes.consistency.unpublished_sources import is_fed
 from medusa.nodes.fragment.inputs import FragmentInput, TentativeCame, Work
 from medusa.nodes.fragment.outputs import FragmentOutput, leaving
 from medusa.nodes.spec.fragment_spec import FragmentSpec
@@ -160,7 +159,7 @@ class DelayBound:
             self._stands_us,
             meeting={source: self._meeting.together[source] for source in self._waited()},
             together=self._meeting.together,
-            has_ended=self._has_ended,
+            has_ended=lambda source: of.fed_us[source] >= END_US,
             restored=restored,
         )
         self._new_rows = NewRows(of.spec)
@@ -195,15 +194,11 @@ class DelayBound:
             self._say(0)
 
     def _waited(self) -> Iterator[str]:
-        """Sources that may not bring nothing."""
-        return (source for source, box in self._sources.items() if box.timed and box.idle_us is None)
-
-    def _has_ended(self, source: str) -> bool:
-        """Whether nothing more comes by it."""
-        if (fed_us := self._of.fed_us.get(source)) is not None:
-            return fed_us >= END_US
-        mine = [each for each in self._of.inputs.values() if each.source == source]
-        return any(each.receiver.boundary_us >= END_US for each in mine)
+        """Sources that publishers feed, and that may not bring nothing."""
+        for source in self._of.spec.entries:
+            box = self._sources[source]
+            if box.timed and box.idle_us is None:
+                yield source
 
     # --- what happens to the fragment -----------------------------------------------------------------
 
@@ -221,7 +216,7 @@ class DelayBound:
                 for fork in self._forks:
                     fork.take(now_us, work)
         lane = input.take_tentative()
-        if lane or not flows(input) or not is_fed(input):
+        if lane or not flows(input):
             self._is_calm = False
             self._take_lane(now_us, lane)
 
@@ -515,8 +510,7 @@ class DelayBound:
             if number != lane.fork and self._suspends(id):
                 keeps = self._new_rows.keeps_shown(self._sink(id), state) and not over
                 number = lane.fork if keeps else 0
-            fed = not self._meeting.above[self._sink(id)] <= self._missing.unfed()
-            lane.state(now_us, _SAID[state], number, fed=fed)
+            lane.state(now_us, _SAID[state], number)
 
     # --- forks --------------------------------------------------------------------------------------------
 
@@ -692,20 +686,13 @@ class DelayBound:
 
     def _unpublished_input(self, now_us: int, source: str) -> MissingStatus:
         since_us = self._missing.unpublished_since(source)
-        for_us = None if since_us is None else now_us - since_us
-        for input in self._of.inputs.values():
-            if input.judged and input.source == source:
-                return MissingStatus(
-                    source=source,
-                    stream=input.stream,
-                    kind="node",
-                    origin=input.peer,
-                    why="says that nobody publishes into it",
-                    for_us=for_us,
-                )
-        stream = self._of.spec.entries[source]
-        why = "nobody publishes into it"
-        return MissingStatus(source=source, stream=stream, kind="nobody", why=why, for_us=for_us)
+        return MissingStatus(
+            source=source,
+            stream=self._of.spec.entries[source],
+            kind="nobody",
+            why="nobody publishes into it",
+            for_us=None if since_us is None else now_us - since_us,
+        )
 
 
 def _is_void(element: Element, boundary_us: int) -> bool:

@@ -386,7 +386,7 @@ class ForkedFragment:
                 continue
             if box.judged:
                 inputs = [each for each in self._inputs.values() if each.source == source]
-                is_silent = source in unpublished or any(self._is_lifted(each) for each in inputs)
+                is_silent = any(self._is_lifted(each) for each in inputs)
             else:
                 is_missed = source in unpublished or bool(self._publishers(source))
                 is_silent = is_missed and self._promised(source) is None

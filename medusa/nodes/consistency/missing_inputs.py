@@ -20,7 +20,7 @@ from types import MappingProxyType
 from medusa.elements import END_US, START_US
 from medusa.nodes.consistency.approach import Approach
 from medusa.nodes.consistency.states import ConsistencyState
-from medusa.nodes.consistency.unpublished_sources import UnpublishedSources, is_fed
+from medusa.nodes.consistency.unpublished_sources import UnpublishedSources
 from medusa.nodes.fragment.inputs import FragmentInput
 from medusa.query.delay import fork_after_us, margin_us
 from medusa.wire.link.automaton import ReceiverState
@@ -65,7 +65,7 @@ class MissingInputs:
         delay_us: the bound of the fragment.
         broken_since_us: since when a peer isn't heard, or doesn't hear us; None: all is well.
         stands_us: where the fork stands at a source that it goes on without; None: it has what comes there.
-        meeting: source that holds up others while nobody publishes into it -> those that it meets.
+        meeting: source that publishers feed, and that holds up others -> those that it meets.
         together: source -> those with which it shares a box, itself among them.
         has_ended: whether nothing more comes by such a source.
         restored: the fragment goes on where it stood before, so its inputs have something to catch up with.
@@ -111,14 +111,13 @@ class MissingInputs:
 
     def look(self, now_us: int) -> None:
         """See how the inputs are now."""
-        everyone = list(self._inputs.values())
-        inputs = [each for each in everyone if is_fed(each)]
+        inputs = list(self._inputs.values())
         waited = {each.source for each in inputs if not each.gone}
         known, self._seen = self._seen, {}
         first = {each: self._first_seen(each) for each in inputs if each not in known}
-        self._unpublished.look(now_us, everyone, self._came_us)
-        if len(self._came_us) > len(everyone):
-            there = set(everyone)
+        self._unpublished.look(now_us, inputs, self._came_us)
+        if len(self._came_us) > len(inputs):
+            there = set(inputs)
             self._came_us = {each: at_us for each, at_us in self._came_us.items() if each in there}
         for input in inputs:
             # Nobody waits for one that has ended, nor for a publisher that is gone while there are others.
@@ -163,10 +162,9 @@ class MissingInputs:
     def _is_near(self, now_us: int, input: FragmentInput, seen: _Seen) -> bool:
         if (stands_us := self._stands_us(input.source)) is None:
             stands_us = self._others_us(input)
-        if stands_us is None:
+        # Of who promises nothing nobody can say how near it is.
+        if stands_us is None or input.receiver.boundary_us == START_US:
             return True
-        if input.receiver.boundary_us == START_US and not input.judged:
-            return True  # Of a publisher that promises nothing nobody can say how near it is.
         if seen.approach is None:
             seen.approach = Approach(self._margin_us, self._wait_us)
         return seen.approach.is_over(now_us, input.receiver.boundary_us, stands_us)
@@ -190,8 +188,8 @@ class MissingInputs:
 
     @property
     def calm(self) -> bool:
-        """All inputs are heard, none is behind, and somebody publishes into each source."""
-        return not self._unpublished.unfed and not any(
+        """All inputs are heard, none is behind, and no source that others wait for is without a publisher."""
+        return not self._unpublished.any and not any(
             seen.behind or seen.silent_us is not None for seen in self._seen.values()
         )
 
@@ -217,10 +215,6 @@ class MissingInputs:
     def unpublished(self) -> list[str]:
         """Sources that have been missing for so long since nobody publishes into them."""
         return self._unpublished.missed()
-
-    def unfed(self) -> Set[str]:
-        """Those into which nobody publishes, whether or not others wait for them."""
-        return self._unpublished.unfed
 
     def missed_sources(self) -> set[str]:
         """Those by which something is missing."""

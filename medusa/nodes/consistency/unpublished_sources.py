@@ -1,11 +1,11 @@
-"""Into which sources of a fragment nobody publishes, since when, and which of them hold up others. Pure.
+"""Which sources of a fragment have no publisher, since when, and which of them hold up others. Pure.
 
     nobody publishes into a, b brings something ── for X - margin ──> missed ── somebody does ──> as ever
 
 By a source that leads to nothing beside another one nobody is held up, and where no other source brings
 anything there is nothing to answer: a query into which nobody publishes yet is as it should be. So the time
 counts from when another source brings something, and publishers may begin long after their query, one soon
-after the other. Where a source is read of another node that one says so (``is_fed``).
+after the other.
 """
 
 from __future__ import annotations
@@ -14,15 +14,8 @@ from collections.abc import Callable, Collection, Mapping, Set
 from dataclasses import dataclass
 
 from medusa.nodes.fragment.inputs import FragmentInput
-from medusa.wire.messages.tentative import STABLE
 
-__all__ = ["Unpublished", "UnpublishedSources", "is_fed"]
-
-
-def is_fed(input: FragmentInput) -> bool:
-    """Whether somebody publishes into a source that leads to it, as far as its sender has said."""
-    lane = input.receiver.tentative
-    return not (lane.lost and lane.state == STABLE)
+__all__ = ["Unpublished", "UnpublishedSources"]
 
 
 @dataclass(slots=True)
@@ -61,8 +54,6 @@ class UnpublishedSources:
         self._had: dict[str, list[FragmentInput]] = {}
         """Who published into each when it was looked last."""
         self._due_at_us: int | None = None
-        self.unfed: frozenset[str] = frozenset()
-        """Those into which nobody publishes, whether or not they hold up others."""
 
     def rest(self) -> None:
         """The fragment doesn't go on meanwhile: those that weren't missed count anew."""
@@ -79,15 +70,12 @@ class UnpublishedSources:
         """
         had, self._had = self._had, {source: [] for source in self._meeting}
         for input in inputs:
-            if input.source in self._had and is_fed(input):
+            if input.source in self._had:
                 self._had[input.source].append(input)
         known, self._known = self._known, {}
         times: list[int] = []
-        self.unfed = frozenset(
-            source for source, fed in self._had.items() if not fed and not self._has_ended(source)
-        )
         for source, others in self._meeting.items():
-            if source not in self.unfed or not others:
+            if self._had[source] or not others or self._has_ended(source):
                 continue
             if (one := known.get(source)) is None:
                 last = (came_us[each] for each in had.get(source, ()) if each in came_us)
@@ -106,6 +94,11 @@ class UnpublishedSources:
     def sources(self) -> Set[str]:
         """Those that may hold up others."""
         return self._known.keys()
+
+    @property
+    def any(self) -> bool:
+        """Whether there are some that may hold up others."""
+        return bool(self._known)
 
     def of(self, source: str) -> Unpublished | None:
         """What was known of a source when it was looked last; None: somebody published into it."""

@@ -87,8 +87,7 @@ class TentativeReceiver:
         wanted: it is asked for with each attachment.
         state: how the stream is, as far as we have heard: one of ``STREAM_STATES``, ``FAILURE`` too while the
             sender isn't heard.
-        lost: the sender said last that nothing comes of the stream: all that leads to it is missing, or,
-            where it is ``stable``, nobody publishes into a source that does.
+        lost: the sender said last that all that leads to the stream is missing.
         fork: from which rows come now; 0: from none. Counted by us, so that a fork of another life of the
             sender, or of another sender, never has the number of an earlier one.
         boundary_us: what the fork has promised.
@@ -199,12 +198,12 @@ class TentativeReceiver:
     def _state(self, now_us: int, message: StreamState, next_seq: int) -> None:
         if message.fork and message.state == STABLE:
             raise self._broken("E_FORK", f"is stable and has fork {message.fork}")
-        if message.lost and message.state == "stabilization":
-            raise self._broken("E_FORK", "has corrections to come, and is lost")
+        if message.lost and message.state != "up_failure":
+            raise self._broken("E_FORK", f"is {message.state} and lost")
         self._frames = self._said = message.frame + 1
         self._due = message if message.state == STABLE and message.seq > next_seq else None
         if self._due is None:
-            self._hear(message.state, message.fork, lost=message.lost)
+            self._hear(FAILURE if message.lost else message.state, message.fork)
         self._ack(now_us)
 
     def reached(self, now_us: int, next_seq: int) -> None:
@@ -212,19 +211,19 @@ class TentativeReceiver:
         while self._behind and next_seq >= self._behind[0].behind:
             self._promise(now_us, self._behind.pop(0))
         if self._due is not None and next_seq >= self._due.seq:
-            lost, self._due = self._due.lost, None
-            self._hear(STABLE, 0, lost=lost)
+            self._due = None
+            self._hear(STABLE, 0)
 
-    def _hear(self, state: str, fork: int, *, lost: bool = False) -> None:
+    def _hear(self, state: str, fork: int) -> None:
         """The stream is so, and the sender's fork is this one."""
-        ours, self.lost = self.fork, lost
+        ours, self.lost = self.fork, state == FAILURE
         if fork != self._sender_fork:
             self._forks += fork > 0
             ours = self._forks if fork else 0
             self._sender_fork = fork
             self._seq, self.boundary_us = 0, START_US
             self._behind.clear()
-        self._turn(FAILURE if lost and state != STABLE else state, ours)
+        self._turn(state, ours)
 
     def _turn(self, state: str, fork: int) -> None:
         if (state, fork) == (self.state, self.fork):

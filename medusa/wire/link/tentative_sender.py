@@ -41,7 +41,6 @@ class TentativeSender:
     Attributes:
         is_in: the state of the stream, one of ``STREAM_STATES``.
         fork: from which rows come now, as the fragment calls it; 0: there is none.
-        fed: somebody publishes into a source that leads to the stream.
         rows: of all forks so far, whether or not somebody read them.
         sent_rows, dropped_rows: of those, over all receivers: sent; and not, since there was no room, or the
             receiver was silent.
@@ -67,7 +66,6 @@ class TentativeSender:
         self._end_seq = end_seq
         self.is_in: StreamStateName = STABLE
         self.fork = 0
-        self.fed = True
         self.rows = self.sent_rows = self.dropped_rows = 0
         self._forks = 0
         """How many there were: said of the one that there is, so that another one never has its number."""
@@ -86,13 +84,10 @@ class TentativeSender:
         """Somebody reads it."""
         return any(view.state is SenderState.FLOWING for view, _ in self._lanes())
 
-    def state(self, now_us: int, state: str, fork: int, *, fed: bool = True) -> None:
+    def state(self, now_us: int, state: str, fork: int) -> None:
         """The stream is so from here on, and tentative rows come from this fork (0: from none).
 
         Said twice it adds nothing. ``stable`` stands behind all rows that were sent before.
-
-        Args:
-            fed: somebody publishes into a source that leads to it.
 
         Raises:
             LocalProtocolError: no such state, or a stable stream with a fork. Nothing changed.
@@ -102,14 +97,14 @@ class TentativeSender:
                 f"stream {self._stream!r}: state {state!r} with fork {fork}",
                 hint=f"{', '.join(STREAM_STATES)}; a stable stream has fork 0",
             )
-        if (state, fork, fed) == (self.is_in, self.fork, self.fed):
+        if (state, fork) == (self.is_in, self.fork):
             return
         if fork != self.fork:
             self._forks += fork > 0
             self._seq, self._boundary_us = 0, START_US
         if state == STABLE:
             self._stable_seq = self._end_seq()
-        self.is_in, self.fork, self.fed = cast(StreamStateName, state), fork, fed
+        self.is_in, self.fork = cast(StreamStateName, state), fork
         for view, lane in self._lanes():
             lane.turned()
             if view.state is SenderState.FLOWING:
@@ -250,7 +245,7 @@ class TentativeSender:
             state="up_failure" if self.is_in == FAILURE else self.is_in,
             fork=self._forks if self.fork else 0,
             seq=self._stable_seq if self.is_in == STABLE else 0,
-            lost=self.is_in == FAILURE or (self.is_in == STABLE and not self.fed),
+            lost=self.is_in == FAILURE,
         )
         self._outbox.send(view.peer, message)
 

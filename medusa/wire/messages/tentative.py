@@ -49,8 +49,8 @@ class StreamState(MessageBase, frozen=True, tag="state"):
         frame: its number in the tentative lane of this epoch.
         fork: from which tentative rows come; 0: none, and all that came are void.
         seq: ``stable`` holds behind the row before this one: what was to be corrected is.
-        lost: nothing comes of it, and nobody is to wait for it. ``up_failure`` is ``failure`` then; a stream
-            that is ``stable`` is one into whose sources nobody publishes. Who doesn't know this field waits.
+        lost: ``up_failure`` is ``failure``: nothing comes of the fork, and nobody is to wait for it. Who
+            doesn't know this field waits.
     """
 
     stream: Name

@@ -87,8 +87,8 @@ def test_a_stream_whose_time_goes_slower_than_the_clock_is_judged_by_its_own() -
 class Fake:
     """An input whose sender is heard and stable, and has brought all that it had when it was back."""
 
-    def __init__(self, promised_us: int, source: str = "b", by: str = "n", *, judged: bool = True) -> None:
-        self.source, self.by, self.judged, self.gone = source, by, judged, False
+    def __init__(self, promised_us: int, source: str = "b", by: str = "n") -> None:
+        self.source, self.by, self.judged, self.gone = source, by, True, False
         self.silent_since_us = None
         self.receiver = SimpleNamespace(
             tentative=SimpleNamespace(state="stable", lost=False, fork=0),
@@ -99,24 +99,14 @@ class Fake:
 
 
 @pytest.mark.parametrize(
-    ("judged", "promised_us", "stands_us", "waits"),
-    [
-        (True, S, 9 * S, True),
-        (False, int(START_US), 9 * S, False),
-        (True, int(START_US), 9 * S, True),
-        (True, S, None, False),
-    ],
-    ids=[
-        "far",
-        "a publisher that promises nothing",
-        "a node that has promised nothing yet",
-        "no fork goes on without",
-    ],
+    ("promised_us", "stands_us", "waits"),
+    [(S, 9 * S, True), (int(START_US), 9 * S, False), (S, None, False)],
+    ids=["far", "promises nothing", "no fork goes on without it"],
 )
 def test_an_input_that_is_back_is_behind_until_it_is_near(
-    judged: bool, promised_us: int, stands_us: int | None, waits: bool
+    promised_us: int, stands_us: int | None, waits: bool
 ) -> None:
-    broken, input = {"n": 0}, Fake(promised_us, judged=judged)
+    broken, input = {"n": 0}, Fake(promised_us)
     inputs: Any = {("b", "n"): input}
     missing = MissingInputs(inputs, 2 * S, broken.get, lambda source: stands_us)
     missing.look(2 * S)

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-import pytest
-
 import medusa as md
-from medusa.elements import END_US, Boundary
-from medusa.wire.messages.tentative import StreamState
+from medusa.elements import Boundary
 from tests.nodes.consistency.delayed_run import PAIR, DelayedRun, pair, second
 from tests.nodes.consistency.test_fork_feeding import FORKS_AFTER_US, SCHEMA, Forking, query
 
@@ -167,13 +162,8 @@ def test_its_last_publisher_goes_for_good() -> None:
     assert life.states()[-1] == ("up_failure", 1)
 
 
-APART = {"n": ["a"], "s": ["b"], "m": ["both", "counts", "out"]}
-"""What meets b is at another node, which knows of b what s says."""
-
-
-@pytest.mark.parametrize("at", [PAIR, APART], ids=["beside the other", "at another node"])
-def test_nobody_publishes_and_then_somebody_does(at: Mapping[str, Sequence[str]]) -> None:
-    run = DelayedRun(pair(), at, span_us=second(14))
+def test_nobody_publishes_and_then_somebody_does() -> None:
+    run = DelayedRun(pair(), PAIR, span_us=second(14))
     run.begin()
     publisher = run.publishers["b"]
     come = publisher.publish, publisher.finish
@@ -190,68 +180,3 @@ def test_nobody_publishes_and_then_somebody_does(at: Mapping[str, Sequence[str]]
     assert run.late() == []
     assert run.states == ["up_failure", "stabilization", "stable"]
     assert run.forks("m") == 1
-
-
-def alone() -> Forking:
-    """Of a source at a node of its own."""
-    q = md.Query("q")
-    q.sink("out", q.source("a", SCHEMA, time="ts").filter("v > 0", name="some"))
-    return Forking(q)
-
-
-def lost(life: Forking) -> list[bool]:
-    return [each.lost for each in life.sent if isinstance(each, StreamState)]
-
-
-def test_a_node_at_which_it_stands_alone_says_so_and_is_stable() -> None:
-    life = alone()
-    life.pass_to(0)
-    assert lost(life)[-1]
-    assert life.states() == [("stable", 0)]
-    life.pass_to(4_000_000)
-    assert life.states() == [("stable", 0)]
-    life.offers("pa", "a")
-    life.brings("pa", 100)
-    assert not lost(life)[-1]
-    assert life.states() == [("stable", 0)]
-    life.promises("pa", END_US)
-    assert not lost(life)[-1], "it has ended, and says so"
-
-
-def nobody_above_e() -> Forking:
-    life = Forking(query(), judged=True)
-    for peer in "ef":
-        life.comes(peer)
-    life.state("e", "stable", lost=True)
-    return life
-
-
-def test_who_reads_it_goes_on_without_it_as_without_a_source_of_its_own() -> None:
-    life = nobody_above_e()
-    life.pass_to(4_000_000)
-    assert life.states() == [("stable", 0)]
-    life.brings("f", 100)
-    life.promises("f", 101)
-    life.pass_to(4_000_000 + FORKS_AFTER_US - 1)
-    assert life.forks == []
-    life.pass_to(4_000_000 + FORKS_AFTER_US)
-    assert life.forks == ["q/both#1"]
-    assert missing(life) == (f"{life.input('e').stream} of e: nobody publishes into it",)
-    life.there()
-    assert life.shown()[-1] == ("a",), "how far does it hold others up?"
-    life.state("e", "stable")
-    assert life.states()[-1] == ("stabilization", 1)
-    life.promises("e", 101)
-    while life.hosted.under_way:
-        life.ran()
-    assert life.states()[-1] == ("stable", 0)
-    assert life.closed == ["q/both#1"]
-
-
-def test_where_nobody_publishes_into_any_it_says_so_too() -> None:
-    life = nobody_above_e()
-    assert not lost(life)[-1]
-    life.state("f", "stable", lost=True)
-    assert lost(life)[-1]
-    life.state("f", "stable")
-    assert not lost(life)[-1]
