@@ -164,6 +164,8 @@ def test_how_a_stream_with_delay_is_and_what_is_missing_is_told_with_units() -> 
         behind_us=2_600_000,
         dropped_rows=3,
         late_rows=2,
+        held_bytes=4096,
+        suspended=("q.c of m",),
     )
     well = OutputStatus(sink="well", stream="q.well", consistency=ConsistencyStatus())
     outputs = (OutputStatus(sink="out", stream="q.out", consistency=of), well)
@@ -189,6 +191,8 @@ def test_how_a_stream_with_delay_is_and_what_is_missing_is_told_with_units() -> 
         "behind_seconds": 2.6,
         "dropped_rows_total": 3,
         "late_rows": 2,
+        "held_bytes": 4096,
+        "inputs_suspended": 1,
         "input_missing_seconds": 2.5,
     }
     states = {
