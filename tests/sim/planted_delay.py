@@ -34,10 +34,14 @@ DELAY: dict[str, Mistake] = {
     ),
     "what a sender says of its stream isn't heeded": Mistake(
         area="consistency",
-        about="Behind a node that misses an input nobody forks: what it has is held up until all is well.",
-        edits=edit(_LOOK, "silent or unsaid or state is ConsistencyState.UP_FAILURE", "silent or unsaid"),
-        scenarios=_SCENARIOS,
-        seed=1,
+        about="Behind a node that misses an input nobody forks: what it has is held up until all is well. No"
+        " seed of the first 45 meets it where frames keep their order.",
+        edits=(
+            *edit(_LOOK, "silent or unsaid or state is ConsistencyState.UP_FAILURE", "silent or unsaid"),
+            *edit(_LOOK, "(lost or state is not ConsistencyState.FAILURE)", "lost"),
+        ),
+        tests="tests/nodes/consistency/test_delay_bound.py::"
+        "test_the_first_link_of_a_chain_is_cut_and_both_fork_at_once",
     ),
     "a fork waits for what is missing": Mistake(
         area="engine",
