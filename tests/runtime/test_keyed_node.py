@@ -154,7 +154,7 @@ def test_a_client_that_may_not_see_the_boxes_is_told_so_by_top(place, node):
         with reading(place.address, 20.0, **keys) as ask:
             return ask()
 
-    assert boxes("watcher") == []
+    assert boxes("watcher").boxes == []
     error = fails(lambda: boxes("reader"), "E_ROLE", "shows this client no boxes")
     assert "status = true" in error.hint
 

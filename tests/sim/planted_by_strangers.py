@@ -124,8 +124,8 @@ MISTAKES: dict[str, Mistake] = {
         "that waits for durability waits forever.",
         edits=edit(
             "nodes.fragment.host:FragmentHost.persisted",
-            "self.checkpoint_failures += 1\n        self._dirty = True",
-            "self.checkpoint_failures += 1",
+            "self.marks.failed(token)\n        self._dirty = True",
+            "self.marks.failed(token)",
         ),
         scenarios=("nodes", "union", "comeback"),
         seed=8,

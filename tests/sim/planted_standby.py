@@ -280,7 +280,7 @@ STANDBY: dict[str, Mistake] = {
         "configuration.",
         edits=edit(
             "nodes.recovery.succession:Succession._require",
-            "dict.fromkeys((*replicas.secondaries, *self._undecided(replicas)))",
+            "dict.fromkeys((*replicas.secondaries, *self.undecided(replicas)))",
             "replicas.secondaries if self._replication._links else ()",
         ),
         scenarios=_SCENARIOS,

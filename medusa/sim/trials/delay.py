@@ -371,12 +371,16 @@ class DelayTrial(QueryTrial):
 
     def _check_corrected(self) -> None:
         """Who says that all is corrected has put that out: what would have shown a while ago is there. Not
-        while something else is down, which isn't missed for X less the margin."""
+        while something else is down, which isn't missed for X less the margin; nor just after the reader
+        couldn't hear it: that is told then how the stream was, and what came meanwhile is under way."""
         assert self._outages is not None
         wait_us = margin_us(self._delay_us) + SLACK_US
+        of_reader = [part for part in self._parts if self.reader.name in part.split()]
         for sink, lane in self.lanes.items():
             for said_us, stable_rows in lane.corrected:
                 if not self._outages.worked(self._parts, said_us, said_us):
+                    continue
+                if not self._outages.worked(of_reader, said_us - NOTICED_US, said_us):
                     continue
                 left = lane.left(stable_rows)
                 for source, row, came_us in self._came:
