@@ -104,8 +104,8 @@ ROWS = (Data, Boundary, Progress, Ack, TentativeRows, TentativeBoundary, Tentati
 """What is about rows alone, or about nothing; unless it tells that a peer is back."""
 
 LOOK_US = 100_000
-"""So often all parts are looked at while only rows come. Each says when it has work. Too small: CPU of a node
-with few rows; too large: so late is done what a part hasn't said."""
+"""While only rows come all parts are looked at in the first turn after so long. Each says when it has work.
+Too small: CPU of a node with few rows; too large: so late is done what a part hasn't said."""
 
 
 class NodeMind:

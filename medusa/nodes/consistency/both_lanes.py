@@ -11,6 +11,7 @@ enter anyhow, so only those count that aren't: few, unless the sender's boundari
 
 from __future__ import annotations
 
+import heapq
 from collections import Counter
 from typing import Any
 
@@ -21,9 +22,9 @@ from medusa.elements import Train
 
 __all__ = ["BothLanes"]
 
-ROWS_MAX = 1 << 16
+ROWS_MAX = 1 << 13
 """Rows of a lane that are kept. Too few: where the sender promises little, those that come by the other lane
-much later enter again; too many: memory."""
+much later enter again; too many: memory, and the node's loop does nothing else for 10 us a row."""
 
 
 class _Lane:
@@ -53,6 +54,8 @@ class _Lane:
             self._found = Counter({row: times for row, times in self._found.items() if row[0] >= below_us})
         for each in trains:
             self._found.update(row for row in _rows_of(each) if row[0] >= below_us)
+        if len(self._found) > ROWS_MAX:  # Half, so that not each train has it sorted.
+            self._found = Counter(dict(heapq.nlargest(ROWS_MAX // 2, self._found.items())))
         return self._found
 
 
@@ -90,9 +93,19 @@ def _rows_of(train: Train) -> list[tuple[int, str]]:
     """Each with its time; values of all types, and those that equal no others, compare as text."""
     assert train.times is not None, "a stream without time has no tentative lane"
     times: list[Any] = train.times.cast(pa.int64()).to_pylist()
-    columns = [column.to_pylist() for column in train.batch.columns]
+    columns = [_values(column) for column in train.batch.columns]
     values = zip(*columns, strict=True) if columns else [()] * len(times)
     return [(time_us, repr(row)) for time_us, row in zip(times, values, strict=True)]
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """Dates as numbers: Python has none after the year 9999."""
+    if pa.types.is_timestamp(column.type):
+        column = column.cast(pa.int64())
+    elif pa.types.is_date32(column.type):
+        column = column.cast(pa.int32())
+    values: list[Any] = column.to_pylist()
+    return values
 
 
 def _ends_us(train: Train) -> int:

@@ -267,8 +267,8 @@ class ForkedFragment:
 
     def _others_us(self, source: str) -> int:
         """How far those that a missing source meets were when what waits for it began to; at a tentative
-        lane they wait no more."""
-        others = [each for each in self._inputs.values() if each.source != source]
+        lane they wait no more, and of one that has ended nothing waits."""
+        others = [each for each in self._inputs.values() if each.source != source and each.fed_us < END_US]
         return max(
             (
                 self._at_us[each.source] if self._missing.lane(each) else self._counts_us(each)

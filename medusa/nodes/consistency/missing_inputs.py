@@ -153,6 +153,8 @@ class MissingInputs:
         elif state is ConsistencyState.STABLE and seen.silent_us is None and input.receiver.backlog_over:
             seen.behind = seen.behind and not self._is_near(now_us, input, seen)
             self._restored.pop(input, None)
+        else:
+            seen.approach = None  # Of who is silent again, or has a backlog to bring, it begins anew.
         if seen.silent_us is None and not seen.behind:
             seen.since_us = None
         elif seen.since_us is None:

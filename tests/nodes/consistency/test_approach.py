@@ -11,6 +11,7 @@ import pytest
 from medusa.elements import END_US, START_US
 from medusa.nodes.consistency.approach import Approach
 from medusa.nodes.consistency.missing_inputs import MissingInputs
+from medusa.query.delay import fork_after_us
 from medusa.wire.link.automaton import ReceiverState
 
 MS, S = 1_000, 1_000_000
@@ -121,6 +122,25 @@ def test_an_input_that_is_back_is_behind_until_it_is_near(
     missing.look(3 * S + MARGIN_US)
     assert missing.behind() == []
     assert missing.due_at_us() is None
+
+
+def test_one_that_is_silent_again_before_it_was_near_is_looked_at_when_it_will_be_missing() -> None:
+    broken, input = {"n": 0}, Fake(S)
+    inputs: Any = {("b", "n"): input}
+    missing = MissingInputs(inputs, 2 * S, broken.get, lambda source: 9 * S)
+    missing.look(2 * S)
+    broken.clear()
+    missing.look(3 * S)
+    assert missing.behind() == [input]
+    broken["n"] = now_us = 4 * S
+    missing.look(now_us)
+    while not missing.missed():
+        due_us = missing.due_at_us()
+        assert due_us is not None
+        assert due_us > now_us, "a node that is woken for nothing spins"
+        now_us = due_us
+        missing.look(now_us)
+    assert now_us == 4 * S + fork_after_us(2 * S)
 
 
 def behind_beside(

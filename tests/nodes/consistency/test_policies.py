@@ -62,6 +62,25 @@ def test_delayed_as_long_as_it_may_be_and_no_longer(chained: bool) -> None:
     assert max(found) <= second(2) + SLACK_US
 
 
+def test_delayed_where_a_source_has_ended() -> None:
+    """Nothing waits for that one, and what waits for others waits as long."""
+    q = md.Query("q")
+    sources = [q.source(name, SCHEMA, time="ts") for name in "abc"]
+    counts = md.sunion(*sources, bucket="100ms", name="both").window("500ms").group_by("k")
+    delay = md.Delay("2s", failure="delay")
+    q.sink("out", counts.aggregate(n=md.count(), t=md.sum("v"), name="counts"), delay=delay)
+    run = DelayedRun(q, {"m": ["a", "b", "c"]}, read_at="m", span_us=second(14))
+    run.tables["c"] = run.tables["c"].slice(0, 6)
+    run.want = md.collect(q, **run.tables)["out"]
+    run.begin()
+    run.at_second(0.5, lambda: run.publishers["c"].finish("q.c", run.schemas["c"]))
+    run.cut("pub-b", "m", 3, 9)
+    run.ends()
+    assert run.late() == []
+    assert len(waited(run, to_s=7)) > 10
+    assert min(waited(run, to_s=7)) >= HOLD_US
+
+
 def test_delayed_in_a_failure_and_not_while_corrections_come() -> None:
     """When the input is back, what waited shows at once where the corrections aren't there yet."""
     delayed, both = run_of("delay", "process"), run_of("delay", "delay")
