@@ -36,8 +36,8 @@ PACKAGE = Path(medusa.__file__).resolve().parent
 # Section -> (what it is about, what it has). A class comes with its methods, inherited ones too.
 SECTIONS: dict[str, tuple[str, tuple[object, ...]]] = {
     "Queries": (
-        "Writing a query. See queries.md and qos.md.",
-        (medusa.Query, medusa.Stream, medusa.sunion, KeyedTable, medusa.QoS),
+        "Writing a query. See queries.md, qos.md and dpc.md.",
+        (medusa.Query, medusa.Stream, medusa.sunion, KeyedTable, medusa.QoS, medusa.Delay),
     ),
     "Windows": (
         "What `window`, `session` and `group_by` give. See operators-windows.md.",
