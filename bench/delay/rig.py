@@ -23,6 +23,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 import medusa as md
+from bench.watched_thread import WatchedThread
 from medusa.apps.workloads.local_nodes import LocalNodes
 from medusa.apps.workloads.network.hosts import Hosts, made_hosts
 from medusa.elements import Kind
@@ -229,32 +230,6 @@ def _placed(setup: Setup) -> Iterator[Place]:
         yield place
 
 
-class _Thread:
-    """Work whose failure is heard."""
-
-    def __init__(self, work: Callable[[], None]) -> None:
-        self._work = work
-        self._failed: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            self._work()
-        except BaseException as error:
-            self._failed = error
-
-    def look(self) -> None:
-        """Raises what it has failed with."""
-        if self._failed is not None:
-            raise self._failed
-
-    def join(self, what: str) -> None:
-        self._thread.join(DEADLINE_S)
-        self.look()
-        assert not self._thread.is_alive(), what
-
-
 class _Publisher:
     """As many rows as the clock says: one that was held up catches up."""
 
@@ -262,7 +237,7 @@ class _Publisher:
         self._fed, self._feed, self._tick_s, self._start = fed, feed, tick_s, start
         self._over = threading.Event()
         self.published = 0
-        self.thread = _Thread(self._run)
+        self.thread = WatchedThread(self._run)
 
     def end(self) -> None:
         self._over.set()
@@ -308,7 +283,7 @@ class Run:
     arrivals: list[Arrival] = field(default_factory=list)
     stable_s: float | None = None
     states: list[tuple[float, str]] = field(default_factory=list)
-    reads: _Thread | None = None
+    reads: WatchedThread | None = None
 
     def now_s(self) -> float:
         return time.monotonic() - self.start
@@ -325,7 +300,7 @@ class Run:
                 if not arrival.tentative and arrival.batch.num_rows:
                     self.stable_s = arrival.at_s
 
-        self.reads = _Thread(read)
+        self.reads = WatchedThread(read)
 
     def look(self) -> None:
         """Raises what a thread has failed with."""
@@ -381,7 +356,7 @@ class Run:
 
     def end(self) -> None:
         """Nothing more is published, and all has come."""
-        ending = [_Thread(each.end) for each in self.publishers.values()]
+        ending = [WatchedThread(each.end) for each in self.publishers.values()]
         for each in ending:
             each.join("not all that was published is durable")
         if self.reads is not None:

@@ -16,6 +16,7 @@ from typing import Any
 import pyarrow as pa
 
 import medusa as md
+from bench.watched_thread import WatchedThread
 from bench.worker import memory
 from tests.ports import free_ports
 from tests.system.nodes import ForkedNodes, until
@@ -85,32 +86,6 @@ class TcpNodes(ForkedNodes):
         return self.processes[name].pid
 
 
-class _Job:
-    """A thread whose failure is heard."""
-
-    def __init__(self, work: Callable[[], None]) -> None:
-        self._work = work
-        self._failed: BaseException | None = None
-        self._thread = threading.Thread(target=self._run, daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            self._work()
-        except BaseException as error:
-            self._failed = error
-
-    def look(self) -> None:
-        """Raises what it has failed with."""
-        if self._failed is not None:
-            raise self._failed
-
-    def join(self, what: str) -> None:
-        self._thread.join(DEADLINE_S)
-        self.look()
-        assert not self._thread.is_alive(), what
-
-
 class Traffic:
     """Rows 0, 1, 2, ... of one source, as many as the clock says."""
 
@@ -124,7 +99,7 @@ class Traffic:
         self.began_ns = 0
         """When row 0 was due, by the rows' own times."""
 
-        self.job = _Job(self._run)
+        self.job = WatchedThread(self._run)
 
     def before(self, at_ns: int) -> int:
         """How many rows had been published by then."""
@@ -162,7 +137,7 @@ class Arrivals:
     def __init__(self, subscription: Any) -> None:
         self._subscription = subscription
         self.came: list[tuple[int, pa.RecordBatch]] = []
-        self.job = _Job(self._read)
+        self.job = WatchedThread(self._read)
 
     def _read(self) -> None:
         for train in self._subscription:
