@@ -17,10 +17,7 @@ class Outages:
     """
 
     def __init__(
-        self,
-        parts: Iterable[str],
-        works: Callable[[str], bool],
-        starts: Callable[[str], int] = lambda part: 0,
+        self, parts: Iterable[str], works: Callable[[str], bool], starts: Callable[[str], int]
     ) -> None:
         self._works, self._starts = works, starts
         self._down: dict[str, list[tuple[int, int]]] = {part: [] for part in parts}
