@@ -51,20 +51,6 @@ def at_offset(payload, offset):
     return memoryview(room)[start : start + len(data)]
 
 
-def same(left, right):
-    """Equal in every part; NaN is equal to itself."""
-    assert left.kind is right.kind
-    pairs = [*zip(left.batch.columns, right.batch.columns, strict=True)]
-    pairs += [(left.times, right.times), (left.late, right.late)]
-    for one, other in pairs:
-        if one is None or other is None:
-            assert one is other
-            continue
-        assert one.type == other.type
-        # Text, since NaN differs from itself.
-        assert [repr(value) for value in one.to_pylist()] == [repr(value) for value in other.to_pylist()]
-
-
 @settings(max_examples=150)
 @given(trains(), st.integers(0, 7))
 def test_any_train_comes_back_from_any_address(drawn, offset):
