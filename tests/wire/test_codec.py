@@ -18,7 +18,7 @@ from medusa.wire.codec import TrainCodec, decode_frame, decode_header, encode_fr
 from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.messages.commands import Reply, StatusRequest
 from medusa.wire.messages.links import Ack, Attached, Data, Detach, Hello
-from tests.wire.trains import TIME, trains
+from tests.wire.trains import TIME, same, trains
 
 SCHEMA = (Field("a", "int64"), Field("s", "utf8"))
 
