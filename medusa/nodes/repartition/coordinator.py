@@ -186,6 +186,8 @@ class RepartitionCoordinator:
                 why = f"fragment {name!r} is being moved"
             elif any(output.spilling.away for output in hosted.outputs.values()):
                 why = f"output of fragment {name!r} waits on disk for readers that are behind"
+            elif hosted.rested.disk_bytes:
+                why = f"input of fragment {name!r} waits on disk for one that is missing"
             if why:
                 raise LinkError(why, hint="try again in a moment", code="E_BUSY")
             self._guards.check(hosted.spec)

@@ -329,7 +329,7 @@ class RepartitionJob:
             if not has_all(self._node.name, hosted, self.olds):
                 return False
             if not hosted.frozen:
-                if hosted.under_way or hosted.waiting():
+                if hosted.under_way or hosted.waiting() or hosted.rested.disk_bytes:
                     return False
                 hosted.rest(now_us)
             if hosted.under_way or not (hosted.quiet or self.follows):

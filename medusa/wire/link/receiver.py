@@ -534,6 +534,12 @@ class Receiver:
         assert self.state not in _LISTENING, "rows of it may come"
         self.next_seq, self.boundary_us, self.note = seq, boundary_us, note
 
+    def read_again(self, now_us: int, seq: int, boundary_us: int, note: bytes) -> None:
+        """The rows from this one on are to come once more; all that came was consumed."""
+        self.next_seq, self.boundary_us, self.note = seq, boundary_us, note
+        if self.state in _LISTENING:
+            self._again(now_us, LinkEvent.FORGOTTEN)
+
     def has_promised(self, time_us: int) -> None:
         """Whoever sent the stream before had promised this: rows below it that come again are late."""
         self.boundary_us = max(self.boundary_us, time_us)
