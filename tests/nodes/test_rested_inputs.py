@@ -1,4 +1,4 @@
-"""What rests waits in memory and on disk, and comes back in its order, each once, with its credit given once."""
+"""What rests waits in memory and on disk; it comes back in order, each once, and gives its credit once."""
 
 from __future__ import annotations
 

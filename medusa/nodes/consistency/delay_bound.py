@@ -74,6 +74,7 @@ _SAID: Mapping[ConsistencyState, StreamStateName] = {
 }
 
 _MISSES = (_S.UP_FAILURE, _S.FAILURE)
+_LATE = (_S.UP_FAILURE, _S.STABILIZATION)
 
 
 class StableInstance(FedInstance, Protocol):
@@ -283,9 +284,11 @@ class DelayBound:
         return self._state.resting
 
     def _look_at_state(self) -> bool:
-        failed = [self._sink(id) for id in self._of.outputs if self._output(id).state is _S.UP_FAILURE]
-        held_up = [sink for sink in failed if self._waits[sink]]
-        return self._state.look(self._missing.missed_sources(), held_up)
+        late = [self._sink(id) for id in self._of.outputs if self._output(id).state in _LATE]
+        held_up = [sink for sink in late if self._waits[sink]]
+        missed = self._missing.missed_sources()
+        back = self._missing.behind_sources() - missed
+        return self._state.look(missed, held_up, back, self._fed_us())
 
     def end(self) -> None:
         """It rests, or goes: no fork of it is left. Where it goes on there is another one, if need be."""

@@ -61,6 +61,21 @@ def test_a_source_that_leads_to_a_stream_which_goes_on_never_rests() -> None:
     assert held.resting == frozenset()
 
 
+def test_once_a_source_is_back_those_rest_that_are_ahead_of_it() -> None:
+    """What isn't ahead, the box waits for: it would wait for ever."""
+    held = HeldState(100, {"all": {"a", "b", "c"}}, dict.fromkeys("abc", {"a", "b", "c"}))
+    held.told(0)
+    held.fed(100)
+    assert held.look((), {"all"}, {"a"}, {"a": 5, "b": 6, "c": 5})
+    assert held.resting == {"b"}
+    assert held.look((), {"all"}, {"a"}, {"a": 6, "b": 6, "c": 5})
+    assert held.resting == frozenset()
+    assert held.look({"c"}, {"all"}, {"a"}, {"a": 6, "b": 7, "c": 8})
+    assert held.resting == {"a", "b"}, "one is missing"
+    assert held.look((), {"all"}, {"a"}, {"b": 6, "c": 5})
+    assert held.resting == frozenset(), "nobody knows where it stands"
+
+
 # --- in a node ------------------------------------------------------------------------------------------
 
 
