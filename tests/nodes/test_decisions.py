@@ -367,6 +367,7 @@ class Beginning:
             self.outbox,
             clocked,
             next_token=iter(range(1, 1000)).__next__,
+            memory_bytes_max=1 << 20,
             disk_bytes_max=0,
         )
 

@@ -84,6 +84,7 @@ def made(disk_bytes_max: int = 1 << 30) -> tuple[RestedInputs, Disk, list[Any]]:
     outbox, again = Outbox(), []
     rested = RestedInputs(
         "q/box",
+        memory_bytes_max=1 << 30,
         disk_bytes_max=disk_bytes_max,
         next_token=iter(range(1, 10_000)).__next__,
         outbox=outbox,

@@ -4,8 +4,8 @@
 
 What the engine says of the state is some tenths of a second old: what was fed since counts besides. State of
 before the failure doesn't count. Of the sources that meet a missing one those rest that lead to nothing else
-than streams which are held up anyway: so nobody else is. Once it is back those rest that are ahead of it: what
-isn't, it waits for itself.
+than streams which are held up anyway: so nobody else is. Once it is back those rest that are ahead of it: for
+what isn't it waits itself.
 """
 
 from __future__ import annotations

@@ -210,6 +210,7 @@ class FragmentHost:
             outbox,
             clocked,
             next_token=next_token,
+            memory_bytes_max=link.waiting_bytes_max,
             disk_bytes_max=link.waiting_disk_bytes_max if durability.keeps else 0,
         )
         if self.marks is not None and (warm_up := self.marks.begin(self.inputs, self._entries, outbox)):

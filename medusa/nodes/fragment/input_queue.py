@@ -24,7 +24,7 @@ class InputQueue:
     Args:
         again: what it was fed after the checkpoint that it goes on from.
         inputs: all inputs by (source, peer); shared with its owner.
-        next_token, disk_bytes_max: as of ``RestedInputs``.
+        next_token, memory_bytes_max, disk_bytes_max: as of ``RestedInputs``.
 
     Attributes:
         rested: what comes by sources that rest.
@@ -41,6 +41,7 @@ class InputQueue:
         clocked: ClockDecisions,
         *,
         next_token: Callable[[], int],
+        memory_bytes_max: int,
         disk_bytes_max: int,
     ) -> None:
         self._fragment = fragment
@@ -52,6 +53,7 @@ class InputQueue:
         self._waiting: deque[Work] = deque()
         self.rested = RestedInputs(
             fragment,
+            memory_bytes_max=memory_bytes_max,
             disk_bytes_max=disk_bytes_max,
             next_token=next_token,
             outbox=outbox,

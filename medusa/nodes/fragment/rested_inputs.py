@@ -30,7 +30,8 @@ from medusa.wire.outbox import Fetch, Outbox, WriteSegment
 __all__ = ["RestedInputs"]
 
 SEGMENT_BYTES = 1 << 20
-"""So much of a source is written at once, or a quarter of what may be under way from its sender.
+"""So much of a source is written at once, or a quarter of what may be under way from its sender or of what
+may wait in memory.
 
 Too small: many files, and a sync for each; too large: memory, and the sender runs out of credit meanwhile."""
 
@@ -84,6 +85,7 @@ class RestedInputs:
     """Of one fragment.
 
     Args:
+        memory_bytes_max: most that may wait in memory, for the size of what is written at once.
         disk_bytes_max: most that waits on disk; beyond it the rest keeps its credit, so that its sender
             waits.
             0: nothing is written.
@@ -99,6 +101,7 @@ class RestedInputs:
         self,
         fragment: str,
         *,
+        memory_bytes_max: int,
         disk_bytes_max: int,
         next_token: Callable[[], int],
         outbox: Outbox,
@@ -109,6 +112,7 @@ class RestedInputs:
         self.error = ""
         self._fragment = fragment
         self._disk_bytes_max = disk_bytes_max
+        self._memory_bytes_max = memory_bytes_max
         self._next_token = next_token
         self._outbox = outbox
         self._asks_again = asks_again
@@ -217,8 +221,8 @@ class RestedInputs:
         if self.disk_bytes >= self._disk_bytes_max:
             self._tell_full()
             return
-        window_bytes = source.fresh[0].input.receiver.settings.window_bytes
-        if source.fresh_bytes < min(SEGMENT_BYTES, window_bytes // 4):
+        most_bytes = min(self._memory_bytes_max, source.fresh[0].input.receiver.settings.window_bytes)
+        if source.fresh_bytes < min(SEGMENT_BYTES, most_bytes // 4):
             return
         token, offset = self._next_token(), 0
         written: list[tuple[Work, _OnDisk]] = []

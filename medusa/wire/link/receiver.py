@@ -161,6 +161,8 @@ class Receiver:
         self.tentative = TentativeReceiver(stream, outbox=outbox, settings=self.settings, wanted=tentative)
         self._end_seq = 0
         """The number after the last row that the sender had when it attached us."""
+        self._end_us: int = START_US
+        """Its last promise then."""
         self._outbox = outbox
         self._fence = fence or Fence()
         self._was_attached = False
@@ -234,9 +236,10 @@ class Receiver:
 
     @property
     def backlog_over(self) -> bool:
-        """All rows have come that the sender had when it attached us last, where we ask for the tentative
-        lane; False: we aren't attached."""
-        return self.state is ReceiverState.FLOWING and self.next_seq >= self._end_seq
+        """All rows and promises have come that the sender had when it attached us last, where we ask for the
+        tentative lane; False: we aren't attached."""
+        has_all = self.next_seq >= self._end_seq and self.boundary_us >= self._end_us
+        return self.state is ReceiverState.FLOWING and has_all
 
     def redirect(self, peer: str) -> None:
         """The stream comes from another peer from now on; ``peer_event`` says when that is there."""
@@ -337,6 +340,7 @@ class Receiver:
             self.durable_seq = wanted
         self.next_seq = message.next_seq
         self._end_seq = message.end_seq
+        self._end_us = START_US if message.end_us is None else message.end_us
         self.tentative.attached(self.peer, self._epoch, given=message.tentative)
         self._epoch_boundary_us = message.boundary_us
         out += self._promise(message.boundary_us, 0)

@@ -258,9 +258,10 @@ class Attached(MessageBase, frozen=True, tag="attached"):
             puts the stream out has changed, and rows come again under higher ones.
         end_seq: where the tentative lane comes too, the number after the last row that there is now; else 0.
         tentative: the tentative lane comes too, and begins with how the stream is.
+        end_us: as ``end_seq`` of rows, of promises; None: nothing is said of them.
     """
 
-    TAIL: ClassVar[tuple[str, ...]] = ("configuration", "skipped", "end_seq", "tentative")
+    TAIL: ClassVar[tuple[str, ...]] = ("configuration", "skipped", "end_seq", "tentative", "end_us")
 
     stream: Name
     epoch: Count
@@ -276,6 +277,7 @@ class Attached(MessageBase, frozen=True, tag="attached"):
     skipped: Count = 0
     end_seq: Count = 0
     tentative: bool = False
+    end_us: StreamTime | None = None
 
 
 class Data(MessageBase, frozen=True, tag="data"):

@@ -9,7 +9,6 @@ import medusa as md
 from medusa.errors import StateError
 from medusa.nodes.config.settings_delay import DelayRules
 from medusa.nodes.consistency.held_state import HeldState
-from medusa.nodes.fragment import rested_inputs
 from medusa.runtime.engine_host import host_disk
 from tests.nodes.consistency.delayed_run import PAIR, SCHEMA, DelayedRun, pair, second
 
@@ -63,7 +62,7 @@ def test_a_source_that_leads_to_a_stream_which_goes_on_never_rests() -> None:
 
 def test_once_a_source_is_back_those_rest_that_are_ahead_of_it() -> None:
     """What isn't ahead, the box waits for: it would wait for ever."""
-    held = HeldState(100, {"all": {"a", "b", "c"}}, dict.fromkeys("abc", {"a", "b", "c"}))
+    held = HeldState(100, {"all": {"a", "b", "c"}}, {name: {"a", "b", "c"} for name in "abc"})
     held.told(0)
     held.fed(100)
     assert held.look((), {"all"}, {"a"}, {"a": 5, "b": 6, "c": 5})
@@ -113,13 +112,6 @@ def test_beyond_it_inputs_rest_and_status_says_so_until_all_is_corrected(policie
     assert run.hosted("m").waiting() == []
 
 
-@pytest.fixture
-def short_segments(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some ten rows each."""
-    monkeypatch.setattr(rested_inputs, "SEGMENT_BYTES", 20_000)
-
-
-@pytest.mark.usefixtures("short_segments")
 @pytest.mark.parametrize("policies", [("process", "process"), ("delay", "process")])
 def test_with_room_on_disk_what_waits_goes_there_and_new_rows_go_on(policies: tuple[str, str]) -> None:
     run = cut_off(200_000, pair(md.Delay("2s", *policies)), disk_bytes=1 << 30)
@@ -137,7 +129,6 @@ def test_with_room_on_disk_what_waits_goes_there_and_new_rows_go_on(policies: tu
     assert consistency(run)["held_bytes"] == 0
 
 
-@pytest.mark.usefixtures("short_segments")
 def test_once_the_disk_has_as_much_as_it_may_the_rest_is_held_back_at_its_sender() -> None:
     run = cut_off(200_000, pair(), disk_bytes=100_000)
     run.run_to(10.5)
@@ -148,7 +139,6 @@ def test_once_the_disk_has_as_much_as_it_may_the_rest_is_held_back_at_its_sender
     assert consistency(run)["suspended"] == []
 
 
-@pytest.mark.usefixtures("short_segments")
 @pytest.mark.parametrize("at_s", [8.0, 10.5, 11.2])
 def test_what_waits_on_disk_is_asked_for_again_after_a_restart(at_s: float) -> None:
     run = cut_off(200_000, pair(), disk_bytes=1 << 30)
@@ -159,7 +149,6 @@ def test_what_waits_on_disk_is_asked_for_again_after_a_restart(at_s: float) -> N
     run.ends()
 
 
-@pytest.mark.usefixtures("short_segments")
 def test_what_cannot_be_read_back_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     run = cut_off(200_000, pair(), disk_bytes=1 << 30)
     run.run_to(10.5)
