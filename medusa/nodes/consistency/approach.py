@@ -18,11 +18,11 @@ __all__ = ["Approach"]
 
 SHARE = 20
 """One that comes nearer by less than one part in so many of what the fork gets on, or of how late it was,
-doesn't come nearer. Too small: an input that catches up slowly is taken for one that is always late; too large:
-one that is always late keeps its fork for long."""
+doesn't come nearer. Too small: an input that catches up slowly is taken for one that is always late; too
+large: one that is always late keeps its fork for long."""
 
 LAGS = 3
-"""How late it was is compared over so many marks. Too few: one that is caught up with slowly seems to be always
+"""How late it was is compared over so many marks. Too few: one that catches up slowly seems to be always
 late; too many: one that is always late keeps its fork for long."""
 
 

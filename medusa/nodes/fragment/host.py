@@ -616,7 +616,7 @@ class FragmentHost:
         """Feed nothing of the sources that are to rest; whether others are than before."""
         bound = self.bound
         resting = bound.resting if bound is not None and self.may_fork else frozenset[str]()
-        return self._feeding.rested.rest(resting)
+        return self.rested.rest(resting)
 
     def weighed(self, now_us: int, held_bytes: int) -> bool:
         """The engine says how much its boxes hold; whether there may be something to do at another time."""

@@ -159,10 +159,8 @@ class Receiver:
         self._missing_since_us: int | None = None
         self._missing_told = False
         self.tentative = TentativeReceiver(stream, outbox=outbox, settings=self.settings, wanted=tentative)
-        self._end_seq = 0
-        """The number after the last row that the sender had when it attached us."""
-        self._end_us: int = START_US
-        """Its last promise then."""
+        self._end_seq, self._end_us = 0, int(START_US)
+        """The number after the last row, and the last promise, that the sender had when it attached us."""
         self._outbox = outbox
         self._fence = fence or Fence()
         self._was_attached = False
@@ -339,9 +337,8 @@ class Receiver:
         if self.next_seq < 0:
             self.durable_seq = wanted
         self.next_seq = message.next_seq
-        self._end_seq = message.end_seq
-        self._end_us = START_US if message.end_us is None else message.end_us
-        self.tentative.attached(self.peer, self._epoch, given=message.tentative)
+        self._end_seq, self._end_us = message.tentative or (0, START_US)
+        self.tentative.attached(self.peer, self._epoch, given=message.tentative is not None)
         self._epoch_boundary_us = message.boundary_us
         out += self._promise(message.boundary_us, 0)
         self._ack_soon(now_us)

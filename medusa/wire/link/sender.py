@@ -386,9 +386,9 @@ class Sender:
                 life=self.life,
                 configuration=self.fence.number,
                 skipped=skipped if message.next_seq >= 0 else 0,
-                end_seq=max(self.log.next_seq, wanted) if message.tentative else 0,
-                tentative=message.tentative,
-                end_us=self.log.boundary_us if message.tentative else None,
+                tentative=(max(self.log.next_seq, wanted), self.log.boundary_us)
+                if message.tentative
+                else None,
             ),
         )
         self.tentative.attached(now_us, view, asked=message.tentative)

@@ -256,12 +256,11 @@ class Attached(MessageBase, frozen=True, tag="attached"):
         configuration: as in ``Attach``.
         skipped: so many of the numbers before ``next_seq``, from the one asked for on, belong to no row: who
             puts the stream out has changed, and rows come again under higher ones.
-        end_seq: where the tentative lane comes too, the number after the last row that there is now; else 0.
-        tentative: the tentative lane comes too, and begins with how the stream is.
-        end_us: as ``end_seq`` of rows, of promises; None: nothing is said of them.
+        tentative: the tentative lane comes too, and begins with how the stream is: the number after the last
+            row, and the last promise, that there are now; None: it doesn't come.
     """
 
-    TAIL: ClassVar[tuple[str, ...]] = ("configuration", "skipped", "end_seq", "tentative", "end_us")
+    TAIL: ClassVar[tuple[str, ...]] = ("configuration", "skipped", "tentative")
 
     stream: Name
     epoch: Count
@@ -275,9 +274,7 @@ class Attached(MessageBase, frozen=True, tag="attached"):
     life: Count = 0
     configuration: Count = 0
     skipped: Count = 0
-    end_seq: Count = 0
-    tentative: bool = False
-    end_us: StreamTime | None = None
+    tentative: tuple[Count, StreamTime] | None = None
 
 
 class Data(MessageBase, frozen=True, tag="data"):
