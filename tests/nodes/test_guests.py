@@ -226,4 +226,7 @@ def test_the_tentative_lane_stays_in_the_participant(reader, stream):
     attached, *others = node.say(reader, asks)
     assert isinstance(attached, Attached)
     is_ours = reader == "near"
-    assert (attached.tentative, [type(each) for each in others]) == (is_ours, [StreamState] * is_ours)
+    assert (attached.tentative is not None, [type(each) for each in others]) == (
+        is_ours,
+        [StreamState] * is_ours,
+    )

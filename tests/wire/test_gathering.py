@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +23,7 @@ LARGE = LinkSettings(
 )
 
 
-def pair_of(settings=SMALL, *, over_boundaries=True):
+def pair_of(settings=LARGE, *, over_boundaries=True):
     pair = Pair(settings)
     pair.sender.gathers_by(b"".join, over_boundaries=over_boundaries)
     return pair
@@ -124,14 +126,23 @@ def test_one_frame_has_no_more_than_its_bound():
 
 
 def test_it_stays_within_the_credit():
-    """SMALL grants 2,000 bytes: the receiver refuses what is beyond."""
-    pair = pair_of()
+    """The receiver refuses what is beyond what it has granted."""
+    narrow = replace(LARGE, window_bytes=2000, frame_bytes_max=1000)
+    pair = pair_of(narrow)
     pair.consume = False
     for _ in range(20):
         pair.train("x" * 100)
     frames = sent(up(pair))
-    assert 1 < sum(map(len, frames)) // 100 < 20
-    assert pair.receiver.held_bytes <= SMALL.window_bytes
+    assert max(map(len, frames)) > 100
+    assert sum(map(len, frames)) // 100 < 20
+    assert pair.receiver.held_bytes <= narrow.window_bytes
+
+
+def test_it_stays_within_a_part_of_what_is_kept() -> None:
+    pair = pair_of(replace(LARGE, retained_bytes_max=32_000))
+    for _ in range(20):
+        pair.train("x" * 100)
+    assert {len(frame) for frame in sent(up(pair))} == {400}
 
 
 @pytest.mark.parametrize("lost", range(3))
@@ -164,7 +175,7 @@ def test_a_lost_frame_of_several_trains_comes_again(lost):
     st.booleans(),
 )
 def test_rows_come_as_without_it_and_no_boundary_too_early(acts, over_boundaries):
-    pair = pair_of(over_boundaries=over_boundaries)
+    pair = pair_of(replace(SMALL, retained_bytes_max=32_000), over_boundaries=over_boundaries)
     text, time_us, promised = "", 0, {}
     for act, what in acts:
         if act in ("train", "late"):

@@ -42,6 +42,9 @@ GATHERED_BYTES = 64 << 10
 thousand rows do, so that a backlog of small ones would take longer than it took to come up. Too small: it
 does; too large: what is new waits behind one frame."""
 
+GATHERED_SHARE = 32
+"""Nor are they more than this part of what is kept of a stream, which may be overrun by what comes of one train."""
+
 
 class Sender:
     """One outgoing stream.
@@ -561,7 +564,8 @@ class Sender:
         index = view.cursor + 1
         if self._gather is None or index >= self.log.end or not entry.plain:
             return entry, index
-        room = min(GATHERED_BYTES, view.granted - view.sent_bytes)
+        most = min(GATHERED_BYTES, self.settings.retained_bytes_max // GATHERED_SHARE)
+        room = min(most, view.granted - view.sent_bytes)
         payloads, rows_end, cost, end = [entry.payload], entry.end, entry.cost, index
         while index < self.log.end:
             entry_behind = self.log[index]
