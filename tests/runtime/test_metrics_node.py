@@ -165,6 +165,7 @@ def test_how_a_stream_with_delay_is_and_what_is_missing_is_told_with_units() -> 
         dropped_rows=3,
         late_rows=2,
         held_bytes=4096,
+        disk_bytes=8192,
         suspended=("q.c of m",),
     )
     well = OutputStatus(sink="well", stream="q.well", consistency=ConsistencyStatus())
@@ -192,6 +193,7 @@ def test_how_a_stream_with_delay_is_and_what_is_missing_is_told_with_units() -> 
         "dropped_rows_total": 3,
         "late_rows": 2,
         "held_bytes": 4096,
+        "inputs_on_disk_bytes": 8192,
         "inputs_suspended": 1,
         "input_missing_seconds": 2.5,
     }

@@ -654,6 +654,7 @@ class DelayBound:
             dropped_rows=lane.dropped_rows,
             late_rows=self._forks[0].late_rows if self._forks else 0,
             held_bytes=0 if is_stable else self._state.nbytes,
+            disk_bytes=0 if is_stable else self._of.rested.disk_bytes,
             suspended=tuple(self._suspended(id)),
         )
 
