@@ -28,7 +28,7 @@ from medusa.runtime.exposition.prometheus_node import node_families
 from medusa.runtime.exposition.server import status_rows
 from medusa.sim.actors.node import NodeMachine
 from medusa.wire.outbox import Outbox
-from medusa.wire.status_fields import (
+from medusa.wire.status_and_metrics import (
     AgreementStatus,
     BoxStatus,
     ConsistencyStatus,

@@ -44,7 +44,7 @@ from medusa.wire.link.named_subscriptions import owner_and_name
 from medusa.wire.link.tentative_receiver import StateChanged
 from medusa.wire.messages.tentative import StreamStateName
 from medusa.wire.outbox import Outbox
-from medusa.wire.status_fields import ConsistencyStatus, MissingStatus
+from medusa.wire.status_and_metrics import ConsistencyStatus, MissingStatus
 
 __all__ = ["DelayBound", "StableInstance"]
 

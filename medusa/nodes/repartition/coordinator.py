@@ -29,7 +29,7 @@ from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.split import Merge, Split
 from medusa.wire.outbox import Outbox
-from medusa.wire.status_fields import SplitStatus
+from medusa.wire.status_and_metrics import SplitStatus
 
 __all__ = ["RepartitionCoordinator"]
 

@@ -37,7 +37,7 @@ from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.rerouting import Placed
 from medusa.wire.messages.split import Merge, Split
 from medusa.wire.outbox import CloseFragment, Outbox, Regroup, Weigh
-from medusa.wire.status_fields import SplitStatus
+from medusa.wire.status_and_metrics import SplitStatus
 
 __all__ = ["RepartitionJob", "RepartitionPlanner", "NodeServices", "has_all"]
 

@@ -43,7 +43,7 @@ thousand rows do, so that a backlog of small ones would take longer than it took
 does; too large: what is new waits behind one frame."""
 
 GATHERED_SHARE = 32
-"""Nor are they more than this part of what is kept of a stream: by what comes of one train that is overrun."""
+"""Nor are they more than this part of what is kept of a stream, which what comes of one train overruns."""
 
 
 class Sender:

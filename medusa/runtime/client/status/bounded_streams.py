@@ -9,7 +9,7 @@ from typing import NamedTuple
 from msgspec import UNSET
 
 from medusa.units import duration_text, size_text
-from medusa.wire.status_fields import ConsistencyStatus, NodeStatus
+from medusa.wire.status_and_metrics import ConsistencyStatus, NodeStatus
 
 __all__ = ["STABLE", "BoundedStream", "bounded_streams", "unstable_text"]
 
