@@ -1,7 +1,7 @@
 """What the status of a node says of itself, its links and its fragments, as metrics of Prometheus.
 
-A new metric: in ``wire/status_and_metrics.py``, which says of each field what it is called and what it is. Here
-stands of what it is told.
+A new metric: in ``wire/status_and_metrics.py``, which says of each field what it is called and what it is.
+Here stands of what it is told.
 """
 
 from __future__ import annotations
