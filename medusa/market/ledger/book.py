@@ -135,7 +135,7 @@ class ContractBook:
         self._entries = f"{contract.id}/{contract.provider}/{contract.consumer}"
         self._enters: dict[type, Callable[..., None]] = {
             ContractCounts: self._enter_version,
-            ContractEnds: lambda record: self.versions.end(record.ends_us),
+            ContractEnds: self._enter_end,
             TaskBegan: self._enter_task,
             TaskWent: self._enter_went,
             ReceiptKept: lambda record: self._enter_receipt(record.receipt),
@@ -159,15 +159,17 @@ class ContractBook:
                     hint="take it home first",
                     code="contract.price",
                 )
-        last = self.chain.last
-        if self.versions.add(contract, 0 if last is None else self.versions.ends_at_us(last)):
-            self.keep(ContractCounts(contract=self.contract_id, partner=self.partner, terms=contract))
+        record = ContractCounts(contract=self.contract_id, partner=self.partner, terms=contract)
+        if self.versions.get(contract.version) == contract:
+            return
+        self._enter_version(record)
+        self.keep(record)
 
     def end(self, ends_us: int) -> None:
         """It is revoked as of then."""
         record = ContractEnds(contract=self.contract_id, partner=self.partner, ends_us=ends_us)
+        self._enter_end(record)
         self.keep(record)
-        self.versions.end(ends_us)
 
     def began(
         self,
@@ -204,9 +206,9 @@ class ContractBook:
                 code=self.stopped,
             )
         if not self.chain.left_micro(contract, slot):
+            cap = money_text(contract.cap_micro, contract.currency)
             raise ContractError(
-                f"contract {self.contract_id!r}: its cap of"
-                f" {money_text(contract.cap_micro, contract.currency)} is reached until the next settlement period",
+                f"contract {self.contract_id!r}: its cap of {cap} is reached in this settlement period",
                 code="contract.cap",
             )
         names = [name for _, name in self.tasks] + [task]
@@ -447,7 +449,10 @@ class ContractBook:
     # --- entering what is kept ---------------------------------------------------------------------
 
     def _enter_version(self, record: ContractCounts) -> None:
-        self.versions.add(record.terms, 0)
+        self.versions.add(record.terms)
+
+    def _enter_end(self, record: ContractEnds) -> None:
+        self.versions.end(record.ends_us)
 
     def _enter_task(self, record: TaskBegan) -> None:
         if not self.tasks:

@@ -8,6 +8,7 @@ came. It is durable before it is said, and said again whenever the reading comes
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import NamedTuple
 
 from medusa.automaton import next_state
 from medusa.errors import ContractError, RemoteProtocolError
@@ -44,6 +45,18 @@ __all__ = ["ConsumerBook"]
 
 SILENT_INTERVALS = 3
 """After so many without a reading tasks are taken home. A provider stops by itself after two."""
+
+
+class _Short(NamedTuple):
+    """Why a reading isn't signed as it is.
+
+    Attributes:
+        waits: rows may still come.
+    """
+
+    code: str
+    text: str
+    waits: bool
 
 
 class ConsumerBook(ContractBook):
@@ -94,12 +107,8 @@ class ConsumerBook(ContractBook):
         if self._held is not None:
             said, reading = self._held
             short = self._short(reading)
-            if (
-                not short
-                or now_us >= self._held_at_us + self._patience_us(reading)
-                or self._all_home(reading)
-            ):
-                self._answer(now_us, said, reading, short)
+            if short is None or not short.waits or now_us >= self._held_at_us + self._patience_us(reading):
+                self._answer(said, reading, short)
         slot = self.versions.at(now_us)
         heard = self.covered if self._heard is None else max(self.covered, self._heard)
         if slot is None and now_us >= self.versions.ends_us:
@@ -166,18 +175,18 @@ class ConsumerBook(ContractBook):
             return
         self._heard = Slot(reading.version, reading.interval)
         short = self._short(reading)
-        if short and not self._all_home(reading):
+        if short is not None and short.waits:
             if self._held is None or self._held[1].number != reading.number:
                 self._held_at_us = now_us
             self._held = message, reading
             self._step(ReadingEvent.HOLD)
         else:
-            self._answer(now_us, message, reading, short)
+            self._answer(message, reading, short)
 
-    def _answer(self, now_us: int, said: ReadingSaid, reading: LoadReading, short: str) -> None:
+    def _answer(self, said: ReadingSaid, reading: LoadReading, short: _Short | None) -> None:
         """Sign what is here: all of the reading, or what came of it."""
         self._held = None
-        if short:
+        if short is not None:
             self._say_counter(said, reading, short)
             return
         receipt = LoadReceipt(
@@ -191,9 +200,11 @@ class ConsumerBook(ContractBook):
         self._say_receipt(receipt)
         self._claim_breaches(said, reading, covered)
 
-    def _say_counter(self, said: ReadingSaid, reading: LoadReading, short: str) -> None:
+    def _say_counter(self, said: ReadingSaid, reading: LoadReading, short: _Short) -> None:
         tasks = []
         for each in reading.tasks:
+            if self._disagrees(each) is not None:
+                continue
             own = self.tasks[each.negotiation, each.task].counted
             end_row = max(min(each.end_row, own), each.begin_row)
             if end_row > each.begin_row:
@@ -211,14 +222,14 @@ class ConsumerBook(ContractBook):
         dispute = LoadDispute(
             reading=said.reading,
             provider_signature=said.signature,
-            code="E_BILLING",
-            text=short[:256],
+            code=short.code,
+            text=short.text[:256],
             counter=counter,
             consumer_signature=self._identity.sign(READING_CONTEXT, counter),
         )
         record = DisputeKept(contract=self.contract_id, partner=self.partner, dispute=dispute)
         self.keep(record)
-        self._count_dispute(dispute.code, f"reading {reading.number} is countered: {short}")
+        self._count_dispute(dispute.code, f"reading {reading.number} is countered: {short.text}")
         self._step(ReadingEvent.COUNTER)
         self._counter = dispute
         self._say_dispute(dispute)
@@ -261,7 +272,7 @@ class ConsumerBook(ContractBook):
     def _wrong(self, now_us: int, reading: LoadReading) -> tuple[str, str] | None:
         """What isn't by the contract or the agreements, with its code; None: nothing."""
         contract, slot = self.versions.get(reading.version), Slot(reading.version, reading.interval)
-        if contract is None or not self.versions.has(slot):
+        if contract is None or not (self.versions.has(slot) or slot == self.chain.last):
             return "E_NO_CONTRACT", f"interval {slot.interval} of version {slot.version} is no interval of it"
         if self.versions.ends_at_us(slot) > now_us + contract.interval_s * 1_000_000:
             return "E_BILLING", f"interval {slot.interval} isn't over"
@@ -273,18 +284,6 @@ class ConsumerBook(ContractBook):
             return "E_BILLING", f"{reading.broken} intervals are broken of {len(covered)}"
         done = 0
         for task in reading.tasks:
-            ours = self.tasks.get((task.negotiation, task.task))
-            if ours is None:
-                return (
-                    "E_TASK_NOT_ALLOWED",
-                    f"task {task.task!r} of negotiation {task.negotiation} isn't ours",
-                )
-            agreed = ours.nano_units_per_row, ours.price_micro
-            if (task.nano_units_per_row, task.price_micro) != agreed:
-                return "E_PRICE", (
-                    f"task {task.task!r} is {task.nano_units_per_row:,} nano-units a row for"
-                    f" {task.price_micro:,}, agreed is {agreed[0]:,} for {agreed[1]:,}"
-                )
             if not contract.least_micro <= task.price_micro <= contract.price_micro:
                 return "E_PRICE", (
                     f"task {task.task!r} for {task.price_micro:,}: version {contract.version} allows"
@@ -296,26 +295,42 @@ class ConsumerBook(ContractBook):
             return "E_OVER_LIMIT", f"{done:,} nano-units, in two intervals there may be {most:,}"
         return None
 
-    def _short(self, reading: LoadReading) -> str:
-        """Which rows that it says were delivered aren't here; empty: as many as the tolerance allows are.
+    def _disagrees(self, each: TaskReading) -> _Short | None:
+        """Whether a task isn't ours, or not by these terms. One that is home and receipted to its end is
+        forgotten: nothing of it is owed any more."""
+        ours = self.tasks.get((each.negotiation, each.task))
+        if ours is None:
+            text = f"task {each.task!r} of negotiation {each.negotiation} isn't ours, or is paid to its end"
+            return _Short("E_TASK_NOT_ALLOWED", text, waits=False)
+        agreed = ours.nano_units_per_row, ours.price_micro
+        if (each.nano_units_per_row, each.price_micro) != agreed:
+            text = (
+                f"task {each.task!r} is {each.nano_units_per_row:,} nano-units a row for"
+                f" {each.price_micro:,}, agreed is {agreed[0]:,} for {agreed[1]:,}"
+            )
+            return _Short("E_PRICE", text, waits=False)
+        return None
+
+    def _short(self, reading: LoadReading) -> _Short | None:
+        """What of it isn't here, or isn't agreed; None: as many rows as the tolerance allows are.
 
         Rows are compared by their numbers, so what the tolerance gives is given once, and not each interval.
         """
         tolerance = self._contract_of(reading).tolerance_ppm
+        found: _Short | None = None
         for each in reading.tasks:
+            short = self._disagrees(each)
             task = self.tasks.get((each.negotiation, each.task))
-            own = each.begin_row if task is None else task.counted
-            allowed = own + (each.end_row - each.begin_row) * tolerance // 1_000_000
-            if each.end_row > allowed:
-                return f"task {each.task!r} has rows up to {own:,} here, it says {each.end_row:,}"
-        return ""
-
-    def _all_home(self, reading: LoadReading) -> bool:
-        """Whether of no task in it more rows can come."""
-        return all(
-            (task := self.tasks.get((each.negotiation, each.task))) is None or task.home
-            for each in reading.tasks
-        )
+            if short is None and task is not None:
+                allowed = task.counted + (each.end_row - each.begin_row) * tolerance // 1_000_000
+                if each.end_row > allowed:
+                    text = (
+                        f"task {each.task!r} has rows up to {task.counted:,} here, it says {each.end_row:,}"
+                    )
+                    short = _Short("E_BILLING", text, waits=not task.home)
+            if short is not None and (found is None or short.waits > found.waits):
+                found = short
+        return found
 
     def _covered_ordinals(self, reading: LoadReading) -> range:
         last = self.chain.last
@@ -359,6 +374,10 @@ class ConsumerBook(ContractBook):
             return
         if settlement.through >= self.chain.number and self._counter is not None:
             self._say_dispute(self._counter)
+            return
+        if settlement.through == self.chain.number - 2 and self._last_receipt is not None:
+            # The provider took a reading back that we have signed: it doesn't know the receipt yet.
+            self._say_receipt(self._last_receipt)
             return
         ours = self._settlement()
         if settlement != ours or settlement.through < settlement.first:

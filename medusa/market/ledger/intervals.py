@@ -40,15 +40,12 @@ class ContractVersions:
     def ends_us(self) -> int:
         return self.newest.ends_us if self._ends_us is None else min(self._ends_us, self.newest.ends_us)
 
-    def add(self, contract: Contract, not_before_us: int) -> bool:
+    def add(self, contract: Contract) -> bool:
         """A newer version. False: it is known.
 
-        Args:
-            not_before_us: up to here it is read already.
-
         Raises:
-            ContractError: it is older, another than the one of its version, between others, or it begins
-                where the intervals are read already.
+            ContractError: it is older, another than the one of its version, of others, or doesn't begin
+                after the one before; nothing changed.
         """
         for known in self._versions:
             if known.version == contract.version:
@@ -69,10 +66,10 @@ class ContractVersions:
                 f" {newest.version}" + (f": its {differs} is another" if differs else ""),
                 code="contract.version",
             )
-        if contract.begins_us < max(not_before_us, newest.begins_us + 1):
+        if contract.begins_us <= newest.begins_us:
             raise ContractError(
-                f"version {contract.version} of contract {contract.id!r} begins at {contract.begins_us} us:"
-                f" up to {not_before_us} us it is read by version {newest.version} already",
+                f"version {contract.version} of contract {contract.id!r} begins at {contract.begins_us} us,"
+                f" and version {newest.version} at {newest.begins_us} us",
                 hint="let it begin later",
                 code="contract.version",
             )

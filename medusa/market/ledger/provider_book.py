@@ -40,6 +40,8 @@ from medusa.market.ledger.receipts import (
     refusal_bytes,
 )
 from medusa.market.ledger.records import (
+    ContractCounts,
+    ContractEnds,
     DisputeKept,
     LedgerRecord,
     ReadingKept,
@@ -186,10 +188,11 @@ class ProviderBook(ContractBook):
 
     def _advance(self, now_us: int) -> None:
         """Propose the settlement that is due, else make the reading that is due, if none is open."""
-        slot = self.versions.last_ended(now_us)
+        slot, last = self.versions.last_ended(now_us), self.chain.last
         if self._said is not None or self._proposed is not None or slot is None:
             return
-        last = self.chain.last
+        if last is not None and now_us >= self.versions.ends_us:
+            slot = max(slot, last)
         reads = bool(self.tasks) and (last is None or slot > last or self._again(now_us, slot))
         running = self.versions.at(now_us)
         following = slot if reads else running
@@ -270,18 +273,17 @@ class ProviderBook(ContractBook):
         return max(until - first + 1, 0) - kept
 
     def _say(self, now_us: int) -> None:
-        self._said_at_us = now_us
+        message: LedgerMessage
         if self._said is not None:
-            self._effects.say(
-                self.partner,
-                ReadingSaid(
-                    contract=self.contract_id, reading=self._said.reading, signature=self._said.signature
-                ),
+            message = ReadingSaid(
+                contract=self.contract_id, reading=self._said.reading, signature=self._said.signature
             )
         elif self._proposed is not None:
-            self._effects.say(
-                self.partner, SettlementSaid(contract=self.contract_id, settlement=self._proposed)
-            )
+            message = SettlementSaid(contract=self.contract_id, settlement=self._proposed)
+        else:
+            return
+        self._said_at_us = now_us
+        self._effects.say(self.partner, message)
 
     def _receive_receipt(self, receipt: LoadReceipt) -> None:
         reading = self._receipt_reading(receipt)
@@ -372,15 +374,13 @@ class ProviderBook(ContractBook):
         self._addressed(settlement)
         if settlement.number < self._settled_number:
             return
-        if self._proposed is None or signed.settlement != self._proposed.settlement:
+        # Whichever we signed of this number: a receipt of a reading that we took back may have come since.
+        if settlement.number > self._settled_number or not self._is_settled(signed):
             raise RemoteProtocolError(
-                f"settlement {settlement.number} is not the one that we proposed",
+                f"settlement {settlement.number} isn't one that both have signed, the next is"
+                f" {self._settled_number}",
                 peer=self.partner,
-                code="E_BILLING",
-            )
-        if not self._is_settled(signed):
-            raise RemoteProtocolError(
-                f"settlement {settlement.number} lacks a signature", peer=self.partner, code="E_IDENTITY"
+                code="E_IDENTITY",
             )
         self._proposed = None
         self._take_settlement(signed)
@@ -397,7 +397,7 @@ class ProviderBook(ContractBook):
     def _enter_receipt(self, receipt: LoadReceipt) -> None:
         reading = read_reading(receipt.reading)
         said = read_reading(self._said.reading) if self._said is not None else reading
-        self._said = None
+        self._said = self._proposed = None
         contract = self._contract_of(said)
         claim = {
             (each.negotiation, each.task): each.end_row
@@ -443,7 +443,24 @@ class ProviderBook(ContractBook):
 
     def _enter_went(self, record: TaskWent) -> None:
         super()._enter_went(record)
+        self._last_tries = 0
         self._cover({})
+
+    def _enter_version(self, record: ContractCounts) -> None:
+        super()._enter_version(record)
+        self._take_back()
+
+    def _enter_end(self, record: ContractEnds) -> None:
+        super()._enter_end(record)
+        self._take_back()
+
+    def _take_back(self) -> None:
+        """A reading of an interval that isn't there any more is made anew. If it is receipted nevertheless,
+        it counts."""
+        if self._said is not None:
+            reading = read_reading(self._said.reading)
+            if not self.versions.has(Slot(reading.version, reading.interval)):
+                self._said = None
 
     def _enter_task(self, record: TaskBegan) -> None:
         if not self.tasks:

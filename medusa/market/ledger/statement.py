@@ -109,10 +109,13 @@ class LoadStatement(msgspec.Struct, frozen=True, kw_only=True):
         who, whom = self.consumer, self.provider
         if self.owed_micro < 0:
             who, whom = whom, who
+        owed, billed, settled = (
+            money_text(micro, self.currency)
+            for micro in (abs(self.owed_micro), self.amount_micro, self.settled_micro)
+        )
         return (
-            f"{who} owes {whom} {money_text(abs(self.owed_micro), self.currency)}"
-            f" by contract {self.contract}: {self.receipts} receipts over"
-            f" {money_text(self.amount_micro, self.currency)}, {money_text(self.settled_micro, self.currency)} are settled"
+            f"{who} owes {whom} {owed} by contract {self.contract}: {self.receipts} receipts over {billed},"
+            f" {settled} are settled"
         )
 
 
@@ -138,7 +141,7 @@ def load_statement(
     """
     versions = ContractVersions(contracts[0])
     for contract in contracts[1:]:
-        versions.add(contract, 0)
+        versions.add(contract)
     reader = _Reader(versions, federation, keys, verify)
     readings = reader.read(receipts)
     lines = reader.walk(readings)
