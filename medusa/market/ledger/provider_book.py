@@ -6,6 +6,10 @@
 Work is let run (``may_work``) in interval m where everything that was delivered up to the end of m - 2 is
 receipted, so that what isn't is of two intervals at most: m - 1 and m. That follows from records alone, so a
 death changes nothing of it.
+
+A consumer may take its tasks home and say that it never had some of the rows. What that comes to is
+remembered to the end of the settlement period, and with what isn't receipted it is never more than two
+intervals are worth at most. Once one of them is lost no task is taken any more.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from collections.abc import Iterable
 from medusa.errors import ContractError, RemoteProtocolError
 from medusa.market.contract.terms import Contract
 from medusa.market.ledger.accounts import Accounts
-from medusa.market.ledger.book import ContractBook, LedgerIdentity, LedgerSettings
+from medusa.market.ledger.book import ContractBook, GuestTask, LedgerIdentity, LedgerSettings
 from medusa.market.ledger.chain import TaskKey, exposure_most_micro, interval_most_nano
 from medusa.market.ledger.effects import LedgerEffects
 from medusa.market.ledger.intervals import Slot, promise_kept
@@ -95,6 +99,7 @@ class ProviderBook(ContractBook):
             slot is not None
             and not self.stopped
             and self.versions.ordinal(slot) <= self.versions.ordinal(self.covered) + 2
+            and self._lost_so_far_micro(slot) + self.exposure_micro() < self._loss_most_micro(slot)
         )
 
     def room_nano(self, now_us: int) -> int:
@@ -106,6 +111,9 @@ class ProviderBook(ContractBook):
             return 0
         done = sum(rows * self.tasks[key].nano_units_per_row for key, rows in self.unreceipted_rows().items())
         room = 2 * interval_most_nano(contract) - done
+        if contract.price_micro:
+            lost = self._lost_so_far_micro(slot) + self.exposure_micro()
+            room = min(room, (self._loss_most_micro(slot) - lost) * NANO // contract.price_micro)
         if contract.cap_micro and contract.price_micro:
             left = self.chain.left_micro(contract, slot) - self.exposure_micro()
             room = min(room, left * NANO // contract.price_micro)
@@ -358,6 +366,28 @@ class ProviderBook(ContractBook):
                 " worth",
             )
 
+    def _takes_nothing(self, contract: Contract, slot: Slot) -> str:
+        lost_micro = self._lost_so_far_micro(slot)
+        if 2 * lost_micro < self._loss_most_micro(slot):
+            return ""
+        lost = money_text(lost_micro, contract.currency)
+        return f"work worth {lost} was done that {self.partner} says it never had"
+
+    def _lost_micro(self, key: TaskKey, task: GuestTask, end_row: int) -> int:
+        rows = task.counted - max(end_row, self._end_row(key, task))
+        return max(rows, 0) * task.nano_units_per_row * task.price_micro // NANO
+
+    def _lost_so_far_micro(self, slot: Slot) -> int:
+        """What was written off and isn't forgotten yet."""
+        if self._settings.forgives and self.versions.payment_period(slot) != self.written_off_in:
+            return 0
+        return self.written_off_micro
+
+    def _loss_most_micro(self, slot: Slot) -> int:
+        contract = self.versions.get(slot.version)
+        assert contract is not None
+        return max(exposure_most_micro(contract), 1)
+
     # --- settlements -------------------------------------------------------------------------------
 
     def _propose(self, now_us: int) -> None:
@@ -443,11 +473,17 @@ class ProviderBook(ContractBook):
 
     def _enter_went(self, record: TaskWent) -> None:
         super()._enter_went(record)
+        period = Slot(record.version, record.period)
+        if self._settings.forgives and period != self.written_off_in:
+            self.written_off_micro = 0
+        self.written_off_in = period
+        self.written_off_micro += record.written_off_micro
         self._last_tries = 0
         self._cover({})
 
     def _enter_version(self, record: ContractCounts) -> None:
         super()._enter_version(record)
+        self.written_off_micro = 0
         self._take_back()
 
     def _enter_end(self, record: ContractEnds) -> None:

@@ -358,7 +358,7 @@ class Trial:
                 task.consumer_knows = party.perform()
         elif task.stopping and task.final is None:
             final = task.has
-            book.ended(task.number, task.name, final)
+            book.ended(self.now, task.number, task.name, final)
             if party.perform():
                 task.final = final
         elif not task.stopping and self.chance.random() < 0.004:
@@ -373,7 +373,7 @@ class Trial:
         if not self.reachable(party.name, consumer):
             pass
         elif task.final is not None:
-            book.ended(task.number, task.name, task.final)
+            book.ended(self.now, task.number, task.name, task.final)
             task.provider_done = party.perform() and (task.provider_knows or key not in book.tasks)
             return
         elif key not in book.tasks and not task.stopping:
