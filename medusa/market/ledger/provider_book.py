@@ -5,7 +5,7 @@
 
 Work is let run (``may_work``) in interval m where everything that was delivered up to the end of m - 2 is
 receipted, so that what isn't is of two intervals at most: m - 1 and m. That follows from records alone, so a
-death changes nothing of it.
+death changes nothing of it. Where it isn't receipted tasks rest at once; after half an interval they go home.
 
 A consumer may take its tasks home and say that it never had some of the rows. What that comes to is
 remembered to the end of the settlement period, and with what isn't receipted it is never more than two
@@ -72,6 +72,7 @@ class ProviderBook(ContractBook):
     _proposed: SignedSettlement | None = None
     _said_at_us = 0
     _last_tries = 0
+    _rests_since_us: int | None = None
     _stopped_at: Slot | None = None
 
     def __init__(
@@ -164,6 +165,8 @@ class ProviderBook(ContractBook):
         times = [self.versions.ends_at_us(slot)] if slot is not None and self.tasks else []
         if self._said is not None or self._proposed is not None:
             times.append(self._said_at_us + self._repeat_us())
+        if self._rests_since_us is not None and not self.stopped:
+            times.append(self._rests_since_us + self._patience_us())
         return min(times, default=None)
 
     def receive(self, now_us: int, message: LedgerMessage) -> None:
@@ -357,7 +360,11 @@ class ProviderBook(ContractBook):
         if slot is None:
             if now_us >= self.versions.ends_us:
                 self._stop("contract.ended", f"contract {self.contract_id} is over")
-        elif not self.may_work(now_us):
+        elif self.may_work(now_us):
+            self._rests_since_us = None
+        elif self._rests_since_us is None:
+            self._rests_since_us = now_us
+        elif now_us >= self._rests_since_us + self._patience_us():
             contract = self.versions.newest
             self._stop(
                 "contract.unreceipted",
@@ -506,6 +513,9 @@ class ProviderBook(ContractBook):
 
     def _repeat_us(self) -> int:
         return self.versions.newest.interval_s * 1_000_000 // self._settings.repeats
+
+    def _patience_us(self) -> int:
+        return self.versions.newest.interval_s * 1_000_000 // 2
 
     def _interval_us(self, slot: Slot) -> int:
         contract = self.versions.get(slot.version)

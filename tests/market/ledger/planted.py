@@ -37,7 +37,7 @@ PLANTED: dict[str, LedgerMistake] = {
         edits=(
             Edit(
                 f"{_LEDGER}.provider_book:ProviderBook._receive_receipt",
-                "if reading.number < self.chain.number:\n            return",
+                "if reading.number < self.chain.number:\n        return",
                 "",
             ),
             Edit(
@@ -55,7 +55,7 @@ PLANTED: dict[str, LedgerMistake] = {
         edits=edit(
             f"{_LEDGER}.consumer_book:ConsumerBook._short", "if each.end_row > allowed:", "if allowed < 0:"
         ),
-        test=lambda: test_liars.test_rows_that_were_not_delivered_are_not_paid(0, 0),
+        test=lambda: test_liars.test_rows_that_were_not_delivered_are_not_paid(0, 1.5, 0),
     ),
     "the rest is lost each interval": LedgerMistake(
         about="Each reading is rounded down by itself: the provider loses up to a micro-unit each time.",
@@ -92,7 +92,7 @@ PLANTED: dict[str, LedgerMistake] = {
             "max(min(each.end_row, own), each.begin_row)",
             "each.end_row",
         ),
-        test=lambda: test_liars.test_rows_that_were_not_delivered_are_not_paid(0, 0),
+        test=lambda: test_liars.test_rows_that_were_not_delivered_are_not_paid(0, 1.5, 0),
     ),
     "a settlement again after a death": LedgerMistake(
         about="What was settled is forgotten at a restart.",
@@ -101,16 +101,16 @@ PLANTED: dict[str, LedgerMistake] = {
             "self._enter_settlement(record.settlement)",
             "pass",
         ),
-        seed=0,
+        seed=1,
     ),
     "a receipt is said before it is kept": LedgerMistake(
         about="The consumer dies in between, and knows nothing of what it signed.",
         edits=edit(
             f"{_LEDGER}.consumer_book:ConsumerBook._answer",
-            "self._take_receipt(receipt)\n        self._say_receipt(receipt)",
-            "self._say_receipt(receipt)\n        self._take_receipt(receipt)",
+            "self._take_receipt(receipt)\n    self._say_receipt(receipt)",
+            "self._say_receipt(receipt)\n    self._take_receipt(receipt)",
         ),
-        seed=0,
+        seed=4,
     ),
     "what is receipted for less covers the interval": LedgerMistake(
         about="A consumer that understates is worked for without end.",
@@ -119,17 +119,16 @@ PLANTED: dict[str, LedgerMistake] = {
             "for each in said.tasks",
             "for each in reading.tasks",
         ),
-        seed=0,
-        shows="exposure",
+        test=lambda: test_liars.test_who_understates_gains_two_intervals(0.5),
     ),
-    "the tolerance is given in each interval": LedgerMistake(
-        about="Rows are compared with what is paid, not with what is there: the provider takes 2 % for ever.",
+    "the tolerance is of all rows so far": LedgerMistake(
+        about="Not of those of the interval: it grows with time, and the provider takes 1 % for ever.",
         edits=edit(
             f"{_LEDGER}.consumer_book:ConsumerBook._short",
-            "allowed = task.counted + ",
-            "allowed = max(task.counted, each.begin_row) + ",
+            "(each.end_row - each.begin_row) * tolerance",
+            "each.end_row * tolerance",
         ),
-        test=lambda: test_liars.test_rows_that_were_not_delivered_are_not_paid(20_000, 400_000),
+        test=lambda: test_liars.test_rows_that_were_not_delivered_are_not_paid(20_000, 1.01, 400_000),
     ),
     "who takes its tasks home owes nothing for them": LedgerMistake(
         about="What was written off is forgotten: two intervals are lost again and again.",
@@ -147,12 +146,12 @@ PLANTED: dict[str, LedgerMistake] = {
             "spent = self._period_micro if",
             "spent = 0 if",
         ),
-        seed=0,
-        shows="c-",
+        seed=2,
+        shows="cap: ",
     ),
     "the last interval again": LedgerMistake(
         about="A contract that is over isn't read again: rows that came late are never paid.",
         edits=edit(f"{_LEDGER}.provider_book:ProviderBook._again", "return now_us >=", "return 0 * now_us >"),
-        seed=0,
+        seed=5,
     ),
 }

@@ -47,7 +47,7 @@ def test_in_them_everything_happens():
         seen += run_trial(seed).seen
     wanted = {
         "deaths": 50,
-        "receipts": 300,
+        "receipts": 200,
         "SettlementSaid": 100,
         "DisputeSaid": 10,
         "contract.unreceipted": 10,
