@@ -40,7 +40,7 @@ from medusa.market.ledger.records import (
 from medusa.market.money import money_text
 from medusa.ports import Buffer, Signer, Verify
 
-__all__ = ["ContractBook", "GuestTask", "LedgerIdentity", "LedgerSettings"]
+__all__ = ["LedgerBook", "MeteredTask", "LedgerIdentity", "LedgerSettings"]
 
 TASK_BYTES = 48
 """Of a task in a reading, beside its name: numbers at their longest."""
@@ -87,7 +87,7 @@ class LedgerIdentity:
         return key is not None and self.verify(key, context + data, signature)
 
 
-class GuestTask:
+class MeteredTask:
     """A task that runs, or ran, at the provider.
 
     Attributes:
@@ -110,7 +110,7 @@ class GuestTask:
         self.counted, self.home = max(end_row, self.begin_row), True
 
 
-class ContractBook:
+class LedgerBook:
     """One contract, as one of its parties knows it."""
 
     def __init__(
@@ -125,7 +125,7 @@ class ContractBook:
         self.contract_id = contract.id
         self.partner = contract.consumer if identity.party == contract.provider else contract.provider
         self.chain = ReceiptChain()
-        self.tasks: dict[TaskKey, GuestTask] = {}
+        self.tasks: dict[TaskKey, MeteredTask] = {}
         self.stopped = ""
         self.disputes = 0
         self.breach_claims = 0
@@ -352,14 +352,14 @@ class ContractBook:
             StopWork(contract=self.contract_id, partner=self.partner, tasks=running, code=code, text=text)
         )
 
-    def _end_row(self, key: TaskKey, task: GuestTask) -> int:
+    def _end_row(self, key: TaskKey, task: MeteredTask) -> int:
         return self.chain.end_row(key, task.begin_row)
 
     def _takes_nothing(self, contract: Contract, slot: Slot) -> str:
         """Why this party has lost too much to the other one to go on; empty: it goes on."""
         return ""
 
-    def _lost_micro(self, key: TaskKey, task: GuestTask, end_row: int) -> int:
+    def _lost_micro(self, key: TaskKey, task: MeteredTask, end_row: int) -> int:
         """What this party loses where the rows of a task from this one on count nothing."""
         return 0
 
@@ -490,7 +490,7 @@ class ContractBook:
     def _enter_task(self, record: TaskBegan) -> None:
         if not self.tasks:
             self.covered = Slot(record.version, record.interval - 1)
-        self.tasks[record.negotiation, record.task] = GuestTask(
+        self.tasks[record.negotiation, record.task] = MeteredTask(
             record.begin_row, record.nano_units_per_row, record.price_micro
         )
 

@@ -14,7 +14,7 @@ from medusa.automaton import next_state
 from medusa.errors import ContractError, RemoteProtocolError
 from medusa.market.contract.terms import Contract
 from medusa.market.ledger.accounts import Accounts
-from medusa.market.ledger.book import ContractBook, LedgerIdentity, LedgerSettings
+from medusa.market.ledger.book import LedgerBook, LedgerIdentity, LedgerSettings
 from medusa.market.ledger.chain import interval_most_nano
 from medusa.market.ledger.effects import LedgerEffects
 from medusa.market.ledger.intervals import Slot, promise_kept
@@ -59,7 +59,7 @@ class _Short(NamedTuple):
     waits: bool
 
 
-class ConsumerBook(ContractBook):
+class ConsumerBook(LedgerBook):
     """One contract under which tasks of this party run at another one, which is paid for them."""
 
     state = ReadingState.NONE
@@ -143,7 +143,7 @@ class ConsumerBook(ContractBook):
             )
 
     def snapshot(self) -> Iterable[LedgerRecord]:
-        """As ``ContractBook.snapshot``."""
+        """As ``LedgerBook.snapshot``."""
         yield from super().snapshot()
         if self._counter is not None:
             yield DisputeKept(contract=self.contract_id, partner=self.partner, dispute=self._counter)

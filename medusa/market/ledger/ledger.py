@@ -23,10 +23,10 @@ from medusa.market.ledger.provider_book import ProviderBook
 from medusa.market.ledger.records import ContractCounts, encode_record, read_record
 from medusa.ports import Signer, Verify
 
-__all__ = ["ContractStanding", "PartyLedger"]
+__all__ = ["LedgerStanding", "PartyLedger"]
 
 
-class ContractStanding(msgspec.Struct, frozen=True, kw_only=True):
+class LedgerStanding(msgspec.Struct, frozen=True, kw_only=True):
     """How one contract stands, in micro-units of its currency.
 
     Attributes:
@@ -158,7 +158,7 @@ class PartyLedger:
         """A task was handed over: rows of it are paid from this one on.
 
         Raises:
-            ContractError: see ``ContractBook.began``; nothing changed.
+            ContractError: see ``LedgerBook.began``; nothing changed.
         """
         self._book(contract, partner).began(
             now_us, negotiation, task, begin_row, nano_units_per_row, price_micro
@@ -219,13 +219,13 @@ class PartyLedger:
 
     # --- what is seen ------------------------------------------------------------------------------
 
-    def status(self) -> tuple[ContractStanding, ...]:
+    def status(self) -> tuple[LedgerStanding, ...]:
         """Of each contract, by name."""
         found = []
         for (name, partner), book in sorted(self._books.items()):
             newest = book.versions.newest
             found.append(
-                ContractStanding(
+                LedgerStanding(
                     contract=name,
                     partner=partner,
                     role="provider" if isinstance(book, ProviderBook) else "consumer",

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from medusa.errors import ContractError, RemoteProtocolError
 from medusa.market.contract.terms import Contract
 from medusa.market.ledger.accounts import Accounts
-from medusa.market.ledger.book import ContractBook, GuestTask, LedgerIdentity, LedgerSettings
+from medusa.market.ledger.book import LedgerBook, LedgerIdentity, LedgerSettings, MeteredTask
 from medusa.market.ledger.chain import TaskKey, exposure_most_micro, interval_most_nano
 from medusa.market.ledger.effects import LedgerEffects
 from medusa.market.ledger.intervals import Slot, promise_kept
@@ -65,7 +65,7 @@ LAST_TRIES = 3
 """So often a contract that is over is read again for rows that weren't receipted."""
 
 
-class ProviderBook(ContractBook):
+class ProviderBook(LedgerBook):
     """One contract under which this party runs tasks of another one, and is paid."""
 
     _said: ReadingKept | None = None
@@ -188,7 +188,7 @@ class ProviderBook(ContractBook):
         self._advance(now_us)
 
     def snapshot(self) -> Iterable[LedgerRecord]:
-        """As ``ContractBook.snapshot``. What is owed by rows that are disputed is read anew after it."""
+        """As ``LedgerBook.snapshot``. What is owed by rows that are disputed is read anew after it."""
         yield from super().snapshot()
         if self._said is not None:
             yield self._said
@@ -380,7 +380,7 @@ class ProviderBook(ContractBook):
         lost = money_text(lost_micro, contract.currency)
         return f"work worth {lost} was done that {self.partner} says it never had"
 
-    def _lost_micro(self, key: TaskKey, task: GuestTask, end_row: int) -> int:
+    def _lost_micro(self, key: TaskKey, task: MeteredTask, end_row: int) -> int:
         rows = task.counted - max(end_row, self._end_row(key, task))
         return max(rows, 0) * task.nano_units_per_row * task.price_micro // NANO
 
