@@ -1,8 +1,7 @@
 """Frames that a farm renders for a studio: metered, receipted, disputed and settled. No stream is in it.
 
-Both sign a reading of each interval, so who owes whom follows from receipts alone. The wire loses a third of
-all messages, the farm dies once, and says once that frames were delivered which were not.
-
+Both sign a reading of each interval; who owes whom follows from receipts alone. The wire loses a third of all
+messages, the farm dies once, and in the end it says that it delivered frames which nobody has.
 Usage: python examples/render_farm.py (with the extra federation)
 """
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import re
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -30,6 +32,17 @@ def test_a_reading_has_the_states_of_its_table():
             assert next_state(READING, state, event, of="a reading") is target
     reached = {ReadingState.NONE, *(state for steps in READING.values() for state in steps.values())}
     assert reached == set(ReadingState)
+
+
+def test_the_documented_states_are_those_of_the_table():
+    text = (Path(__file__).parents[3] / "docs" / "ledger.md").read_text(encoding="utf-8")
+    drawn = {tuple(row) for row in re.findall(r"^\| ([A-Z]+) \| (.+) \| ([A-Z]+) \|$", text, re.MULTILINE)}
+    steps = {
+        (state.value, event.value, target.value)
+        for state, events in READING.items()
+        for event, target in events.items()
+    }
+    assert drawn == steps
 
 
 def test_interval_by_interval_it_is_receipted_and_settled_and_nothing_is_open():
