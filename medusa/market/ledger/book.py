@@ -42,6 +42,9 @@ from medusa.ports import Buffer, Signer, Verify
 
 __all__ = ["LedgerBook", "MeteredTask", "LedgerIdentity", "LedgerSettings"]
 
+MEASURES_MAX = 64
+"""Intervals of which measures are held until they are read."""
+
 TASK_BYTES = 48
 """Of a task in a reading, beside its name: numbers at their longest."""
 
@@ -135,6 +138,7 @@ class LedgerBook:
         self._settled_micro, self._settled_breaches_micro = 0, 0
         self._last_receipt: LoadReceipt | None = None
         self._last_settlement: SignedSettlement | None = None
+        self._measures: dict[Slot, tuple[int, int]] = {}
         self._identity, self._accounts = identity, accounts
         self._effects, self._settings = effects, settings
         self._entries = f"{contract.id}/{contract.provider}/{contract.consumer}"
@@ -266,6 +270,35 @@ class LedgerBook:
         self.keep(record)
         self._enter_went(record)
 
+    def counted(self, now_us: int, negotiation: int, task: str, end_row: int) -> None:
+        """Rows of a task before this one: at the provider it has put them out, at the consumer they are here,
+        durably.
+
+        Raises:
+            ContractError: there is no such task, or it is home and receipted.
+        """
+        found = self.tasks.get((negotiation, task))
+        if found is None:
+            raise ContractError(
+                f"task {task!r} of negotiation {negotiation} runs under no contract", code="contract.task"
+            )
+        found.count(end_row)
+
+    def measured(self, now_us: int, missed_us: int, latency_us: int) -> None:
+        """Of the interval that runs.
+
+        Args:
+            missed_us: of it, so long tasks should have run and didn't.
+            latency_us: the longest that a row was under way: at the provider inside of it, at the consumer
+                less what the network takes.
+        """
+        slot = self.versions.at(now_us)
+        if slot is not None:
+            missed, latency = self._measures.pop(slot, (0, 0))
+            self._measures[slot] = missed + missed_us, max(latency, latency_us)
+            while len(self._measures) > MEASURES_MAX:
+                del self._measures[next(iter(self._measures))]
+
     # --- what follows ------------------------------------------------------------------------------
 
     @property
@@ -362,6 +395,12 @@ class LedgerBook:
     def _lost_micro(self, key: TaskKey, task: MeteredTask, end_row: int) -> int:
         """What this party loses where the rows of a task from this one on count nothing."""
         return 0
+
+    def _measured_to(self, slot: Slot) -> list[tuple[Slot, tuple[int, int]]]:
+        """What was measured up to this interval; it is gone from here."""
+        found = [each for each in self._measures.items() if each[0] <= slot and self.versions.has(each[0])]
+        self._measures = {each: measure for each, measure in self._measures.items() if each > slot}
+        return found
 
     def _begins(self) -> dict[TaskKey, int]:
         return {key: task.begin_row for key, task in self.tasks.items()}
@@ -541,6 +580,8 @@ class LedgerBook:
         """Enter what the consumer owes to the provider more, by account."""
         ours = self.versions.newest
         postings = []
+        if ours.shadow:
+            moved = [(micro, f"shadow {account}") for micro, account in moved]
         for micro, account in moved:
             for party, sign in ((ours.provider, 1), (ours.consumer, -1)):
                 about = Account(party, self._entries, ours.currency, account)

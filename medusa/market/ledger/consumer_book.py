@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from medusa.automaton import next_state
-from medusa.errors import ContractError, RemoteProtocolError
+from medusa.errors import RemoteProtocolError
 from medusa.market.contract.terms import Contract
 from medusa.market.ledger.accounts import Accounts
 from medusa.market.ledger.book import LedgerBook, LedgerIdentity, LedgerSettings
@@ -62,13 +62,6 @@ class _Short(NamedTuple):
 class ConsumerBook(LedgerBook):
     """One contract under which tasks of this party run at another one, which is paid for them."""
 
-    state = ReadingState.NONE
-    _held: tuple[ReadingSaid, LoadReading] | None = None
-    _held_at_us = 0
-    _counter: LoadDispute | None = None
-    _refused = b""
-    _heard: Slot | None = None
-
     def __init__(
         self,
         identity: LedgerIdentity,
@@ -78,29 +71,13 @@ class ConsumerBook(LedgerBook):
         settings: LedgerSettings,
     ) -> None:
         super().__init__(identity, contract, accounts, effects, settings)
-        self._measures: dict[Slot, tuple[int, int]] = {}
+        self.state = ReadingState.NONE
+        self._held: tuple[ReadingSaid, LoadReading] | None = None
+        self._held_at_us = 0
+        self._counter: LoadDispute | None = None
+        self._refused = b""
+        self._heard: Slot | None = None
         self._enters[DisputeKept] = self._enter_dispute
-
-    def counted(self, now_us: int, negotiation: int, task: str, end_row: int) -> None:
-        """Rows of a task before this one are here, durably."""
-        found = self.tasks.get((negotiation, task))
-        if found is None:
-            raise ContractError(
-                f"task {task!r} of negotiation {negotiation} runs under no contract", code="contract.task"
-            )
-        found.count(end_row)
-
-    def measured(self, now_us: int, missed_us: int, latency_us: int) -> None:
-        """Of the interval that runs, as this party sees it.
-
-        Args:
-            missed_us: of it, so long tasks should have run and didn't.
-            latency_us: the longest that a row was under way, less what the network takes.
-        """
-        slot = self.versions.at(now_us)
-        if slot is not None:
-            missed, latency = self._measures.get(slot, (0, 0))
-            self._measures[slot] = missed + missed_us, max(latency, latency_us)
 
     def tick(self, now_us: int) -> None:
         if self._held is not None:
@@ -123,7 +100,7 @@ class ConsumerBook(LedgerBook):
         times = [self.versions.ends_at_us(slot)] if slot is not None and self.tasks else []
         if self._held is not None:
             times.append(self._held_at_us + self._patience_us(self._held[1]))
-        return min(times, default=None)
+        return max(min(times), now_us) if times else None
 
     def receive(self, now_us: int, message: LedgerMessage) -> None:
         """Take what the provider says.
@@ -341,10 +318,8 @@ class ConsumerBook(LedgerBook):
         contract, slot = self._contract_of(reading), Slot(reading.version, reading.interval)
         seen = sum(
             self.versions.ordinal(each) in covered and not promise_kept(contract, *measure)
-            for each, measure in self._measures.items()
-            if self.versions.has(each)
+            for each, measure in self._measured_to(slot)
         )
-        self._measures = {each: measure for each, measure in self._measures.items() if each > slot}
         if seen <= reading.broken:
             return
         dispute = self._refusal(said, "E_BREACH", f"{seen} intervals were broken, it says {reading.broken}")

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from medusa.errors import ContractError, RemoteProtocolError
+from medusa.errors import ContractError, RemoteProtocolError, StateError
 from medusa.market.contract.terms import Contract
 from medusa.market.ledger.accounts import Accounts
 from medusa.market.ledger.book import LedgerIdentity, LedgerSettings
@@ -102,7 +102,7 @@ class PartyLedger:
         """The ledger that kept these records.
 
         Raises:
-            StateError: a record is none.
+            StateError: a record is none, or those before it are missing.
         """
         made = cls(
             party, federation, signer=signer, verify=verify, keys=keys, effects=effects, settings=settings
@@ -112,8 +112,14 @@ class PartyLedger:
             place = record.contract, record.partner
             if isinstance(record, ContractCounts) and place not in made._books:
                 made._add(record.terms)
-            else:
+            elif place in made._books:
                 made._books[place].restore(record)
+            else:
+                raise StateError(
+                    f"a record of contract {place[0]!r} with {place[1]!r} before the contract itself",
+                    hint="give all records, in the order in which they were kept",
+                    code="state.ledger",
+                )
         return made
 
     # --- contracts and tasks -----------------------------------------------------------------------
