@@ -46,6 +46,9 @@ __all__ = ["ConsumerBook"]
 SILENT_INTERVALS = 3
 """After so many without a reading tasks are taken home. A provider stops by itself after two."""
 
+SKEW_US = 60_000_000
+"""How far the clocks of two parties may differ: a reading may be of an interval that isn't over here."""
+
 
 class _Short(NamedTuple):
     """Why a reading isn't signed as it is.
@@ -86,12 +89,13 @@ class ConsumerBook(LedgerBook):
             if short is None or not short.waits or now_us >= self._held_at_us + self._patience_us(reading):
                 self._answer(said, reading, short)
         slot = self.versions.at(now_us)
-        heard = self.covered if self._heard is None else max(self.covered, self._heard)
         if slot is None and now_us >= self.versions.ends_us:
             self._stop("contract.ended", f"contract {self.contract_id} is over")
         elif slot is not None:
-            silent = self.versions.ordinal(slot) - self.versions.ordinal(heard)
-            if silent > SILENT_INTERVALS:
+            # Since its own start, or a reading: by its own clock, from which the provider's may differ.
+            self._heard = slot if self._heard is None else self._heard
+            silent = self.versions.ordinal(slot) - self.versions.ordinal(self._heard)
+            if silent >= SILENT_INTERVALS:
                 self._stop("contract.silent", f"no reading for {silent} intervals")
 
     def wake_at_us(self, now_us: int) -> int | None:
@@ -149,7 +153,7 @@ class ConsumerBook(LedgerBook):
         if wrong is not None:
             self._refuse(message, *wrong)
             return
-        self._heard = Slot(reading.version, reading.interval)
+        self._heard = self.versions.at(now_us)
         short = self._short(reading)
         if short is not None and short.waits:
             if self._held is None or self._held[1].number != reading.number:
@@ -250,7 +254,7 @@ class ConsumerBook(LedgerBook):
         contract, slot = self.versions.get(reading.version), Slot(reading.version, reading.interval)
         if contract is None or not (self.versions.has(slot) or slot == self.chain.last):
             return "E_NO_CONTRACT", f"interval {slot.interval} of version {slot.version} is no interval of it"
-        if self.versions.ends_at_us(slot) > now_us + contract.interval_s * 1_000_000:
+        if self.versions.ends_at_us(slot) > now_us + SKEW_US:
             return "E_BILLING", f"interval {slot.interval} isn't over"
         fault = self.chain.fault(reading, contract, self._begins())
         if fault:
@@ -369,7 +373,7 @@ class ConsumerBook(LedgerBook):
             provider_signature=signed.provider_signature,
             consumer_signature=self._identity.sign(SETTLEMENT_CONTEXT, signed.settlement),
         )
-        self._heard = self.versions.last_ended(now_us)
+        self._heard = self.versions.at(now_us)
         self._take_settlement(agreed)
         self._say_settlement(agreed)
 
