@@ -94,6 +94,12 @@ class ContractBook:
         versions.ended_us[version] = min(ends_us, versions.ended_us.get(version, ends_us))
         return versions.ends_us(version) < before_us
 
+    def withdraw(self, partner: str, id: str, version: int) -> None:
+        """Forget a version that the other party doesn't know as signed: it never counted."""
+        versions = self._held.get((partner, id))
+        if versions is not None and versions.contracts.pop(version, None) and not versions.contracts:
+            del self._held[partner, id]
+
     def in_force(self, now_us: int, partner: str = "", *, shadow: bool | None = None) -> tuple[Contract, ...]:
         """Those that count now, by partner and id.
 
@@ -131,18 +137,11 @@ class ContractBook:
         versions = self._held.get((partner, id))
         return versions.contracts[max(versions.contracts)] if versions is not None else None
 
-    def ends_us(self, partner: str, id: str, version: int) -> int:
-        """When a version ends, as signed or as revoked.
-
-        Raises:
-            ContractError: there is no such contract.
-        """
+    def ends_us(self, partner: str, id: str, version: int) -> int | None:
+        """When a version ends, as signed or as revoked; None: there is none."""
         versions = self._held.get((partner, id))
         if versions is None or version not in versions.contracts:
-            raise ContractError(
-                f"there is no version {version} of a contract {id!r} with {partner!r}",
-                code="contract.unknown",
-            )
+            return None
         return versions.ends_us(version)
 
     def partners(self, now_us: int) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from medusa.market.contract.terms import ANY, Contract
 from medusa.market.money import MONEY_MAX, money_text
 from medusa.units import duration_text
 
-__all__ = ["Contradiction", "check_not_ended", "check_successor", "check_terms", "contradictions"]
+__all__ = ["Contradiction", "check_not_ended", "check_notice", "check_successor", "check_terms", "contradictions"]
 
 ENDS_US_MAX = 253_402_300_799_000_000
 """The end of the year 9999: later than that no calendar writes."""
@@ -227,3 +227,19 @@ def _names(contract: Contract) -> Iterator[Contradiction]:
         twice = next((name for at, name in enumerate(names) if name in names[:at]), None)
         if twice is not None:
             yield Contradiction(field, f"expected each name once, got {twice!r} twice", "leave one out")
+
+
+def check_notice(contract: Contract, said_us: int, ends_us: int) -> None:
+    """Whether a revocation that was said at one time may end a contract at another.
+
+    Raises:
+        ContractError: the notice is shorter than was agreed.
+    """
+    least_us = contract.notice_s * SECOND_US
+    if ends_us - said_us < least_us:
+        raise ContractError(
+            f"ends_us: expected a notice of {duration_text(least_us)} at least, got"
+            f" {duration_text(max(ends_us - said_us, 0))}",
+            hint="let the contract end later",
+            code="contract.notice",
+        )

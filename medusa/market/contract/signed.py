@@ -29,6 +29,7 @@ from medusa.ports import Signer, Verify
 
 __all__ = [
     "DOCUMENT_BYTES_MAX",
+    "SIGNED_BYTES_MAX",
     "SKEW_US",
     "ContentDocument",
     "ContractDocument",
