@@ -84,8 +84,8 @@ class Query:
             of: a stream of the catalog, as ``fed.stream`` gives it: rows come from there, with its columns,
                 their times and its boundaries. Lateness was judged where they entered, and isn't again. Such
                 a query runs at nodes only (``fed.deploy``), and no other argument goes with it.
-            contract: a file of the Open Data Contract Standard (YAML or JSON): its columns, and the time where
-                it says which (docs/contracts.md). Where it describes several, that of this name.
+            contract: a file of the Open Data Contract Standard (YAML or JSON): its columns, and the time
+                where it says which (docs/contracts.md). Where it describes several, that of this name.
 
         Raises:
             QueryError: names the source, what was expected and what came.

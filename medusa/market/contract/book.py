@@ -55,8 +55,8 @@ class ContractBook:
         """Take in a contract; False: it is there already.
 
         Raises:
-            ContractError: this participant is no party of it, its terms contradict themselves, other terms are
-                signed under this version, or it can't take the place of the last one.
+            ContractError: this participant is no party of it, its terms contradict themselves, other terms
+                are signed under this version, or it can't take the place of the last one.
         """
         partner = self._partner(contract)
         check_terms(contract)
@@ -97,7 +97,9 @@ class ContractBook:
     def withdraw(self, partner: str, id: str, version: int) -> None:
         """Forget a version that the other party doesn't know as signed: it never counted."""
         versions = self._held.get((partner, id))
-        if versions is not None and versions.contracts.pop(version, None) and not versions.contracts:
+        if versions is not None and version in versions.contracts:
+            del versions.contracts[version]
+        if versions is not None and not versions.contracts:
             del self._held[partner, id]
 
     def in_force(self, now_us: int, partner: str = "", *, shadow: bool | None = None) -> tuple[Contract, ...]:

@@ -17,12 +17,22 @@ from medusa.market.contract.terms import ANY, Contract
 from medusa.market.money import MONEY_MAX, money_text
 from medusa.units import duration_text
 
-__all__ = ["Contradiction", "check_not_ended", "check_notice", "check_successor", "check_terms", "contradictions"]
+__all__ = [
+    "Contradiction",
+    "check_not_ended",
+    "check_notice",
+    "check_successor",
+    "check_terms",
+    "contradictions",
+]
 
 ENDS_US_MAX = 253_402_300_799_000_000
 """The end of the year 9999: later than that no calendar writes."""
 
 SECOND_US = 1_000_000
+
+_NAME = "1 to 64 characters of a-z, 0-9, _ and -"
+_FORMS = {"id": _NAME, "provider": _NAME, "consumer": _NAME, "currency": "three capital letters, such as EUR"}
 
 _contract = converter(Contract)
 
@@ -111,7 +121,14 @@ def _bounds(contract: Contract) -> Iterator[Contradiction]:
         _contract(msgspec.to_builtins(contract))
     except msgspec.ValidationError as error:
         reason, _, path = str(error).partition(" - at `$.")
-        yield Contradiction(path.rstrip("`") or "contract", reason[:1].lower() + reason[1:], "see the docs")
+        field = path.rstrip("`")
+        came = getattr(contract, field, None)
+        told = f", got {came!r:.80}" if came is not None else ""
+        if field in _FORMS and isinstance(came, str):
+            yield Contradiction(field, f"expected {_FORMS[field]}{told}", "write another one")
+        else:
+            bound = reason.partition(", got ")[0]
+            yield Contradiction(field or "contract", f"{bound[:1].lower()}{bound[1:]}{told}", "change it")
 
 
 def _parties(contract: Contract) -> Iterator[Contradiction]:

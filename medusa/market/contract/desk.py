@@ -4,10 +4,10 @@
     receive (a partner says) ───────────────────────────┼─> states (``states``), the book, letters out
     tick (time passes) ─────────────────────────────────┘
 
-Each contract that is negotiated with a partner is one exchange, stepped through the table ``NEGOTIATION``. Its
-proposal says until when it may be accepted, and by then the exchange is FINALIZED or TERMINATED, at each
-side by its own clock: nothing hangs, and nothing is said again for ever. What a side has TERMINATED it says so
-again to whoever goes on about it, so the two agree as soon as a message gets through. A message that comes again
+Each contract that is negotiated with a partner is one exchange, stepped through the table ``NEGOTIATION``.
+Its proposal says until when it may be accepted, and by then the exchange is FINALIZED or TERMINATED, at each
+side by its own clock: nothing hangs, and nothing is said again for ever. What a side has TERMINATED it says
+to whoever goes on about it, so the two agree as soon as a message gets through. A message that comes again
 changes nothing, and is answered as it was.
 """
 
@@ -156,15 +156,17 @@ class ContractDesk:
     # --- what a person decides --------------------------------------------------------------------
 
     def propose(self, now_us: int, contract: Contract, *, within_us: int) -> None:
-        """Sign terms and offer them to the other party, for so long; in answer to a proposal of its own: instead.
+        """Sign terms and offer them to the other party, for so long; instead of what it proposed, if it did.
 
         Raises:
-            ContractError: its terms contradict themselves, it has ended, it isn't ours, or another version of it
-                is in its way.
+            ContractError: its terms contradict themselves, it has ended, it isn't ours, or another version
+                of it is in its way.
             LocalProtocolError: we wait for an answer to what we have proposed already.
         """
         if self._own not in (contract.provider, contract.consumer):
-            raise ContractError(f"contract {contract.id!r} is not between us and another", code="contract.party")
+            raise ContractError(
+                f"contract {contract.id!r} is not between us and another", code="contract.party"
+            )
         check_not_ended(contract, now_us)
         provides = contract.provider == self._own
         partner = contract.consumer if provides else contract.provider
@@ -260,14 +262,14 @@ class ContractDesk:
             else:
                 self._take_step(now_us, partner, message)
         except (ContractError, LocalProtocolError) as error:
-            raise RemoteProtocolError(
-                error.message, peer=partner, hint=error.hint, code=error.code
-            ) from None
+            raise RemoteProtocolError(error.message, peer=partner, hint=error.hint, code=error.code) from None
 
     def _take_proposal(self, now_us: int, partner: str, message: ContractProposed) -> None:
         signed, document = self._opened(partner, message.signed, needs=(partner,))
         if not isinstance(document, ContractDocument) or (signed.provider and signed.consumer):
-            raise ContractError("expected the terms of a contract with one signature", code="contract.document")
+            raise ContractError(
+                "expected the terms of a contract with one signature", code="contract.document"
+            )
         contract = document.contract
         current = self._exchanges.get((partner, contract.id))
         if current is not None and current.document == document:
@@ -280,9 +282,7 @@ class ContractDesk:
             self._letters.append(ContractLetter(partner, why))
             return
         state = self._proposed(partner, contract, by_provider=contract.provider == partner)
-        self._keep(
-            _Exchange(partner=partner, document=document, signed=signed, ours=False, state=state)
-        )
+        self._keep(_Exchange(partner=partner, document=document, signed=signed, ours=False, state=state))
 
     def _why_not(self, now_us: int, partner: str, document: ContractDocument) -> ContractEnded | None:
         """Why a proposal needn't be looked at by anybody."""
@@ -376,7 +376,9 @@ class ContractDesk:
             return
         check_notice(contract, document.said_us, document.ends_us)
         if document.said_us > now_us + SKEW_US:
-            raise ContractError("said_us: a revocation of the future", hint="set the clock", code="contract.time")
+            raise ContractError(
+                "said_us: a revocation of the future", hint="set the clock", code="contract.time"
+            )
         self._book.revoke(partner, document.id, document.version, document.ends_us)
         noted = ContractRevokedNoted(contract=document.id, version=document.version)
         self._letters.append(ContractLetter(partner, noted))
@@ -427,7 +429,9 @@ class ContractDesk:
             if exchange.state is _S.FINALIZED:
                 ends_us = self._book.ends_us(*key, exchange.contract.version)
                 if ends_us is None or now_us >= ends_us:
-                    code = "revoked" if ends_us is not None and ends_us < exchange.contract.ends_us else "ended"
+                    code = (
+                        "revoked" if ends_us is not None and ends_us < exchange.contract.ends_us else "ended"
+                    )
                     self._end(exchange, code, "", tell=False)
             elif exchange.state is not _S.TERMINATED:
                 if now_us > exchange.document.until_us:
@@ -462,7 +466,13 @@ class ContractDesk:
         """All exchanges that are remembered, by partner and id."""
         return tuple(
             ExchangeStatus(
-                each.partner, each.contract, each.state, each.ours, each.document.until_us, each.code, each.text
+                each.partner,
+                each.contract,
+                each.state,
+                each.ours,
+                each.document.until_us,
+                each.code,
+                each.text,
             )
             for _, each in sorted(self._exchanges.items())
         )
@@ -513,7 +523,7 @@ class ContractDesk:
             self._letters.append(ContractLetter(exchange.partner, said))
 
     def _keep(self, exchange: _Exchange) -> None:
-        """Put an exchange in; one that is over goes behind all others, and the oldest of those is forgotten."""
+        """Put an exchange in; TERMINATED ones stand behind the others, and the oldest is forgotten."""
         key = exchange.partner, exchange.contract.id
         if exchange.state is _S.TERMINATED:
             self._exchanges.pop(key, None)

@@ -91,13 +91,14 @@ class ContractDocument(_Document, frozen=True, tag="contract"):
 
 
 class ContentDocument(_Document, frozen=True, tag="content"):
-    """The terms under which one party gives another rows of a stream: a file of the Open Data Contract Standard.
+    """The terms under which one party gives another rows of a stream: a file of the Open Data Contract
+    Standard.
 
     Attributes:
         until_us: an offer is open until then.
         begins_us, ends_us: it counts from the one to before the other.
-        content: the whole file as canonical JSON: keys ascending, no blanks. What stands beside it here stands
-            in it too, and whoever reads it compares.
+        content: the whole file as canonical JSON: keys ascending, no blanks. What stands beside it here
+            stands in it too, and whoever reads it compares.
     """
 
     until_us: Count
@@ -172,12 +173,13 @@ _signed: msgspec.msgpack.Decoder[SignedDocument] = msgpack_decoder(SignedDocumen
 def _bytes_of(document: ContractPaper) -> bytes:
     plain = msgspec.to_builtins(document)
     if isinstance(document, ContractDocument):
-        plain[-1] = _without_defaults(document.contract)
+        place = 1 + document.__struct_fields__.index("contract")  # Behind the tag.
+        plain[place] = _without_defaults(document.contract)
     return _encoder.encode(plain)
 
 
 def _without_defaults(terms: Contract | TaskTerms) -> dict[str, object]:
-    """By name, in order. (``omit_defaults`` asks whether a value *is* the default, not whether it equals it.)"""
+    """By name, in order. (``omit_defaults`` would ask whether a value *is* the default.)"""
     found = {}
     for field in msgspec.structs.fields(terms):
         value = getattr(terms, field.name)
@@ -230,7 +232,9 @@ def _check_document(document: ContractPaper) -> None:
         raise ContractError("ends_us: expected an end after the begin", code="contract.terms")
 
 
-def _with_signature(signed: SignedDocument, document: ContractPaper, signer: Signer, party: str) -> SignedDocument:
+def _with_signature(
+    signed: SignedDocument, document: ContractPaper, signer: Signer, party: str
+) -> SignedDocument:
     role = _role(document, party)
     if isinstance(document, RevocationDocument) and party != document.by:
         raise ContractError(

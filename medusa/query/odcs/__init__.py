@@ -1,4 +1,4 @@
-"""Files of the Open Data Contract Standard (ODCS, https://bitol-io.github.io/open-data-contract-standard), 3.0 to 3.2.
+"""Files of the Open Data Contract Standard (ODCS, of Bitol), 3.0 to 3.2.
 
     yaml_text  YAML as plain values, and the line of each
     columns    columns of a stream as properties of a schema, and back

@@ -10,9 +10,9 @@
     timestamp[us, UTC]            timestamp    timezone: true
     duration[us]                  integer
 
-Of a file of others the physical type counts where it is one of ours by another name and of the kind that the logical
-type says; else the logical type alone. An integer without a format becomes int64 and a number float64: the
-standard's default, 32 bits, is held by them too.
+Of a file of others the physical type counts where it is one of ours by another name and of the kind that the
+logical type says; else the logical type alone. An integer without a format becomes int64 and a number
+float64: they hold the standard's default, 32 bits, too.
 """
 
 from __future__ import annotations
@@ -60,7 +60,11 @@ _SIZED_TEXT = re.compile(r"(?i)\A(n?varchar2?|n?char|character( varying)?|text|s
 
 def property_of(field: Field) -> dict[str, Any]:
     """A column as a property of a schema."""
-    made: dict[str, Any] = {"name": field.name, "logicalType": _logical(field.type), "physicalType": field.type}
+    made: dict[str, Any] = {
+        "name": field.name,
+        "logicalType": _logical(field.type),
+        "physicalType": field.type,
+    }
     if field.type in _FORMAT_OF:
         made["logicalTypeOptions"] = {"format": _FORMAT_OF[field.type]}
     elif field.type == "binary":
@@ -104,7 +108,9 @@ def column_type(given: Mapping[str, Any]) -> str:
     options = given.get("logicalTypeOptions")
     format = options.get("format") if isinstance(options, Mapping) else None
     if logical in ("integer", "number"):
-        if format is None or (logical == "number" and format == "i32"):  # So the standard's own default reads.
+        if format is None or (
+            logical == "number" and format == "i32"
+        ):  # So the standard's own default reads.
             return _ALONE[logical]
         if format not in _FORMATS or not _agrees(_FORMATS[format], logical):
             raise QueryError(

@@ -14,7 +14,15 @@ from medusa.query.structs import Field, Schema
 from medusa.query.suggest import did_you_mean
 from medusa.query.types import COLUMNS_MAX
 
-__all__ = ["API_VERSION", "TIME_PROPERTY", "UNIT_PROPERTY", "OdcsFile", "SourceColumns", "columns_for", "odcs_text"]
+__all__ = [
+    "API_VERSION",
+    "TIME_PROPERTY",
+    "UNIT_PROPERTY",
+    "OdcsFile",
+    "SourceColumns",
+    "columns_for",
+    "odcs_text",
+]
 
 API_VERSION = "v3.2.0"
 """That our files say."""
@@ -75,7 +83,9 @@ class OdcsFile:
         root = self.yaml.root
         for key in root:
             if key not in FIELDS:
-                raise self.yaml.error((key,), "the standard has no such field", hint=did_you_mean(key, FIELDS))
+                raise self.yaml.error(
+                    (key,), "the standard has no such field", hint=did_you_mean(key, FIELDS)
+                )
         version = self.text("apiVersion")
         if version not in API_VERSIONS:
             hint = f"read are {API_VERSIONS[0]} to {API_VERSIONS[-1]}"
@@ -159,9 +169,7 @@ class OdcsFile:
         time, unit = custom.get(TIME_PROPERTY), custom.get(UNIT_PROPERTY)
         for key, value in ((TIME_PROPERTY, time), (UNIT_PROPERTY, unit)):
             if not isinstance(value, str | None):
-                raise self.yaml.error(
-                    (*path, "customProperties"), f"{key}: expected text, got {value!r:.80}"
-                )
+                raise self.yaml.error((*path, "customProperties"), f"{key}: expected text, got {value!r:.80}")
         return SourceColumns(tuple(fields), time, unit)
 
 

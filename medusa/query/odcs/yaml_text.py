@@ -53,7 +53,9 @@ class YamlText:
         self._lines: dict[Path, int] = {}
         self._seen: set[int] = set()
         if len(text) > BYTES_MAX:
-            raise ContractError(f"{where}: {len(text):,} characters, at most {BYTES_MAX:,}", code="contract.size")
+            raise ContractError(
+                f"{where}: {len(text):,} characters, at most {BYTES_MAX:,}", code="contract.size"
+            )
         node = self._composed(text)
         root = self._plain(node, (), 0) if node is not None else None
         if not isinstance(root, dict):
@@ -100,6 +102,7 @@ class YamlText:
             return [self._plain(each, (*path, at), depth + 1) for at, each in enumerate(node.value)]
         if isinstance(node, yaml.MappingNode):
             return self._mapping(node, path, depth)
+        assert isinstance(node, yaml.ScalarNode)
         return _scalar(node.value, plain=node.style is None)
 
     def _mapping(self, node: yaml.MappingNode, path: Path, depth: int) -> dict[str, Any]:

@@ -1,11 +1,12 @@
 """A contract about the rows of a stream: a file of the Open Data Contract Standard that two parties sign.
 
-The standard says what the rows are (``schema``, ``quality``), what is promised of them (``slaProperties``) and
-what they cost (``price``). Who the two are and how long it counts stands in one custom property:
+The standard says what the rows are (``schema``, ``quality``), what is promised of them (``slaProperties``)
+and what they cost (``price``). Who the two are and how long it counts stands in one custom property:
 
     customProperties:
       - property: medusa
-        value: {contract: clicks, version: 1, provider: acme, consumer: bigco, begins: 2026-12-01, ends: 2027-12-01}
+        value: {contract: clicks, version: 1, provider: acme, consumer: bigco, begins: 2026-12-01,
+          ends: 2027-12-01, notice: 30d}
 
 A promise is kept that either party can look at row by row, or measure. Any other is refused by name before
 somebody signs it. What promises nothing (team, support, tags, descriptions) is signed as it stands.
@@ -14,6 +15,7 @@ somebody signs it. What promises nothing (team, support, tags, descriptions) is 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -41,7 +43,7 @@ INFORMATION = ("generalAvailability", "endOfSupport", "endOfLife")
 """Properties of an SLA that say what will be, and promise nothing that could be measured."""
 
 ROW_METRICS = ("nullValues", "missingValues", "invalidValues")
-"""Of the standard's library: those that a row breaks by itself, so that none of them can be seen row by row."""
+"""Of the standard's library: those that a row breaks by itself, so that each row shows it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,13 +78,16 @@ def read_content(text: str, where: str) -> tuple[OdcsFile, ContentTerms]:
         where: what to call it in messages.
 
     Raises:
-        ContractError: no such file, terms that are missing or contradict themselves, or a promise that can't be
-            kept; says the line and the field.
+        ContractError: no such file, terms that are missing or contradict themselves, or a promise that can't
+            be kept; says the line and the field.
     """
     file = OdcsFile(text, where)
     for path, why in not_kept(file):
         raise file.yaml.error(
-            path, f"can't be kept: {why}", hint="take it out of the file that is signed", code="contract.not_kept"
+            path,
+            f"can't be kept: {why}",
+            hint="take it out of the file that is signed",
+            code="contract.not_kept",
         )
     given, path = _own_terms(file)
 
@@ -135,8 +140,8 @@ def content_document(text: str, where: str, *, federation: str, until_us: int) -
     content = json.dumps(file.yaml.root, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     if len(content.encode()) > DOCUMENT_BYTES_MAX - 1_024:
         raise ContractError(
-            f"{where}: {len(content.encode()):,} bytes of content, at most {DOCUMENT_BYTES_MAX - 1_024:,} can be"
-            " signed",
+            f"{where}: {len(content.encode()):,} bytes of content, at most {DOCUMENT_BYTES_MAX - 1_024:,}"
+            " can be signed",
             hint="leave out what promises nothing: examples, descriptions",
             code="contract.size",
         )
@@ -216,9 +221,15 @@ def _not_kept_of(
             continue
         name = f"{kind} {metric or rule.get('name') or rule.get('engine') or ''}".strip()
         if kind != "library" or metric not in ROW_METRICS:
-            yield (*path, "quality", at), f"quality rule {name!r} isn't one of single rows ({', '.join(ROW_METRICS)})"
+            yield (
+                (*path, "quality", at),
+                f"quality rule {name!r} isn't one of single rows ({', '.join(ROW_METRICS)})",
+            )
         elif rule.get("mustBe") != 0:
-            yield (*path, "quality", at), f"of {metric} it can only be promised that there is none (mustBe: 0)"
+            yield (
+                (*path, "quality", at),
+                f"of {metric} it can only be promised that there is none (mustBe: 0)",
+            )
 
 
 # --- reading the parts ----------------------------------------------------------------------------
@@ -254,8 +265,12 @@ def _price(file: OdcsFile) -> tuple[int | None, str, str]:
     if not isinstance(amount, int | float) or isinstance(amount, bool):
         raise file.yaml.error(("price", "priceAmount"), f"expected a number, got {amount!r:.80}")
     currency = price.get("priceCurrency")
-    if not isinstance(currency, str) or not (len(currency) == 3 and currency.isascii() and currency.isupper()):
-        raise file.yaml.error(("price", "priceCurrency"), f"expected a currency such as EUR, got {currency!r:.80}")
+    if not isinstance(currency, str) or not (
+        len(currency) == 3 and currency.isascii() and currency.isupper()
+    ):
+        raise file.yaml.error(
+            ("price", "priceCurrency"), f"expected a currency such as EUR, got {currency!r:.80}"
+        )
     try:
         micro = micro_of(f"{Decimal(repr(amount)):f}")
     except ContractError as error:
@@ -281,10 +296,12 @@ def _latency_us(file: OdcsFile, at: int) -> int:
     unit = {"day": "d", "days": "d"}.get(unit, unit)
     path = ("slaProperties", at, "value")
     if unit and unit not in TIME_UNITS_US:
-        raise file.yaml.error((*path[:2], "unit"), f"{unit!r} is no unit", hint=f"units: {' '.join(TIME_UNITS_US)}")
+        raise file.yaml.error(
+            (*path[:2], "unit"), f"{unit!r} is no unit", hint=f"units: {' '.join(TIME_UNITS_US)}"
+        )
     try:
         return duration_us(
-            f"{value}{unit}" if isinstance(value, int | float) else value,
+            str(value) if isinstance(value, str) or not unit else f"{value}{unit}",
             what=shown(path),
             minimum_us=1,
             error=ContractError,
@@ -301,7 +318,8 @@ def _availability_ppm(file: OdcsFile, at: int) -> int:
     if unit not in ("percent", "%") or not 0 < exact <= 1_000_000 or exact != int(exact):
         raise file.yaml.error(
             ("slaProperties", at, "value"),
-            f"expected a share of time in percent, with at most 4 digits behind the point, got {value!r} {unit}",
+            "expected a share of time in percent, with at most 4 digits behind the point, got"
+            f" {value!r} {unit}",
             hint='write value: 99.9 and unit: "percent"',
         )
     return int(exact)

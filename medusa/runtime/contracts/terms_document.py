@@ -53,8 +53,9 @@ def read_terms(text: str, where: str) -> Contract:
         where: what to call it in messages.
 
     Raises:
-        ContractError: no TOML, a field that there isn't, that is missing or that isn't as it must be, or terms
-            that contradict themselves; says the line, the field, what was expected, what came, what to do.
+        ContractError: no TOML, a field that there isn't, that is missing or that isn't as it must be, or
+            terms that contradict themselves; says the line, the field, what was expected, what came, and
+            what to do.
     """
     if len(text.encode(errors="replace")) > DOCUMENT_BYTES_MAX:
         raise ContractError(
@@ -69,8 +70,10 @@ def read_terms(text: str, where: str) -> Contract:
         try:
             read = field.read(value)
         except ContractError as error:
-            reason = error.message.removeprefix("amount is ").removeprefix("duration: ").removeprefix("size: ")
-            hint = f"write {path[-1]} = {field.example}"
+            reason = (
+                error.message.removeprefix("amount is ").removeprefix("duration: ").removeprefix("size: ")
+            )
+            hint = error.hint or f"write {path[-1]} = {field.example}"
             raise document.error(path, reason, hint, error.code) from None
         table, _, name = field.attribute.rpartition(".")
         (tasks if table else values)[name] = read
@@ -96,7 +99,10 @@ def _given(document: _Text) -> Mapping[tuple[str, ...], Any]:
         if key in _TABLES:
             if not isinstance(value, dict):
                 raise document.error(
-                    (key,), f"expected a table, got {value!r:.80}", f"write [{key}], its fields below", "contract.value"
+                    (key,),
+                    f"expected a table, got {value!r:.80}",
+                    f"write [{key}], its fields below",
+                    "contract.value",
                 )
             found.update({(key, inner): each for inner, each in value.items()})
         else:
@@ -152,4 +158,6 @@ def _value(contract: Contract, field: TermsField) -> Any:
 def _usual(field: TermsField) -> Any:
     """Its default; no value where there is none."""
     table, _, name = field.attribute.rpartition(".")
-    return next(each.default for each in structs.fields(TaskTerms if table else Contract) if each.name == name)
+    return next(
+        each.default for each in structs.fields(TaskTerms if table else Contract) if each.name == name
+    )

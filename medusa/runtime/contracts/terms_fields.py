@@ -254,7 +254,9 @@ FIELDS: tuple[TermsField, ...] = (
     TermsField(
         ("billing", "tolerance"), "tolerance_ppm", *_PART, "readings may differ by so much without a dispute"
     ),
-    TermsField(("promise", "availability"), "availability_ppm", *_PART, "tasks run for this share of the time"),
+    TermsField(
+        ("promise", "availability"), "availability_ppm", *_PART, "tasks run for this share of the time"
+    ),
     TermsField(
         ("promise", "latency"), "latency_us", _duration_us, _written_us, '"500ms"', "rows leave within this"
     ),

@@ -13,9 +13,9 @@ Path = tuple[str, ...]
 def toml_lines(text: str) -> dict[Path, int]:
     """The line in which each table and field of a TOML text begins, by its path from the root.
 
-    The parser itself says where a statement ends: at the first line with which the lines since the last one are
-    a document of their own. So no comment, text over several lines or dotted key is ever taken for something
-    else. What stands within brackets has the line of its field.
+    The parser itself says where a statement ends: at the first line with which the lines since the last one
+    are a document of their own. So no comment, text over several lines or dotted key is ever taken for
+    something else. What stands within brackets has the line of its field.
 
     Args:
         text: a whole document.
