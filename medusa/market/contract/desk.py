@@ -43,6 +43,7 @@ from medusa.market.contract.signed import (
     opened_document,
     sign_document,
 )
+from medusa.market.contract.standing import check_open
 from medusa.market.contract.states import NEGOTIATION, NegotiationEvent, NegotiationState
 from medusa.market.contract.terms import Contract
 from medusa.ports import Signer, Verify
@@ -191,9 +192,7 @@ class ContractDesk:
             raise LocalProtocolError(f"contract {id!r} is our own proposal: {partner!r} accepts it")
         event = _E.AGREE if exchange.contract.provider == self._own else _E.ACCEPT
         state = self._next(exchange, event)
-        if now_us > exchange.document.until_us:
-            raise ContractError(f"until_us: contract {id!r} was open until before now", code="contract.late")
-        check_not_ended(exchange.contract, now_us)
+        check_open(exchange.document, now_us)
         signed = countersign(exchange.signed, self._signer, self._own)
         self._say(
             now_us, replace(exchange, signed=signed, state=state), ContractSigned(signed=signed.to_bytes())

@@ -89,6 +89,14 @@ class ContractDocument(_Document, frozen=True, tag="contract"):
         """The provider, and the consumer."""
         return self.contract.provider, self.contract.consumer
 
+    @property
+    def begins_us(self) -> int:
+        return self.contract.begins_us
+
+    @property
+    def ends_us(self) -> int:
+        return self.contract.ends_us
+
 
 class ContentDocument(_Document, frozen=True, tag="content"):
     """The terms under which one party gives another rows of a stream: a file of the Open Data Contract

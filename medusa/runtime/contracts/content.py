@@ -15,7 +15,6 @@ somebody signs it. What promises nothing (team, support, tags, descriptions) is 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime

@@ -65,7 +65,7 @@ def toml_text(value: str) -> str:
 def _escaped(char: str) -> str:
     if char in '"\\':
         return f"\\{char}"
-    return char if " " <= char and char != "\x7f" else f"\\u{ord(char):04x}"
+    return char if char >= " " and char != "\x7f" else f"\\u{ord(char):04x}"
 
 
 def _names(value: Any) -> tuple[str, ...]:
@@ -98,6 +98,8 @@ def _written_flag(value: bool) -> str:
 
 
 def _amount(value: Any) -> int:
+    if not isinstance(value, str):
+        raise _wrong(value, "an amount as text: a float has no exact one")
     return micro_of(value)
 
 
@@ -135,7 +137,7 @@ def _load(value: Any) -> int:
 
 
 def _written_load(milli: int) -> str:
-    return f'"{_decimal(Decimal(milli) / 1_000)} units/s"'
+    return f'"{_decimal(Decimal(milli) / 1_000)} unit{"" if milli == 1_000 else "s"}/s"'
 
 
 # --- measures -------------------------------------------------------------------------------------
