@@ -166,7 +166,7 @@ class ContractDesk:
         """
         if self._own not in (contract.provider, contract.consumer):
             raise ContractError(
-                f"contract {contract.id!r} is not between us and another", code="contract.party"
+                f"contract {contract.id!r} is not between us and another party", code="contract.party"
             )
         check_not_ended(contract, now_us)
         provides = contract.provider == self._own
