@@ -14,7 +14,7 @@ from medusa.errors import ConfigError
 from medusa.units import duration_text, duration_us
 
 if TYPE_CHECKING:
-    from medusa.market.contract.signed import ContractPaper
+    from medusa.market.contract.signed import ContentDocument, ContractDocument
 
 __all__ = ["accept", "propose"]
 
@@ -57,7 +57,7 @@ def propose(
     at_us = now_us()
     until_us = at_us + duration_us(within, what="--open", minimum_us=1, error=ConfigError)
     text = read_text_file(terms, 1 << 20)
-    document: ContractPaper
+    document: ContractDocument | ContentDocument
     if terms.suffix.lower() in (".yaml", ".yml", ".json"):
         document = content_document(text, str(terms), federation=federation, until_us=until_us)
     else:
@@ -107,7 +107,8 @@ def accept(
     from medusa.runtime.keys.key_files import read_participant_key, verifier
 
     at_us = now_us()
-    signed, document = read_signed(file)
+    signed, found = read_signed(file)
+    document = contract_of(found)
     other = other_party(document, participant)
     key = read_participant_key(signer)
     keys = {other: public_key(partner_key), participant: key.key}
@@ -127,18 +128,17 @@ def accept(
     click.echo(f"give it to {other}, who needs your signature")
 
 
-def _check_offer(document: ContractPaper, at_us: int) -> None:
+def _check_offer(document: ContractDocument | ContentDocument, at_us: int) -> None:
     """Whether this can be accepted now.
 
     Raises:
-        ContractError: it is no offer, what stands in it contradicts itself, it has ended, or nobody waits for
-            an answer any more.
+        ContractError: what stands in it contradicts itself, it has ended, or nobody waits for an answer any
+            more.
     """
     from medusa.market.contract.signed import ContentDocument
     from medusa.market.contract.standing import check_open
     from medusa.runtime.contracts.content import check_content
 
-    offer = contract_of(document)
-    if isinstance(offer, ContentDocument):
-        check_content(offer)
-    check_open(offer, at_us)
+    if isinstance(document, ContentDocument):
+        check_content(document)
+    check_open(document, at_us)

@@ -7,6 +7,7 @@ few of them make a gigabyte of a kilobyte.
 
 from __future__ import annotations
 
+import math
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +22,11 @@ BYTES_MAX = 1 << 20
 DEPTH_MAX = 32
 
 _INT = re.compile(r"[-+]?(0|[1-9][0-9]{0,17})\Z")
-_FLOAT = re.compile(r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]{1,2})?\Z")
-_STANDARD = "tag:yaml.org,2002:"
+_FLOAT = re.compile(r"[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]{1,3})?\Z")
+_TAGS = tuple(
+    f"tag:yaml.org,2002:{kind}"
+    for kind in ("str", "int", "float", "bool", "null", "timestamp", "value", "merge", "seq", "map")
+)
 _WORDS: dict[str, bool | None] = {
     "": None,
     "~": None,
@@ -95,7 +99,7 @@ class YamlText:
             raise self._refused(line, f"more than {DEPTH_MAX} levels", "")
         if id(node) in self._seen:
             raise self._refused(line, "an alias (*name)", "write out what it stands for")
-        if not node.tag.startswith(_STANDARD):
+        if node.tag not in _TAGS:
             raise self._refused(line, f"the tag {node.tag[:80]!r}", "leave it out")
         self._seen.add(id(node))
         if isinstance(node, yaml.SequenceNode):
@@ -146,4 +150,4 @@ def _scalar(text: str, *, plain: bool) -> str | int | float | bool | None:
         return _WORDS[text]
     if _INT.match(text):
         return int(text)
-    return float(text) if _FLOAT.match(text) else text
+    return float(text) if _FLOAT.match(text) and math.isfinite(float(text)) else text

@@ -139,7 +139,7 @@ def test_what_counts_is_what_brute_force_finds(versions, revocations, at):
         held.revoke("bigco", "c1", version, day(ends))
     begun = [each for each in contracts if each.begins_us <= day(at)]
     found = begun[-1:] if begun else []
-    for each in list(found):
+    for each in begun[-1:]:
         if day(at) >= each.ends_us or any(v >= each.version and day(at) >= day(e) for v, e in revoked):
             found = []
     assert held.in_force(day(at)) == tuple(found)

@@ -82,7 +82,9 @@ def test_what_stands_at_the_edge_is_allowed(changed):
 
 
 def test_all_of_several_contradictions_are_found():
-    found = [each.field for each in contradictions(terms(consumer="acme", resale=("acme",), tolerance_ppm=10**6))]
+    found = [
+        each.field for each in contradictions(terms(consumer="acme", resale=("acme",), tolerance_ppm=10**6))
+    ]
     assert found == ["consumer", "resale", "resale", "tolerance_ppm"]
 
 

@@ -27,7 +27,17 @@ from medusa.market.contract.signed import (
     sign_document,
 )
 from medusa.market.contract.states import NegotiationState as State
-from tests.market.contract.parties import DAY_US, FEDERATION, NOW_US, PLAIN, SECOND_US, VERIFY, key_of, keys, terms
+from tests.market.contract.parties import (
+    DAY_US,
+    FEDERATION,
+    NOW_US,
+    PLAIN,
+    SECOND_US,
+    VERIFY,
+    key_of,
+    keys,
+    terms,
+)
 
 HOUR_US = 3_600 * SECOND_US
 OTHER = {"acme": "bigco", "bigco": "acme"}
@@ -487,7 +497,9 @@ def test_whatever_is_lost_repeated_and_reordered_it_ends_and_both_agree(seed):
             flying.remove(due)
             two.give(due[1], due[2])
         other = OTHER[first]
-        waiting = [each for each in two.desks[other].status() if each.state in (State.REQUESTED, State.OFFERED)]
+        waiting = [
+            each for each in two.desks[other].status() if each.state in (State.REQUESTED, State.OFFERED)
+        ]
         if waiting and not decided and chance.random() < 0.2:
             decided = True
             if chance.random() < 0.8:

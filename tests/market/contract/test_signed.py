@@ -244,7 +244,15 @@ def test_a_document_has_a_bound_of_its_own():
     assert caught.value.code == "contract.size"
 
 
-@pytest.mark.parametrize("text", ["", "hello", "-----BEGIN MEDUSA CONTRACT-----", "-----BEGIN MEDUSA CONTRACT-----\n*\n-----END MEDUSA CONTRACT-----"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "hello",
+        "-----BEGIN MEDUSA CONTRACT-----",
+        "-----BEGIN MEDUSA CONTRACT-----\n*\n-----END MEDUSA CONTRACT-----",
+    ],
+)
 def test_a_text_without_a_contract(text):
     with pytest.raises(ContractError, match="no signed contract"):
         document_from_text(text)
