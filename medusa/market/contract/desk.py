@@ -1,7 +1,7 @@
 """The desk of one participant: how its contracts with others come to count, and end.
 
     propose, accept, refuse, revoke (a person decides) ─┐
-    receive (a partner says) ───────────────────────────┼─> states (``states``), the book, letters out
+    receive (a partner says) ───────────────────────────┼─> states (``states``), the register, letters out
     tick (time passes) ─────────────────────────────────┘
 
 Each contract that is negotiated with a partner is one exchange, stepped through the table ``NEGOTIATION``.
@@ -19,7 +19,7 @@ from typing import NamedTuple
 
 from medusa.automaton import next_state
 from medusa.errors import ContractError, LocalProtocolError, RemoteProtocolError
-from medusa.market.contract.book import ContractBook
+from medusa.market.contract.register import ContractRegister
 from medusa.market.contract.checks import check_not_ended, check_notice, check_successor
 from medusa.market.contract.messages import (
     ContractAgreed,
@@ -134,7 +134,7 @@ class ContractDesk:
         own: its name.
         signer: its key.
         keys: party -> Ed25519 key of those that are believed; looked up anew each time.
-        book: where what is FINALIZED goes.
+        register: where what is FINALIZED goes.
     """
 
     def __init__(
@@ -145,11 +145,11 @@ class ContractDesk:
         signer: Signer,
         verify: Verify,
         keys: Mapping[str, str],
-        book: ContractBook,
+        register: ContractRegister,
     ) -> None:
         self._own, self._federation = own, federation
         self._signer, self._verify, self._keys = signer, verify, keys
-        self._book = book
+        self._register = register
         self._exchanges: dict[tuple[str, str], _Exchange] = {}
         self._revoking: dict[tuple[str, str], _Revoking] = {}
         self._letters: list[ContractLetter] = []
@@ -215,7 +215,7 @@ class ContractDesk:
         Raises:
             ContractError: there is no such contract.
         """
-        contract = self._book.newest(partner, id)
+        contract = self._register.newest(partner, id)
         if contract is None:
             raise ContractError(f"there is no contract {id!r} with {partner!r}", code="contract.unknown")
         check_not_ended(contract, now_us)
@@ -232,7 +232,7 @@ class ContractDesk:
             reason=reason,
         )
         signed = sign_document(document, self._signer, self._own)
-        if self._book.revoke(partner, id, contract.version, ends_us):
+        if self._register.revoke(partner, id, contract.version, ends_us):
             message = ContractRevoked(signed=signed.to_bytes())
             until_us = max(ends_us, now_us + TELL_US)
             self._revoking[partner, id] = _Revoking(message, contract.version, until_us, now_us + AGAIN_US)
@@ -274,7 +274,7 @@ class ContractDesk:
         if current is not None and current.document == document:
             self._repeat(current)
             return
-        if self._book.newest(partner, contract.id) == contract:
+        if self._register.newest(partner, contract.id) == contract:
             return  # It counts already: this is late.
         why = self._why_not(now_us, partner, document)
         if why is not None:
@@ -292,7 +292,7 @@ class ContractDesk:
 
         if now_us > document.until_us + SKEW_US or now_us >= contract.ends_us:
             return ended("deadline", "it comes too late")
-        last = self._book.newest(partner, contract.id)
+        last = self._register.newest(partner, contract.id)
         try:
             if last is not None:
                 check_successor(last, contract)
@@ -344,11 +344,11 @@ class ContractDesk:
         elif isinstance(message, ContractVerified):
             if not self._was_answered(exchange, _S.AGREED):
                 exchange = self._stepped(exchange, _E.VERIFY, _E.FINALIZE)
-                self._book.add(exchange.contract)
+                self._register.add(exchange.contract)
                 self._say(now_us, exchange, ContractFinalized(contract=about.id, version=about.version))
         elif exchange.state is not _S.FINALIZED and not self._was_answered(exchange, _S.VERIFIED):
             exchange = self._stepped(exchange, _E.FINALIZE)
-            self._book.add(exchange.contract)
+            self._register.add(exchange.contract)
             self._keep(replace(exchange, said=None, again_us=None))
 
     def _take_end(self, partner: str, message: ContractEnded) -> None:
@@ -359,7 +359,7 @@ class ContractDesk:
         # Only who confirms last can believe it counts where the other has given up: the provider.
         unheard = exchange.contract.provider == self._own and message.code in ("deadline", "unknown")
         if exchange.state is _S.FINALIZED and unheard:
-            self._book.withdraw(partner, message.contract, message.version)
+            self._register.withdraw(partner, message.contract, message.version)
         if not exchange.over or (exchange.state is _S.FINALIZED and unheard):
             self._end(exchange, message.code, message.text, tell=False)
 
@@ -367,7 +367,7 @@ class ContractDesk:
         _, document = self._opened(partner, message.signed, needs=None)
         if not isinstance(document, RevocationDocument) or document.by != partner:
             raise ContractError("expected a revocation by who says it", code="contract.document")
-        contract = self._book.newest(partner, document.id)
+        contract = self._register.newest(partner, document.id)
         if contract is None or contract.version < document.version:
             text = "there is no such contract"
             told = ContractEnded(contract=document.id, version=document.version, code="unknown", text=text)
@@ -378,7 +378,7 @@ class ContractDesk:
             raise ContractError(
                 "said_us: a revocation of the future", hint="set the clock", code="contract.time"
             )
-        self._book.revoke(partner, document.id, document.version, document.ends_us)
+        self._register.revoke(partner, document.id, document.version, document.ends_us)
         noted = ContractRevokedNoted(contract=document.id, version=document.version)
         self._letters.append(ContractLetter(partner, noted))
 
@@ -400,7 +400,7 @@ class ContractDesk:
         exchange = self._exchanges.get((partner, id))
         if exchange is not None and exchange.contract.version == version:
             return exchange
-        last = self._book.newest(partner, id)
+        last = self._register.newest(partner, id)
         if last is None or last.version < version:
             text = "it isn't negotiated here"
             told = ContractEnded(contract=id, version=version, code="unknown", text=text)
@@ -426,7 +426,7 @@ class ContractDesk:
         """Say again what wasn't answered; end what is over its deadline, its end or its revocation."""
         for key, exchange in list(self._exchanges.items()):
             if exchange.state is _S.FINALIZED:
-                ends_us = self._book.ends_us(*key, exchange.contract.version)
+                ends_us = self._register.ends_us(*key, exchange.contract.version)
                 if ends_us is None or now_us >= ends_us:
                     code = (
                         "revoked" if ends_us is not None and ends_us < exchange.contract.ends_us else "ended"
@@ -450,7 +450,7 @@ class ContractDesk:
         times = [revoking.again_us for revoking in self._revoking.values()]
         for key, exchange in self._exchanges.items():
             if exchange.state is _S.FINALIZED:
-                times.append(self._book.ends_us(*key, exchange.contract.version) or 0)
+                times.append(self._register.ends_us(*key, exchange.contract.version) or 0)
             elif exchange.state is not _S.TERMINATED:
                 times.append(exchange.document.until_us + 1)
                 times += [exchange.again_us] if exchange.again_us is not None else []
@@ -486,7 +486,7 @@ class ContractDesk:
 
     def _proposed(self, partner: str, contract: Contract, *, by_provider: bool) -> NegotiationState:
         """The state after a proposal: of a new exchange, or instead of what was proposed before."""
-        last = self._book.newest(partner, contract.id)
+        last = self._register.newest(partner, contract.id)
         if last is not None:
             check_successor(last, contract)
         current = self._exchanges.get((partner, contract.id))

@@ -17,12 +17,12 @@ from medusa.market.contract.signed import (
 from medusa.ports import Verify
 from medusa.units import duration_text
 
-__all__ = ["ContractStanding", "PartyStanding", "check_open", "check_revokes", "standing_of"]
+__all__ = ["ContractValidity", "PartyOfContract", "check_open", "check_revokes", "standing_of"]
 
 SECOND_US = 1_000_000
 
 
-class PartyStanding(NamedTuple):
+class PartyOfContract(NamedTuple):
     """Of one party.
 
     Attributes:
@@ -37,10 +37,10 @@ class PartyStanding(NamedTuple):
     compared: bool
 
 
-class ContractStanding(NamedTuple):
+class ContractValidity(NamedTuple):
     """Of a contract at one time; ``why``: what it lacks, or how long it counts yet."""
 
-    parties: tuple[PartyStanding, ...]
+    parties: tuple[PartyOfContract, ...]
     counts: bool
     why: str
 
@@ -53,7 +53,7 @@ def standing_of(
     keys: Mapping[str, str],
     now_us: int,
     revocation: RevocationDocument | None = None,
-) -> ContractStanding:
+) -> ContractValidity:
     """How a contract stands.
 
     Args:
@@ -65,19 +65,19 @@ def standing_of(
     """
     said = zip(document.parties, ("provider", "consumer"), (signed.provider, signed.consumer), strict=True)
     parties = tuple(
-        PartyStanding(party, role, made.key if made is not None else "", made is not None and party in keys)
+        PartyOfContract(party, role, made.key if made is not None else "", made is not None and party in keys)
         for party, role, made in said
     )
     believed = {each.party: each.key for each in parties} | dict(keys)
     check_signatures(signed, document, verify=verify, keys=believed, federation=document.federation, needs=())
     why = _lacks(parties) or _when(document, now_us, revocation)
     if why:
-        return ContractStanding(parties, False, why)
+        return ContractValidity(parties, False, why)
     ends_us = min(document.ends_us, revocation.ends_us if revocation is not None else document.ends_us)
-    return ContractStanding(parties, True, f"for {_length(ends_us - now_us)} more")
+    return ContractValidity(parties, True, f"for {_length(ends_us - now_us)} more")
 
 
-def _lacks(parties: tuple[PartyStanding, ...]) -> str:
+def _lacks(parties: tuple[PartyOfContract, ...]) -> str:
     for each in parties:
         if not each.key:
             return f"{each.party} hasn't signed"

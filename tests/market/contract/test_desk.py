@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from medusa.errors import ContractError, LocalProtocolError, RemoteProtocolError
-from medusa.market.contract.book import ContractBook
+from medusa.market.contract.register import ContractRegister
 from medusa.market.contract.desk import AGAIN_US, OPEN_MAX, ContractDesk
 from medusa.market.contract.messages import (
     ContractAgreed,
@@ -48,7 +48,7 @@ class Two:
 
     def __init__(self) -> None:
         self.now_us = NOW_US
-        self.books = {name: ContractBook(name) for name in OTHER}
+        self.registers = {name: ContractRegister(name) for name in OTHER}
         self.desks = {
             name: ContractDesk(
                 name,
@@ -56,7 +56,7 @@ class Two:
                 signer=key_of(name),
                 verify=VERIFY,
                 keys=keys("acme", "bigco", "carol"),
-                book=self.books[name],
+                register=self.registers[name],
             )
             for name in OTHER
         }
@@ -86,7 +86,7 @@ class Two:
         return next(each.state for each in self.desks[name].status() if each.contract.id == id)
 
     def counts(self, name):
-        return self.books[name].in_force(self.now_us)
+        return self.registers[name].in_force(self.now_us)
 
     def tick(self, later_us=0) -> None:
         self.now_us += later_us
@@ -301,7 +301,7 @@ def test_a_revocation_ends_it_after_its_notice(two):
     assert two.counts("acme") == two.counts("bigco") == ()
     assert [each.code for name in OTHER for each in two.desks[name].status()] == ["revoked"] * 2
     assert two.desks["acme"].revoke(two.now_us, "bigco", "c1") == two.now_us + DAY_US
-    assert two.books["acme"].ends_us("bigco", "c1", 1) == NOW_US + DAY_US
+    assert two.registers["acme"].ends_us("bigco", "c1", 1) == NOW_US + DAY_US
     assert two.take("acme") == []
 
 
@@ -351,7 +351,7 @@ def test_what_is_no_revocation_changes_nothing(two, changed, by, code):
         two.give("acme", ContractRevoked(signed=signed.to_bytes()))
     assert caught.value.code == code
     assert two.take("acme") == []
-    assert two.books["acme"].ends_us("bigco", "c1", 1) == PLAIN.ends_us
+    assert two.registers["acme"].ends_us("bigco", "c1", 1) == PLAIN.ends_us
 
 
 def test_what_is_not_known_can_not_be_revoked(two):

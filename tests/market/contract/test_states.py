@@ -12,12 +12,12 @@ STATES, EVENTS = NegotiationState, NegotiationEvent
 
 
 def reached(start: NegotiationState) -> set[NegotiationState]:
-    found, todo = {start}, [start]
-    while todo:
-        for state in NEGOTIATION[todo.pop()].values():
+    found, open_states = {start}, [start]
+    while open_states:
+        for state in NEGOTIATION[open_states.pop()].values():
             if state not in found:
                 found.add(state)
-                todo.append(state)
+                open_states.append(state)
     return found
 
 

@@ -9,7 +9,7 @@ from medusa.errors import ContractError
 from medusa.market.contract.checks import check_successor, check_terms
 from medusa.market.contract.terms import Contract
 
-__all__ = ["ContractBook"]
+__all__ = ["ContractRegister"]
 
 
 @dataclass(slots=True)
@@ -37,14 +37,14 @@ class _Versions:
         return self.contracts[max(begun)]
 
 
-class ContractBook:
+class ContractRegister:
     """What is in it is signed by both; whoever adds something has checked that (``signed``).
 
     A higher version takes the place of the lower ones once it begins. Ids are unique between two parties, so
     a contract is named by its partner and its id.
 
     Args:
-        own: the participant whose book it is.
+        own: the participant whose register it is.
     """
 
     def __init__(self, own: str) -> None:

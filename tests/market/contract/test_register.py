@@ -1,4 +1,4 @@
-"""The book of contracts, beside one that looks at every version each time."""
+"""The register of contracts, beside one that looks at every version each time."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medusa.errors import ContractError
-from medusa.market.contract.book import ContractBook
+from medusa.market.contract.register import ContractRegister
 from tests.market.contract.parties import DAY_US, NOW_US, PLAIN, terms
 
 
-def book(*contracts, own="acme") -> ContractBook:
-    made = ContractBook(own)
+def register(*contracts, own="acme") -> ContractRegister:
+    made = ContractRegister(own)
     for each in contracts:
         made.add(each)
     return made
 
 
 def test_a_contract_counts_from_its_begin_to_before_its_end():
-    held = book(PLAIN)
+    held = register(PLAIN)
     for at_us, found in ((-1, ()), (0, (PLAIN,)), (30 * DAY_US - 1, (PLAIN,)), (30 * DAY_US, ())):
         assert held.in_force(NOW_US + at_us) == found
     assert held.partners(NOW_US) == ("bigco",)
@@ -28,7 +28,7 @@ def test_a_contract_counts_from_its_begin_to_before_its_end():
 
 def test_a_higher_version_takes_over_when_it_begins_and_never_gives_back():
     later = terms(version=2, begins_us=NOW_US + DAY_US, ends_us=NOW_US + 2 * DAY_US)
-    held = book(PLAIN, later)
+    held = register(PLAIN, later)
     assert held.get("bigco", "c1", NOW_US) == PLAIN
     assert held.get("bigco", "c1", NOW_US + DAY_US) == later
     assert held.newest("bigco", "c1") == later
@@ -38,7 +38,7 @@ def test_a_higher_version_takes_over_when_it_begins_and_never_gives_back():
 
 
 def test_what_is_added_twice_is_there_once():
-    held = book(PLAIN)
+    held = register(PLAIN)
     assert not held.add(PLAIN)
     later = terms(version=2)
     assert held.add(later)
@@ -56,7 +56,7 @@ def test_what_is_added_twice_is_there_once():
     ],
 )
 def test_what_can_not_be_added_changes_nothing(contract, code):
-    held = book(PLAIN)
+    held = register(PLAIN)
     with pytest.raises(ContractError) as caught:
         held.add(contract)
     assert caught.value.code == code
@@ -67,7 +67,7 @@ def test_what_can_not_be_added_changes_nothing(contract, code):
 def test_contracts_are_found_by_partner_and_shadow():
     shadow = terms(id="c2", consumer="carol", shadow=True)
     buys = terms(id="a0", provider="bigco", consumer="acme")
-    held = book(PLAIN, shadow, buys)
+    held = register(PLAIN, shadow, buys)
     assert held.in_force(NOW_US) == (buys, PLAIN, shadow)
     assert held.in_force(NOW_US, "bigco") == (buys, PLAIN)
     assert held.in_force(NOW_US, shadow=True) == (shadow,)
@@ -77,13 +77,13 @@ def test_contracts_are_found_by_partner_and_shadow():
 
 def test_ids_are_of_two_parties():
     other = terms(consumer="carol")
-    held = book(PLAIN, other)
+    held = register(PLAIN, other)
     assert held.get("bigco", "c1", NOW_US) == PLAIN
     assert held.get("carol", "c1", NOW_US) == other
 
 
 def test_a_revocation_ends_all_versions_up_to_its_own():
-    held = book(PLAIN, terms(version=2))
+    held = register(PLAIN, terms(version=2))
     assert held.revoke("bigco", "c1", 2, NOW_US + DAY_US)
     assert not held.revoke("bigco", "c1", 2, NOW_US + DAY_US)
     assert not held.revoke("bigco", "c1", 2, NOW_US + 2 * DAY_US)
@@ -98,7 +98,7 @@ def test_a_revocation_ends_all_versions_up_to_its_own():
 
 
 def test_what_the_other_does_not_know_of_is_withdrawn_alone():
-    held = book(PLAIN, terms(version=2))
+    held = register(PLAIN, terms(version=2))
     held.withdraw("bigco", "c1", 2)
     held.withdraw("bigco", "c9", 1)
     assert held.in_force(NOW_US) == (PLAIN,)
@@ -108,7 +108,7 @@ def test_what_the_other_does_not_know_of_is_withdrawn_alone():
 
 
 def test_when_it_changes_and_what_is_over():
-    held = book(PLAIN, terms(id="c2", begins_us=NOW_US + DAY_US))
+    held = register(PLAIN, terms(id="c2", begins_us=NOW_US + DAY_US))
     assert held.changes_at_us(NOW_US - 1) == NOW_US
     assert held.changes_at_us(NOW_US) == NOW_US + DAY_US
     assert held.changes_at_us(NOW_US + DAY_US) == PLAIN.ends_us
@@ -133,7 +133,7 @@ def test_what_counts_is_what_brute_force_finds(versions, revocations, at):
         terms(version=number, begins_us=day(begin), ends_us=day(begin + length))
         for number, (begin, length) in enumerate(versions, 1)
     ]
-    held = book(*contracts)
+    held = register(*contracts)
     revoked = [(version, ends) for version, ends in revocations if version <= len(contracts)]
     for version, ends in revoked:
         held.revoke("bigco", "c1", version, day(ends))
