@@ -8,6 +8,7 @@ from medusa.cli.contracts.draft import draft
 from medusa.cli.contracts.offers import accept, propose
 from medusa.cli.contracts.revoke import revoke
 from medusa.cli.contracts.show import show
+from medusa.cli.contracts.statement import statement
 from medusa.cli.options.command_options import example
 
 __all__ = ["contract"]
@@ -30,5 +31,5 @@ def contract() -> None:
     """
 
 
-for _each in (draft, propose, accept, show, revoke):
+for _each in (draft, propose, accept, show, revoke, statement):
     contract.add_command(_each)

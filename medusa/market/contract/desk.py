@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 from medusa.automaton import next_state
 from medusa.errors import ContractError, LocalProtocolError, RemoteProtocolError
-from medusa.market.contract.register import ContractRegister
 from medusa.market.contract.checks import check_not_ended, check_notice, check_successor
 from medusa.market.contract.messages import (
     ContractAgreed,
@@ -32,6 +31,7 @@ from medusa.market.contract.messages import (
     ContractSigned,
     ContractVerified,
 )
+from medusa.market.contract.register import ContractRegister
 from medusa.market.contract.signed import (
     SKEW_US,
     ContractDocument,

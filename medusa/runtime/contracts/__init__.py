@@ -5,6 +5,7 @@
     terms_document  such a document, read and written: TOML
     content         a contract about the rows of a stream: a file of the Open Data Contract Standard
     contract_files  signed ones
+    receipt_files   receipts of work done under one
 
 What is signed, and what contradicts itself, is in ``medusa.market.contract``.
 """

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from medusa.errors import ContractError, LocalProtocolError, RemoteProtocolError
-from medusa.market.contract.register import ContractRegister
 from medusa.market.contract.desk import AGAIN_US, OPEN_MAX, ContractDesk
 from medusa.market.contract.messages import (
     ContractAgreed,
@@ -20,6 +19,7 @@ from medusa.market.contract.messages import (
     ContractSigned,
     ContractVerified,
 )
+from medusa.market.contract.register import ContractRegister
 from medusa.market.contract.signed import (
     ContractDocument,
     RevocationDocument,
