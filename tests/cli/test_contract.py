@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+from pathlib import Path
 
 import pytest
 import yaml
@@ -12,6 +14,7 @@ from click.testing import CliRunner
 import medusa as md
 from medusa.cli.main import main
 from medusa.runtime.contracts.contract_files import read_signed
+from tests.blocks import blocks
 
 SIGNS = {name: ("--signer", f"{name}.key", "--participant", name) for name in ("acme", "bigco", "carol")}
 IN = ("--federation", "netmon")
@@ -264,3 +267,32 @@ def test_what_can_not_be_kept_is_refused_by_name(folder, query):
     line = text[: text.index("roles:")].count("\n") + 1
     assert f"c.odcs.yaml line {line}: roles: can't be kept" in said
     assert not (folder / "a.contract").exists()
+
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "contracts.md"
+
+
+def test_the_commands_of_the_page_run_in_their_order(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    q = md.Query("clicks")
+    q.sink("out", q.source("rows", {"ts": "timestamp", "page": "utf8"}))
+    (tmp_path / "clicks.json").write_text(q.to_json())
+    (tmp_path / "november.receipts").write_text("")
+    lines = [
+        line
+        for block in blocks(PAGE.read_text(encoding="utf-8"))
+        if block.language == "sh"
+        for line in block.text.splitlines()
+    ]
+    for line in lines:
+        words = shlex.split(line)
+        assert words[0] == "medusa"
+        run(*words[1:])
+    assert {line.split()[2] for line in lines if " contract " in line} == {
+        "draft",
+        "propose",
+        "accept",
+        "show",
+        "revoke",
+        "statement",
+    }

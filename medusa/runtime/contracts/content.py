@@ -15,6 +15,7 @@ somebody signs it. What promises nothing (team, support, tags, descriptions) is 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date, datetime
@@ -37,6 +38,11 @@ PROPERTY = "medusa"
 FIELDS = ("contract", "version", "provider", "consumer", "begins", "ends", "notice")
 PRICE_UNITS = ("row", "query", "unit", "megabyte", "gigabyte")
 """What is counted: rows, answers to queries, units of the market, bytes."""
+
+NAME = re.compile(r"[a-z0-9_-]{1,64}")
+NAME_RULE = "1 to 64 characters of a-z, 0-9, _ and -"
+
+VERSION_MAX = 1 << 31
 
 INFORMATION = ("generalAvailability", "endOfSupport", "endOfLife")
 """Properties of an SLA that say what will be, and promise nothing that could be measured."""
@@ -107,14 +113,28 @@ def read_content(text: str, where: str) -> tuple[OdcsFile, ContentTerms]:
     begins_us, ends_us = moment("begins"), moment("ends")
     if ends_us <= begins_us:
         raise file.yaml.error((*path, "ends"), "expected an end after the begin, got one that isn't")
-    provider, consumer = part("provider", str, "a name"), part("consumer", str, "a name")
+
+    def name(key: str, default: str | None = None) -> str:
+        text: str = part(key, str, "a name", default)
+        if not NAME.fullmatch(text):
+            raise file.yaml.error((*path, key), f"expected {NAME_RULE}, got {text!r:.80}")
+        return text
+
+    id, provider, consumer = name("contract", file.id), name("provider"), name("consumer")
     if provider == consumer:
         raise file.yaml.error((*path, "consumer"), f"expected another than the provider, got {consumer!r}")
-    notice = duration_us(part("notice", str, "a duration", "0s"), what="notice", error=ContractError)
+    try:
+        notice = duration_us(part("notice", str, "a duration", "0s"), what="notice", error=ContractError)
+    except ContractError as error:
+        reason = error.message.removeprefix("notice: ")
+        raise file.yaml.error((*path, "notice"), reason, hint=error.hint) from None
+    version = part("version", int, "a whole number", 1)
+    if not 1 <= version <= VERSION_MAX:
+        raise file.yaml.error((*path, "version"), f"expected 1 to {VERSION_MAX:,}, got {version}")
     price = _price(file)
     return file, ContentTerms(
-        id=str(given.get("contract", file.id)),
-        version=part("version", int, "a whole number", 1),
+        id=id,
+        version=version,
         provider=provider,
         consumer=consumer,
         begins_us=begins_us,
@@ -224,7 +244,7 @@ def _not_kept_of(
                 (*path, "quality", at),
                 f"quality rule {name!r} isn't one of single rows ({', '.join(ROW_METRICS)})",
             )
-        elif rule.get("mustBe") != 0:
+        elif rule.get("mustBe") != 0 or isinstance(rule.get("mustBe"), bool):
             yield (
                 (*path, "quality", at),
                 f"of {metric} it can only be promised that there is none (mustBe: 0)",
@@ -260,6 +280,8 @@ def _price(file: OdcsFile) -> tuple[int | None, str, str]:
     price = file.yaml.root.get("price")
     if price is None:
         return None, "", ""
+    if not isinstance(price, dict):
+        raise file.yaml.error(("price",), f"expected fields, got {price!r:.80}")
     amount = price.get("priceAmount")
     if not isinstance(amount, int | float) or isinstance(amount, bool):
         raise file.yaml.error(("price", "priceAmount"), f"expected a number, got {amount!r:.80}")
@@ -292,9 +314,9 @@ def _promised(file: OdcsFile, name: str) -> list[int]:
 def _latency_us(file: OdcsFile, at: int) -> int:
     given = file.items("slaProperties")[at]
     value, unit = given.get("value"), given.get("unit", "")
-    unit = {"day": "d", "days": "d"}.get(unit, unit)
     path = ("slaProperties", at, "value")
-    if unit and unit not in TIME_UNITS_US:
+    unit = "d" if unit in ("day", "days") else unit
+    if unit != "" and unit not in tuple(TIME_UNITS_US):
         raise file.yaml.error(
             (*path[:2], "unit"), f"{unit!r} is no unit", hint=f"units: {' '.join(TIME_UNITS_US)}"
         )
@@ -312,7 +334,7 @@ def _latency_us(file: OdcsFile, at: int) -> int:
 def _availability_ppm(file: OdcsFile, at: int) -> int:
     given = file.items("slaProperties")[at]
     value, unit = given.get("value"), given.get("unit", "percent")
-    text = value.removesuffix("%").strip() if isinstance(value, str) else repr(value)
+    text = value.removesuffix("%").strip()[:20] if isinstance(value, str) else repr(value)
     exact = Decimal(text) * 10_000 if text.replace(".", "", 1).isdecimal() else Decimal(-1)
     if unit not in ("percent", "%") or not 0 < exact <= 1_000_000 or exact != int(exact):
         raise file.yaml.error(

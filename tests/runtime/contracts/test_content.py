@@ -207,3 +207,33 @@ def test_promises_may_be_written_as_others_do():
     assert (terms.latency_us, terms.availability_ppm) == (3_600_000_000, 999_000)
     text = TEXT.replace("value: 500\n  unit: ms", "value: 4\n  unit: days")
     assert read_content(text, "x")[1].latency_us == 4 * 86_400_000_000
+
+
+VALUES = (None, "", "x", 0, -1, 3.5, True, [], [1], {}, {"a": 1}, [{}], [{"a": []}], "9" * 40)
+
+
+def places(value, path=()):
+    """Every place in a file."""
+    yield path
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, each in items:
+        yield from places(each, (*path, key))
+
+
+PLACES = [path for path in places(yaml.safe_load(TEXT)) if path]
+
+
+@given(st.sampled_from(PLACES), st.sampled_from(VALUES))
+@settings(deadline=None, max_examples=400)
+def test_a_file_with_anything_anywhere_is_read_or_refused_by_an_error_of_ours(path, value):
+    plain = yaml.safe_load(TEXT)
+    inner = plain
+    for step in path[:-1]:
+        inner = inner[step]
+    inner[path[-1]] = value
+    refused = None
+    try:
+        content_document(yaml.safe_dump(plain), "x.yaml", federation="netmon", until_us=1)
+    except ContractError as error:
+        refused = error.message
+    assert refused is None or refused.startswith(("x.yaml", "contract "))

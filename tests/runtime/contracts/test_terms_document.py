@@ -288,3 +288,18 @@ def test_the_page_describes_every_field():
     text = PAGE.read_text(encoding="utf-8")
     for field in FIELDS:
         assert f"| `{'.'.join(field.path)}` |" in text
+
+
+OTHERS = ("", "\x00", '"', "[", "= 1\n", "-", "9" * 30)
+
+
+@given(st.integers(0, len(TEXT) - 1), st.integers(0, 12), st.sampled_from(OTHERS))
+@settings(deadline=None, max_examples=300)
+def test_a_text_with_something_else_in_it_is_read_or_refused_with_its_place(at, length, put):
+    changed = TEXT[:at] + put + TEXT[at + length :]
+    refused = None
+    try:
+        read_terms(changed, "x.toml")
+    except ContractError as error:
+        refused = error
+    assert refused is None or (refused.message.startswith("x.toml") and refused.hint)
