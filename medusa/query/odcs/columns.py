@@ -11,8 +11,8 @@
     duration[us]                  integer
 
 Of a file of others the physical type counts where it is one of ours by another name and of the kind that the
-logical type says; else the logical type alone. An integer without a format becomes int64 and a number
-float64: they hold the standard's default, 32 bits, too.
+logical type says, or the next one that holds the format too; else the logical type alone. An integer without
+a format becomes int64 and a number float64: they hold the standard's default, 32 bits, too.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from medusa.query.types import (
     DURATION,
     TIMESTAMP,
     check_column_name,
+    common_type,
     is_decimal,
     is_float,
     is_integer,
@@ -97,16 +98,17 @@ def column_type(given: Mapping[str, Any]) -> str:
             code="query.odcs",
         )
     found = _physical(physical)
+    options = given.get("logicalTypeOptions")
+    format = options.get("format") if isinstance(options, Mapping) else None
     if found is not None and (logical is None or _agrees(found, logical)):
-        return found
+        said = _FORMATS.get(format) if isinstance(format, str) else None
+        return found if said is None else common_type(found, said) or found
     if logical is None:
         raise QueryError(
             f"no logicalType, and no column of a stream has the physicalType {str(physical)[:80]!r}",
             hint="write a logicalType",
             code="query.odcs",
         )
-    options = given.get("logicalTypeOptions")
-    format = options.get("format") if isinstance(options, Mapping) else None
     if logical in ("integer", "number"):
         if format is None or (
             logical == "number" and format == "i32"

@@ -76,6 +76,8 @@ def test_all_parts_are_written():
     assert read(text).columns(0).unit == "ms"
 
 
+DECIMAL = "decimal128(9, 2)"
+
 # What others write: columns as in the examples of the standard and of tools that export from databases.
 OTHERS = [
     ("logicalType: string", "utf8"),
@@ -95,6 +97,13 @@ OTHERS = [
     ("logicalType: number, physicalType: 'decimal(10, 2)'", "decimal128(10, 2)"),
     ("logicalType: number, physicalType: 'numeric(10,2)'", "decimal128(10, 2)"),
     ("logicalType: number, physicalType: int", "int32"),
+    ("logicalType: integer, physicalType: int, logicalTypeOptions: {format: i64}", "int64"),
+    ("logicalType: integer, physicalType: bigint, logicalTypeOptions: {format: i8}", "int64"),
+    ("logicalType: number, physicalType: double, logicalTypeOptions: {format: f32}", "float64"),
+    (
+        "logicalType: number, physicalType: 'decimal(9, 2)', logicalTypeOptions: {format: f64}",
+        "decimal128(9, 2)",
+    ),
     ("logicalType: boolean, physicalType: bool", "bool"),
     ("logicalType: date", "date32"),
     ("logicalType: date, physicalType: timestamp", "timestamp[us, UTC]"),
