@@ -507,8 +507,7 @@ class ContractDesk:
     def _say(self, now_us: int, exchange: _Exchange, message: ContractMessage) -> None:
         """Keep an exchange, and say something that waits for an answer, unless it is FINALIZED."""
         self._letters.append(ContractLetter(exchange.partner, message))
-        again_us = None if exchange.over else now_us + AGAIN_US
-        self._keep(replace(exchange, said=message, again_us=again_us))
+        self._keep(replace(exchange, said=message, again_us=now_us + AGAIN_US))
 
     def _repeat(self, exchange: _Exchange) -> None:
         if exchange.said is not None:

@@ -241,6 +241,24 @@ def test_a_message_that_comes_again_changes_nothing_and_is_answered_as_it_was(tw
     assert two.counts("acme") == two.counts("bigco") == (PLAIN,)
 
 
+def test_an_answer_that_was_lost_is_given_again(two):
+    two.propose()
+    (proposed,) = two.take("bigco")
+    two.give("acme", proposed)
+    two.desks["acme"].accept(two.now_us, "bigco", "c1")
+    signed = two.take("acme")
+    two.give("acme", proposed)
+    assert two.take("acme") == signed
+    two.give("bigco", *signed)
+    verified = two.take("bigco")
+    two.give("bigco", *signed)
+    assert two.take("bigco") == verified
+    two.give("acme", *verified)
+    finalized = two.take("acme")
+    two.give("acme", *verified)
+    assert two.take("acme") == finalized == [ContractFinalized(contract="c1", version=1)]
+
+
 def test_who_finalized_alone_hears_that_the_other_gave_up(two):
     """All of the last answers are lost: the consumer ends at the deadline, and says so."""
     two.propose()

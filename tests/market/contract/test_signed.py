@@ -99,9 +99,11 @@ def test_any_cut_or_added_byte_is_noticed():
             opened_document(changed)
 
 
-def test_any_changed_character_of_a_file_is_noticed():
-    signed = both(OFFER)
-    text = document_to_text(signed)
+@pytest.mark.parametrize("id", ["c", "c1", "c10"], ids=len)
+def test_any_changed_character_of_a_file_is_noticed(id):
+    """Whatever is left for the last characters of base64, some bits of which say nothing."""
+    document = msgspec.structs.replace(OFFER, contract=terms(id=id))
+    text = document_to_text(both(document))
     for at, char in enumerate(text[:-1]):
         changed = text[:at] + ("B" if char == "A" else "A") + text[at + 1 :]
         with pytest.raises(ContractError):
@@ -159,6 +161,15 @@ def test_a_default_that_is_written_out_is_not_canonical():
     signed = msgspec.structs.replace(both(OFFER), document=msgspec.msgpack.encode(written))
     with pytest.raises(ContractError, match="canonical"):
         opened_document(signed.to_bytes())
+
+
+def test_a_length_that_is_written_longer_is_not_canonical():
+    data = both(OFFER).to_bytes()
+    assert data[:2] == b"\x93\xc4"
+    longer = data[:1] + b"\xc5\0" + data[2:]
+    assert msgspec.msgpack.decode(longer) == msgspec.msgpack.decode(data)
+    with pytest.raises(ContractError, match="canonical"):
+        opened_document(longer)
 
 
 def test_a_signature_counts_for_one_contract_and_one_federation():
