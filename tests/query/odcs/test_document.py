@@ -76,8 +76,6 @@ def test_all_parts_are_written():
     assert read(text).columns(0).unit == "ms"
 
 
-DECIMAL = "decimal128(9, 2)"
-
 # What others write: columns as in the examples of the standard and of tools that export from databases.
 OTHERS = [
     ("logicalType: string", "utf8"),
