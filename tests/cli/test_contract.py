@@ -104,17 +104,24 @@ def test_the_provider_may_propose_too_and_keys_may_be_text(folder):
 def test_a_revocation_ends_it_after_its_notice(folder):
     accepted()
     said = run(
-        "contract", "revoke", "a.contract", *SIGNS["acme"], "--reason", "we move out", "-o", "a.revoked"
+        "contract",
+        "revoke",
+        "a.contract",
+        *SIGNS["acme"],
+        "--reason",
+        "we move out\x1b[2J",
+        "-o",
+        "a.revoked",
     )
     assert "give it to bigco" in said
     text = run("contract", "show", "a.revoked")
     assert "acme revokes contract bigco-at-acme, all versions up to 1" in text
-    assert "we move out" in text
+    assert 'reason      "we move out\\u001b[2J"' in text
     found = shown(*KEYS, "--revoked", "a.revoked")
     assert found["counts"]
     assert re.fullmatch(r"for (7d|6d 23h 59 min \d+s) more", found["why"])
     told = json.loads(run("contract", "show", "a.revoked", *KEYS, "--json"))
-    assert (told["by"], told["reason"], told["compared"]) == ("acme", "we move out", True)
+    assert (told["by"], told["reason"], told["compared"]) == ("acme", "we move out\x1b[2J", True)
 
 
 def test_a_contract_without_notice_ends_at_once(folder):

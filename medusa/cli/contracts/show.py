@@ -108,6 +108,8 @@ def _text_of(document: ContractDocument | ContentDocument) -> str:
 def _show_revocation(
     signed: SignedDocument, document: RevocationDocument, keys: dict[str, str], as_json: bool
 ) -> None:
+    from medusa.runtime.contracts.terms_fields import toml_text
+
     made = signed.provider if document.by == document.provider else signed.consumer
     key = made.key if made is not None else ""
     compared = document.by in keys
@@ -119,7 +121,7 @@ def _show_revocation(
         return
     click.echo(f"{document.by} revokes contract {document.id}, all versions up to {document.version}")
     click.echo(f"from        {moment(document.ends_us)} on")
-    click.echo(f"reason      {document.reason or 'none said'}")
+    click.echo(f"reason      {toml_text(document.reason) if document.reason else 'none said'}")
     click.echo(f"signed by   {key}" + ("" if compared else "  (whose key that is was not compared)"))
 
 

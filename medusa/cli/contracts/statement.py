@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -108,6 +107,7 @@ def _write_table(path: Path, made: LoadStatement) -> None:
 
 def _say(made: LoadStatement) -> None:
     from medusa.market.money import money_text
+    from medusa.runtime.contracts.terms_fields import toml_text
 
     def money(micro: int) -> str:
         return money_text(micro, made.currency).rjust(16)
@@ -125,7 +125,7 @@ def _say(made: LoadStatement) -> None:
     for day, micro in made.by_day.items():
         click.echo(f"  {date(1970, 1, 1) + timedelta(days=day)}  {money(micro)}")
     for task, micro in made.by_task.items():
-        click.echo(f"  {money(micro)}  {json.dumps(task, ensure_ascii=False)}")
+        click.echo(f"  {money(micro)}  {toml_text(task)}")
     for fault in made.faults:
         where = f"receipt {fault.number}" if fault.number >= 0 else "a receipt"
         click.echo(f"{fault.kind}: {where}: {fault.text}")

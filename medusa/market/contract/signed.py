@@ -206,7 +206,10 @@ def sign_document(document: ContractPaper, signer: Signer, party: str) -> Signed
         ContractError: its terms contradict themselves, it is too long, or ``party`` isn't one of its parties.
     """
     _check_document(document)
-    data = _bytes_of(document)
+    try:
+        data = _bytes_of(document)
+    except UnicodeEncodeError:
+        raise ContractError("a text in the document is no Unicode", code="contract.document") from None
     if len(data) > DOCUMENT_BYTES_MAX:
         raise ContractError(
             f"a document of {len(data):,} bytes: at most {DOCUMENT_BYTES_MAX:,} can be signed",

@@ -16,7 +16,7 @@ from medusa.errors import ContractError
 from medusa.market.money import micro_of, money_text
 from medusa.units import byte_count, duration_text, duration_us
 
-__all__ = ["FIELDS", "TermsField"]
+__all__ = ["FIELDS", "TermsField", "time_text", "time_us", "toml_text"]
 
 SECOND_US = 1_000_000
 
@@ -63,9 +63,12 @@ def toml_text(value: str) -> str:
 
 
 def _escaped(char: str) -> str:
+    """No terminal does anything but print it."""
     if char in '"\\':
         return f"\\{char}"
-    return char if char >= " " and char != "\x7f" else f"\\u{ord(char):04x}"
+    if char.isprintable():
+        return char
+    return f"\\u{ord(char):04x}" if ord(char) <= 0xFFFF else f"\\U{ord(char):08x}"
 
 
 def _names(value: Any) -> tuple[str, ...]:

@@ -246,6 +246,14 @@ def test_what_contradicts_itself_is_neither_signed_nor_opened():
             sign_document(document, key_of("acme"), "acme")
 
 
+def test_a_text_that_is_no_unicode_is_not_signed():
+    wrong = ContractDocument(
+        federation=FEDERATION, until_us=0, contract=terms(tasks=TaskTerms(streams=("\ud800",)))
+    )
+    with pytest.raises(ContractError, match="no Unicode"):
+        sign_document(wrong, key_of("acme"), "acme")
+
+
 def test_a_document_has_a_bound_of_its_own():
     long = terms(tasks=TaskTerms(streams=tuple(f"{at:0256}" for at in range(240))))
     document = ContractDocument(federation=FEDERATION, until_us=NOW_US, contract=long)

@@ -6,6 +6,7 @@ import re
 from datetime import UTC, date, datetime, timedelta, timezone
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -268,6 +269,13 @@ def test_times_are_those_of_the_calendar(moment):
     assert time_us(moment.replace(tzinfo=UTC).astimezone(UTC)) == exact
     if moment.year < 9999:
         assert time_us(moment.replace(tzinfo=UTC).astimezone(east)) == exact
+
+
+def test_what_a_terminal_would_obey_is_written_out():
+    hostile = "\x1b[2J\x07\x9b\u202e\U000e0041"
+    shown = terms_text(msgspec.structs.replace(CONTRACT, tasks=TaskTerms(streams=(hostile,))))
+    assert all(char.isprintable() or char == "\n" for char in shown)
+    assert read_terms(shown, "x").tasks.streams == (hostile,)
 
 
 def test_a_date_is_its_midnight():
