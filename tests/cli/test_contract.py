@@ -104,14 +104,8 @@ def test_the_provider_may_propose_too_and_keys_may_be_text(folder):
 def test_a_revocation_ends_it_after_its_notice(folder):
     accepted()
     said = run(
-        "contract",
-        "revoke",
-        "a.contract",
-        *SIGNS["acme"],
-        "--reason",
-        "we move out\x1b[2J",
-        "-o",
-        "a.revoked",
+        *("contract", "revoke", "a.contract", *SIGNS["acme"]),
+        *("--reason", "we move out\x1b[2J", "-o", "a.revoked"),
     )
     assert "give it to bigco" in said
     text = run("contract", "show", "a.revoked")
