@@ -53,13 +53,16 @@ class LedgerSettings:
     Attributes:
         repeats: what isn't answered is said so often in an interval.
         disputes_max: more than so many between two settlements are reported.
-        breach_claims_max: after more intervals, between two settlements, that the consumer saw broken and the
-            provider denies, it takes its tasks home.
+        breach_claims_max: after so many readings, between two settlements, that deny a breach which the
+            consumer saw, it takes its tasks home.
+        forgives: what work was worth of which the consumer said that it never came is forgotten by the
+            provider with the settlement period; else with the next version of the contract.
     """
 
     repeats: int = 5
     disputes_max: int = 10
     breach_claims_max: int = 2
+    forgives: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -125,6 +128,8 @@ class ContractBook:
         self.tasks: dict[TaskKey, GuestTask] = {}
         self.stopped = ""
         self.disputes = 0
+        self.breach_claims = 0
+        self.written_off_micro, self.written_off_in = 0, Slot(0, 0)
         self.covered = Slot(contract.version, -1)
         self._settled_number, self._settled_next = 0, 0
         self._settled_micro, self._settled_breaches_micro = 0, 0
@@ -205,6 +210,13 @@ class ContractBook:
                 hint="all that was done has to be receipted first",
                 code=self.stopped,
             )
+        why = self._takes_nothing(contract, slot)
+        if why:
+            raise ContractError(
+                f"contract {self.contract_id!r} takes no task: {why}",
+                hint="sign a new version, if you trust each other again",
+                code="contract.trust",
+            )
         if not self.chain.left_micro(contract, slot):
             cap = money_text(contract.cap_micro, contract.currency)
             raise ContractError(
@@ -234,17 +246,22 @@ class ContractBook:
         self.keep(record)
         self._enter_task(record)
 
-    def ended(self, negotiation: int, task: str, end_row: int) -> None:
+    def ended(self, now_us: int, negotiation: int, task: str, end_row: int) -> None:
         """A task is home; rows from ``end_row`` on aren't the provider's. Unknown, or said again: nothing."""
         found = self.tasks.get((negotiation, task))
         if found is None or found.home:
             return
+        slot = self.versions.at(now_us)
+        period = self.written_off_in if slot is None else self.versions.payment_period(slot)
         record = TaskWent(
             contract=self.contract_id,
             partner=self.partner,
             negotiation=negotiation,
             task=task,
             end_row=end_row,
+            version=period.version,
+            period=period.interval,
+            written_off_micro=self._lost_micro((negotiation, task), found, end_row),
         )
         self.keep(record)
         self._enter_went(record)
@@ -298,6 +315,8 @@ class ContractBook:
             settled_micro=self._settled_micro,
             settled_breaches_micro=self._settled_breaches_micro,
             disputes=self.disputes,
+            written_off=(*self.written_off_in, self.written_off_micro),
+            breach_claims=self.breach_claims,
             last_receipt=self._last_receipt,
             last_settlement=self._last_settlement,
         )
@@ -313,7 +332,13 @@ class ContractBook:
                 interval=self.covered.interval + 1,
             )
             if task.home:
-                yield TaskWent(**about, negotiation=negotiation, task=name, end_row=task.counted)
+                yield TaskWent(
+                    contract=self.contract_id,
+                    partner=self.partner,
+                    negotiation=negotiation,
+                    task=name,
+                    end_row=task.counted,
+                )
 
     # --- for the two sides -------------------------------------------------------------------------
 
@@ -329,6 +354,14 @@ class ContractBook:
 
     def _end_row(self, key: TaskKey, task: GuestTask) -> int:
         return self.chain.end_row(key, task.begin_row)
+
+    def _takes_nothing(self, contract: Contract, slot: Slot) -> str:
+        """Why this party has lost too much to the other one to go on; empty: it goes on."""
+        return ""
+
+    def _lost_micro(self, key: TaskKey, task: GuestTask, end_row: int) -> int:
+        """What this party loses where the rows of a task from this one on count nothing."""
+        return 0
 
     def _begins(self) -> dict[TaskKey, int]:
         return {key: task.begin_row for key, task in self.tasks.items()}
@@ -480,7 +513,7 @@ class ContractBook:
         self._settled_number, self._settled_next = settlement.number + 1, settlement.through + 1
         self._settled_micro = settlement.total_micro
         self._settled_breaches_micro = settlement.breaches_micro
-        self.disputes = 0
+        self.disputes = self.breach_claims = 0
         due = settlement.due_micro
         self._post("settlement", settlement.number, ((-due, "owed"), (due, "settled")), "settled")
 
@@ -490,7 +523,10 @@ class ContractBook:
         self._settled_number, self._settled_next = record.settled_number, record.settled_next
         self._settled_micro = record.settled_micro
         self._settled_breaches_micro = record.settled_breaches_micro
-        self.disputes, self._last_receipt = record.disputes, record.last_receipt
+        self.disputes = record.disputes
+        self.written_off_in = Slot(*record.written_off[:2])
+        self.written_off_micro = record.written_off[2]
+        self.breach_claims, self._last_receipt = record.breach_claims, record.last_receipt
         self._last_settlement = record.last_settlement
         for kind, after, due, account in (
             ("receipt", self.chain.number, self.chain.total_micro - self.chain.breaches_micro, "owed"),

@@ -68,7 +68,6 @@ class ConsumerBook(ContractBook):
     _counter: LoadDispute | None = None
     _refused = b""
     _heard: Slot | None = None
-    _breach_claims = 0
 
     def __init__(
         self,
@@ -350,15 +349,17 @@ class ConsumerBook(ContractBook):
             return
         dispute = self._refusal(said, "E_BREACH", f"{seen} intervals were broken, it says {reading.broken}")
         self.keep(DisputeKept(contract=self.contract_id, partner=self.partner, dispute=dispute))
-        self._breach_claims += seen - reading.broken
+        self.breach_claims += 1
         self._count_dispute(dispute.code, dispute.text)
         self._say_dispute(dispute)
-        if self._breach_claims > self._settings.breach_claims_max:
-            self._stop(
-                "contract.breaches",
-                f"{self._breach_claims} intervals since the last settlement were broken, and the provider"
-                " says they weren't",
-            )
+        why = self._takes_nothing(contract, slot)
+        if why:
+            self._stop("contract.breaches", why)
+
+    def _takes_nothing(self, contract: Contract, slot: Slot) -> str:
+        if self.breach_claims < self._settings.breach_claims_max:
+            return ""
+        return f"{self.breach_claims} readings since the last settlement deny breaches that were seen here"
 
     # --- settlements -------------------------------------------------------------------------------
 
@@ -420,10 +421,7 @@ class ConsumerBook(ContractBook):
     def _enter_dispute(self, record: DisputeKept) -> None:
         if record.dispute.counter and read_reading(record.dispute.counter).number == self.chain.number:
             self._counter, self.state = record.dispute, ReadingState.COUNTERED
-
-    def _enter_settlement(self, signed: SignedSettlement) -> None:
-        super()._enter_settlement(signed)
-        self._breach_claims = 0
+        self.breach_claims += record.dispute.code == "E_BREACH"
 
     def _enter_task(self, record: TaskBegan) -> None:
         if not self.tasks:

@@ -33,6 +33,7 @@ class ContractStanding(msgspec.Struct, frozen=True, kw_only=True):
         owed_micro: by receipts that aren't settled, from the consumer to the provider.
         settled_micro: what was settled so far, alike.
         exposure_micro: work that was done and isn't receipted, as this party counts it.
+        written_off_micro: of it the consumer said that it never came, in this settlement period.
         exposure_most_micro: it never is more.
         disputes: since the last settlement; ``disputes_beyond``: more than are tolerated.
         stopped: why no task runs; empty: they may.
@@ -49,6 +50,7 @@ class ContractStanding(msgspec.Struct, frozen=True, kw_only=True):
     settled_micro: int
     exposure_micro: int
     exposure_most_micro: int
+    written_off_micro: int
     disputes: int
     disputes_beyond: bool
     stopped: str
@@ -169,9 +171,11 @@ class PartyLedger:
         it has, durably. A lower number than the last changes nothing."""
         self._book(contract, partner).counted(now_us, negotiation, task, end_row)
 
-    def ended(self, contract: str, partner: str, negotiation: int, task: str, end_row: int) -> None:
+    def ended(
+        self, now_us: int, contract: str, partner: str, negotiation: int, task: str, end_row: int
+    ) -> None:
         """A task is home: it was handed back with rows before this one, a number that both know."""
-        self._book(contract, partner).ended(negotiation, task, end_row)
+        self._book(contract, partner).ended(now_us, negotiation, task, end_row)
 
     def measured(self, now_us: int, contract: str, partner: str, *, missed_us: int, latency_us: int) -> None:
         """What a contract promises, as it was in the interval that runs. The provider says it of each one."""
@@ -233,6 +237,7 @@ class PartyLedger:
                     settled_micro=book.settled_due_micro,
                     exposure_micro=book.exposure_micro(),
                     exposure_most_micro=max(exposure_most_micro(each) for each in book.versions.all),
+                    written_off_micro=book.written_off_micro,
                     disputes=book.disputes,
                     disputes_beyond=book.disputes > self._settings.disputes_max,
                     stopped=book.stopped,

@@ -5,7 +5,11 @@
 
 Work is let run (``may_work``) in interval m where everything that was delivered up to the end of m - 2 is
 receipted, so that what isn't is of two intervals at most: m - 1 and m. That follows from records alone, so a
-death changes nothing of it.
+death changes nothing of it. Where it isn't receipted tasks rest at once; after half an interval they go home.
+
+A consumer may take its tasks home and say that it never had some of the rows. What that comes to is
+remembered to the end of the settlement period, and with what isn't receipted it is never more than two
+intervals are worth at most. Once one of them is lost no task is taken any more.
 """
 
 from __future__ import annotations
@@ -15,7 +19,7 @@ from collections.abc import Iterable
 from medusa.errors import ContractError, RemoteProtocolError
 from medusa.market.contract.terms import Contract
 from medusa.market.ledger.accounts import Accounts
-from medusa.market.ledger.book import ContractBook, LedgerIdentity, LedgerSettings
+from medusa.market.ledger.book import ContractBook, GuestTask, LedgerIdentity, LedgerSettings
 from medusa.market.ledger.chain import TaskKey, exposure_most_micro, interval_most_nano
 from medusa.market.ledger.effects import LedgerEffects
 from medusa.market.ledger.intervals import Slot, promise_kept
@@ -68,6 +72,7 @@ class ProviderBook(ContractBook):
     _proposed: SignedSettlement | None = None
     _said_at_us = 0
     _last_tries = 0
+    _rests_since_us: int | None = None
     _stopped_at: Slot | None = None
 
     def __init__(
@@ -95,6 +100,7 @@ class ProviderBook(ContractBook):
             slot is not None
             and not self.stopped
             and self.versions.ordinal(slot) <= self.versions.ordinal(self.covered) + 2
+            and self._lost_so_far_micro(slot) + self.exposure_micro() < self._loss_most_micro(slot)
         )
 
     def room_nano(self, now_us: int) -> int:
@@ -106,6 +112,9 @@ class ProviderBook(ContractBook):
             return 0
         done = sum(rows * self.tasks[key].nano_units_per_row for key, rows in self.unreceipted_rows().items())
         room = 2 * interval_most_nano(contract) - done
+        if contract.price_micro:
+            lost = self._lost_so_far_micro(slot) + self.exposure_micro()
+            room = min(room, (self._loss_most_micro(slot) - lost) * NANO // contract.price_micro)
         if contract.cap_micro and contract.price_micro:
             left = self.chain.left_micro(contract, slot) - self.exposure_micro()
             room = min(room, left * NANO // contract.price_micro)
@@ -156,6 +165,8 @@ class ProviderBook(ContractBook):
         times = [self.versions.ends_at_us(slot)] if slot is not None and self.tasks else []
         if self._said is not None or self._proposed is not None:
             times.append(self._said_at_us + self._repeat_us())
+        if self._rests_since_us is not None and not self.stopped:
+            times.append(self._rests_since_us + self._patience_us())
         return min(times, default=None)
 
     def receive(self, now_us: int, message: LedgerMessage) -> None:
@@ -349,7 +360,11 @@ class ProviderBook(ContractBook):
         if slot is None:
             if now_us >= self.versions.ends_us:
                 self._stop("contract.ended", f"contract {self.contract_id} is over")
-        elif not self.may_work(now_us):
+        elif self.may_work(now_us):
+            self._rests_since_us = None
+        elif self._rests_since_us is None:
+            self._rests_since_us = now_us
+        elif now_us >= self._rests_since_us + self._patience_us():
             contract = self.versions.newest
             self._stop(
                 "contract.unreceipted",
@@ -357,6 +372,28 @@ class ProviderBook(ContractBook):
                 f" {money_text(exposure_most_micro(contract), contract.currency)} that two intervals may be"
                 " worth",
             )
+
+    def _takes_nothing(self, contract: Contract, slot: Slot) -> str:
+        lost_micro = self._lost_so_far_micro(slot)
+        if 2 * lost_micro < self._loss_most_micro(slot):
+            return ""
+        lost = money_text(lost_micro, contract.currency)
+        return f"work worth {lost} was done that {self.partner} says it never had"
+
+    def _lost_micro(self, key: TaskKey, task: GuestTask, end_row: int) -> int:
+        rows = task.counted - max(end_row, self._end_row(key, task))
+        return max(rows, 0) * task.nano_units_per_row * task.price_micro // NANO
+
+    def _lost_so_far_micro(self, slot: Slot) -> int:
+        """What was written off and isn't forgotten yet."""
+        if self._settings.forgives and self.versions.payment_period(slot) != self.written_off_in:
+            return 0
+        return self.written_off_micro
+
+    def _loss_most_micro(self, slot: Slot) -> int:
+        contract = self.versions.get(slot.version)
+        assert contract is not None
+        return max(exposure_most_micro(contract), 1)
 
     # --- settlements -------------------------------------------------------------------------------
 
@@ -443,11 +480,17 @@ class ProviderBook(ContractBook):
 
     def _enter_went(self, record: TaskWent) -> None:
         super()._enter_went(record)
+        period = Slot(record.version, record.period)
+        if self._settings.forgives and period != self.written_off_in:
+            self.written_off_micro = 0
+        self.written_off_in = period
+        self.written_off_micro += record.written_off_micro
         self._last_tries = 0
         self._cover({})
 
     def _enter_version(self, record: ContractCounts) -> None:
         super()._enter_version(record)
+        self.written_off_micro = 0
         self._take_back()
 
     def _enter_end(self, record: ContractEnds) -> None:
@@ -470,6 +513,9 @@ class ProviderBook(ContractBook):
 
     def _repeat_us(self) -> int:
         return self.versions.newest.interval_s * 1_000_000 // self._settings.repeats
+
+    def _patience_us(self) -> int:
+        return self.versions.newest.interval_s * 1_000_000 // 2
 
     def _interval_us(self, slot: Slot) -> int:
         contract = self.versions.get(slot.version)

@@ -67,11 +67,19 @@ class TaskBegan(_Record, frozen=True, tag="task_began"):
 
 
 class TaskWent(_Record, frozen=True, tag="task_went"):
-    """It is home again; rows from ``end_row`` on aren't the provider's."""
+    """It is home again; rows from ``end_row`` on aren't the provider's.
+
+    Attributes:
+        version, period: the payment period in which it went.
+        written_off_micro: what rows are worth that the provider has put out and the consumer never had.
+    """
 
     negotiation: Number
     task: str
     end_row: Number
+    version: Number = 0
+    period: Number = 0
+    written_off_micro: Number = 0
 
 
 class ReadingKept(_Record, frozen=True, tag="reading_kept"):
@@ -107,6 +115,7 @@ class BookState(_Record, frozen=True, tag="book_state"):
         settled_number, settled_next: of the next settlement, and the first receipt that it nets.
         settled_micro, settled_breaches_micro: totals that are settled.
         disputes: since the last settlement.
+        written_off: version, payment period, and what was written off in it.
         last_receipt, last_settlement: said again to who lacks them.
     """
 
@@ -117,6 +126,8 @@ class BookState(_Record, frozen=True, tag="book_state"):
     settled_micro: Number = 0
     settled_breaches_micro: Number = 0
     disputes: Number = 0
+    written_off: tuple[Number, Number, Number] = (0, 0, 0)
+    breach_claims: Number = 0
     last_receipt: LoadReceipt | None = None
     last_settlement: SignedSettlement | None = None
 

@@ -358,7 +358,7 @@ class Trial:
                 task.consumer_knows = party.perform()
         elif task.stopping and task.final is None:
             final = task.has
-            book.ended(task.number, task.name, final)
+            book.ended(self.now, task.number, task.name, final)
             if party.perform():
                 task.final = final
         elif not task.stopping and self.chance.random() < 0.004:
@@ -373,7 +373,7 @@ class Trial:
         if not self.reachable(party.name, consumer):
             pass
         elif task.final is not None:
-            book.ended(task.number, task.name, task.final)
+            book.ended(self.now, task.number, task.name, task.final)
             task.provider_done = party.perform() and (task.provider_knows or key not in book.tasks)
             return
         elif key not in book.tasks and not task.stopping:
@@ -501,6 +501,19 @@ class Trial:
             if read_settlement(read_signed_settlement(each).settlement).contract == name
         ]
 
+    def _check_caps(self, name: str, statement: Any) -> None:
+        billed: Counter[tuple[int, int]] = Counter()
+        versions = {each.version: each for each in self.versions[name]}
+        for line in statement.lines:
+            terms = versions[line.version]
+            if line.task:
+                billed[line.version, line.interval * terms.interval_s // terms.settlement_s] += (
+                    line.amount_micro
+                )
+        cap = self.versions[name][0].cap_micro
+        most = max(billed.values(), default=0)
+        claim(not cap or most <= cap, f"cap: {name} bills {most:,} in a period, {cap:,} is the cap")
+
     def _check_paid(self, name: str, statement: Any) -> None:
         """Each row that the consumer has is paid once, and no other."""
         work, capped = 0, self.versions[name][0].cap_micro
@@ -522,6 +535,7 @@ class Trial:
             claim(final <= at <= final + tolerated, f"{task.name} of {name} is paid up to {at}, {final} came")
             work += (at - task.begin_row) * task.nano * task.price
         amount = statement.amount_micro + statement.breaches_micro
+        self._check_caps(name, statement)
         if capped:
             claim(amount <= work // NANO, f"{name}: {amount:,} were billed, {work // NANO:,} done")
         else:
