@@ -17,9 +17,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from medusa.automaton import next_state
-from medusa.errors import ContractError, LocalProtocolError, RemoteProtocolError
+from medusa.errors import ContractError, LocalProtocolError, RemoteProtocolError, StateError
 from medusa.market.contract.checks import check_not_ended, check_notice, check_successor
+from medusa.market.contract.exchange import ContractExchange
 from medusa.market.contract.messages import (
     ContractAgreed,
     ContractEnded,
@@ -30,6 +30,13 @@ from medusa.market.contract.messages import (
     ContractRevokedNoted,
     ContractSigned,
     ContractVerified,
+)
+from medusa.market.contract.records import (
+    ContractsKept,
+    ExchangeKept,
+    RevocationKept,
+    contracts_bytes,
+    read_contracts,
 )
 from medusa.market.contract.register import ContractRegister
 from medusa.market.contract.signed import (
@@ -44,7 +51,7 @@ from medusa.market.contract.signed import (
     sign_document,
 )
 from medusa.market.contract.standing import check_open
-from medusa.market.contract.states import NEGOTIATION, NegotiationEvent, NegotiationState
+from medusa.market.contract.states import NegotiationEvent, NegotiationState
 from medusa.market.contract.terms import Contract
 from medusa.ports import Signer, Verify
 
@@ -63,7 +70,6 @@ TELL_US = 600_000_000
 """For so long at least a revocation is said again, where its notice is shorter."""
 
 _S, _E = NegotiationState, NegotiationEvent
-_OVER = (_S.FINALIZED, _S.TERMINATED)
 
 
 class ContractLetter(NamedTuple):
@@ -89,32 +95,6 @@ class ExchangeStatus(NamedTuple):
     until_us: int
     code: str
     text: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Exchange:
-    partner: str
-    document: ContractDocument
-    signed: SignedDocument
-    ours: bool
-    state: NegotiationState
-    said: ContractMessage | None = None  # last, to be said again where the other repeats itself
-    again_us: int | None = None  # then it is said again unasked; None: no answer is waited for
-    code: str = ""
-    text: str = ""
-
-    @property
-    def contract(self) -> Contract:
-        return self.document.contract
-
-    @property
-    def over(self) -> bool:
-        return self.state in _OVER
-
-    def ended(self, code: str, text: str) -> ContractEnded:
-        return ContractEnded(
-            contract=self.contract.id, version=self.contract.version, code=code, text=text[:256]
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +130,7 @@ class ContractDesk:
         self._own, self._federation = own, federation
         self._signer, self._verify, self._keys = signer, verify, keys
         self._register = register
-        self._exchanges: dict[tuple[str, str], _Exchange] = {}
+        self._exchanges: dict[tuple[str, str], ContractExchange] = {}
         self._revoking: dict[tuple[str, str], _Revoking] = {}
         self._letters: list[ContractLetter] = []
 
@@ -176,9 +156,10 @@ class ContractDesk:
         )
         signed = sign_document(document, self._signer, self._own)
         state = self._proposed(partner, contract, by_provider=provides)
-        said = ContractProposed(signed=signed.to_bytes())
-        made = _Exchange(partner=partner, document=document, signed=signed, ours=True, state=state)
-        self._say(now_us, made, said)
+        made = ContractExchange(
+            partner=partner, document=document, signed=signed, ours=True, provides=provides, state=state
+        )
+        self._say(now_us, made)
 
     def accept(self, now_us: int, partner: str, id: str) -> None:
         """Sign what a partner has proposed.
@@ -191,12 +172,10 @@ class ContractDesk:
         if exchange.ours:
             raise LocalProtocolError(f"contract {id!r} is our own proposal: {partner!r} accepts it")
         event = _E.AGREE if exchange.contract.provider == self._own else _E.ACCEPT
-        state = self._next(exchange, event)
+        stepped = exchange.stepped(event)
         check_open(exchange.document, now_us)
         signed = countersign(exchange.signed, self._signer, self._own)
-        self._say(
-            now_us, replace(exchange, signed=signed, state=state), ContractSigned(signed=signed.to_bytes())
-        )
+        self._say(now_us, replace(stepped, signed=signed))
 
     def refuse(self, now_us: int, partner: str, id: str, text: str = "") -> None:
         """Let an exchange come to nothing: a proposal of the other, or our own.
@@ -281,7 +260,16 @@ class ContractDesk:
             self._letters.append(ContractLetter(partner, why))
             return
         state = self._proposed(partner, contract, by_provider=contract.provider == partner)
-        self._keep(_Exchange(partner=partner, document=document, signed=signed, ours=False, state=state))
+        self._keep(
+            ContractExchange(
+                partner=partner,
+                document=document,
+                signed=signed,
+                ours=False,
+                provides=contract.provider == self._own,
+                state=state,
+            )
+        )
 
     def _why_not(self, now_us: int, partner: str, document: ContractDocument) -> ContractEnded | None:
         """Why a proposal needn't be looked at by anybody."""
@@ -319,13 +307,12 @@ class ContractDesk:
                 f"contract {document.id!r}: what is signed is not what was proposed", code="contract.document"
             )
         exchange = replace(exchange, signed=signed)
-        about = exchange.contract
         if exchange.state is _S.REQUESTED:
-            exchange = self._stepped(exchange, _E.AGREE, _E.VERIFY)
-            self._say(now_us, exchange, ContractVerified(contract=about.id, version=about.version))
+            exchange = exchange.stepped(_E.AGREE, _E.VERIFY)
+            self._say(now_us, exchange)
         else:
-            exchange = self._stepped(exchange, _E.ACCEPT, _E.AGREE)
-            self._say(now_us, exchange, ContractAgreed(contract=about.id, version=about.version))
+            exchange = exchange.stepped(_E.ACCEPT, _E.AGREE)
+            self._say(now_us, exchange)
 
     def _take_step(
         self, now_us: int, partner: str, message: ContractAgreed | ContractVerified | ContractFinalized
@@ -333,23 +320,22 @@ class ContractDesk:
         exchange = self._known(partner, message.contract, message.version)
         if exchange is None:
             return
-        about = exchange.contract
         provides = exchange.contract.provider == self._own
         if provides is not isinstance(message, ContractVerified):
             raise ContractError(f"{partner!r} can't say {type(message).__name__}", code="contract.party")
         if isinstance(message, ContractAgreed):
             if not self._was_answered(exchange, _S.ACCEPTED):
-                exchange = self._stepped(exchange, _E.AGREE, _E.VERIFY)
-                self._say(now_us, exchange, ContractVerified(contract=about.id, version=about.version))
+                exchange = exchange.stepped(_E.AGREE, _E.VERIFY)
+                self._say(now_us, exchange)
         elif isinstance(message, ContractVerified):
             if not self._was_answered(exchange, _S.AGREED):
-                exchange = self._stepped(exchange, _E.VERIFY, _E.FINALIZE)
+                exchange = exchange.stepped(_E.VERIFY, _E.FINALIZE)
                 self._register.add(exchange.contract)
-                self._say(now_us, exchange, ContractFinalized(contract=about.id, version=about.version))
+                self._say(now_us, exchange)
         elif exchange.state is not _S.FINALIZED and not self._was_answered(exchange, _S.VERIFIED):
-            exchange = self._stepped(exchange, _E.FINALIZE)
+            exchange = exchange.stepped(_E.FINALIZE)
             self._register.add(exchange.contract)
-            self._keep(replace(exchange, said=None, again_us=None))
+            self._keep(replace(exchange, again_us=None))
 
     def _take_end(self, partner: str, message: ContractEnded) -> None:
         self._noted(partner, message.contract, message.version)
@@ -395,7 +381,7 @@ class ContractDesk:
         )
         return signed, document
 
-    def _known(self, partner: str, id: str, version: int) -> _Exchange | None:
+    def _known(self, partner: str, id: str, version: int) -> ContractExchange | None:
         """The exchange that a message is about; who goes on about another is told that there is none."""
         exchange = self._exchanges.get((partner, id))
         if exchange is not None and exchange.contract.version == version:
@@ -407,7 +393,7 @@ class ContractDesk:
             self._letters.append(ContractLetter(partner, told))
         return None
 
-    def _was_answered(self, exchange: _Exchange, *waits_in: NegotiationState) -> bool:
+    def _was_answered(self, exchange: ContractExchange, *waits_in: NegotiationState) -> bool:
         """Whether this exchange is beyond what a message is an answer to: then it is answered as it was."""
         if exchange.state in waits_in:
             return False
@@ -476,9 +462,78 @@ class ContractDesk:
             for _, each in sorted(self._exchanges.items())
         )
 
+    # --- what survives a death ----------------------------------------------------------------------
+
+    def snapshot(self) -> bytes:
+        """All of it and of its register, to be on disk before the letters since the last one go out."""
+        return contracts_bytes(
+            ContractsKept(
+                versions=self._register.kept(),
+                exchanges=tuple(
+                    ExchangeKept(
+                        partner=each.partner,
+                        signed=each.signed.to_bytes(),
+                        ours=each.ours,
+                        state=each.state,
+                        code=each.code,
+                        text=each.text,
+                    )
+                    for each in self._exchanges.values()
+                ),
+                revocations=tuple(
+                    RevocationKept(
+                        partner=partner,
+                        contract=id,
+                        version=each.version,
+                        signed=each.message.signed,
+                        until_us=each.until_us,
+                    )
+                    for (partner, id), each in self._revoking.items()
+                ),
+            )
+        )
+
+    def restore(self, data: bytes) -> None:
+        """Be as the desk that gave this snapshot, and its register; what waits for an answer is said anew.
+
+        Raises:
+            StateError: it is damaged; nothing has changed.
+        """
+        kept = read_contracts(data)
+        exchanges: dict[tuple[str, str], ContractExchange] = {}
+        for each in kept.exchanges:
+            try:
+                signed, document = opened_document(each.signed)
+            except ContractError as error:
+                raise StateError(
+                    f"an exchange that was kept: {error.message}", code="state.contracts"
+                ) from None
+            if not isinstance(document, ContractDocument):
+                raise StateError("an exchange that was kept has no contract", code="state.contracts")
+            exchanges[each.partner, document.id] = ContractExchange(
+                partner=each.partner,
+                document=document,
+                signed=signed,
+                ours=each.ours,
+                provides=document.contract.provider == self._own,
+                state=each.state,
+                again_us=0,
+                code=each.code,
+                text=each.text,
+            )
+        self._register.restore(kept.versions)
+        self._exchanges = exchanges
+        self._revoking = {
+            (each.partner, each.contract): _Revoking(
+                ContractRevoked(signed=each.signed), each.version, each.until_us, 0
+            )
+            for each in kept.revocations
+        }
+        self._letters = []
+
     # --- stepping ---------------------------------------------------------------------------------
 
-    def _exchange(self, partner: str, id: str) -> _Exchange:
+    def _exchange(self, partner: str, id: str) -> ContractExchange:
         exchange = self._exchanges.get((partner, id))
         if exchange is None:
             raise LocalProtocolError(f"nothing is negotiated with {partner!r} about a contract {id!r}")
@@ -493,34 +548,25 @@ class ContractDesk:
         if current is None or current.over:
             return _S.OFFERED if by_provider else _S.REQUESTED
         check_successor(current.contract, contract)
-        return self._next(current, _E.OFFER if by_provider else _E.REQUEST)
+        return current.stepped(_E.OFFER if by_provider else _E.REQUEST).state
 
-    def _next(self, exchange: _Exchange, event: NegotiationEvent) -> NegotiationState:
-        of = f"contract {exchange.contract.id!r} with {exchange.partner!r}"
-        return next_state(NEGOTIATION, exchange.state, event, of=of)
+    def _say(self, now_us: int, exchange: ContractExchange) -> None:
+        """Keep an exchange, and say what its state says, to be said again until it is answered."""
+        exchange = replace(exchange, again_us=now_us + AGAIN_US)
+        self._repeat(exchange)
+        self._keep(exchange)
 
-    def _stepped(self, exchange: _Exchange, *events: NegotiationEvent) -> _Exchange:
-        for event in events:
-            exchange = replace(exchange, state=self._next(exchange, event))
-        return exchange
-
-    def _say(self, now_us: int, exchange: _Exchange, message: ContractMessage) -> None:
-        """Keep an exchange, and say something that waits for an answer, unless it is FINALIZED."""
-        self._letters.append(ContractLetter(exchange.partner, message))
-        self._keep(replace(exchange, said=message, again_us=now_us + AGAIN_US))
-
-    def _repeat(self, exchange: _Exchange) -> None:
+    def _repeat(self, exchange: ContractExchange) -> None:
         if exchange.said is not None:
             self._letters.append(ContractLetter(exchange.partner, exchange.said))
 
-    def _end(self, exchange: _Exchange, code: str, text: str, *, tell: bool) -> None:
-        ended = self._stepped(exchange, _E.TERMINATE)
-        said = ended.ended(code, text)
-        self._keep(replace(ended, said=said, again_us=None, code=code, text=said.text))
+    def _end(self, exchange: ContractExchange, code: str, text: str, *, tell: bool) -> None:
+        ended = replace(exchange.stepped(_E.TERMINATE), again_us=None, code=code, text=text[:256])
+        self._keep(ended)
         if tell:
-            self._letters.append(ContractLetter(exchange.partner, said))
+            self._repeat(ended)
 
-    def _keep(self, exchange: _Exchange) -> None:
+    def _keep(self, exchange: ContractExchange) -> None:
         """Put an exchange in; TERMINATED ones stand behind the others, and the oldest is forgotten."""
         key = exchange.partner, exchange.contract.id
         if exchange.state is _S.TERMINATED:

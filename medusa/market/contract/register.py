@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from medusa.errors import ContractError
 from medusa.market.contract.checks import check_successor, check_terms
+from medusa.market.contract.records import VersionsKept
 from medusa.market.contract.terms import Contract
 
 __all__ = ["ContractRegister"]
@@ -163,6 +164,27 @@ class ContractRegister:
             for version, contract in versions.contracts.items():
                 yield contract.begins_us
                 yield versions.ends_us(version)
+
+    def kept(self) -> tuple[VersionsKept, ...]:
+        """All of it, for ``restore``."""
+        return tuple(
+            VersionsKept(
+                partner=partner,
+                contracts=tuple(each for _, each in sorted(versions.contracts.items())),
+                ended_us=tuple(versions.ended_us.items()),
+            )
+            for (partner, _), versions in self._held.items()
+        )
+
+    def restore(self, kept: Iterable[VersionsKept]) -> None:
+        """Be as the register that gave this."""
+        self._held = {
+            (each.partner, each.contracts[0].id): _Versions(
+                {contract.version: contract for contract in each.contracts}, dict(each.ended_us)
+            )
+            for each in kept
+            if each.contracts
+        }
 
     def forget(self, before_us: int) -> int:
         """Drop contracts of which every version ended before a time; how many versions those were."""

@@ -7,7 +7,7 @@ import random
 import msgspec
 import pytest
 
-from medusa.errors import ContractError, LocalProtocolError, RemoteProtocolError
+from medusa.errors import ContractError, LocalProtocolError, RemoteProtocolError, StateError
 from medusa.market.contract.desk import AGAIN_US, OPEN_MAX, ContractDesk
 from medusa.market.contract.messages import (
     ContractAgreed,
@@ -48,18 +48,24 @@ class Two:
 
     def __init__(self) -> None:
         self.now_us = NOW_US
-        self.registers = {name: ContractRegister(name) for name in OTHER}
-        self.desks = {
-            name: ContractDesk(
-                name,
-                federation=FEDERATION,
-                signer=key_of(name),
-                verify=VERIFY,
-                keys=keys("acme", "bigco", "carol"),
-                register=self.registers[name],
-            )
-            for name in OTHER
-        }
+        self.registers: dict[str, ContractRegister] = {}
+        self.desks: dict[str, ContractDesk] = {}
+        for name in OTHER:
+            self.start(name)
+
+    def start(self, name, kept=b"") -> None:
+        """Begin, or begin again with what was kept."""
+        self.registers[name] = ContractRegister(name)
+        self.desks[name] = ContractDesk(
+            name,
+            federation=FEDERATION,
+            signer=key_of(name),
+            verify=VERIFY,
+            keys=keys("acme", "bigco", "carol"),
+            register=self.registers[name],
+        )
+        if kept:
+            self.desks[name].restore(kept)
 
     def propose(self, name="bigco", contract=PLAIN, within_us=HOUR_US) -> None:
         self.desks[name].propose(self.now_us, contract, within_us=within_us)
@@ -484,12 +490,55 @@ def test_a_request_is_not_changed_before_it_is_answered(two):
     assert opened_document(two.take("bigco")[0].signed)[1].version == 1
 
 
+# --- deaths ---------------------------------------------------------------------------------------
+
+
+def seen(two, name):
+    return two.desks[name].status(), two.registers[name].kept(), two.desks[name].snapshot()
+
+
+@pytest.mark.parametrize("first", ["acme", "bigco"])
+def test_a_desk_goes_on_after_a_death_wherever_it_was(first):
+    """One dies with what it was about to say, then the other, then nobody: the rest is said again."""
+    two = Two()
+    two.propose(first)
+    accepted = False
+    for turn in range(9):
+        for dead in (("acme",), ("bigco",), ())[turn % 3]:
+            before = seen(two, dead)
+            two.start(dead, two.desks[dead].snapshot())
+            assert seen(two, dead) == before
+        two.tick(AGAIN_US)
+        for name in OTHER:
+            for message in two.take(name):
+                two.give(OTHER[name], message)
+        if not accepted:
+            two.desks[OTHER[first]].accept(two.now_us, first, "c1")
+            accepted = True
+    assert two.counts("acme") == two.counts("bigco") == (PLAIN,)
+    two.desks["acme"].revoke(two.now_us, "bigco", "c1", "we move out")
+    two.start("acme", two.desks["acme"].snapshot())
+    assert two.counts("acme") == ()
+    two.tick()
+    assert two.deliver() == ["ContractRevoked", "ContractRevokedNoted"]
+    assert two.counts("bigco") == ()
+
+
+def test_what_was_kept_and_is_damaged_changes_nothing(two):
+    finalized(two)
+    data, before = two.desks["acme"].snapshot(), seen(two, "acme")
+    for damaged in (b"", data[:-1], data + b"x", *(data[:at] + b"\xc1" + data[at + 1 :] for at in range(9))):
+        with pytest.raises(StateError):
+            two.desks["acme"].restore(damaged)
+        assert seen(two, "acme") == before
+
+
 # --- any network ----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("seed", range(200))
-def test_whatever_is_lost_repeated_and_reordered_it_ends_and_both_agree(seed):
-    """Then the network is whole again: what one counts the other does, and nobody says anything any more."""
+def trial(seed: int) -> bool:
+    """Whether it counts in the end. What is on disk when letters go out is what a side has after a death. Then
+    the network is whole: what one counts the other does, and nobody says anything any more."""
     chance = random.Random(seed)
     two = Two()
     lost, again = chance.random() * 0.9, chance.random() * 0.5
@@ -497,9 +546,12 @@ def test_whatever_is_lost_repeated_and_reordered_it_ends_and_both_agree(seed):
     first = chance.choice(("acme", "bigco"))
     two.propose(first, within_us=2 * 60 * SECOND_US)
     decided = False
+    disk: dict[str, bytes] = {}
+    dies = chance.choice((0, 0.05))
 
     def send(*, whole: bool) -> None:
         for name in OTHER:
+            disk[name] = two.desks[name].snapshot()
             for message in two.take(name):
                 copies = 1 if whole else (chance.random() >= lost) + (chance.random() < again)
                 flying.extend(
@@ -511,6 +563,9 @@ def test_whatever_is_lost_repeated_and_reordered_it_ends_and_both_agree(seed):
         whole = second > 200
         two.tick(SECOND_US)
         send(whole=whole)
+        for name in OTHER:
+            if not whole and chance.random() < dies:
+                two.start(name, disk[name])
         for due in sorted((each for each in flying if each[0] <= two.now_us), key=lambda each: each[0]):
             flying.remove(due)
             two.give(due[1], due[2])
@@ -540,3 +595,10 @@ def test_whatever_is_lost_repeated_and_reordered_it_ends_and_both_agree(seed):
     for name in OTHER:
         finals = [each.state is State.FINALIZED for each in two.desks[name].status()]
         assert bool(two.counts(name)) == any(finals)
+    return any(finals)
+
+
+@pytest.mark.parametrize("first", range(0, 200, 20))
+def test_whatever_is_lost_repeated_or_dies_it_ends_and_both_agree(first):
+    outcomes = [trial(seed) for seed in range(first, first + 20)]
+    assert 1 <= sum(outcomes) <= 19  # Each of the two comes about.
