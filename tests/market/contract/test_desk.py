@@ -537,8 +537,8 @@ def test_what_was_kept_and_is_damaged_changes_nothing(two):
 
 
 def trial(seed: int) -> bool:
-    """Whether it counts in the end. What is on disk when letters go out is what a side has after a death. Then
-    the network is whole: what one counts the other does, and nobody says anything any more."""
+    """Whether it counts in the end. What is on disk when letters go out is what a side has after a death.
+    Then the network is whole: what one counts the other does, and nobody says anything any more."""
     chance = random.Random(seed)
     two = Two()
     lost, again = chance.random() * 0.9, chance.random() * 0.5
