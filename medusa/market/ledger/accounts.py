@@ -16,7 +16,8 @@ class Account(NamedTuple):
     """Attributes:
     party: whose.
     about: the contract between which two, or the client.
-    kind: ``owed``: open; ``settled``: both have signed that it is to be paid; others as the user says.
+    kind: ``owed``: open; ``settled``: both have signed that it is to be paid; of a contract that is only a
+        shadow ``shadow owed`` and ``shadow settled``; others as the user says.
     """
 
     party: str

@@ -40,7 +40,10 @@ from medusa.market.ledger.records import (
 from medusa.market.money import money_text
 from medusa.ports import Buffer, Signer, Verify
 
-__all__ = ["ContractBook", "GuestTask", "LedgerIdentity", "LedgerSettings"]
+__all__ = ["LedgerBook", "MeteredTask", "LedgerIdentity", "LedgerSettings"]
+
+MEASURES_MAX = 64
+"""Intervals of which measures are held until they are read."""
 
 TASK_BYTES = 48
 """Of a task in a reading, beside its name: numbers at their longest."""
@@ -87,7 +90,7 @@ class LedgerIdentity:
         return key is not None and self.verify(key, context + data, signature)
 
 
-class GuestTask:
+class MeteredTask:
     """A task that runs, or ran, at the provider.
 
     Attributes:
@@ -110,7 +113,7 @@ class GuestTask:
         self.counted, self.home = max(end_row, self.begin_row), True
 
 
-class ContractBook:
+class LedgerBook:
     """One contract, as one of its parties knows it."""
 
     def __init__(
@@ -125,7 +128,7 @@ class ContractBook:
         self.contract_id = contract.id
         self.partner = contract.consumer if identity.party == contract.provider else contract.provider
         self.chain = ReceiptChain()
-        self.tasks: dict[TaskKey, GuestTask] = {}
+        self.tasks: dict[TaskKey, MeteredTask] = {}
         self.stopped = ""
         self.disputes = 0
         self.breach_claims = 0
@@ -135,6 +138,7 @@ class ContractBook:
         self._settled_micro, self._settled_breaches_micro = 0, 0
         self._last_receipt: LoadReceipt | None = None
         self._last_settlement: SignedSettlement | None = None
+        self._measures: dict[Slot, tuple[int, int]] = {}
         self._identity, self._accounts = identity, accounts
         self._effects, self._settings = effects, settings
         self._entries = f"{contract.id}/{contract.provider}/{contract.consumer}"
@@ -266,6 +270,35 @@ class ContractBook:
         self.keep(record)
         self._enter_went(record)
 
+    def counted(self, now_us: int, negotiation: int, task: str, end_row: int) -> None:
+        """Rows of a task before this one: at the provider it has put them out, at the consumer they are here,
+        durably.
+
+        Raises:
+            ContractError: there is no such task, or it is home and receipted.
+        """
+        found = self.tasks.get((negotiation, task))
+        if found is None:
+            raise ContractError(
+                f"task {task!r} of negotiation {negotiation} runs under no contract", code="contract.task"
+            )
+        found.count(end_row)
+
+    def measured(self, now_us: int, missed_us: int, latency_us: int) -> None:
+        """Of the interval that runs.
+
+        Args:
+            missed_us: of it, so long tasks should have run and didn't.
+            latency_us: the longest that a row was under way: at the provider inside of it, at the consumer
+                less what the network takes.
+        """
+        slot = self.versions.at(now_us)
+        if slot is not None:
+            missed, latency = self._measures.pop(slot, (0, 0))
+            self._measures[slot] = missed + missed_us, max(latency, latency_us)
+            while len(self._measures) > MEASURES_MAX:
+                del self._measures[next(iter(self._measures))]
+
     # --- what follows ------------------------------------------------------------------------------
 
     @property
@@ -352,16 +385,22 @@ class ContractBook:
             StopWork(contract=self.contract_id, partner=self.partner, tasks=running, code=code, text=text)
         )
 
-    def _end_row(self, key: TaskKey, task: GuestTask) -> int:
+    def _end_row(self, key: TaskKey, task: MeteredTask) -> int:
         return self.chain.end_row(key, task.begin_row)
 
     def _takes_nothing(self, contract: Contract, slot: Slot) -> str:
         """Why this party has lost too much to the other one to go on; empty: it goes on."""
         return ""
 
-    def _lost_micro(self, key: TaskKey, task: GuestTask, end_row: int) -> int:
+    def _lost_micro(self, key: TaskKey, task: MeteredTask, end_row: int) -> int:
         """What this party loses where the rows of a task from this one on count nothing."""
         return 0
+
+    def _measured_to(self, slot: Slot) -> list[tuple[Slot, tuple[int, int]]]:
+        """What was measured up to this interval; it is gone from here."""
+        found = [each for each in self._measures.items() if each[0] <= slot and self.versions.has(each[0])]
+        self._measures = {each: measure for each, measure in self._measures.items() if each > slot}
+        return found
 
     def _begins(self) -> dict[TaskKey, int]:
         return {key: task.begin_row for key, task in self.tasks.items()}
@@ -490,7 +529,7 @@ class ContractBook:
     def _enter_task(self, record: TaskBegan) -> None:
         if not self.tasks:
             self.covered = Slot(record.version, record.interval - 1)
-        self.tasks[record.negotiation, record.task] = GuestTask(
+        self.tasks[record.negotiation, record.task] = MeteredTask(
             record.begin_row, record.nano_units_per_row, record.price_micro
         )
 
@@ -541,6 +580,8 @@ class ContractBook:
         """Enter what the consumer owes to the provider more, by account."""
         ours = self.versions.newest
         postings = []
+        if ours.shadow:
+            moved = [(micro, f"shadow {account}") for micro, account in moved]
         for micro, account in moved:
             for party, sign in ((ours.provider, 1), (ours.consumer, -1)):
                 about = Account(party, self._entries, ours.currency, account)

@@ -11,10 +11,10 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from medusa.automaton import next_state
-from medusa.errors import ContractError, RemoteProtocolError
+from medusa.errors import RemoteProtocolError
 from medusa.market.contract.terms import Contract
 from medusa.market.ledger.accounts import Accounts
-from medusa.market.ledger.book import ContractBook, LedgerIdentity, LedgerSettings
+from medusa.market.ledger.book import LedgerBook, LedgerIdentity, LedgerSettings
 from medusa.market.ledger.chain import interval_most_nano
 from medusa.market.ledger.effects import LedgerEffects
 from medusa.market.ledger.intervals import Slot, promise_kept
@@ -46,6 +46,9 @@ __all__ = ["ConsumerBook"]
 SILENT_INTERVALS = 3
 """After so many without a reading tasks are taken home. A provider stops by itself after two."""
 
+SKEW_US = 60_000_000
+"""How far the clocks of two parties may differ: a reading may be of an interval that isn't over here."""
+
 
 class _Short(NamedTuple):
     """Why a reading isn't signed as it is.
@@ -59,15 +62,8 @@ class _Short(NamedTuple):
     waits: bool
 
 
-class ConsumerBook(ContractBook):
+class ConsumerBook(LedgerBook):
     """One contract under which tasks of this party run at another one, which is paid for them."""
-
-    state = ReadingState.NONE
-    _held: tuple[ReadingSaid, LoadReading] | None = None
-    _held_at_us = 0
-    _counter: LoadDispute | None = None
-    _refused = b""
-    _heard: Slot | None = None
 
     def __init__(
         self,
@@ -78,29 +74,13 @@ class ConsumerBook(ContractBook):
         settings: LedgerSettings,
     ) -> None:
         super().__init__(identity, contract, accounts, effects, settings)
-        self._measures: dict[Slot, tuple[int, int]] = {}
+        self.state = ReadingState.NONE
+        self._held: tuple[ReadingSaid, LoadReading] | None = None
+        self._held_at_us = 0
+        self._counter: LoadDispute | None = None
+        self._refused = b""
+        self._heard: Slot | None = None
         self._enters[DisputeKept] = self._enter_dispute
-
-    def counted(self, now_us: int, negotiation: int, task: str, end_row: int) -> None:
-        """Rows of a task before this one are here, durably."""
-        found = self.tasks.get((negotiation, task))
-        if found is None:
-            raise ContractError(
-                f"task {task!r} of negotiation {negotiation} runs under no contract", code="contract.task"
-            )
-        found.count(end_row)
-
-    def measured(self, now_us: int, missed_us: int, latency_us: int) -> None:
-        """Of the interval that runs, as this party sees it.
-
-        Args:
-            missed_us: of it, so long tasks should have run and didn't.
-            latency_us: the longest that a row was under way, less what the network takes.
-        """
-        slot = self.versions.at(now_us)
-        if slot is not None:
-            missed, latency = self._measures.get(slot, (0, 0))
-            self._measures[slot] = missed + missed_us, max(latency, latency_us)
 
     def tick(self, now_us: int) -> None:
         if self._held is not None:
@@ -109,12 +89,13 @@ class ConsumerBook(ContractBook):
             if short is None or not short.waits or now_us >= self._held_at_us + self._patience_us(reading):
                 self._answer(said, reading, short)
         slot = self.versions.at(now_us)
-        heard = self.covered if self._heard is None else max(self.covered, self._heard)
         if slot is None and now_us >= self.versions.ends_us:
             self._stop("contract.ended", f"contract {self.contract_id} is over")
         elif slot is not None:
-            silent = self.versions.ordinal(slot) - self.versions.ordinal(heard)
-            if silent > SILENT_INTERVALS:
+            # Since its own start, or a reading: by its own clock, from which the provider's may differ.
+            self._heard = slot if self._heard is None else self._heard
+            silent = self.versions.ordinal(slot) - self.versions.ordinal(self._heard)
+            if silent >= SILENT_INTERVALS:
                 self._stop("contract.silent", f"no reading for {silent} intervals")
 
     def wake_at_us(self, now_us: int) -> int | None:
@@ -123,7 +104,7 @@ class ConsumerBook(ContractBook):
         times = [self.versions.ends_at_us(slot)] if slot is not None and self.tasks else []
         if self._held is not None:
             times.append(self._held_at_us + self._patience_us(self._held[1]))
-        return min(times, default=None)
+        return max(min(times), now_us) if times else None
 
     def receive(self, now_us: int, message: LedgerMessage) -> None:
         """Take what the provider says.
@@ -143,7 +124,7 @@ class ConsumerBook(ContractBook):
             )
 
     def snapshot(self) -> Iterable[LedgerRecord]:
-        """As ``ContractBook.snapshot``."""
+        """As ``LedgerBook.snapshot``."""
         yield from super().snapshot()
         if self._counter is not None:
             yield DisputeKept(contract=self.contract_id, partner=self.partner, dispute=self._counter)
@@ -172,7 +153,7 @@ class ConsumerBook(ContractBook):
         if wrong is not None:
             self._refuse(message, *wrong)
             return
-        self._heard = Slot(reading.version, reading.interval)
+        self._heard = self.versions.at(now_us)
         short = self._short(reading)
         if short is not None and short.waits:
             if self._held is None or self._held[1].number != reading.number:
@@ -273,7 +254,7 @@ class ConsumerBook(ContractBook):
         contract, slot = self.versions.get(reading.version), Slot(reading.version, reading.interval)
         if contract is None or not (self.versions.has(slot) or slot == self.chain.last):
             return "E_NO_CONTRACT", f"interval {slot.interval} of version {slot.version} is no interval of it"
-        if self.versions.ends_at_us(slot) > now_us + contract.interval_s * 1_000_000:
+        if self.versions.ends_at_us(slot) > now_us + SKEW_US:
             return "E_BILLING", f"interval {slot.interval} isn't over"
         fault = self.chain.fault(reading, contract, self._begins())
         if fault:
@@ -341,10 +322,8 @@ class ConsumerBook(ContractBook):
         contract, slot = self._contract_of(reading), Slot(reading.version, reading.interval)
         seen = sum(
             self.versions.ordinal(each) in covered and not promise_kept(contract, *measure)
-            for each, measure in self._measures.items()
-            if self.versions.has(each)
+            for each, measure in self._measured_to(slot)
         )
-        self._measures = {each: measure for each, measure in self._measures.items() if each > slot}
         if seen <= reading.broken:
             return
         dispute = self._refusal(said, "E_BREACH", f"{seen} intervals were broken, it says {reading.broken}")
@@ -394,7 +373,7 @@ class ConsumerBook(ContractBook):
             provider_signature=signed.provider_signature,
             consumer_signature=self._identity.sign(SETTLEMENT_CONTEXT, signed.settlement),
         )
-        self._heard = self.versions.last_ended(now_us)
+        self._heard = self.versions.at(now_us)
         self._take_settlement(agreed)
         self._say_settlement(agreed)
 

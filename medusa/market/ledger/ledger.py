@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from medusa.errors import ContractError, RemoteProtocolError
+from medusa.errors import ContractError, RemoteProtocolError, StateError
 from medusa.market.contract.terms import Contract
 from medusa.market.ledger.accounts import Accounts
 from medusa.market.ledger.book import LedgerIdentity, LedgerSettings
@@ -23,10 +23,10 @@ from medusa.market.ledger.provider_book import ProviderBook
 from medusa.market.ledger.records import ContractCounts, encode_record, read_record
 from medusa.ports import Signer, Verify
 
-__all__ = ["ContractStanding", "PartyLedger"]
+__all__ = ["LedgerStanding", "PartyLedger"]
 
 
-class ContractStanding(msgspec.Struct, frozen=True, kw_only=True):
+class LedgerStanding(msgspec.Struct, frozen=True, kw_only=True):
     """How one contract stands, in micro-units of its currency.
 
     Attributes:
@@ -102,7 +102,7 @@ class PartyLedger:
         """The ledger that kept these records.
 
         Raises:
-            StateError: a record is none.
+            StateError: a record is none, or those before it are missing.
         """
         made = cls(
             party, federation, signer=signer, verify=verify, keys=keys, effects=effects, settings=settings
@@ -112,8 +112,14 @@ class PartyLedger:
             place = record.contract, record.partner
             if isinstance(record, ContractCounts) and place not in made._books:
                 made._add(record.terms)
-            else:
+            elif place in made._books:
                 made._books[place].restore(record)
+            else:
+                raise StateError(
+                    f"a record of contract {place[0]!r} with {place[1]!r} before the contract itself",
+                    hint="give all records, in the order in which they were kept",
+                    code="state.ledger",
+                )
         return made
 
     # --- contracts and tasks -----------------------------------------------------------------------
@@ -158,7 +164,7 @@ class PartyLedger:
         """A task was handed over: rows of it are paid from this one on.
 
         Raises:
-            ContractError: see ``ContractBook.began``; nothing changed.
+            ContractError: see ``LedgerBook.began``; nothing changed.
         """
         self._book(contract, partner).began(
             now_us, negotiation, task, begin_row, nano_units_per_row, price_micro
@@ -219,13 +225,13 @@ class PartyLedger:
 
     # --- what is seen ------------------------------------------------------------------------------
 
-    def status(self) -> tuple[ContractStanding, ...]:
+    def status(self) -> tuple[LedgerStanding, ...]:
         """Of each contract, by name."""
         found = []
         for (name, partner), book in sorted(self._books.items()):
             newest = book.versions.newest
             found.append(
-                ContractStanding(
+                LedgerStanding(
                     contract=name,
                     partner=partner,
                     role="provider" if isinstance(book, ProviderBook) else "consumer",

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from medusa.errors import ContractError, RemoteProtocolError
+from medusa.errors import RemoteProtocolError
 from medusa.market.contract.terms import Contract
 from medusa.market.ledger.accounts import Accounts
-from medusa.market.ledger.book import ContractBook, GuestTask, LedgerIdentity, LedgerSettings
+from medusa.market.ledger.book import LedgerBook, LedgerIdentity, LedgerSettings, MeteredTask
 from medusa.market.ledger.chain import TaskKey, exposure_most_micro, interval_most_nano
 from medusa.market.ledger.effects import LedgerEffects
 from medusa.market.ledger.intervals import Slot, promise_kept
@@ -65,15 +65,8 @@ LAST_TRIES = 3
 """So often a contract that is over is read again for rows that weren't receipted."""
 
 
-class ProviderBook(ContractBook):
+class ProviderBook(LedgerBook):
     """One contract under which this party runs tasks of another one, and is paid."""
-
-    _said: ReadingKept | None = None
-    _proposed: SignedSettlement | None = None
-    _said_at_us = 0
-    _last_tries = 0
-    _rests_since_us: int | None = None
-    _stopped_at: Slot | None = None
 
     def __init__(
         self,
@@ -84,8 +77,12 @@ class ProviderBook(ContractBook):
         settings: LedgerSettings,
     ) -> None:
         super().__init__(identity, contract, accounts, effects, settings)
+        self._said: ReadingKept | None = None
+        self._proposed: SignedSettlement | None = None
+        self._said_at_us = self._last_tries = 0
+        self._rests_since_us: int | None = None
+        self._stopped_at: Slot | None = None
         self._claims: list[tuple[Slot, dict[TaskKey, int]]] = []
-        self._measures: dict[Slot, tuple[int, int]] = {}
         self._refusals: dict[bytes, None] = {}
         self._enters[ReadingKept] = self._enter_reading
         self._enters[DisputeKept] = self._enter_dispute
@@ -122,12 +119,7 @@ class ProviderBook(ContractBook):
 
     def counted(self, now_us: int, negotiation: int, task: str, end_row: int) -> None:
         """Rows of a task before this one were delivered."""
-        found = self.tasks.get((negotiation, task))
-        if found is None:
-            raise ContractError(
-                f"task {task!r} of negotiation {negotiation} runs under no contract", code="contract.task"
-            )
-        found.count(end_row)
+        super().counted(now_us, negotiation, task, end_row)
         slot = self.versions.at(now_us)
         contract = self.versions.get(slot.version) if slot else None
         if slot is not None and contract is not None and contract.cap_micro:
@@ -139,18 +131,6 @@ class ProviderBook(ContractBook):
                     " that is the cap",
                 )
 
-    def measured(self, now_us: int, missed_us: int, latency_us: int) -> None:
-        """Of the interval that runs.
-
-        Args:
-            missed_us: of it, so long tasks should have run and didn't.
-            latency_us: the longest that a row was under way here.
-        """
-        slot = self.versions.at(now_us)
-        if slot is not None:
-            missed, latency = self._measures.get(slot, (0, 0))
-            self._measures[slot] = missed + missed_us, max(latency, latency_us)
-
     # --- time and messages -------------------------------------------------------------------------
 
     def tick(self, now_us: int) -> None:
@@ -161,13 +141,17 @@ class ProviderBook(ContractBook):
 
     def wake_at_us(self, now_us: int) -> int | None:
         """When ``tick`` has something to do; None: only once something else has come."""
-        slot = self.versions.at(now_us)
+        slot, last = self.versions.at(now_us), self.chain.last
         times = [self.versions.ends_at_us(slot)] if slot is not None and self.tasks else []
         if self._said is not None or self._proposed is not None:
             times.append(self._said_at_us + self._repeat_us())
+        elif last is not None and self.chain.number > self._settled_next:
+            times.append(self.versions.payment_period_ends_us(last))
+        if slot is None and last is not None and self.unreceipted_rows() and self._last_tries < LAST_TRIES:
+            times.append(self._said_at_us + self._interval_us(last))
         if self._rests_since_us is not None and not self.stopped:
             times.append(self._rests_since_us + self._patience_us())
-        return min(times, default=None)
+        return max(min(times), now_us) if times else None
 
     def receive(self, now_us: int, message: LedgerMessage) -> None:
         """Take what the consumer says.
@@ -188,7 +172,7 @@ class ProviderBook(ContractBook):
         self._advance(now_us)
 
     def snapshot(self) -> Iterable[LedgerRecord]:
-        """As ``ContractBook.snapshot``. What is owed by rows that are disputed is read anew after it."""
+        """As ``LedgerBook.snapshot``. What is owed by rows that are disputed is read anew after it."""
         yield from super().snapshot()
         if self._said is not None:
             yield self._said
@@ -204,7 +188,8 @@ class ProviderBook(ContractBook):
             return
         if last is not None and now_us >= self.versions.ends_us:
             slot = max(slot, last)
-        reads = bool(self.tasks) and (last is None or slot > last or self._again(now_us, slot))
+        new = slot > self.covered and (last is None or slot > last)
+        reads = bool(self.tasks) and (new or self._again(now_us, slot))
         running = self.versions.at(now_us)
         following = slot if reads else running
         unsettled = self.chain.number > self._settled_next
@@ -277,10 +262,8 @@ class ProviderBook(ContractBook):
             until = min(until, self.versions.ordinal(self._stopped_at))
         kept = sum(
             first <= self.versions.ordinal(each) <= until and promise_kept(contract, *measure)
-            for each, measure in self._measures.items()
-            if self.versions.has(each)
+            for each, measure in self._measured_to(slot)
         )
-        self._measures = {each: measure for each, measure in self._measures.items() if each > slot}
         return max(until - first + 1, 0) - kept
 
     def _say(self, now_us: int) -> None:
@@ -380,7 +363,7 @@ class ProviderBook(ContractBook):
         lost = money_text(lost_micro, contract.currency)
         return f"work worth {lost} was done that {self.partner} says it never had"
 
-    def _lost_micro(self, key: TaskKey, task: GuestTask, end_row: int) -> int:
+    def _lost_micro(self, key: TaskKey, task: MeteredTask, end_row: int) -> int:
         rows = task.counted - max(end_row, self._end_row(key, task))
         return max(rows, 0) * task.nano_units_per_row * task.price_micro // NANO
 

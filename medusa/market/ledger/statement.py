@@ -83,6 +83,7 @@ class LoadStatement(msgspec.Struct, frozen=True, kw_only=True):
         owed_micro: the rest: what is open.
         missing_micro: what receipts that are missing come to, as the ones behind them say.
         nano_units: work.
+        shadow: nothing is owed: it is what would be.
         by_task, by_day: task, or day since the Unix epoch, -> micro-units; credits stand by day alone.
     """
 
@@ -90,6 +91,7 @@ class LoadStatement(msgspec.Struct, frozen=True, kw_only=True):
     provider: str
     consumer: str
     currency: str
+    shadow: bool
     receipts: int
     first_number: int
     last_number: int
@@ -113,8 +115,9 @@ class LoadStatement(msgspec.Struct, frozen=True, kw_only=True):
             money_text(micro, self.currency)
             for micro in (abs(self.owed_micro), self.amount_micro, self.settled_micro)
         )
+        owes = "would owe" if self.shadow else "owes"
         return (
-            f"{who} owes {whom} {owed} by contract {self.contract}: {self.receipts} receipts over {billed},"
+            f"{who} {owes} {whom} {owed} by contract {self.contract}: {self.receipts} receipts over {billed},"
             f" {settled} are settled"
         )
 
@@ -159,6 +162,7 @@ def load_statement(
         provider=ours.provider,
         consumer=ours.consumer,
         currency=ours.currency,
+        shadow=ours.shadow,
         receipts=len(readings),
         first_number=readings[0].number if readings else -1,
         last_number=readings[-1].number if readings else -1,

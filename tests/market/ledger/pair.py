@@ -49,6 +49,7 @@ class Pair:
     Attributes:
         says: for each party what becomes of its messages; else they go as they are.
         delivered, understated: shares of rows that come; and that the owner counts.
+        by_wakes: ledgers tick only when they want to.
         inflated: the host counts so many times the rows that it put out.
     """
 
@@ -78,7 +79,9 @@ class Pair:
         self.refused: Counter[str] = Counter()
         self.delivered = self.understated = self.inflated = 1.0
         self.rows: dict[tuple[int, str], int] = {}
-        self.worth_micro = 0
+        self.worth_micro = self.ticks = 0
+        self.by_wakes = False
+        self._wakes: dict[str, int | None] = {}
         for ledger in self.ledgers.values():
             ledger.sign(self.now, contract)
         self.settle()
@@ -127,9 +130,13 @@ class Pair:
                 if known is not None:
                     seen = int(made * self.delivered * self.understated)
                     self.owner.counted(self.now, negotiation, name, seen)
-            for ledger in self.ledgers.values():
-                ledger.tick(self.now)
+            for name, ledger in self.ledgers.items():
+                wakes = self._wakes.get(name)
+                if not self.by_wakes or (wakes is not None and self.now >= wakes):
+                    ledger.tick(self.now)
+                    self.ticks += 1
             self.settle()
+            self._wakes = {name: ledger.wake_at_us(self.now) for name, ledger in self.ledgers.items()}
             self.now += SECOND
         return self
 

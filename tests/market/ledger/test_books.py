@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import re
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -30,6 +32,17 @@ def test_a_reading_has_the_states_of_its_table():
             assert next_state(READING, state, event, of="a reading") is target
     reached = {ReadingState.NONE, *(state for steps in READING.values() for state in steps.values())}
     assert reached == set(ReadingState)
+
+
+def test_the_documented_states_are_those_of_the_table():
+    text = (Path(__file__).parents[3] / "docs" / "ledger.md").read_text(encoding="utf-8")
+    drawn = {tuple(row) for row in re.findall(r"^\| ([A-Z]+) \| (.+) \| ([A-Z]+) \|$", text, re.MULTILINE)}
+    steps = {
+        (state.value, event.value, target.value)
+        for state, events in READING.items()
+        for event, target in events.items()
+    }
+    assert drawn == steps
 
 
 def test_interval_by_interval_it_is_receipted_and_settled_and_nothing_is_open():
@@ -288,7 +301,55 @@ def test_a_record_that_is_none_is_named():
         read_record(b"\x93\x01")
 
 
-def test_shadow_contracts_and_free_ones_are_read_alike():
+def test_records_without_those_before_them_are_refused():
+    pair = Pair()
+    pair.begin()
+    pair.disks["host"] = pair.disks["host"][1:]
+    with pytest.raises(StateError):
+        pair.restart("host")
+
+
+def test_a_shadow_is_owed_by_nobody():
+    """It is written down in accounts of its own."""
+    pair = Pair(terms(shadow=True))
+    pair.begin()
+    pair.run(155)
+    kinds = {account.kind for account in pair.ledgers["host"].accounts.balances()}
+    assert kinds == {"shadow owed", "shadow settled"}
+    assert "owner would owe host" in pair.statement().summary()
+
+
+def test_who_signs_no_settlement_is_worked_for_no_more():
+    pair = Pair()
+    pair.says["owner"] = lambda message: [] if isinstance(message, SettlementSaid) else [message]
+    pair.begin()
+    pair.run(300)
+    assert pair.host.chain.number == 10
+    assert pair.worth_micro - pair.paid_micro <= exposure_most_micro(pair.contract)
+    assert [stop.code for stop in pair.stops["host"]] == ["contract.unreceipted"]
+
+
+def test_who_ticks_when_it_is_to_wake_does_as_who_ticks_each_second():
+    often, seldom = Pair(), Pair()
+    for pair in (often, seldom):
+        pair.by_wakes = pair is seldom
+        pair.begin()
+        pair.run(95)
+        pair.end()
+        pair.run(300)
+        pair.begin(1)
+        pair.delivered = 0.5
+        pair.run(80)
+        pair.end(1, end_row=0)
+        pair.run(2_000)
+    assert seldom.ticks * 2 < often.ticks
+    assert seldom.ledgers["host"].status() == often.ledgers["host"].status()
+    assert seldom.ledgers["owner"].status() == often.ledgers["owner"].status()
+    assert [stop.code for stop in seldom.stops["host"]] == [stop.code for stop in often.stops["host"]]
+    assert seldom.host.owed_micro == 0
+
+
+def test_free_contracts_are_read_alike():
     pair = Pair(terms(price_micro=0, range_micro=0))
     pair.begin(price=0)
     pair.run(100)

@@ -78,8 +78,14 @@ class Party:
         self.receipts: list[bytes] = []
         self.settlements: list[bytes] = []
         self.alive = True
+        self.skew_us = trial.chance.choice((0, 0, 0, -25, -1, 2, 28)) * SECOND
         self.effects = LedgerEffects()
         self.ledger: PartyLedger
+
+    @property
+    def now(self) -> int:
+        """By its own clock."""
+        return self.trial.now + self.skew_us
 
     def start(self) -> None:
         self.effects = LedgerEffects()
@@ -107,7 +113,7 @@ class Party:
     def count(self, task: Task, end_row: int) -> None:
         book = self.book(task.contract)
         if (task.number, task.name) in book.tasks:
-            book.counted(self.trial.now, task.number, task.name, end_row)
+            book.counted(self.now, task.number, task.name, end_row)
 
     def die(self) -> None:
         trial = self.trial
@@ -283,7 +289,7 @@ class Trial:
             return
         self.seen[type(message).__name__] += 1
         try:
-            party.ledger.receive(self.now, sender, message)
+            party.ledger.receive(party.now, sender, message)
         except RemoteProtocolError as error:
             self.seen[f"refused {error.code}"] += 1
         party.perform()
@@ -298,7 +304,7 @@ class Trial:
             party.alive and party.book(contract).versions.get(contract.version - 1) is not None
         )
         if party.alive and follows:
-            party.ledger.sign(self.now, contract)
+            party.ledger.sign(party.now, contract)
             signed = party.perform()
         if not signed:
             self.after(SECOND, lambda: self._sign(name, contract))
@@ -336,8 +342,8 @@ class Trial:
         if party.alive:
             for contracts in self.versions.values():
                 if party.name == contracts[0].provider:
-                    party.book(contracts[0]).measured(self.now, 0, 0)
-            party.ledger.tick(self.now)
+                    party.book(contracts[0]).measured(party.now, 0, 0)
+            party.ledger.tick(party.now)
             party.perform()
         self.check(party)
 
@@ -349,7 +355,7 @@ class Trial:
                 task.consumer_knows = True  # kept, and it died before it could say so
                 return
             try:
-                book.began(self.now, task.number, task.name, task.begin_row, task.nano, task.price)
+                book.began(party.now, task.number, task.name, task.begin_row, task.nano, task.price)
             except ContractError as error:
                 self.seen[error.code] += 1
                 task.consumer_knows = task.stopping = task.provider_done = True
@@ -358,7 +364,7 @@ class Trial:
                 task.consumer_knows = party.perform()
         elif task.stopping and task.final is None:
             final = task.has
-            book.ended(self.now, task.number, task.name, final)
+            book.ended(party.now, task.number, task.name, final)
             if party.perform():
                 task.final = final
         elif not task.stopping and self.chance.random() < 0.004:
@@ -373,12 +379,12 @@ class Trial:
         if not self.reachable(party.name, consumer):
             pass
         elif task.final is not None:
-            book.ended(self.now, task.number, task.name, task.final)
+            book.ended(party.now, task.number, task.name, task.final)
             task.provider_done = party.perform() and (task.provider_knows or key not in book.tasks)
             return
         elif key not in book.tasks and not task.stopping:
             try:
-                book.began(self.now, task.number, task.name, task.begin_row, task.nano, task.price)
+                book.began(party.now, task.number, task.name, task.begin_row, task.nano, task.price)
             except ContractError as error:
                 self.seen[error.code] += 1
                 task.stopping = True
@@ -392,10 +398,10 @@ class Trial:
     def _work(self, party: Party, task: Task) -> None:
         """A second of it; rows come out, and all so far are sent again."""
         book = party.book(task.contract)
-        if not task.stopping and book.may_work(self.now):
-            newest = book.versions.get(book.versions.at(self.now).version)
+        if not task.stopping and book.may_work(party.now):
+            newest = book.versions.get(book.versions.at(party.now).version)
             most = newest.units_per_s_max_milli * NANO // 1_000 // 4 // task.nano
-            most = min(most, book.room_nano(self.now) // task.nano, self.chance.choice((0, 1, 50, 10**6)))
+            most = min(most, book.room_nano(party.now) // task.nano, self.chance.choice((0, 1, 50, 10**6)))
             rows = self.chance.randint(0, most) if most > 0 else 0
             task.produced += rows
             if rows and task.produced > (task.made[-1][0] if task.made else task.begin_row):
