@@ -13,7 +13,9 @@ from click.testing import CliRunner
 
 import medusa as md
 from medusa.cli.main import main
-from medusa.runtime.contracts.contract_files import read_signed
+from medusa.market.contract.signed import RevocationDocument, sign_document
+from medusa.runtime.contracts.contract_files import read_signed, write_signed
+from medusa.runtime.keys.key_files import read_participant_key
 from tests.blocks import blocks
 
 SIGNS = {name: ("--signer", f"{name}.key", "--participant", name) for name in ("acme", "bigco", "carol")}
@@ -244,6 +246,26 @@ def test_rows_of_a_sink_are_sold_by_a_file_of_the_standard(folder, query):
     assert source.schema == {"ts": "timestamp[us, UTC]", "user": "int32", "page": "utf8"}
     run("contract", "revoke", "a.contract", *SIGNS["bigco"], "-o", "a.revoked")
     assert re.fullmatch(r"for (7d|6d 23h 59 min \d+s) more", shown(*KEYS, "--revoked", "a.revoked")["why"])
+
+
+def test_a_revocation_of_rows_keeps_the_notice_too(folder, query):
+    drafted(folder)
+    run("contract", "propose", "c.odcs.yaml", *SIGNS["acme"], *IN, "-o", "a.contract")
+    run("contract", "accept", "a.contract", *SIGNS["bigco"], *IN, "--partner-key", "acme.pub")
+    document = read_signed(folder / "a.contract")[1]
+    hasty = RevocationDocument(
+        federation="netmon",
+        id=document.id,
+        version=1,
+        provider="acme",
+        consumer="bigco",
+        by="acme",
+        said_us=document.begins_us,
+        ends_us=document.begins_us + 1,
+    )
+    write_signed(folder / "r", sign_document(hasty, read_participant_key("acme.key"), "acme"))
+    said = run("contract", "show", "a.contract", *KEYS, "--revoked", "r", code=1)
+    assert "expected a notice of 7d at least" in said
 
 
 @pytest.mark.parametrize(

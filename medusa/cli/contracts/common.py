@@ -13,7 +13,16 @@ from medusa.errors import ContractError
 if TYPE_CHECKING:
     from medusa.market.contract.signed import ContentDocument, ContractDocument, ContractPaper
 
-__all__ = ["PARTICIPANT", "SIGNER", "contract_of", "moment", "now_us", "other_party", "public_key"]
+__all__ = [
+    "PARTICIPANT",
+    "SIGNER",
+    "contract_of",
+    "moment",
+    "notice_s_of",
+    "now_us",
+    "other_party",
+    "public_key",
+]
 
 SIGNER = click.option(
     "--signer", type=OUT_FILE, required=True, help="your secret key; medusa keygen makes it"
@@ -30,6 +39,16 @@ def contract_of(document: ContractPaper) -> ContractDocument | ContentDocument:
             code="contract.document",
         )
     return document
+
+
+def notice_s_of(document: ContractDocument | ContentDocument) -> int:
+    """How long before its end a revocation is said."""
+    from medusa.market.contract.signed import ContractDocument
+    from medusa.runtime.contracts.content import check_content
+
+    if isinstance(document, ContractDocument):
+        return document.contract.notice_s
+    return check_content(document).notice_s
 
 
 def other_party(document: ContractPaper, participant: str) -> str:

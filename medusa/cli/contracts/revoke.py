@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from medusa.cli.contracts.common import PARTICIPANT, SIGNER, contract_of, moment, now_us, other_party
+from medusa.cli.contracts.common import (
+    PARTICIPANT,
+    SIGNER,
+    contract_of,
+    moment,
+    notice_s_of,
+    now_us,
+    other_party,
+)
 from medusa.cli.options.command_options import AS_JSON, FILE, OUT_FILE, example
 from medusa.errors import ContractError
-
-if TYPE_CHECKING:
-    from medusa.market.contract.signed import ContentDocument, ContractDocument
 
 __all__ = ["revoke"]
 
@@ -63,7 +67,8 @@ def revoke(file: Path, signer: Path, participant: str, reason: str, output: Path
         keys=said | {participant: key.key},
         federation=document.federation,
     )
-    ends_us = at_us + _notice_us(document)
+    notice_s = notice_s_of(document)
+    ends_us = at_us + notice_s * 1_000_000
     if at_us >= document.ends_us or ends_us >= document.ends_us:
         raise ContractError(
             f"contract {document.id!r} ends by itself at {moment(document.ends_us)}, before its notice is"
@@ -82,7 +87,7 @@ def revoke(file: Path, signer: Path, participant: str, reason: str, output: Path
         ends_us=ends_us,
         reason=reason,
     )
-    check_revokes(revocation, document)
+    check_revokes(revocation, document, notice_s)
     write_signed(output, sign_document(revocation, key, participant))
     if as_json:
         told = {"revoked": document.id, "version": document.version, "file": str(output), "ends_us": ends_us}
@@ -90,12 +95,3 @@ def revoke(file: Path, signer: Path, participant: str, reason: str, output: Path
         return
     click.echo(f"contract {document.id} ends at {moment(ends_us)}: {output}")
     click.echo(f"give it to {other_party(document, participant)}")
-
-
-def _notice_us(document: ContractDocument | ContentDocument) -> int:
-    from medusa.market.contract.signed import ContractDocument
-    from medusa.runtime.contracts.content import check_content
-
-    if isinstance(document, ContractDocument):
-        return document.contract.notice_s * 1_000_000
-    return check_content(document).notice_s * 1_000_000

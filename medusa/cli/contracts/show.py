@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from medusa.cli.contracts.common import moment, now_us, public_key
+from medusa.cli.contracts.common import moment, notice_s_of, now_us, public_key
 from medusa.cli.options.command_options import AS_JSON, FILE, example
 from medusa.errors import ContractError
 
@@ -145,5 +145,5 @@ def _revocation_of(
             f"{file} is no revocation", hint="medusa contract revoke", code="contract.document"
         )
     _check_revocation(signed, found, keys)
-    check_revokes(found, document)
+    check_revokes(found, document, notice_s_of(document))
     return found

@@ -246,13 +246,13 @@ def _names(contract: Contract) -> Iterator[Contradiction]:
             yield Contradiction(field, f"expected each name once, got {twice!r} twice", "leave one out")
 
 
-def check_notice(contract: Contract, said_us: int, ends_us: int) -> None:
+def check_notice(notice_s: int, said_us: int, ends_us: int) -> None:
     """Whether a revocation that was said at one time may end a contract at another.
 
     Raises:
         ContractError: the notice is shorter than was agreed.
     """
-    least_us = contract.notice_s * SECOND_US
+    least_us = notice_s * SECOND_US
     if ends_us - said_us < least_us:
         raise ContractError(
             f"ends_us: expected a notice of {duration_text(least_us)} at least, got"

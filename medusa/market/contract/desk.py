@@ -359,7 +359,7 @@ class ContractDesk:
             told = ContractEnded(contract=document.id, version=document.version, code="unknown", text=text)
             self._letters.append(ContractLetter(partner, told))
             return
-        check_notice(contract, document.said_us, document.ends_us)
+        check_notice(contract.notice_s, document.said_us, document.ends_us)
         if document.said_us > now_us + SKEW_US:
             raise ContractError(
                 "said_us: a revocation of the future", hint="set the clock", code="contract.time"

@@ -99,7 +99,9 @@ def _when(
     return ""
 
 
-def check_revokes(revocation: RevocationDocument, document: ContractDocument | ContentDocument) -> None:
+def check_revokes(
+    revocation: RevocationDocument, document: ContractDocument | ContentDocument, notice_s: int
+) -> None:
     """Whether a revocation is of this contract, with the notice that was agreed on.
 
     Raises:
@@ -114,8 +116,7 @@ def check_revokes(revocation: RevocationDocument, document: ContractDocument | C
             hint="one of a version is of all versions below it, too",
             code="contract.document",
         )
-    if isinstance(document, ContractDocument):
-        check_notice(document.contract, revocation.said_us, revocation.ends_us)
+    check_notice(notice_s, revocation.said_us, revocation.ends_us)
 
 
 def check_open(document: ContractDocument | ContentDocument, now_us: int) -> None:

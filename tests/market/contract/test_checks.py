@@ -115,7 +115,6 @@ def test_what_can():
 
 
 def test_a_notice_is_kept():
-    contract = terms(notice_s=60)
-    check_notice(contract, NOW_US, NOW_US + 60 * SECOND_US)
+    check_notice(60, NOW_US, NOW_US + 60 * SECOND_US)
     with pytest.raises(ContractError, match="a notice of 1 min at least, got 59s"):
-        check_notice(contract, NOW_US, NOW_US + 59 * SECOND_US)
+        check_notice(60, NOW_US, NOW_US + 59 * SECOND_US)

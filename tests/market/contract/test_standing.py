@@ -85,10 +85,10 @@ def test_a_wrong_signature_is_an_error_whatever_is_known():
 def test_a_revocation_is_of_one_contract(changed, code):
     import msgspec
 
-    check_revokes(REVOCATION, OFFER)
-    check_revokes(msgspec.structs.replace(REVOCATION, version=2), OFFER)
+    check_revokes(REVOCATION, OFFER, 3_600)
+    check_revokes(msgspec.structs.replace(REVOCATION, version=2), OFFER, 3_600)
     with pytest.raises(ContractError) as caught:
-        check_revokes(msgspec.structs.replace(REVOCATION, **changed), OFFER)
+        check_revokes(msgspec.structs.replace(REVOCATION, **changed), OFFER, 3_600)
     assert caught.value.code == code
 
 
