@@ -190,6 +190,27 @@ def test_a_changed_file_is_noticed(folder):
     assert "is no text" in run("contract", "show", "a.contract", code=1)
 
 
+def test_a_later_version_replaces_what_both_signed(folder):
+    accepted()
+    text = (folder / "terms.toml").read_text()
+    propose = ("contract", "propose", "terms.toml", *SIGNS["bigco"], *IN, "-o", "b.contract")
+    accept = ("contract", "accept", "b.contract", *SIGNS["acme"], *IN, "--partner-key", "bigco.pub")
+    second = f"version = 2\n{text}"
+    dollars = second.replace("[price]", '[price]\ncurrency = "USD"')
+    for changed, says in [
+        (text, "write version 2"),
+        (second.replace('"acme"', '"carol"'), "parties: ('carol', 'bigco')"),
+        (second.replace("bigco-at-acme", "other"), "id: 'other', and 'bigco-at-acme'"),
+        (dollars, "currency: 'USD' in version 2"),
+    ]:
+        (folder / "terms.toml").write_text(changed)
+        assert says in run(*propose, "--replaces", "a.contract", code=1)
+    (folder / "terms.toml").write_text(second.replace("0.02", "0.03"))
+    run(*propose, "--replaces", "a.contract")
+    run(*accept, "--replaces", "a.contract")
+    assert "write version 3" in run(*propose[:-1], "c.contract", "--replaces", "b.contract", code=1)
+
+
 def test_what_can_not_be_revoked(folder):
     offered()
     revoke = ("contract", "revoke", "a.contract", "-o", "r")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["accept", "propose"]
 
+REPLACES = click.option("--replaces", type=FILE, help="the version before, which both have signed")
 FEDERATION = click.option("--federation", required=True, help="where it counts")
 
 
@@ -33,6 +34,7 @@ FEDERATION = click.option("--federation", required=True, help="where it counts")
 @FEDERATION
 @click.option("--open", "within", default="30d", show_default=True, help="it can be accepted for so long")
 @click.option("--output", "-o", type=OUT_FILE, required=True, help="the file to write")
+@REPLACES
 @AS_JSON
 def propose(
     terms: Path,
@@ -41,6 +43,7 @@ def propose(
     federation: str,
     within: str,
     output: Path,
+    replaces: Path | None,
     as_json: bool,
 ) -> None:
     """Sign TERMS and write an offer for the other party.
@@ -64,6 +67,7 @@ def propose(
         found = read_terms(text, str(terms))
         document = ContractDocument(federation=federation, until_us=until_us, contract=found)
     _check_offer(document, at_us)
+    _check_replaces(document, replaces)
     signed = sign_document(document, read_participant_key(signer), participant)
     write_signed(output, signed)
     other = next(each for each in document.parties if each != participant)
@@ -87,6 +91,7 @@ def propose(
 @FEDERATION
 @click.option("--partner-key", required=True, metavar="FILE|KEY", help="public key of the other party")
 @click.option("--output", "-o", type=OUT_FILE, help="the file to write  [default: FILE itself]")
+@REPLACES
 @AS_JSON
 def accept(
     file: Path,
@@ -95,6 +100,7 @@ def accept(
     federation: str,
     partner_key: str,
     output: Path | None,
+    replaces: Path | None,
     as_json: bool,
 ) -> None:
     """Check the offer in FILE and sign it: from then on it counts.
@@ -115,6 +121,7 @@ def accept(
     check_signatures(signed, document, verify=verifier(), keys=keys, federation=federation, needs=(other,))
     if not is_complete(signed, document):
         _check_offer(document, at_us)
+        _check_replaces(document, replaces)
         signed = countersign(signed, key, participant)
     if output is not None:
         write_signed(output, signed)
@@ -126,6 +133,15 @@ def accept(
         return
     click.echo(f"version {document.version} of contract {document.id} is signed by both: {path}")
     click.echo(f"give it to {other}, who needs your signature")
+
+
+def _check_replaces(document: ContractDocument | ContentDocument, replaces: Path | None) -> None:
+    """Whether this can take the place of the contract in a file, where one is named."""
+    from medusa.market.contract.standing import check_replaces
+    from medusa.runtime.contracts.contract_files import read_signed
+
+    if replaces is not None:
+        check_replaces(document, contract_of(read_signed(replaces)[1]))
 
 
 def _check_offer(document: ContractDocument | ContentDocument, at_us: int) -> None:

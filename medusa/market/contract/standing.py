@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from medusa.errors import ContractError
-from medusa.market.contract.checks import check_notice
+from medusa.market.contract.checks import check_notice, check_successor
 from medusa.market.contract.signed import (
     ContentDocument,
     ContractDocument,
@@ -17,7 +17,14 @@ from medusa.market.contract.signed import (
 from medusa.ports import Verify
 from medusa.units import duration_text
 
-__all__ = ["ContractValidity", "PartyOfContract", "check_open", "check_revokes", "standing_of"]
+__all__ = [
+    "ContractValidity",
+    "PartyOfContract",
+    "check_open",
+    "check_replaces",
+    "check_revokes",
+    "standing_of",
+]
 
 SECOND_US = 1_000_000
 
@@ -117,6 +124,30 @@ def check_revokes(
             code="contract.document",
         )
     check_notice(notice_s, revocation.said_us, revocation.ends_us)
+
+
+def check_replaces(new: ContractDocument | ContentDocument, old: ContractDocument | ContentDocument) -> None:
+    """Whether a document is a later version of another.
+
+    Raises:
+        ContractError: it is of another contract, its version isn't higher, or what has to stay has changed.
+    """
+    for field in ("federation", "id", "parties"):
+        was, comes = getattr(old, field), getattr(new, field)
+        if was != comes or type(new) is not type(old):
+            raise ContractError(
+                f"{field}: {comes!r}, and {was!r} in what it is to replace",
+                hint="a later version has the same federation, name and parties, and is of the same kind",
+                code="contract.version",
+            )
+    if isinstance(new, ContractDocument) and isinstance(old, ContractDocument):
+        check_successor(old.contract, new.contract)
+    elif new.version <= old.version:
+        raise ContractError(
+            f"version: {new.version} of contract {new.id!r}, and {old.version} is signed already",
+            hint=f"write version {old.version + 1}: what is signed never changes",
+            code="contract.version",
+        )
 
 
 def check_open(document: ContractDocument | ContentDocument, now_us: int) -> None:
