@@ -162,8 +162,8 @@ NODES = {
 DELAYED = {"consistency": lambda: automaton(CONSISTENCY)}
 """Of docs/dpc.md."""
 
-CONTRACTS = {"negotiation": lambda: automaton(NEGOTIATION)}
-"""Of docs/contracts.md."""
+TRADING = {"negotiation": lambda: automaton(NEGOTIATION)}
+"""Of docs/negotiation.md."""
 
 PARTS = {
     "receiver": lambda: automaton(RECEIVER),
@@ -178,7 +178,7 @@ def drawn(text):
     """The document with every part between ``<!-- drawn: NAME -->`` and ``<!-- end -->`` drawn anew."""
 
     def draw(found):
-        parts = PARTS | MOVING | SPLITTING | AGREEING | NODES | DELAYED | CONTRACTS
+        parts = PARTS | MOVING | SPLITTING | AGREEING | NODES | DELAYED | TRADING
         return f"<!-- drawn: {found[1]} -->\n{parts[found[1]]()}\n<!-- end -->"
 
     return re.sub(r"<!-- drawn: (\w+) -->\n.*?<!-- end -->", draw, text, flags=re.DOTALL)
