@@ -46,17 +46,17 @@ class Firm:
         about = {"signer": SIGNERS[self.name], "verify": verifier(), "keys": KEYS, "effects": self.effects}
         self.ledger = PartyLedger.restored(self.kept, self.name, "film", **about)
 
-    def perform(self, other: Firm, now: int) -> None:
+    def perform(self, other: Firm, at_us: int) -> None:
         for effect in self.effects.take():
             if isinstance(effect, KeepRecord):
                 self.kept.append(effect.data)
             elif isinstance(effect, SayInLedger) and CHANCE.random() < 2 / 3:
-                other.ledger.receive(now, self.name, effect.message)
+                other.ledger.receive(at_us, self.name, effect.message)
             elif isinstance(effect, StopWork):
-                print(f"{(now - BEGIN) // SECOND} s: {self.name} stops work: {effect.text}")
+                print(f"{(at_us - BEGIN) // SECOND} s: {self.name} stops work: {effect.text}")
                 for negotiation, scene in effect.tasks:
-                    self.ledger.ended(now, "frames", self.partner, negotiation, scene, frames)
-                    other.ledger.ended(now, "frames", other.partner, negotiation, scene, frames)
+                    self.ledger.ended(at_us, "frames", self.partner, negotiation, scene, frames)
+                    other.ledger.ended(at_us, "frames", other.partner, negotiation, scene, frames)
                 self.runs = other.runs = False
 
     def statement(self):
@@ -73,17 +73,17 @@ for firm in (farm, studio):
         firm.ledger.began(BEGIN, "frames", firm.partner, nano_units_per_row=core_s * NANO, **task)
 
 frames = 1
-for now in range(BEGIN, BEGIN + 700 * SECOND, SECOND):
-    frames += (now // SECOND) % 2 and farm.ledger.may_work(now, "frames", "studio")
-    if now == BEGIN + 200 * SECOND:
+for at_us in range(BEGIN, BEGIN + 700 * SECOND, SECOND):
+    frames += (at_us // SECOND) % 2 and farm.ledger.may_work(at_us, "frames", "studio")
+    if at_us == BEGIN + 200 * SECOND:
         farm.start()  # dies, and has what it kept
     for number, scene in enumerate(("chase", "titles") if farm.runs else ()):
-        said = frames + 50 * (now >= BEGIN + 540 * SECOND)
-        farm.ledger.counted(now, "frames", "studio", number, scene, said)
-        studio.ledger.counted(now, "frames", "farm", number, scene, frames)
+        said = frames + 50 * (at_us >= BEGIN + 540 * SECOND)
+        farm.ledger.counted(at_us, "frames", "studio", number, scene, said)
+        studio.ledger.counted(at_us, "frames", "farm", number, scene, frames)
     for firm, other in ((farm, studio), (studio, farm)):
-        firm.ledger.tick(now)
-        firm.perform(other, now)
+        firm.ledger.tick(at_us)
+        firm.perform(other, at_us)
 
 one, other = farm.statement(), studio.statement()
 print(f"both compute the same: {one == other}, wrong with receipts: {len(one.faults)}\n{one.summary()}")

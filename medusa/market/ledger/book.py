@@ -19,6 +19,7 @@ from medusa.market.ledger.receipts import (
     READING_BYTES_MAX,
     READING_CONTEXT,
     SETTLEMENT_CONTEXT,
+    LoadDispute,
     LoadReading,
     LoadReceipt,
     LoadSettlement,
@@ -30,6 +31,7 @@ from medusa.market.ledger.records import (
     BookState,
     ContractCounts,
     ContractEnds,
+    DisputeKept,
     LedgerRecord,
     ReceiptKept,
     SettlementKept,
@@ -44,6 +46,9 @@ __all__ = ["LedgerBook", "MeteredTask", "LedgerIdentity", "LedgerSettings"]
 
 MEASURES_MAX = 64
 """Intervals of which measures are held until they are read."""
+
+REFUSALS_MAX = 16
+"""Refusals that are kept between two receipts, so that nobody fills another's disk with them."""
 
 TASK_BYTES = 48
 """Of a task in a reading, beside its name: numbers at their longest."""
@@ -132,6 +137,7 @@ class LedgerBook:
         self.stopped = ""
         self.disputes = 0
         self.breach_claims = 0
+        self._refusals: dict[bytes, None] = {}
         self.written_off_micro, self.written_off_in = 0, Slot(0, 0)
         self.covered = Slot(contract.version, -1)
         self._settled_number, self._settled_next = 0, 0
@@ -505,6 +511,15 @@ class LedgerBook:
             )
         )
 
+    def _keep_refusal(self, dispute: LoadDispute, text: str) -> bool:
+        """Keep a dispute without a counter-reading, and say so. False: it is known, or there are too many."""
+        if dispute.consumer_signature in self._refusals or len(self._refusals) >= REFUSALS_MAX:
+            return False
+        self._refusals[dispute.consumer_signature] = None
+        self.keep(DisputeKept(contract=self.contract_id, partner=self.partner, dispute=dispute))
+        self._count_dispute(dispute.code, text)
+        return True
+
     def _count_dispute(self, code: str, text: str) -> None:
         self.disputes += 1
         beyond = self.disputes > self._settings.disputes_max
@@ -542,6 +557,7 @@ class LedgerBook:
         reading = read_reading(receipt.reading)
         self.chain.apply(reading, self._contract_of(reading))
         self._last_receipt = receipt
+        self._refusals = {}
         due = reading.amount_micro - reading.breach_micro
         self._post("receipt", reading.number, ((due, "owed"),), f"interval {reading.interval}")
         self._drop_paid()

@@ -78,7 +78,6 @@ class ConsumerBook(LedgerBook):
         self._held: tuple[ReadingSaid, LoadReading] | None = None
         self._held_at_us = 0
         self._counter: LoadDispute | None = None
-        self._refused = b""
         self._heard: Slot | None = None
         self._enters[DisputeKept] = self._enter_dispute
 
@@ -219,10 +218,7 @@ class ConsumerBook(LedgerBook):
         self._held = None
         self._step(ReadingEvent.REFUSE)
         dispute = self._refusal(said, code, text)
-        if said.reading != self._refused:
-            self._refused = said.reading
-            self.keep(DisputeKept(contract=self.contract_id, partner=self.partner, dispute=dispute))
-            self._count_dispute(code, f"a reading is refused: {text}")
+        self._keep_refusal(dispute, f"a reading is refused: {text}")
         self._say_dispute(dispute)
 
     def _refusal(self, said: ReadingSaid, code: str, text: str) -> LoadDispute:
@@ -244,8 +240,15 @@ class ConsumerBook(LedgerBook):
                 peer=self.partner,
                 code="E_BILLING",
             )
+        said = ReadingSaid(
+            contract=self.contract_id,
+            reading=self._counter.reading,
+            signature=self._counter.provider_signature,
+        )
+        covered = self._covered_ordinals(reading)
         self._step(ReadingEvent.SIGN)
         self._take_receipt(receipt)
+        self._claim_breaches(said, reading, covered)
 
     # --- what is wrong with a reading --------------------------------------------------------------
 
@@ -327,9 +330,8 @@ class ConsumerBook(LedgerBook):
         if seen <= reading.broken:
             return
         dispute = self._refusal(said, "E_BREACH", f"{seen} intervals were broken, it says {reading.broken}")
-        self.keep(DisputeKept(contract=self.contract_id, partner=self.partner, dispute=dispute))
+        self._keep_refusal(dispute, dispute.text)
         self.breach_claims += 1
-        self._count_dispute(dispute.code, dispute.text)
         self._say_dispute(dispute)
         why = self._takes_nothing(contract, slot)
         if why:
@@ -400,6 +402,8 @@ class ConsumerBook(LedgerBook):
     def _enter_dispute(self, record: DisputeKept) -> None:
         if record.dispute.counter and read_reading(record.dispute.counter).number == self.chain.number:
             self._counter, self.state = record.dispute, ReadingState.COUNTERED
+        if not record.dispute.counter:
+            self._refusals[record.dispute.consumer_signature] = None
         self.breach_claims += record.dispute.code == "E_BREACH"
 
     def _enter_task(self, record: TaskBegan) -> None:

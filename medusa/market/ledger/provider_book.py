@@ -49,6 +49,7 @@ from medusa.market.ledger.records import (
     DisputeKept,
     LedgerRecord,
     ReadingKept,
+    ReadingTakenBack,
     SettlementKept,
     TaskBegan,
     TaskWent,
@@ -80,12 +81,13 @@ class ProviderBook(LedgerBook):
         self._said: ReadingKept | None = None
         self._proposed: SignedSettlement | None = None
         self._said_at_us = self._last_tries = 0
+        self._taken_back = False
         self._rests_since_us: int | None = None
         self._stopped_at: Slot | None = None
         self._claims: list[tuple[Slot, dict[TaskKey, int]]] = []
-        self._refusals: dict[bytes, None] = {}
         self._enters[ReadingKept] = self._enter_reading
         self._enters[DisputeKept] = self._enter_dispute
+        self._enters[ReadingTakenBack] = self._enter_taken_back
         self._enters[SettlementKept] = self._enter_proposed
 
     # --- work --------------------------------------------------------------------------------------
@@ -149,6 +151,8 @@ class ProviderBook(LedgerBook):
             times.append(self.versions.payment_period_ends_us(last))
         if slot is None and last is not None and self.unreceipted_rows() and self._last_tries < LAST_TRIES:
             times.append(self._said_at_us + self._interval_us(last))
+        if self._taken_back and self.versions.last_ended(now_us) is not None:
+            times.append(now_us)
         if self._rests_since_us is not None and not self.stopped:
             times.append(self._rests_since_us + self._patience_us())
         return max(min(times), now_us) if times else None
@@ -176,6 +180,8 @@ class ProviderBook(LedgerBook):
         yield from super().snapshot()
         if self._said is not None:
             yield self._said
+        if self._taken_back:
+            yield ReadingTakenBack(contract=self.contract_id, partner=self.partner)
         if self._proposed is not None:
             yield SettlementKept(contract=self.contract_id, partner=self.partner, settlement=self._proposed)
 
@@ -186,10 +192,10 @@ class ProviderBook(LedgerBook):
         slot, last = self.versions.last_ended(now_us), self.chain.last
         if self._said is not None or self._proposed is not None or slot is None:
             return
-        if last is not None and now_us >= self.versions.ends_us:
+        if last is not None and (self._taken_back or now_us >= self.versions.ends_us):
             slot = max(slot, last)
         new = slot > self.covered and (last is None or slot > last)
-        reads = bool(self.tasks) and (new or self._again(now_us, slot))
+        reads = self._taken_back or (bool(self.tasks) and (new or self._again(now_us, slot)))
         running = self.versions.at(now_us)
         following = slot if reads else running
         unsettled = self.chain.number > self._settled_next
@@ -327,13 +333,9 @@ class ProviderBook(LedgerBook):
         """Nothing of the newest reading counts; or of the last receipt a breach is missing."""
         refusal = refusal_bytes(dispute.reading, dispute.code)
         self._signed_by(self.partner, b"", refusal, dispute.consumer_signature, "refusal")
-        known = dispute.consumer_signature in self._refusals or reading.number < self.chain.number - 1
-        if known or (reading.number < self.chain.number) != (dispute.code == "E_BREACH"):
-            return
-        record = DisputeKept(contract=self.contract_id, partner=self.partner, dispute=dispute)
-        self.keep(record)
-        self._enter_dispute(record)
-        self._count_dispute(dispute.code, f"reading {reading.number} is disputed: {dispute.text}")
+        late = reading.number < self.chain.number
+        if reading.number >= self.chain.number - 1 and late == (dispute.code == "E_BREACH"):
+            self._keep_refusal(dispute, f"reading {reading.number} is disputed: {dispute.text}")
 
     # --- stopping ----------------------------------------------------------------------------------
 
@@ -408,7 +410,7 @@ class ProviderBook(LedgerBook):
     # --- entering what is kept ---------------------------------------------------------------------
 
     def _enter_reading(self, record: ReadingKept) -> None:
-        self._said = record
+        self._said, self._taken_back = record, False
         for each in read_reading(record.reading).tasks:
             task = self.tasks.get((each.negotiation, each.task))
             if task is not None:
@@ -418,6 +420,7 @@ class ProviderBook(LedgerBook):
         reading = read_reading(receipt.reading)
         said = read_reading(self._said.reading) if self._said is not None else reading
         self._said = self._proposed = None
+        self._taken_back = False
         contract = self._contract_of(said)
         claim = {
             (each.negotiation, each.task): each.end_row
@@ -452,7 +455,7 @@ class ProviderBook(LedgerBook):
 
     def _enter_dispute(self, record: DisputeKept) -> None:
         if not record.dispute.counter:
-            self._refusals = dict.fromkeys([*self._refusals, record.dispute.consumer_signature][-CLAIMS_MAX:])
+            self._refusals[record.dispute.consumer_signature] = None
 
     def _enter_proposed(self, record: SettlementKept) -> None:
         if record.settlement.consumer_signature:
@@ -482,11 +485,14 @@ class ProviderBook(LedgerBook):
 
     def _take_back(self) -> None:
         """A reading of an interval that isn't there any more is made anew. If it is receipted nevertheless,
-        it counts."""
+        it counts; so one is made in any case: the answer to it says so."""
         if self._said is not None:
             reading = read_reading(self._said.reading)
             if not self.versions.has(Slot(reading.version, reading.interval)):
-                self._said = None
+                self._said, self._taken_back = None, True
+
+    def _enter_taken_back(self, record: ReadingTakenBack) -> None:
+        self._taken_back = True
 
     def _enter_task(self, record: TaskBegan) -> None:
         if not self.tasks:

@@ -20,6 +20,7 @@ __all__ = [
     "DisputeKept",
     "LedgerRecord",
     "ReadingKept",
+    "ReadingTakenBack",
     "ReceiptKept",
     "SettlementKept",
     "TaskBegan",
@@ -89,6 +90,10 @@ class ReadingKept(_Record, frozen=True, tag="reading_kept"):
     signature: Signature
 
 
+class ReadingTakenBack(_Record, frozen=True, tag="reading_taken_back"):
+    """Of a snapshot: the provider has signed a reading of an interval that isn't there any more."""
+
+
 class ReceiptKept(_Record, frozen=True, tag="receipt_kept"):
     """Both have signed it."""
 
@@ -138,6 +143,7 @@ LedgerRecord: TypeAlias = (
     | TaskBegan
     | TaskWent
     | ReadingKept
+    | ReadingTakenBack
     | ReceiptKept
     | DisputeKept
     | SettlementKept

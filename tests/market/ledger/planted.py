@@ -152,6 +152,6 @@ PLANTED: dict[str, LedgerMistake] = {
     "the last interval again": LedgerMistake(
         about="A contract that is over isn't read again: rows that came late are never paid.",
         edits=edit(f"{_LEDGER}.provider_book:ProviderBook._again", "return now_us >=", "return 0 * now_us >"),
-        seed=20,
+        seed=50,
     ),
 }

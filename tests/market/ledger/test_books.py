@@ -235,6 +235,30 @@ def test_a_revoked_contract_stops_and_is_settled():
     assert pair.host.owed_micro == 0
 
 
+@pytest.mark.parametrize("snapshot", [False, True])
+def test_a_reading_that_a_late_revocation_took_away_is_made_anew(snapshot):
+    """Its receipt was lost on the way: what both have signed counts, so the host has to hear of it."""
+    pair = Pair()
+    pair.begin()
+    pair.run(19)
+    pair.says["owner"] = lambda message: []
+    pair.run(3)
+    assert pair.owner.chain.number == pair.host.chain.number + 1
+    for name, partner in zip(NAMES, reversed(NAMES), strict=True):
+        pair.ledgers[name].end(pair.contract.id, partner, BEGIN_US + 10 * SECOND)
+    pair.settle()
+    if snapshot:
+        pair.disks["host"] = pair.ledgers["host"].snapshot()
+        pair.restart("host")
+    pair.says.clear()
+    pair.run(30)
+    pair.end()
+    pair.run(60)
+    assert pair.paid_micro == pair.worth_micro
+    assert pair.host.owed_micro == pair.owner.owed_micro == 0
+    assert pair.statement("host").amount_micro == pair.statement("owner").amount_micro
+
+
 @pytest.mark.parametrize(
     ("call", "code"),
     [

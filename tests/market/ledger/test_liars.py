@@ -204,10 +204,13 @@ def test_a_settlement_over_more_than_is_owed_is_refused():
     assert pair.worth_micro <= pair.paid_micro + exposure_most_micro(pair.contract)
 
 
-def test_a_provider_that_denies_breaches_saves_two_of_them():
-    """It says that all was kept; the owner saw each interval broken, says so, and takes its tasks home."""
+@pytest.mark.parametrize("inflated", [1.0, 1.001])
+def test_a_provider_that_denies_breaches_saves_two_of_them(inflated):
+    """It says that all was kept; the owner saw each interval broken, says so, and takes its tasks home. That
+    it bills a few rows too many, so that its readings are countered, changes nothing."""
     pair = Pair(terms(availability_ppm=900_000, breach_micro=3_000_000, settlement_s=10_000))
     pair.begin()
+    pair.inflated = inflated
     for _ in range(LONG):
         pair.host.measured(pair.now, 0, 0)
         pair.owner.measured(pair.now, SECOND // 2, 0)
@@ -324,3 +327,21 @@ def test_counter_readings_with_more_rows_or_other_figures_are_refused():
     pair.run(LONG)
     assert "E_BILLING" in pair.refused
     assert pair.worth_micro - pair.paid_micro <= exposure_most_micro(pair.contract)
+
+
+def test_nobody_fills_the_disk_of_the_other_one_with_refusals():
+    pair = Pair()
+    pair.begin()
+    pair.run(9)
+    said = []
+    pair.says["host"] = lambda message: said.append(message) or []
+    pair.run(3)
+    reading = read_reading(said[0].reading)
+    before = {name: len(pair.disks[name]) for name in pair.disks}
+    for more in range(1, 100):
+        data = canonical(msgspec.structs.replace(reading, total_micro=reading.total_micro + more))
+        signature = ToyKey("host").sign(READING_CONTEXT + data)
+        pair.hear("owner", "host", ReadingSaid(contract="power", reading=data, signature=signature))
+        pair.settle()
+    assert {name: len(pair.disks[name]) - before[name] for name in pair.disks} == {"host": 16, "owner": 16}
+    assert len(pair.disputes["owner"]) == 16
