@@ -11,7 +11,17 @@ from pathlib import Path
 import pytest
 
 from medusa.wire.link.automaton import RECEIVER, LinkEvent, ReceiverState
-from tests.wire.drawing import AGREEING, DELAYED, MOVING, NODES, PARTS, SPLITTING, automaton, drawn
+from tests.wire.drawing import (
+    AGREEING,
+    DELAYED,
+    MOVING,
+    NODES,
+    PARTS,
+    SPLITTING,
+    TRADING,
+    automaton,
+    drawn,
+)
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -19,6 +29,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 @pytest.mark.parametrize(
     ("name", "parts"),
     [
+        ("contracts.md", TRADING),
         ("protocol.md", PARTS),
         ("moving.md", MOVING),
         ("splitting.md", SPLITTING),
