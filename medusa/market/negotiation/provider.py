@@ -476,23 +476,30 @@ class LoadProvider:
         guests = [each for each in self._books.guests.values() if not each.leaving]
         if any(each.leaving and not each.virtual for each in self._books.guests.values()):
             return None
+        if not guests:
+            return None
         look_us: int | None = None
-        for guest in sorted(guests, key=lambda each: each.price_micro):
-            name = guest.task.name
+        # Each was worth its price when it came, to what was here then. So those that came last go first, and
+        # a guest isn't judged by what was taken after it: with the same load of our own none is at a loss.
+        load = {virtual: self._books.load(virtual=virtual) for virtual in (False, True)}
+        overloaded = self._books.overloaded
+        for guest in reversed(guests):
             limit_milli = guest.signed.contract.units_per_s_max_milli
+            here = guest.virtual or self._books.task(guest.task.name) is not None
             if self._books.units_taken(guest.signed) * 1_000 > limit_milli * (1 + 1e-6):
                 self.give_back(now_us, guest, TradeReason.OVER_LIMIT.value, "")
                 return None
-            if not guest.virtual and self._books.task(name) is None:
+            if not here:
                 continue
-            units = guest.units_now
-            load = self._books.load(virtual=guest.virtual)
-            if not guest.virtual and self._books.overloaded:
+            if overloaded and not guest.virtual:
                 self.give_back(now_us, guest, TradeReason.FULL.value, "")
                 return None
-            dear = units > 0 and self._books.saved(load, guest.now, units) > self._settings.above(
+            units, before = guest.units_now, load[guest.virtual]
+            dear = units > 0 and self._books.saved(before, guest.now, units) > self._settings.above(
                 guest.price_micro
             )
+            for virtual in (True,) if guest.virtual else (False, True):
+                load[virtual] = load[virtual].minus(guest.now.use)
             lost_us = guest.loses(now_us, so=dear)
             if not dear:
                 continue

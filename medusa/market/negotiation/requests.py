@@ -126,12 +126,17 @@ class RequestPlanner:
         return self._books.saved(load, task, units) > self._settings.above(price_micro)
 
     def look_again_us(self, now_us: int) -> int | None:
-        """When something may be worth asking for that isn't now: a contract has rested, or a task was here
-        long enough. None: not before something else changes."""
+        """When something may be worth asking for that isn't now: a contract has rested, a price is forgotten,
+        or a task was here long enough. None: not before something else changes."""
         times = [
             until_us
             for signed in self._contracts.consuming(now_us)
             if (until_us := self._rests.until_us(signed.key)) > now_us
+        ]
+        times += [
+            until_us
+            for signed in self._contracts.consuming(now_us)
+            if (until_us := self._prices.forgets_at_us(now_us, signed)) is not None
         ]
         for task in self._books.here():
             came_us = self._books.came_us(task.name)
