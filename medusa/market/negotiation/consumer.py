@@ -240,9 +240,10 @@ class LoadConsumer:
         wanted = self._planner.worthwhile(purchase.signed, offered, message.price_micro)
         other = self._planner.cheaper_elsewhere(now_us, purchase.signed, wanted, message.price_micro)
         self._prices.learnt(now_us, purchase.signed, message.price_micro)
-        bid = self._planner.highest(purchase.signed, offered, message.price_micro) if not wanted else None
+        asked = [each for each in purchase.tasks.values() if self._may_still(now_us, purchase.signed, each)]
+        bid = self._planner.highest(purchase.signed, asked, message.price_micro) if not wanted else None
         if bid is not None and bid > purchase.price_micro:
-            tasks = self._planner.worthwhile(purchase.signed, offered, bid)
+            tasks = self._planner.worthwhile(purchase.signed, asked, bid)
             purchase.bids(now_us, bid, tasks, now_us + self._settings.answer_us)
             self._say(now_us, purchase)
             self._note(now_us, "asked", purchase, tuple(purchase.tasks))

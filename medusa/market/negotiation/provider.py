@@ -220,10 +220,11 @@ class LoadProvider:
         if sale is None:
             self._void(partner, message.contract, message.version, message.negotiation)
             return
-        self._check(sale, partner, message.contract, message.tasks)
         if sale.state is not _S.OFFERED:
+            self._check(sale, partner, message.contract, ())
             self._say(now_us, sale)
             return
+        self._check(sale, partner, message.contract, message.tasks)
         if message.price_micro != sale.price_micro or not message.tasks:
             raise RemoteProtocolError(
                 f"{len(message.tasks)} tasks are accepted at {message.price_micro}, and"
