@@ -63,6 +63,7 @@ class AnswerJudge:
         tasks: Sequence[TradedTask],
         price_micro: int,
         *,
+        floor_micro: int = 0,
         without: ResourceUse | None = None,
         units_without: float = 0.0,
         known: bool = False,
@@ -70,6 +71,7 @@ class AnswerJudge:
         """Which of them to take for this price.
 
         Args:
+            floor_micro: nothing is taken for less, whatever it costs.
             without: room that is kept for these very tasks and doesn't count; ``units_without``: theirs.
             known: they are: they have room already.
         """
@@ -93,9 +95,12 @@ class AnswerJudge:
                 reason = TradeReason.CAP
             if reason is None and not self._books.fits(load.plus(task.use)):
                 reason = TradeReason.FULL
-            if reason is None and not (added := self._books.added(load, task, units)) < most:
+            if reason is None and (
+                not (added := self._books.added(load, task, units)) < most or price_micro < floor_micro
+            ):
                 reason = TradeReason.TOO_DEAR
                 wanted = self._price_for(signed, added)
+                wanted = max(wanted, floor_micro) if wanted is not None else None
                 if wanted is not None and wanted > price_micro:
                     dearest = wanted if dearest is None else min(dearest, wanted)
             if reason is not None:
@@ -131,7 +136,7 @@ class AnswerJudge:
         return min(above, contract.price_micro)
 
     def offered(self, signed: SignedContract, like: TradedTask | None) -> tuple[int, int]:
-        """What would be taken for a little more load now, in the range; and for how much load there is room
+        """What would be taken for a little more load now, in the range; and how large a task would be taken
         at the top of it, in units a second times 1,000. 0: none, and then the price is the top.
 
         Args:
@@ -143,16 +148,15 @@ class AnswerJudge:
         units = units if units > 0 else 1.0
         cores, nbytes = shape.cpu_cores / units, shape.bytes_per_s / units
         load, most = self.load(signed), self._settings.below(contract.price_micro)
-        probe = ResourceUse(cpu_cores=cores * _PROBE, bytes_per_s=nbytes * _PROBE)
+        bare = self._books.cost_of(load)
 
-        def added(already: float) -> float:
-            before = load.plus(ResourceUse(cpu_cores=cores * already, bytes_per_s=nbytes * already))
-            if not self._books.fits(before.plus(probe)):
-                return math.inf
-            return (self._books.cost_of(before.plus(probe)) - self._books.cost_of(before)) / _PROBE
+        def added(units: float) -> float:
+            """By what a unit of so much in one task would raise the cost."""
+            after = load.plus(ResourceUse(cpu_cores=cores * units, bytes_per_s=nbytes * units))
+            return (self._books.cost_of(after) - bare) / units if self._books.fits(after) else math.inf
 
         limit = contract.units_per_s_max_milli / 1_000 - self._books.units_taken(signed)
-        first = added(0.0)
+        first = added(_PROBE)
         if limit <= 0 or not first < most:
             return contract.price_micro, 0
         price = self._price_for(signed, first, rounded=False)

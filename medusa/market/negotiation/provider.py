@@ -16,6 +16,7 @@ from medusa.market.contract.states import NEGOTIATION, NegotiationEvent, Negotia
 from medusa.market.negotiation.answers import AnswerJudge
 from medusa.market.negotiation.backoff import Backoff
 from medusa.market.negotiation.books import GuestTask, LoadBooks
+from medusa.market.negotiation.chains import ChainedMove, ChainFinder
 from medusa.market.negotiation.contract_book import ContractBook, SignedContract
 from medusa.market.negotiation.decisions import DecisionLog, TradeStep
 from medusa.market.negotiation.effects import HandBack, TradeEffects
@@ -108,7 +109,8 @@ class LoadProvider:
     """Answers, keeps room, gives back. The trader says when, and what comes from partners and the driver.
 
     Args:
-        moves_free: whether one move more may begin.
+        moves_free: whether one move more may begin; ``asks_free``: and one request.
+        pass_on: has a task go to a partner.
         call_back: has a guest that was passed on come back here first.
     """
 
@@ -122,17 +124,22 @@ class LoadProvider:
         distrust: Backoff,
         log: DecisionLog,
         effects: TradeEffects,
+        chains: ChainFinder,
         moves_free: Callable[[], bool],
+        asks_free: Callable[[], bool],
+        pass_on: Callable[[int, ChainedMove], None],
         call_back: Callable[[int, str], None],
     ) -> None:
         self._settings = settings
         self._books, self._contracts, self._judge = books, contracts, judge
         self._distrust, self._log, self._effects = distrust, log, effects
-        self._moves_free, self._call_back = moves_free, call_back
+        self._moves_free, self._asks_free = moves_free, asks_free
+        self._chains, self._pass_on, self._call_back = chains, pass_on, call_back
         self._pending: dict[tuple[str, int], PendingRequest] = {}
         self._sales: dict[tuple[str, int], Sale] = {}
         self._ended: dict[str, dict[int, str]] = {}
         self._floor: dict[str, int] = {}
+        self._floors: dict[tuple[str, str], tuple[int, int]] = {}
         self._strays: dict[str, tuple[SignedContract, int, str]] = {}
         self._likes: dict[tuple[str, str], TradedTask] = {}
 
@@ -278,6 +285,8 @@ class LoadProvider:
         for name in message.tasks:
             self._settle(now_us, sale, tasks[name])
         self._distrust.succeeded(("absent", partner))
+        if self._floors.pop(sale.signed.key, None) is not None:
+            self._distrust.succeeded(("chain", partner))
         self._say(now_us, sale)
         self._note(now_us, "runs", sale, message.tasks)
 
@@ -366,7 +375,8 @@ class LoadProvider:
         if not self._contracts.still_holds(now_us, signed):
             self._refuse(now_us, partner, request, TradeReason.NO_CONTRACT)
             return
-        found = self._judge.judge(signed, request.tasks, request.price_micro)
+        floor = self.floor_micro(now_us, signed)
+        found = self._judge.judge(signed, request.tasks, request.price_micro, floor_micro=floor)
         sale = Sale(
             number=request.negotiation,
             signed=signed,
@@ -383,7 +393,32 @@ class LoadProvider:
             if dearer.taken:
                 self._offer(now_us, sale, dearer.taken, found.dearest)
                 return
-        self._refuse(now_us, partner, request, found.reason)
+        chain = None
+        if found.reason in (TradeReason.TOO_DEAR, TradeReason.FULL) and not signed.contract.shadow:
+            wanted = next(task for task in request.tasks if task.name in found.refused)
+            chain = self._chain(now_us, signed, wanted, request.price_micro)
+        if chain is None:
+            self._refuse(now_us, partner, request, found.reason)
+            return
+        # Its consumer hears of the room once that is there, and asks again.
+        self._refuse(now_us, partner, request, TradeReason.PASSING_ON)
+        self._distrust.failed(now_us, ("chain", partner))
+        self._floors[signed.key] = request.price_micro, now_us + self._settings.hold_us
+        self._pass_on(now_us, chain)
+
+    def floor_micro(self, now_us: int, signed: SignedContract) -> int:
+        """What a contract has to bring at least, since a task was passed on to make room for it; else 0."""
+        floor_micro, until_us = self._floors.get(signed.key, (0, 0))
+        return floor_micro if now_us < until_us else 0
+
+    def _chain(
+        self, now_us: int, signed: SignedContract, wanted: TradedTask, pays_micro: int
+    ) -> ChainedMove | None:
+        """A task to pass on for less, so that this one can come. A consumer for whom that was done, and who
+        didn't come then, rests."""
+        if not self._asks_free() or self._distrust.rests(now_us, ("chain", signed.partner)):
+            return None
+        return self._chains.find(now_us, signed, wanted, pays_micro)
 
     def _offer(self, now_us: int, sale: Sale, taken: tuple[TradedTask, ...], price_micro: int) -> None:
         sale.step(_E.OFFER)
