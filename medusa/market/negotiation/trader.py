@@ -143,6 +143,7 @@ class Trader:
             reachable=self._reachable,
         )
         self._round_us: int | None = None
+        self._last_round_us = -settings.round_us
         self._period_us: int | None = None
         self._counted: dict[tuple[str, str], SignedContract] = {}
 
@@ -347,12 +348,13 @@ class Trader:
 
     def _look(self, now_us: int) -> None:
         """Something has changed: have a round, a while after the last one."""
-        if self._round_us is None:
-            self._round_us = now_us + self._pick(self._settings.round_us // 4 + 1)
+        soon_us = max(now_us, self._last_round_us + self._settings.round_us)
+        if self._round_us is None or soon_us + self._settings.round_us < self._round_us:
+            self._round_us = soon_us + self._pick(self._settings.round_us // 4 + 1)
 
     def _round(self, now_us: int) -> None:
         """Look once whether anything is worth moving. What waits for a time is looked at again then."""
-        self._round_us = None
+        self._round_us, self._last_round_us = None, now_us
         again_us = [self._provider.shed_guests(now_us), self._consumer.call_home(now_us)]
         started = False
         if self._moves_free() and self._asks_free():

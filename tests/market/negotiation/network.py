@@ -33,15 +33,14 @@ class Square:
         return self.scale * use.cpu_cores**2
 
 
-def task(name: str, owner: str, cores: float = 0.1, *, kind: str = "", nbytes: int = 0) -> TradedTask:
-    """One of 1,000 rows a second."""
+def task(name: str, owner: str, cores: float = 0.1, *, kind: str = "", rows_per_s: int = 1_000) -> TradedTask:
+    """One that takes so many cores at 1,000 rows a second."""
     return TradedTask(
         name=name,
         owner=owner,
         kind=kind,
-        rows_per_s_milli=1_000_000,
+        rows_per_s_milli=rows_per_s * 1_000,
         cpu_ns_per_row=round(cores * 1_000_000),
-        bytes_per_row=nbytes,
     )
 
 
