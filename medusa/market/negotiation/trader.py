@@ -20,6 +20,7 @@ from medusa.market.negotiation.decisions import DecisionLog
 from medusa.market.negotiation.effects import TradeEffects
 from medusa.market.negotiation.explaining import TradeExplainer
 from medusa.market.negotiation.heralds import PriceHerald
+from medusa.market.negotiation.kept import KeptTrades
 from medusa.market.negotiation.messages import (
     LoadAccepted,
     LoadAgreed,
@@ -209,6 +210,31 @@ class Trader:
     def _over(self, now_us: int, signed: SignedContract, keep: SignedContract | None) -> None:
         self._consumer.contract_over(now_us, signed, keep)
         self._provider.contract_over(now_us, signed, keep)
+
+    # --- restarts -------------------------------------------------------------------------------
+
+    def kept(self) -> KeptTrades:
+        """What has to outlive a restart. A driver that can be restarted has it on disk before it does what
+        the effects say."""
+        return KeptTrades(
+            number=self._consumer.number, deals=(*self._consumer.kept(), *self._provider.kept())
+        )
+
+    def resume(self, now_us: int, kept: KeptTrades) -> None:
+        """Go on after a restart, once the contracts are signed and before anything else. The driver still
+        answers each ``HandOver`` from before, and is told each ``HandBack`` again."""
+        parts = {
+            part: [each for each in kept.deals if each.part in names]
+            for part, names in (("ours", ("moving", "away")), ("theirs", ("room", "guest")))
+        }
+        self._consumer.resume(now_us, kept.number, parts["ours"])
+        self._provider.resume(now_us, parts["theirs"])
+        for deal in kept.deals:
+            if not self._contracts.in_force(now_us, deal.partner, deal.contract.id):
+                signed = SignedContract(
+                    contract=deal.contract, partner=deal.partner, consumes=deal.part in ("moving", "away")
+                )
+                self._over(now_us, signed, None)
 
     # --- what the driver knows ------------------------------------------------------------------
 

@@ -10,10 +10,13 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import msgspec
+
 from medusa.errors import RemoteProtocolError
 from medusa.market.contract.terms import Contract
 from medusa.market.cost import CostFunction
 from medusa.market.negotiation.effects import HandBack, HandOver, Say, TradeEffects, TradeLine
+from medusa.market.negotiation.kept import KeptTrades
 from medusa.market.negotiation.messages import LoadAgreed, LoadEnded, LoadRequest, PriceSaid
 from medusa.market.negotiation.policies import LoadPolicy
 from medusa.market.negotiation.settings import TradeSettings
@@ -302,6 +305,20 @@ class Network:
             if other != name and not self.cut(name, other):
                 self._tell(name, other, reachable=True, told=True)
         self._look(name)
+
+    def lose_memory(self, name: str) -> None:
+        """It is restarted, with what it kept on disk."""
+        member = self.members[name]
+        kept = msgspec.msgpack.decode(msgspec.msgpack.encode(member.trader.kept()), type=KeptTrades)
+        member.trader, member.effects = member.remake()
+        for each in member.contracts:
+            member.trader.sign(self.now_us, each)
+        member.trader.resume(self.now_us, kept)
+        member.dead = True
+        self.go_on(name)
+        for other in self.members:
+            if self.cut(name, other):
+                member.trader.partner(self.now_us, other, reachable=False)
 
     def calm(self) -> None:
         """No failures from now on."""
