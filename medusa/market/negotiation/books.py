@@ -219,6 +219,9 @@ class LoadBooks:
         """When it came here from a partner; None: it always was here."""
         return self._came_us.get(name)
 
+    def drop_away(self, key: tuple[str, bool]) -> AwayTask:
+        return self.away.pop(key)
+
     # --- what is on its way ---------------------------------------------------------------------
 
     def moves(self, name: str, number: int) -> None:

@@ -16,7 +16,7 @@ from medusa.market.negotiation.books import LoadBooks
 from medusa.market.negotiation.chains import ChainedMove, ChainFinder
 from medusa.market.negotiation.consumer import LoadConsumer
 from medusa.market.negotiation.contract_book import ContractBook, SignedContract
-from medusa.market.negotiation.decisions import DecisionLog
+from medusa.market.negotiation.decisions import TradeLog
 from medusa.market.negotiation.effects import TradeEffects
 from medusa.market.negotiation.explaining import TradeExplainer
 from medusa.market.negotiation.heralds import PriceHerald
@@ -73,7 +73,7 @@ class Trader:
         self._books = LoadBooks(cost, settings.capacity)
         self._prices = PriceBoard(settings.memory_us, settings.price_steps)
         self._rests = Backoff(settings.backoff_us, settings.backoff_max_us, pick)
-        log = DecisionLog(effects, settings.decisions)
+        log = TradeLog(effects, settings.decisions)
         judge = AnswerJudge(name, settings, books=self._books, policy=policy)
         self._planner = RequestPlanner(
             name,
