@@ -144,6 +144,7 @@ class Trader:
             reachable=self._reachable,
         )
         self._round_us: int | None = None
+        self._noticed_us = -settings.heartbeat_us
         self._last_round_us = -settings.round_us
         self._period_us: int | None = None
         self._counted: dict[tuple[str, str], SignedContract] = {}
@@ -251,7 +252,8 @@ class Trader:
             if (task.name, False) in self._books.away and not self._books.moving(task.name):
                 self._home(now_us, task.name)
         self._provider.measured(now_us)
-        if changed:
+        if changed or now_us >= self._noticed_us + self._settings.heartbeat_us:
+            self._noticed_us = now_us
             self._herald.changed(now_us)
             self._look(now_us)
 
