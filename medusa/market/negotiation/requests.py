@@ -88,8 +88,14 @@ class RequestPlanner:
         Args:
             busy: whether a task is in another negotiation.
         """
+        dearest: dict[tuple[bool, int], float] = {}
         for signed in self.partners(now_us):
             price = self._prices.ask(now_us, signed)
+            like = signed.contract.shadow, signed.contract.bytes_per_unit
+            if like not in dearest:
+                dearest[like] = self._dearest(signed)
+            if dearest[like] <= self._settings.above(price):
+                continue
             allowed = [task for task in self._candidates(signed) if not busy(task.name)]
             allowed = [task for task in allowed if self.why_not(now_us, signed, task) is None]
             tasks = self.worthwhile(signed, allowed, price)
@@ -100,6 +106,16 @@ class RequestPlanner:
                     price_micro=price,
                     saved_micro_per_s=self.saved(signed, tasks, price),
                 )
+
+    def _dearest(self, signed: SignedContract) -> float:
+        """What a unit of the task saves that saves most alone: no price above that is worth a look."""
+        load = self._books.load(virtual=signed.contract.shadow)
+        saved = (
+            self._books.saved(load, task, units)
+            for task in self._candidates(signed)
+            if (units := signed.units_per_s(task)) > 0
+        )
+        return max(saved, default=0.0)
 
     def _instead(
         self,
