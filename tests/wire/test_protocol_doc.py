@@ -36,6 +36,7 @@ DOCS = Path(__file__).parents[2] / "docs"
         ("nodes.md", NODES),
         ("standby.md", AGREEING),
         ("dpc.md", DELAYED),
+        ("negotiation.md", TRADING),
     ],
 )
 def test_the_document_shows_what_the_code_has(name, parts):
