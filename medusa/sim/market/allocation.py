@@ -1,4 +1,4 @@
-"""How good it is where load runs: what capacity is unused, what overload left, and whether that is acceptable.
+"""How good it is where load runs: capacity that is unused, overload that is left; is that acceptable?
 
 The *threshold* of a participant is the load at which its marginal cost reaches the price in its contracts
 (NSDI 2004, section 3). An allocation is *acceptable* if nobody is above it, or, where there is more load than

@@ -10,8 +10,6 @@ from dataclasses import dataclass
 
 import msgspec
 
-from medusa.market.negotiation.settings import TradeSettings
-from medusa.market.negotiation.trader import Trader
 from medusa.sim.market.allocation import acceptable, allocation, thresholds
 from medusa.sim.market.auction import ROUND_S, run_auction
 from medusa.sim.market.books import PICO, MarketBooks
@@ -31,9 +29,7 @@ __all__ = [
     "trader",
 ]
 
-SETTINGS = TradeSettings()
-
-MARGIN = SETTINGS.epsilon_ppm / 1e6
+MARGIN = 0.02
 """A trader moves nothing that is worth less than this share of the price."""
 
 ROUNDING_MICRO = 1e-3
@@ -144,9 +140,10 @@ class MarketRun:
     liars: frozenset[int] = frozenset()
 
 
-def trader(settings: TradeSettings = SETTINGS) -> MakeMind:
+def trader() -> MakeMind:
     """How a participant's mind is made: the same class as on a node."""
-    return lambda name, cost, effects, pick: Trader(name, cost, settings=settings, effects=effects, pick=pick)
+    from medusa.market.negotiation.trader import Trader
+    return lambda name, cost, effects, pick: Trader(name, cost, effects=effects, pick=pick)
 
 
 def run_market(
@@ -257,6 +254,8 @@ def _without_contracts(population: Population) -> MarketRun:
         books.close(round(setup.quiet_s * 1e6))
         return _measured(population, books, seconds=setup.quiet_s, last_s=0.0, settled=True)
     found = run_auction(population)
+    for seat in found.books.seats:
+        seat.begin_peaks()
     last_s = found.rounds * ROUND_S
     run = _measured(
         population,

@@ -1,4 +1,4 @@
-"""Participants in virtual time. Each is a real ``Trader``; messages and moves take time, messages may be lost.
+"""Participants in virtual time, each a real ``Trader``. Messages and moves take time; messages may be lost.
 
 One heap of events; ties are done in the order in which they were asked for. The same seed gives the same run.
 """
