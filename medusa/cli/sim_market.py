@@ -102,6 +102,14 @@ def _settings(command: Callable[..., None]) -> Callable[..., None]:
             "--move", "move_s", type=float, default=2.0, show_default=True, help="seconds that a move takes"
         ),
         click.option(
+            "--heartbeat",
+            "heartbeat_s",
+            type=float,
+            default=10.0,
+            show_default=True,
+            help="seconds after which a price is said again",
+        ),
+        click.option(
             "--limit",
             "limit_s",
             type=float,

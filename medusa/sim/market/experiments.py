@@ -58,7 +58,7 @@ def run_experiment(
 
 
 QUALITY = ("overload_before", "overload", "unused", "wasted", "acceptable", "gain_share")
-EFFORT = ("moves", "moves_bound", "rounds", "messages_each")
+EFFORT = ("moves", "moves_bound", "near_s", "settled_s", "messages_each")
 PRICES = ("price_mean", "price_low", "price_step")
 
 

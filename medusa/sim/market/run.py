@@ -36,6 +36,9 @@ ROUNDING_MICRO = 1e-3
 """A profit is a float: so much a second below 0 is none."""
 
 
+NEAR = 0.01
+
+
 class ProfitError(SimulationError):
     """A participant did worse than alone, beyond what is stated."""
 
@@ -58,6 +61,7 @@ class MarketFigures(msgspec.Struct, frozen=True, kw_only=True):
         gain_share: of what the optimum would save, so much is saved.
         moves: tasks handed over; ``returns``: handed back; ``moves_bound``: as the function says.
         settled: whether it came to rest before the limit; ``settled_s``: when the last task moved.
+        near_s: from then on the overload is within 1 % of the capacity of what is left in the end.
         rounds: the same in rounds of 7 s.
         messages: by kind; ``messages_each``: of each participant; ``message_bytes``: of all.
         price_mean, price_low, price_high: at which tasks were handed over, as a share of the highest price in
@@ -70,6 +74,7 @@ class MarketFigures(msgspec.Struct, frozen=True, kw_only=True):
         late_loss: what of that came later than the reaction time after a change, micro-units.
         peak_alone, peak: cores beyond the thresholds that would have to be bought so that nobody is ever
             overloaded.
+        events: of the simulation; ``rule_breaks``: messages that broke a rule of the protocol.
     """
 
     participants: int
@@ -101,6 +106,7 @@ class MarketFigures(msgspec.Struct, frozen=True, kw_only=True):
     moves_bound: int
     settled: bool
     settled_s: float
+    near_s: float
     rounds: int
     messages: dict[str, int]
     messages_each: float
@@ -119,6 +125,7 @@ class MarketFigures(msgspec.Struct, frozen=True, kw_only=True):
     peak_alone: float
     peak: float
     events: int = 0
+    rule_breaks: int = 0
     trace_hash: str = ""
 
 
@@ -143,6 +150,7 @@ class MarketRun:
 def trader() -> MakeMind:
     """How a participant's mind is made: the same class as on a node."""
     from medusa.market.negotiation.trader import Trader
+
     return lambda name, cost, effects, pick: Trader(name, cost, effects=effects, pick=pick)
 
 
@@ -180,6 +188,7 @@ def run_market(
         moments=[(each.at_s, each.loads, each.moves) for each in world.samples],
         liars=world.liars,
         events=world.events,
+        rule_breaks=world.rule_breaks,
         trace_hash=world.trace_hash,
     )
     check_profits(world.books, world.liars, changing=bool(setup.change_s))
@@ -283,6 +292,7 @@ def _measured(
     moments: Sequence[tuple[float, tuple[float, ...], int]] = (),
     liars: frozenset[int] = frozenset(),
     events: int = 0,
+    rule_breaks: int = 0,
     trace_hash: str = "",
 ) -> MarketRun:
     setup, graph = population.setup, population.graph
@@ -296,6 +306,15 @@ def _measured(
     profits = [seat.profit_micro / seconds for seat in books.seats]
     alone = math.fsum(curve.cost(seat.own_load) for curve, seat in zip(curves, books.seats, strict=True))
     possible = alone - after.cost_least_micro
+    course = []
+    for at_s, loads, moves in moments:
+        over = math.fsum(max(load - each.full, 0.0) for load, each in zip(loads, limits, strict=True))
+        course.append((at_s, over / share, moves))
+    near_s = last_s
+    for at_s, over, _ in reversed(course):
+        if abs(over - after.overload / share) > NEAR:
+            break
+        near_s = min(near_s, at_s)
     shares = [price for _, price in prices]
     steps = [abs(after - before) for before, after in itertools.pairwise(shares)]
     said = messages or {}
@@ -330,6 +349,7 @@ def _measured(
         moves_bound=moves_bound(population),
         settled=settled,
         settled_s=last_s,
+        near_s=near_s,
         rounds=math.ceil(last_s / ROUND_S),
         messages=said,
         messages_each=sum(said.values()) / members,
@@ -354,10 +374,7 @@ def _measured(
             for seat, each in zip(books.seats, limits, strict=True)
         ),
         events=events,
+        rule_breaks=rule_breaks,
         trace_hash=trace_hash,
     )
-    course = []
-    for at_s, loads, moves in moments:
-        over = math.fsum(max(load - each.full, 0.0) for load, each in zip(loads, limits, strict=True))
-        course.append((at_s, over / share, moves))
     return MarketRun(setup, figures, tuple(profits), tuple(course), tuple(prices), liars)

@@ -58,6 +58,7 @@ class MarketSetup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         change_s: after so long on average a participant's load changes; 0: never.
         delay_ms: a message takes from this to twice this. ``loss``: so many of all messages are lost.
         move_s: a move takes so long.
+        heartbeat_s: a provider says its price at least so often, beside when it changes.
         limit_s: the run ends then, at rest or not. ``quiet_s``: it ends when nothing has moved for so long.
         liars: a share of all participants; ``lie``: a name in ``LIES``.
     """
@@ -80,6 +81,7 @@ class MarketSetup(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     delay_ms: float = 20.0
     loss: float = 0.0
     move_s: float = 2.0
+    heartbeat_s: float = 10.0
     limit_s: float = 3_600.0
     quiet_s: float = 120.0
     liars: float = 0.0
@@ -143,6 +145,7 @@ _BOUNDS = (
     ("delay_ms", 0, 10_000),
     ("loss", 0, 0.5),
     ("move_s", 0, 600),
+    ("heartbeat_s", 1, 3_600),
     ("limit_s", 1, 10**6),
     ("quiet_s", 1, 10**6),
     ("liars", 0, 1),

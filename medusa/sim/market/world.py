@@ -15,6 +15,7 @@ from typing import Protocol
 
 import msgspec
 
+from medusa.errors import RemoteProtocolError
 from medusa.market.contract.terms import Contract
 from medusa.market.cost import CostFunction
 from medusa.market.negotiation.effects import HandBack, HandOver, Say, TradeEffects, TradeLine
@@ -58,6 +59,7 @@ class TradingMind(Protocol):
     def partner(self, now_us: int, partner: str, *, reachable: bool) -> None: ...
     def handed_over(self, now_us: int, negotiation: int, task: str, *, why: str = "") -> None: ...
     def handed_back(self, now_us: int, task: str) -> None: ...
+    def admits(self, now_us: int, partner: str, negotiation: int, task: str) -> object | None: ...
     def tick(self, now_us: int) -> None: ...
     def wake_at_us(self) -> int | None: ...
 
@@ -103,7 +105,7 @@ class MarketWorld:
         self.now_us = 0
         self.books = MarketBooks(population.members, reaction_us=REACTION_US)
         self.messages: Counter[str] = Counter()
-        self.events = self.lost = self.message_bytes = self.refused_moves = 0
+        self.events = self.lost = self.message_bytes = self.refused_moves = self.rule_breaks = 0
         self.last_move_us = 0
         self.prices: list[tuple[float, float]] = []
         self.samples: list[Moment] = []
@@ -231,7 +233,11 @@ class MarketWorld:
             )
             self._say(member, source, no)
             return
-        self._minds[member].receive(self.now_us, self.population.members[source].name, message)
+        try:
+            self._minds[member].receive(self.now_us, self.population.members[source].name, message)
+        except RemoteProtocolError as error:
+            self.rule_breaks += 1
+            self.lines.append((self.now_us / 1e6, self.population.members[member].name, error.message))
         self._perform(member)
 
     def _perform(self, member: int) -> None:
@@ -319,6 +325,9 @@ class MarketWorld:
             return "it doesn't run here"
         if target == placed.owner or any(target == hop.host for hop in placed.hops):
             return "it has been there"
+        refused = self._minds[target].admits(self.now_us, parties[1], effect.negotiation, effect.task)
+        if refused is not None:
+            return str(refused)
         per_row = agreed.nano_units_per_row[agreed.tasks.index(effect.task)]
         hop = Hop(target, agreed.price_micro, per_row)
         self.books.hand_over(self.now_us, effect.task, member, hop, idle=self._lies(target, "idle"))

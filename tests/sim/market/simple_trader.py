@@ -56,6 +56,9 @@ class SimpleTrader:
         self.tasks = list(tasks)
         self.load = sum(task.use.cpu_cores for task in tasks)
 
+    def admits(self, now_us: int, partner: str, negotiation: int, task: str) -> object | None:
+        return None
+
     def wake_at_us(self) -> int | None:
         return self.wake
 
