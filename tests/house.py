@@ -19,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 
 # Low to high. A file imports only from its own room or a lower layer; rooms of one layer keep apart.
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors", "elements", "units", "ports", "decoders"),
+    ("errors", "elements", "units", "ports", "decoders", "automaton"),
     ("query",),
     ("engine",),
     ("wire", "market"),

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from medusa.automaton import next_state
 from medusa.errors import LocalProtocolError
-from medusa.nodes.automaton import next_state
 from medusa.nodes.catalog.catalog import Deployment
 from medusa.nodes.catalog.deployment_automaton import DEPLOYMENT, DeploymentEvent, DeploymentState
 from medusa.nodes.fragment.automaton import LIFE, TURN, LifeEvent, LifeState, TurnEvent, TurnState

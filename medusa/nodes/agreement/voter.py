@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import msgspec
 
+from medusa.automaton import next_state
 from medusa.nodes.agreement.automaton import VOTER, AgreementEvent, VoterState
-from medusa.nodes.automaton import next_state
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.catalog.kept_configurations import KeptConfiguration
 from medusa.nodes.catalog.persistence import CatalogWriter

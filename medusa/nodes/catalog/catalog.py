@@ -8,9 +8,9 @@ from typing import TypeVar, cast
 
 import msgspec
 
+from medusa.automaton import next_state
 from medusa.decoders import msgpack_decoder
 from medusa.errors import LinkError, RemoteProtocolError, StateError
-from medusa.nodes.automaton import next_state
 from medusa.nodes.catalog.birth import Birth
 from medusa.nodes.catalog.deployment_automaton import DEPLOYMENT, DeploymentEvent, DeploymentState
 from medusa.nodes.catalog.in_doubt import InDoubt

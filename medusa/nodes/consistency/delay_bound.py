@@ -21,9 +21,9 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Protocol
 
+from medusa.automaton import next_state
 from medusa.elements import END_US, START_US, Boundary, Element, Train
 from medusa.engine.operators.source import newest_time_us
-from medusa.nodes.automaton import next_state
 from medusa.nodes.consistency.catching_up import CatchingUp, FedInstance
 from medusa.nodes.consistency.corrections import BoxesAbove, UncorrectedRows, behind_us
 from medusa.nodes.consistency.fork import ForkedFragment

@@ -19,9 +19,9 @@ from typing import Any
 
 import msgspec
 
+from medusa.automaton import next_state
 from medusa.elements import Element, Silent, Train
 from medusa.engine.held_rows_count import NOTHING, RowsAtRisk
-from medusa.nodes.automaton import next_state
 from medusa.nodes.clock.wall_clock import WallClock
 from medusa.nodes.consistency.delay_bound import DelayBound
 from medusa.nodes.fragment.automaton import (

@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from medusa.nodes.automaton import next_state
+from medusa.automaton import next_state
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.fragment.change_feed import StandbyChangeFeed
 from medusa.nodes.fragment.host import FragmentHost

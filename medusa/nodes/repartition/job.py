@@ -11,9 +11,9 @@ from typing import Any, Protocol
 
 import msgspec
 
+from medusa.automaton import next_state
 from medusa.elements import Element
 from medusa.errors import LinkError, QueryError, RemoteProtocolError, StateError
-from medusa.nodes.automaton import next_state
 from medusa.nodes.catalog.catalog import Catalog, PendingReplacement
 from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.config.settings import Settings, stream_link

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from medusa.automaton import next_state
 from medusa.nodes.agreement.automaton import (
     PROPOSER,
     VOTER,
@@ -14,7 +15,6 @@ from medusa.nodes.agreement.automaton import (
 )
 from medusa.nodes.agreement.bid import Bid
 from medusa.nodes.agreement.voter import Voter, voter_state
-from medusa.nodes.automaton import next_state
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.catalog.kept_configurations import KeptConfiguration
 from medusa.nodes.catalog.persistence import CatalogWriter

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from medusa.automaton import next_state
 from medusa.errors import LocalProtocolError
-from medusa.nodes.automaton import next_state
 from medusa.nodes.consistency.states import CONSISTENCY, ConsistencyEvent, ConsistencyState
 from medusa.wire.messages.tentative import STREAM_STATES
 

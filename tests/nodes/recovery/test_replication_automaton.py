@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from medusa.automaton import next_state
 from medusa.errors import LocalProtocolError
-from medusa.nodes.automaton import next_state
 from medusa.nodes.recovery.replication import _Link
 from medusa.nodes.recovery.replication_automaton import REPLICATION, ReplicationEvent, ReplicationState
 

@@ -1,0 +1,162 @@
+"""The provider's choice: which of the tasks that it is asked to run, and for how much. It does nothing.
+
+NSDI 2004: one after the other, each that costs less than its price with those before it already here, and
+all that was promised before. What would exceed the capacity is never taken, however it is paid: the
+prototype took its cost for -1 then, which is below any price.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from medusa.market.negotiation.books import LoadBooks
+from medusa.market.negotiation.contract_book import SignedContract
+from medusa.market.negotiation.policies import LoadPolicy
+from medusa.market.negotiation.reasons import TradeReason
+from medusa.market.negotiation.settings import PPM, TradeSettings
+from medusa.market.work import ResourceUse, TradedTask
+
+__all__ = ["AnswerJudge", "JudgedTasks"]
+
+_ROUNDING = 1e-9
+_PROBE = 1e-3
+"""Units a second: a little load."""
+
+_HALVINGS = 6
+"""The room that a provider says to have is less than what it has by 1/64 of it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgedTasks:
+    """What came of judging some tasks.
+
+    Attributes:
+        taken: in the order asked.
+        refused: name -> why, of the others.
+        dearest: the least price at which one of the others would be taken; None: at none.
+    """
+
+    taken: tuple[TradedTask, ...]
+    refused: dict[str, TradeReason]
+    dearest: int | None
+
+    @property
+    def reason(self) -> TradeReason:
+        """Of the first that was refused."""
+        return next(iter(self.refused.values()), TradeReason.TOO_DEAR)
+
+
+class AnswerJudge:
+    """Asks the books and the owner's policy."""
+
+    def __init__(self, name: str, settings: TradeSettings, *, books: LoadBooks, policy: LoadPolicy) -> None:
+        self._name, self._settings, self._books, self._policy = name, settings, books, policy
+
+    def load(self, signed: SignedContract) -> ResourceUse:
+        return self._books.load_promised(virtual=signed.contract.shadow)
+
+    def judge(
+        self,
+        signed: SignedContract,
+        tasks: Sequence[TradedTask],
+        price_micro: int,
+        *,
+        without: ResourceUse | None = None,
+        units_without: float = 0.0,
+        known: bool = False,
+    ) -> JudgedTasks:
+        """Which of them to take for this price.
+
+        Args:
+            without: room that is kept for these very tasks and doesn't count; ``units_without``: theirs.
+            known: they are: they have room already.
+        """
+        load = self.load(signed)
+        if without is not None:
+            load = load.minus(without)
+        contract = signed.contract
+        limit = contract.units_per_s_max_milli / 1_000 - self._books.units_taken(signed) + units_without
+        capped = contract.cap_micro / contract.settlement_s
+        owed = self._books.owed_micro_per_s(signed, taken=True)
+        most = self._settings.below(price_micro)
+        taken: list[TradedTask] = []
+        refused: dict[str, TradeReason] = {}
+        dearest: int | None = None
+        for task in tasks:
+            units = signed.units_per_s(task)
+            reason = self._forbidden(signed, task, known=known)
+            if reason is None and (units <= 0 or units > limit * (1 + _ROUNDING)):
+                reason = TradeReason.OVER_LIMIT
+            if reason is None and capped and owed + units * price_micro > capped * (1 + _ROUNDING):
+                reason = TradeReason.CAP
+            if reason is None and not self._books.fits(load.plus(task.use)):
+                reason = TradeReason.FULL
+            if reason is None and not (added := self._books.added(load, task, units)) < most:
+                reason = TradeReason.TOO_DEAR
+                wanted = self._price_for(signed, added)
+                if wanted is not None and wanted > price_micro:
+                    dearest = wanted if dearest is None else min(dearest, wanted)
+            if reason is not None:
+                refused[task.name] = reason
+                continue
+            taken.append(task)
+            load, limit, owed = load.plus(task.use), limit - units, owed + units * price_micro
+        return JudgedTasks(taken=tuple(taken), refused=refused, dearest=dearest)
+
+    def _forbidden(self, signed: SignedContract, task: TradedTask, *, known: bool) -> TradeReason | None:
+        if not known and self._books.knows(task.name, virtual=signed.contract.shadow):
+            return TradeReason.TAKEN
+        if task.owner == self._name or not signed.allows(task):
+            return TradeReason.TASK_NOT_ALLOWED
+        return None if self._policy.may_take(task, signed.partner) else TradeReason.POLICY
+
+    def _price_for(self, signed: SignedContract, added: float) -> int | None:
+        """The least price in the range at which this is less than the price, less epsilon, on a step of the
+        range, so that others that cost a little more go with it; None: none is."""
+        contract = signed.contract
+        if not added < self._settings.below(contract.price_micro):
+            return None
+        wanted = max(math.floor(added * PPM / (PPM - self._settings.epsilon_ppm)) + 1, contract.least_micro)
+        while wanted < contract.price_micro and not added < self._settings.below(wanted):
+            wanted += 1
+        step = max(contract.range_micro // self._settings.price_steps, 1)
+        above = contract.least_micro + -(-(wanted - contract.least_micro) // step) * step
+        return min(above, contract.price_micro)
+
+    def offered(self, signed: SignedContract, like: TradedTask | None) -> tuple[int, int]:
+        """What would be taken for a little more load now, in the range; and for how much load there is room
+        at the top of it, in units a second times 1,000. 0: none, and then the price is the top.
+
+        Args:
+            like: a task that the load is like; None: processor time alone.
+        """
+        contract = signed.contract
+        units = signed.units_per_s(like) if like is not None else 0.0
+        shape = like.use if like is not None and units > 0 else ResourceUse(cpu_cores=1.0)
+        units = units if units > 0 else 1.0
+        cores, nbytes = shape.cpu_cores / units, shape.bytes_per_s / units
+        load, most = self.load(signed), self._settings.below(contract.price_micro)
+        probe = ResourceUse(cpu_cores=cores * _PROBE, bytes_per_s=nbytes * _PROBE)
+
+        def added(already: float) -> float:
+            before = load.plus(ResourceUse(cpu_cores=cores * already, bytes_per_s=nbytes * already))
+            if not self._books.fits(before.plus(probe)):
+                return math.inf
+            return (self._books.cost_of(before.plus(probe)) - self._books.cost_of(before)) / _PROBE
+
+        limit = contract.units_per_s_max_milli / 1_000 - self._books.units_taken(signed)
+        first = added(0.0)
+        if limit <= 0 or not first < most:
+            return contract.price_micro, 0
+        price = self._price_for(signed, first)
+        low, high = 0.0, min(_PROBE, limit)
+        while added(high) < most and high < limit:
+            low, high = high, min(high * 2, limit)
+        if added(high) < most:
+            low = high
+        for _ in range(_HALVINGS):
+            middle = (low + high) / 2
+            low, high = (middle, high) if added(middle) < most else (low, middle)
+        return contract.price_micro if price is None else price, max(int(low * 1_000), 1)

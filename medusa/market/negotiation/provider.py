@@ -1,0 +1,732 @@
+"""The provider's side: requests that came, room that is kept, guests that run here.
+
+Each negotiation ends by its deadline, and its room is free then. A guest leaves where it is called back,
+where its contract ends, where it takes more than was said, or costs more than it earns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from medusa.automaton import next_state
+from medusa.errors import RemoteProtocolError
+from medusa.market.contract.states import NEGOTIATION, NegotiationEvent, NegotiationState
+from medusa.market.negotiation.answers import AnswerJudge
+from medusa.market.negotiation.backoff import Backoff
+from medusa.market.negotiation.books import GuestTask, LoadBooks
+from medusa.market.negotiation.contract_book import ContractBook, SignedContract
+from medusa.market.negotiation.decisions import DecisionLog, TradeStep
+from medusa.market.negotiation.effects import HandBack, TradeEffects
+from medusa.market.negotiation.messages import (
+    LoadAccepted,
+    LoadAgreed,
+    LoadEnded,
+    LoadMoved,
+    LoadOffer,
+    LoadRequest,
+    LoadRuns,
+)
+from medusa.market.negotiation.reasons import TradeReason, reason_text
+from medusa.market.negotiation.settings import PPM, TradeSettings
+from medusa.market.work import TradedTask, nano_units_per_row
+
+__all__ = ["LoadProvider", "PendingRequest", "Sale"]
+
+_S, _E = NegotiationState, NegotiationEvent
+
+PENDING_MAX = 16
+"""Requests of one partner that wait for an answer."""
+
+ENDED_MAX = 256
+"""Negotiations of one partner that are over and remembered. An older number is refused."""
+
+STRAYS_MAX = 1_024
+_WITHIN_MAX_US = 3_600_000_000
+
+
+@dataclass(slots=True, kw_only=True)
+class PendingRequest:
+    """One without an answer yet.
+
+    Attributes:
+        expires_us: it is refused then, while its consumer still listens.
+    """
+
+    signed: SignedContract
+    request: LoadRequest
+    came_us: int
+    expires_us: int
+
+
+@dataclass(slots=True, kw_only=True)
+class Sale:
+    """One negotiation, as its provider knows it.
+
+    Attributes:
+        tasks: for which room is kept; once it is finalized, those that run here by it.
+        names: of all that were agreed, and later of all that were moved.
+        deadline_us: until then it is kept.
+    """
+
+    number: int
+    signed: SignedContract
+    tasks: dict[str, TradedTask]
+    price_micro: int
+    deadline_us: int
+    state: NegotiationState = NegotiationState.REQUESTED
+    names: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> tuple[str, int]:
+        return self.signed.partner, self.number
+
+    def step(self, *events: NegotiationEvent) -> None:
+        state = self.state
+        for event in events:
+            state = next_state(NEGOTIATION, state, event, of=f"negotiation {self.number}")
+        self.state = state
+
+    def is_agreed(self, tasks: dict[str, TradedTask], deadline_us: int) -> None:
+        if self.state is _S.OFFERED:
+            self.step(_E.ACCEPT)
+        self.step(_E.AGREE)
+        self.tasks, self.names, self.deadline_us = tasks, tuple(tasks), deadline_us
+
+    def is_moved(self, names: tuple[str, ...]) -> None:
+        self.step(_E.VERIFY, _E.FINALIZE)
+        self.names = names
+        self.tasks = {name: self.tasks[name] for name in names}
+
+
+class LoadProvider:
+    """Answers, keeps room, gives back. The trader says when, and what comes from partners and the driver.
+
+    Args:
+        moves_free: whether one move more may begin.
+        call_back: has a guest that was passed on come back here first.
+    """
+
+    def __init__(
+        self,
+        settings: TradeSettings,
+        *,
+        books: LoadBooks,
+        contracts: ContractBook,
+        judge: AnswerJudge,
+        distrust: Backoff,
+        log: DecisionLog,
+        effects: TradeEffects,
+        moves_free: Callable[[], bool],
+        call_back: Callable[[int, str], None],
+    ) -> None:
+        self._settings = settings
+        self._books, self._contracts, self._judge = books, contracts, judge
+        self._distrust, self._log, self._effects = distrust, log, effects
+        self._moves_free, self._call_back = moves_free, call_back
+        self._pending: dict[tuple[str, int], PendingRequest] = {}
+        self._sales: dict[tuple[str, int], Sale] = {}
+        self._ended: dict[str, dict[int, str]] = {}
+        self._floor: dict[str, int] = {}
+        self._strays: dict[str, tuple[SignedContract, int, str]] = {}
+        self._likes: dict[tuple[str, str], TradedTask] = {}
+
+    @property
+    def moving(self) -> int:
+        """Negotiations for which room is kept."""
+        return sum(each.state in (_S.OFFERED, _S.AGREED) for each in self._sales.values())
+
+    def knows(self, partner: str, message: LoadEnded) -> bool:
+        """Whether a negotiation of that partner is known here."""
+        key = partner, message.negotiation
+        return key in self._sales or key in self._pending
+
+    def sales(self) -> Iterator[Sale]:
+        yield from self._sales.values()
+
+    def pending(self) -> Iterator[PendingRequest]:
+        yield from self._pending.values()
+
+    def like(self, signed: SignedContract) -> TradedTask | None:
+        """What was asked for last under a contract."""
+        return self._likes.get(signed.key)
+
+    def admits(self, now_us: int, partner: str, number: int, name: str) -> TradeReason | None:
+        """Whether room is kept for a task that is about to arrive; None: it is."""
+        sale = self._sales.get((partner, number))
+        if sale is None or sale.state is not _S.AGREED or now_us >= sale.deadline_us:
+            return TradeReason.LATE
+        return None if name in sale.tasks else TradeReason.TASK_NOT_ALLOWED
+
+    # --- what a consumer says -------------------------------------------------------------------
+
+    def on_request(self, now_us: int, partner: str, message: LoadRequest) -> None:
+        """Raises RemoteProtocolError: it names a task twice."""
+        key = partner, message.negotiation
+        if len({task.name for task in message.tasks}) != len(message.tasks):
+            raise RemoteProtocolError(
+                "a request names a task twice", peer=partner, code=TradeReason.TASK_NOT_ALLOWED.value
+            )
+        if key in self._sales:
+            self._say(now_us, self._sales[key])
+            return
+        if key in self._pending:
+            return
+        code = self._ended.get(partner, {}).get(message.negotiation)
+        if code is None and message.negotiation <= self._floor.get(partner, -1):
+            code = TradeReason.LATE.value
+        if code is not None:
+            self._refuse(now_us, partner, message, code, log=False)
+            return
+        signed = self._contracts.in_force(now_us, partner, message.contract)
+        if signed is None or signed.consumes or signed.contract.version != message.version:
+            self._refuse(now_us, partner, message, TradeReason.NO_CONTRACT)
+            return
+        contract = signed.contract
+        if not contract.least_micro <= message.price_micro <= contract.price_micro:
+            self._refuse(now_us, partner, message, TradeReason.PRICE)
+        elif self._distrust.rests(now_us, ("understates", partner)):
+            self._refuse(now_us, partner, message, TradeReason.UNDERSTATED)
+        elif (
+            self._distrust.rests(now_us, ("absent", partner))
+            or sum(each[0] == partner for each in self._pending) >= PENDING_MAX
+        ):
+            self._refuse(now_us, partner, message, TradeReason.BUSY)
+        else:
+            self._likes[signed.key] = message.tasks[0]
+            within_us = min(message.within_us, _WITHIN_MAX_US)
+            self._pending[key] = PendingRequest(
+                signed=signed, request=message, came_us=now_us, expires_us=now_us + within_us * 3 // 4
+            )
+
+    def on_accepted(self, now_us: int, partner: str, message: LoadAccepted) -> None:
+        """Raises RemoteProtocolError: that wasn't offered."""
+        sale = self._sales.get((partner, message.negotiation))
+        if sale is None:
+            self._void(partner, message.contract, message.version, message.negotiation)
+            return
+        self._check(sale, partner, message.contract, message.tasks)
+        if sale.state is not _S.OFFERED:
+            self._say(now_us, sale)
+            return
+        if message.price_micro != sale.price_micro or not message.tasks:
+            raise RemoteProtocolError(
+                f"{len(message.tasks)} tasks are accepted at {message.price_micro}, and"
+                f" {sale.price_micro} was offered",
+                peer=partner,
+                code=TradeReason.PRICE.value,
+            )
+        if not self._contracts.still_holds(now_us, sale.signed):
+            self._end(now_us, sale, TradeReason.ENDED)
+            return
+        wanted = [sale.tasks[name] for name in message.tasks]
+        found = self._judge.judge(
+            sale.signed,
+            wanted,
+            sale.price_micro,
+            without=self._books.kept(sale.key),
+            units_without=sum(sale.signed.units_per_s(task) for task in sale.tasks.values()),
+            known=True,
+        )
+        if not found.taken:
+            self._end(now_us, sale, found.reason)
+            return
+        self._agree(now_us, sale, found.taken)
+
+    def on_moved(self, now_us: int, partner: str, message: LoadMoved) -> None:
+        """Raises RemoteProtocolError: a task for which no room was kept."""
+        key = partner, message.negotiation
+        sale = self._sales.get(key)
+        if sale is not None:
+            self._check(sale, partner, message.contract, message.tasks)
+        if sale is not None and sale.state is _S.AGREED and now_us >= sale.deadline_us:
+            self._expire(now_us, sale)
+            sale = None
+        if sale is None or sale.state is _S.OFFERED:
+            for name in message.tasks:
+                self._give_stray(now_us, name)
+            self._void(partner, message.contract, message.version, message.negotiation, message.tasks)
+            return
+        if sale.state is _S.FINALIZED:
+            self._say(now_us, sale)
+            return
+        stayed = [name for name in sale.tasks if name not in message.tasks]
+        tasks = dict(sale.tasks)
+        if not message.tasks:
+            self._end(now_us, sale, TradeReason.FAILED, say=False)
+            return
+        sale.is_moved(message.tasks)
+        self._books.free_room(key)
+        for name in stayed:
+            self._stray(now_us, name, sale)
+        for name in message.tasks:
+            self._settle(now_us, sale, tasks[name])
+        self._distrust.succeeded(("absent", partner))
+        self._say(now_us, sale)
+        self._note(now_us, "runs", sale, message.tasks)
+
+    def _settle(self, now_us: int, sale: Sale, task: TradedTask) -> None:
+        contract = sale.signed.contract
+        self._books.guests[task.name, contract.shadow] = GuestTask(
+            task=task,
+            signed=sale.signed,
+            number=sale.number,
+            price_micro=sale.price_micro,
+            nano=nano_units_per_row(task.cpu_ns_per_row, task.bytes_per_row, contract.bytes_per_unit),
+            since_us=now_us,
+            reckoned_us=now_us,
+            seen_us=now_us,
+        )
+        if not contract.shadow:
+            self._books.came(now_us, task.name)
+
+    def on_ended(self, now_us: int, partner: str, message: LoadEnded) -> None:
+        """The consumer withdraws, or calls tasks back. What it calls back is confirmed."""
+        key = partner, message.negotiation
+        pending = self._pending.pop(key, None)
+        if pending is not None:
+            self._remember(key, message.code)
+            return
+        sale = self._sales.get(key)
+        if sale is not None:
+            self._check(sale, partner, message.contract, ())
+        if sale is None:
+            if message.tasks:
+                for name in message.tasks:
+                    self._give_stray(now_us, name)
+                self._void(
+                    partner,
+                    message.contract,
+                    message.version,
+                    message.negotiation,
+                    message.tasks,
+                    TradeReason.GONE,
+                )
+            elif message.negotiation not in self._ended.get(partner, {}):
+                self._remember(key, message.code)
+            return
+        if sale.state is not _S.FINALIZED:
+            self._end(now_us, sale, message.code, say=False)
+            return
+        for name in message.tasks or tuple(sale.tasks):
+            guest = self._books.guests.get((name, sale.signed.contract.shadow))
+            if guest is None or guest.number != sale.number or guest.signed.key != sale.signed.key:
+                self._void(
+                    partner,
+                    message.contract,
+                    message.version,
+                    message.negotiation,
+                    (name,),
+                    TradeReason.GONE,
+                )
+            else:
+                self.give_back(now_us, guest, message.code, message.text)
+
+    # --- answering ------------------------------------------------------------------------------
+
+    def answer(self, now_us: int) -> None:
+        """Those that have waited for others, the best paid first. One that finds another move under way
+        stays until it expires."""
+        if not self._pending or now_us < min(map(self._due_us, self._pending.values())):
+            return
+        order = sorted(
+            self._pending.items(), key=lambda each: (-each[1].request.price_micro, each[1].came_us)
+        )
+        for key, pending in order:
+            free = self._moves_free()
+            if now_us >= pending.expires_us and not free:
+                del self._pending[key]
+                self._refuse(now_us, key[0], pending.request, TradeReason.BUSY)
+            elif free:
+                del self._pending[key]
+                self._answer(now_us, pending)
+
+    def _due_us(self, pending: PendingRequest) -> int:
+        return min(pending.came_us + self._settings.gather_us, pending.expires_us)
+
+    def _answer(self, now_us: int, pending: PendingRequest) -> None:
+        signed, request = pending.signed, pending.request
+        partner = signed.partner
+        if not self._contracts.still_holds(now_us, signed):
+            self._refuse(now_us, partner, request, TradeReason.NO_CONTRACT)
+            return
+        found = self._judge.judge(signed, request.tasks, request.price_micro)
+        sale = Sale(
+            number=request.negotiation,
+            signed=signed,
+            tasks={},
+            price_micro=request.price_micro,
+            deadline_us=0,
+        )
+        if found.taken:
+            self._sales[sale.key] = sale
+            self._agree(now_us, sale, found.taken)
+            return
+        if found.dearest is not None:
+            dearer = self._judge.judge(signed, request.tasks, found.dearest)
+            if dearer.taken:
+                self._offer(now_us, sale, dearer.taken, found.dearest)
+                return
+        self._refuse(now_us, partner, request, found.reason)
+
+    def _offer(self, now_us: int, sale: Sale, taken: tuple[TradedTask, ...], price_micro: int) -> None:
+        sale.step(_E.OFFER)
+        offered = Sale(
+            number=sale.number,
+            signed=sale.signed,
+            tasks={task.name: task for task in taken},
+            price_micro=price_micro,
+            deadline_us=now_us + self._settings.answer_us * 2,
+            state=sale.state,
+        )
+        self._sales[offered.key] = offered
+        self._books.keep_room(offered.key, offered.signed, taken)
+        self._say(now_us, offered)
+        self._note(now_us, "countered", offered, tuple(offered.tasks))
+
+    def _agree(self, now_us: int, sale: Sale, taken: tuple[TradedTask, ...]) -> None:
+        sale.is_agreed({task.name: task for task in taken}, now_us + self._settings.room_us)
+        self._books.keep_room(sale.key, sale.signed, taken)
+        for name in sale.tasks:
+            self._strays.pop(name, None)
+        self._say(now_us, sale)
+        self._note(now_us, "agreed", sale, tuple(sale.tasks))
+
+    def _say(self, now_us: int, sale: Sale) -> None:
+        """The answer, for the first time or again."""
+        contract = sale.signed.contract
+        about: dict[str, Any] = {
+            "contract": contract.id,
+            "version": contract.version,
+            "negotiation": sale.number,
+        }
+        left_us = max(sale.deadline_us - now_us, 0)
+        if sale.state is _S.OFFERED:
+            self._effects.say(
+                sale.signed.partner,
+                LoadOffer(**about, tasks=tuple(sale.tasks), price_micro=sale.price_micro, within_us=left_us),
+            )
+        elif sale.state is _S.AGREED:
+            self._effects.say(
+                sale.signed.partner,
+                LoadAgreed(
+                    **about,
+                    tasks=tuple(sale.tasks),
+                    nano_units_per_row=tuple(
+                        nano_units_per_row(task.cpu_ns_per_row, task.bytes_per_row, contract.bytes_per_unit)
+                        for task in sale.tasks.values()
+                    ),
+                    price_micro=sale.price_micro,
+                    within_us=left_us,
+                ),
+            )
+        elif sale.state is _S.FINALIZED:
+            self._effects.say(sale.signed.partner, LoadRuns(**about, tasks=sale.names))
+
+    # --- guests ---------------------------------------------------------------------------------
+
+    def measured(self, now_us: int) -> None:
+        """Judge the guests by what was just measured."""
+        for (name, virtual), guest in list(self._books.guests.items()):
+            if virtual:
+                continue
+            task = self._books.task(name)
+            if task is not None:
+                guest.measured(now_us, task)
+                self._judge_guest(now_us, guest, task)
+            elif (name, False) in self._books.away:
+                guest.measured(now_us, guest.now)
+            elif now_us - guest.seen_us >= self._settings.absent_us:
+                self._say_back(guest, TradeReason.GONE.value, "")
+                self._note_guest(now_us, "ended", guest, TradeReason.GONE.value)
+                self._drop(now_us, guest)
+        for name in list(self._strays):
+            if self._books.task(name) is not None:
+                self._give_stray(now_us, name)
+
+    def _judge_guest(self, now_us: int, guest: GuestTask, task: TradedTask) -> None:
+        if guest.leaving or now_us - guest.since_us < self._settings.settle_us or not task.rows_per_s_milli:
+            return
+        takes = nano_units_per_row(
+            task.cpu_ns_per_row, task.bytes_per_row, guest.signed.contract.bytes_per_unit
+        )
+        if takes * PPM > guest.nano * (PPM + self._settings.tolerance_ppm):
+            self._distrust.failed(now_us, ("understates", guest.partner))
+            text = f"a row takes {takes} nano-units, {guest.nano} was said"
+            self.give_back(now_us, guest, TradeReason.UNDERSTATED.value, text)
+
+    def shed_guests(self, now_us: int) -> int | None:
+        """Give a guest back that is beyond a limit, or costs more than it earns; when to look again."""
+        guests = [each for each in self._books.guests.values() if not each.leaving]
+        if any(each.leaving and not each.virtual for each in self._books.guests.values()):
+            return None
+        look_us: int | None = None
+        for guest in sorted(guests, key=lambda each: each.price_micro):
+            name = guest.task.name
+            limit_milli = guest.signed.contract.units_per_s_max_milli
+            if self._books.units_taken(guest.signed) * 1_000 > limit_milli * (1 + 1e-6):
+                self.give_back(now_us, guest, TradeReason.OVER_LIMIT.value, "")
+                return None
+            if not guest.virtual and self._books.task(name) is None:
+                continue
+            units = guest.units_now
+            load = self._books.load(virtual=guest.virtual)
+            if not guest.virtual and self._books.overloaded:
+                self.give_back(now_us, guest, TradeReason.FULL.value, "")
+                return None
+            dear = units > 0 and self._books.saved(load, guest.now, units) > self._settings.above(
+                guest.price_micro
+            )
+            lost_us = guest.loses(now_us, so=dear)
+            if not dear:
+                continue
+            wait_us = max(
+                self._settings.patience_us - lost_us, guest.since_us + self._settings.hold_us - now_us
+            )
+            if wait_us <= 0:
+                self.give_back(now_us, guest, TradeReason.LOSS.value, "")
+                return None
+            look_us = min(now_us + wait_us, look_us or now_us + wait_us)
+        return look_us
+
+    def give_back(self, now_us: int, guest: GuestTask, code: str, text: str) -> None:
+        """It goes back to who gave it; said again, it is confirmed again."""
+        first = not guest.leaving
+        if first:
+            guest.leave(code, text)
+            self._note_guest(now_us, "handed_back", guest, code, text)
+        self._say_back(guest, guest.leaving, guest.text)
+        if guest.virtual:
+            self._drop(now_us, guest)
+        elif first and (guest.task.name, False) in self._books.away:
+            self._call_back(now_us, guest.task.name)
+        elif first:
+            self._hand_back(guest)
+
+    def back_here(self, now_us: int, name: str) -> None:
+        """A guest that had been passed on is here again: if it is to go back, it goes."""
+        guest = self._books.guests.get((name, False))
+        if guest is not None and guest.leaving and not guest.handed:
+            self._hand_back(guest)
+
+    def _hand_back(self, guest: GuestTask) -> None:
+        guest.given()
+        self._effects.append(
+            HandBack(partner=guest.partner, task=guest.task.name, code=guest.leaving, text=guest.text)
+        )
+
+    def handed_back(self, now_us: int, name: str) -> bool:
+        """Its owner has it, or has given it up; whether it was a guest."""
+        self._strays.pop(name, None)
+        guest = self._books.guests.get((name, False))
+        if guest is None:
+            return False
+        self._drop(now_us, guest)
+        self._books.left(name)
+        return True
+
+    def _drop(self, now_us: int, guest: GuestTask) -> None:
+        """It is no guest any more; its negotiation is over with the last one."""
+        name = guest.task.name
+        del self._books.guests[name, guest.virtual]
+        if guest.virtual:
+            guest.reckon(now_us, guest.task.rows_per_s_milli)
+            self._books.virtual_over(guest)
+        sale = self._sales.get((guest.partner, guest.number))
+        if sale is None or sale.state is not _S.FINALIZED:
+            return
+        sale.tasks.pop(name, None)
+        if not sale.tasks:
+            self._end(now_us, sale, guest.leaving or TradeReason.GONE, say=False)
+
+    def contract_over(self, now_us: int, signed: SignedContract, keep: SignedContract | None) -> None:
+        """It has ended, was revoked, or replaced: what runs by it goes home.
+
+        Args:
+            keep: the version in its place: what that allows at this price stays.
+        """
+        for key, pending in list(self._pending.items()):
+            if pending.signed.key == signed.key:
+                del self._pending[key]
+                self._refuse(now_us, key[0], pending.request, TradeReason.ENDED)
+        for sale in list(self._sales.values()):
+            if sale.signed.key == signed.key and sale.state in (_S.OFFERED, _S.AGREED):
+                self._end(now_us, sale, TradeReason.ENDED)
+        for guest in list(self._books.guests.values()):
+            if guest.signed.key == signed.key and not guest.leaving and not _kept(guest, keep):
+                self.give_back(now_us, guest, TradeReason.ENDED.value, "")
+
+    # --- time -----------------------------------------------------------------------------------
+
+    def tick(self, now_us: int) -> None:
+        """Room that wasn't used in time is free."""
+        for sale in list(self._sales.values()):
+            if sale.state in (_S.OFFERED, _S.AGREED) and now_us >= sale.deadline_us:
+                self._expire(now_us, sale)
+
+    def _expire(self, now_us: int, sale: Sale) -> None:
+        if sale.state is _S.AGREED:
+            self._distrust.failed(now_us, ("absent", sale.signed.partner))
+        self._end(now_us, sale, TradeReason.TIMEOUT)
+
+    def wake_at_us(self) -> int | None:
+        free = self._moves_free()
+        times = [self._due_us(each) if free else each.expires_us for each in self._pending.values()]
+        times += [each.deadline_us for each in self._sales.values() if each.state in (_S.OFFERED, _S.AGREED)]
+        return min(times, default=None)
+
+    # --- ends -----------------------------------------------------------------------------------
+
+    def _end(self, now_us: int, sale: Sale, reason: TradeReason | str, *, say: bool = True) -> None:
+        code = reason.value if isinstance(reason, TradeReason) else reason
+        was_agreed = sale.state is _S.AGREED
+        sale.step(_E.TERMINATE)
+        del self._sales[sale.key]
+        self._books.free_room(sale.key)
+        self._remember(sale.key, code)
+        self._note(now_us, "ended", sale, tuple(sale.tasks), code=code)
+        contract = sale.signed.contract
+        if say:
+            self._void(sale.signed.partner, contract.id, contract.version, sale.number, (), code)
+        if was_agreed and not contract.shadow:
+            for name in sale.tasks:
+                self._stray(now_us, name, sale)
+
+    def _remember(self, key: tuple[str, int], code: str) -> None:
+        ended = self._ended.setdefault(key[0], {})
+        ended[key[1]] = code
+        while len(ended) > ENDED_MAX:
+            oldest = next(iter(ended))
+            del ended[oldest]
+            self._floor[key[0]] = max(self._floor.get(key[0], -1), oldest)
+
+    def _refuse(
+        self,
+        now_us: int,
+        partner: str,
+        request: LoadRequest,
+        reason: TradeReason | str,
+        *,
+        log: bool = True,
+    ) -> None:
+        code = reason.value if isinstance(reason, TradeReason) else reason
+        if log:
+            self._remember((partner, request.negotiation), code)
+            self._log.note(
+                now_us,
+                "refused",
+                partner,
+                request.contract,
+                negotiation=request.negotiation,
+                tasks=tuple(task.name for task in request.tasks),
+                price_micro=request.price_micro,
+                code=code,
+            )
+        self._void(partner, request.contract, request.version, request.negotiation, (), code)
+
+    def _void(
+        self,
+        partner: str,
+        contract: str,
+        version: int,
+        negotiation: int,
+        tasks: tuple[str, ...] = (),
+        reason: TradeReason | str = TradeReason.LATE,
+    ) -> None:
+        code = reason.value if isinstance(reason, TradeReason) else reason
+        self._effects.say(
+            partner,
+            LoadEnded(
+                contract=contract,
+                version=version,
+                negotiation=negotiation,
+                code=code,
+                tasks=tasks,
+                text=reason_text(code),
+            ),
+        )
+
+    def _stray(self, now_us: int, name: str, sale: Sale) -> None:
+        """Its room is gone. If it turns up here all the same, it goes back."""
+        self._strays[name] = sale.signed, sale.number, ""
+        while len(self._strays) > STRAYS_MAX:
+            del self._strays[next(iter(self._strays))]
+        self._give_stray(now_us, name)
+
+    def _give_stray(self, now_us: int, name: str) -> None:
+        found = self._strays.get(name)
+        if found is None or found[2] or self._books.task(name) is None:
+            return
+        signed, number, _ = found
+        code = TradeReason.LATE.value
+        self._strays[name] = signed, number, code
+        self._log.note(
+            now_us,
+            "handed_back",
+            signed.partner,
+            signed.contract.id,
+            negotiation=number,
+            tasks=(name,),
+            code=code,
+        )
+        self._effects.append(HandBack(partner=signed.partner, task=name, code=code, text=reason_text(code)))
+
+    def _say_back(self, guest: GuestTask, code: str, text: str) -> None:
+        contract = guest.signed.contract
+        self._effects.say(
+            guest.partner,
+            LoadEnded(
+                contract=contract.id,
+                version=contract.version,
+                negotiation=guest.number,
+                code=code,
+                tasks=(guest.task.name,),
+                text=text or reason_text(code),
+            ),
+        )
+
+    def _check(self, sale: Sale, partner: str, contract: str, names: tuple[str, ...]) -> None:
+        known = sale.names if sale.state is _S.FINALIZED else tuple(sale.tasks)
+        strange = [name for name in names if name not in known]
+        if sale.signed.contract.id != contract or strange or len(set(names)) != len(names):
+            raise RemoteProtocolError(
+                f"negotiation {sale.number} isn't about contract {contract!r} and tasks {strange[:5]}",
+                peer=partner,
+                code=TradeReason.TASK_NOT_ALLOWED.value,
+            )
+
+    def _note(
+        self, now_us: int, step: TradeStep, sale: Sale, tasks: tuple[str, ...], *, code: str = ""
+    ) -> None:
+        self._log.note(
+            now_us,
+            step,
+            sale.signed.partner,
+            sale.signed.contract.id,
+            negotiation=sale.number,
+            tasks=tasks,
+            price_micro=sale.price_micro,
+            code=code,
+        )
+
+    def _note_guest(self, now_us: int, step: TradeStep, guest: GuestTask, code: str, text: str = "") -> None:
+        self._log.note(
+            now_us,
+            step,
+            guest.partner,
+            guest.signed.contract.id,
+            negotiation=guest.number,
+            tasks=(guest.task.name,),
+            price_micro=guest.price_micro,
+            code=code,
+            text=text,
+        )
+
+
+def _kept(guest: GuestTask, keep: SignedContract | None) -> bool:
+    return (
+        keep is not None
+        and keep.allows(guest.task)
+        and keep.contract.least_micro <= guest.price_micro <= keep.contract.price_micro
+    )

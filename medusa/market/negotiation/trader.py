@@ -1,0 +1,368 @@
+"""One participant's mind: the only door to the negotiation. What is to be done is in its effects, in order.
+
+The protocol is that of Medusa's bounded prices (NSDI 2004); docs/negotiation.md says where it differs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from medusa.errors import LocalProtocolError, RemoteProtocolError
+from medusa.market.contract.terms import Contract
+from medusa.market.cost import CostFunction
+from medusa.market.negotiation.answers import AnswerJudge
+from medusa.market.negotiation.backoff import Backoff
+from medusa.market.negotiation.books import LoadBooks
+from medusa.market.negotiation.consumer import LoadConsumer
+from medusa.market.negotiation.contract_book import ContractBook, SignedContract
+from medusa.market.negotiation.decisions import DecisionLog
+from medusa.market.negotiation.effects import TradeEffects
+from medusa.market.negotiation.explaining import TradeExplainer
+from medusa.market.negotiation.heralds import PriceHerald
+from medusa.market.negotiation.messages import (
+    LoadAccepted,
+    LoadAgreed,
+    LoadEnded,
+    LoadMessage,
+    LoadMoved,
+    LoadOffer,
+    LoadRequest,
+    LoadRuns,
+    PriceSaid,
+)
+from medusa.market.negotiation.policies import LoadPolicy
+from medusa.market.negotiation.prices import PriceBoard
+from medusa.market.negotiation.provider import LoadProvider
+from medusa.market.negotiation.reasons import TradeReason
+from medusa.market.negotiation.requests import RequestPlanner
+from medusa.market.negotiation.settings import TradeSettings
+from medusa.market.negotiation.status import PlannedMove, TraderStatus, WhyNot
+from medusa.market.work import ResourceUse, TradedTask
+
+__all__ = ["Trader"]
+
+
+class Trader:
+    """Consumer and provider at once. The caller drives it: every call has the time, never before the last.
+
+    Args:
+        name: of the participant, as contracts have it.
+        cost: private: what load costs here, in micro-units of money a second.
+        policy: the owner's; None: the paper's.
+        effects: where what is to be done is put.
+        pick: a number in [0, n), at random, for jitter and the order among equals.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        cost: CostFunction,
+        *,
+        policy: LoadPolicy | None = None,
+        settings: TradeSettings | None = None,
+        effects: TradeEffects,
+        pick: Callable[[int], int],
+    ) -> None:
+        self.name = name
+        settings, policy = settings or TradeSettings(), policy or LoadPolicy()
+        self._settings, self._pick = settings, pick
+        self._away_partners: dict[str, None] = {}
+        self._contracts = ContractBook(name)
+        self._books = LoadBooks(cost, settings.capacity)
+        self._prices = PriceBoard(settings.memory_us, settings.price_steps)
+        self._rests = Backoff(settings.backoff_us, settings.backoff_max_us, pick)
+        log = DecisionLog(effects, settings.decisions)
+        judge = AnswerJudge(name, settings, books=self._books, policy=policy)
+        self._planner = RequestPlanner(
+            name,
+            settings,
+            books=self._books,
+            contracts=self._contracts,
+            prices=self._prices,
+            policy=policy,
+            rests=self._rests,
+            reachable=self._reachable,
+            pick=pick,
+        )
+        self._consumer = LoadConsumer(
+            settings,
+            books=self._books,
+            contracts=self._contracts,
+            prices=self._prices,
+            planner=self._planner,
+            rests=self._rests,
+            log=log,
+            effects=effects,
+            reachable=self._reachable,
+        )
+        self._provider = LoadProvider(
+            settings,
+            books=self._books,
+            contracts=self._contracts,
+            judge=judge,
+            distrust=Backoff(settings.backoff_us * 8, settings.backoff_max_us * 8, pick),
+            log=log,
+            effects=effects,
+            moves_free=self._moves_free,
+            call_back=self._call_back,
+        )
+        self._herald = PriceHerald(
+            settings,
+            contracts=self._contracts,
+            judge=judge,
+            effects=effects,
+            like=self._provider.like,
+            reachable=self._reachable,
+        )
+        self._explainer = TradeExplainer(
+            name,
+            settings,
+            books=self._books,
+            contracts=self._contracts,
+            prices=self._prices,
+            planner=self._planner,
+            consumer=self._consumer,
+            provider=self._provider,
+            herald=self._herald,
+            rests=self._rests,
+            log=log,
+            reachable=self._reachable,
+        )
+        self._round_us: int | None = None
+        self._period_us: int | None = None
+        self._counted: dict[tuple[str, str], SignedContract] = {}
+
+    def _reachable(self, partner: str) -> bool:
+        return partner not in self._away_partners
+
+    def _moves_free(self) -> bool:
+        return self._consumer.moving + self._provider.moving < self._settings.moves_max
+
+    def _call_back(self, now_us: int, name: str) -> None:
+        self._consumer.recall(now_us, (name, False), TradeReason.ENDED)
+
+    # --- contracts ------------------------------------------------------------------------------
+
+    def sign(self, now_us: int, contract: Contract) -> None:
+        """A contract of this participant is in force from its begin on. A newer version takes the place of
+        the one before: what runs by that stays where the new one allows it at its price.
+
+        Raises:
+            ContractError: it isn't ours, contradicts itself, or is older than what is known.
+        """
+        signed = self._contracts.sign(contract)
+        if signed is None:
+            return
+        before = self._counted.pop(signed.key, None)
+        if before is not None:
+            self._prices.forget(before)
+            self._over(now_us, before, signed if contract.counts_at(now_us) else None)
+        self._periods(now_us)
+        self._herald.changed(now_us)
+        self._look(now_us)
+
+    def revoke(self, now_us: int, contract_id: str, partner: str) -> None:
+        """It is over, now: what runs by it goes home. Nothing happens where there is none."""
+        gone = self._contracts.revoke(partner, contract_id)
+        if gone is not None:
+            self._counted.pop(gone.key, None)
+            self._over(now_us, gone, None)
+
+    def _periods(self, now_us: int) -> None:
+        """See which contracts count now."""
+        for key, signed in list(self._counted.items()):
+            if self._contracts.in_force(now_us, *key) is None:
+                del self._counted[key]
+                self._over(now_us, signed, None)
+        for signed in self._contracts.all():
+            if signed.contract.counts_at(now_us) and signed.key not in self._counted:
+                self._counted[signed.key] = signed
+                self._herald.changed(now_us)
+                self._look(now_us)
+        self._period_us = self._contracts.changes_at_us(now_us)
+
+    def _over(self, now_us: int, signed: SignedContract, keep: SignedContract | None) -> None:
+        self._consumer.contract_over(now_us, signed, keep)
+        self._provider.contract_over(now_us, signed, keep)
+
+    # --- what the driver knows ------------------------------------------------------------------
+
+    def measured(self, now_us: int, tasks: Sequence[TradedTask], idle: ResourceUse | None = None) -> None:
+        """All tasks that run here now, our own and guests, as they are measured; a task that was handed
+        over is none any more.
+
+        Args:
+            idle: what the machine bears beside them.
+        """
+        self._books.reckon(now_us)
+        changed = self._books.measured(tasks, idle or ResourceUse())
+        for task in tasks:
+            if (task.name, False) in self._books.away and not self._books.moving(task.name):
+                self._home(now_us, task.name)
+        self._provider.measured(now_us)
+        if changed:
+            self._herald.changed(now_us)
+            self._look(now_us)
+
+    def _home(self, now_us: int, name: str) -> None:
+        self._consumer.home(now_us, name)
+        self._provider.back_here(now_us, name)
+
+    def partner(self, now_us: int, partner: str, *, reachable: bool) -> None:
+        """Whether a partner can be reached. Tasks that run there count as away either way, until they are
+        measured here, or ``handed_back``."""
+        if reachable and partner in self._away_partners:
+            del self._away_partners[partner]
+            self._herald.changed(now_us)
+            self._look(now_us)
+        elif not reachable and partner not in self._away_partners:
+            self._away_partners[partner] = None
+            self._consumer.unreachable(now_us, partner)
+            self._look(now_us)
+
+    def handed_over(self, now_us: int, negotiation: int, task: str, *, why: str = "") -> None:
+        """The answer to ``HandOver``: it runs there now, or, with ``why``, it stayed.
+
+        Raises:
+            LocalProtocolError: that wasn't to be done.
+        """
+        self._consumer.handed_over(now_us, negotiation, task, why)
+        self._herald.changed(now_us)
+        self._look(now_us)
+
+    def handed_back(self, now_us: int, task: str) -> None:
+        """The answer to ``HandBack``: its owner has it, or has given it up. And for a task of ours that is
+        away: it is home, or is given up.
+
+        Raises:
+            LocalProtocolError: it is neither a guest nor away.
+        """
+        if (task, False) in self._books.away:
+            self._home(now_us, task)
+        elif not self._provider.handed_back(now_us, task):
+            raise LocalProtocolError(f"task {task!r} is neither a guest nor away")
+        self._herald.changed(now_us)
+        self._look(now_us)
+
+    def admits(self, now_us: int, partner: str, negotiation: int, task: str) -> TradeReason | None:
+        """For a driver, before it lets a task of a partner in: None if room is kept for it, else why not."""
+        return self._provider.admits(now_us, partner, negotiation, task)
+
+    # --- partners -------------------------------------------------------------------------------
+
+    def receive(self, now_us: int, partner: str, message: LoadMessage) -> None:
+        """Take what a partner says. One that comes again has the effect of one.
+
+        Raises:
+            RemoteProtocolError: it breaks a rule of the protocol; nothing has changed.
+        """
+        match message:
+            case LoadRequest():
+                self._provider.on_request(now_us, partner, message)
+            case LoadOffer():
+                self._consumer.on_offer(now_us, partner, message)
+            case LoadAccepted():
+                self._provider.on_accepted(now_us, partner, message)
+            case LoadAgreed():
+                self._consumer.on_agreed(now_us, partner, message)
+            case LoadMoved():
+                self._provider.on_moved(now_us, partner, message)
+            case LoadRuns():
+                self._consumer.on_runs(now_us, partner, message)
+            case LoadEnded():
+                self._on_ended(now_us, partner, message)
+            case PriceSaid():
+                self._on_price(now_us, partner, message)
+                return
+        self._look(now_us)
+
+    def _on_ended(self, now_us: int, partner: str, message: LoadEnded) -> None:
+        """The number is the consumer's: whose it is tells the contract."""
+        signed = self._contracts.find(partner, message.contract)
+        if signed is not None and not signed.consumes:
+            self._provider.on_ended(now_us, partner, message)
+        elif signed is not None:
+            self._consumer.on_ended(now_us, partner, message)
+        else:
+            # It was revoked here. What it is about is known all the same, by its number.
+            if self._consumer.knows(partner, message):
+                self._consumer.on_ended(now_us, partner, message)
+            if self._provider.knows(partner, message):
+                self._provider.on_ended(now_us, partner, message)
+        self._herald.changed(now_us)
+
+    def _on_price(self, now_us: int, partner: str, message: PriceSaid) -> None:
+        signed = self._contracts.in_force(now_us, partner, message.contract)
+        if signed is None or signed.contract.version != message.version:
+            return
+        contract = signed.contract
+        if not signed.consumes or not contract.least_micro <= message.price_micro <= contract.price_micro:
+            raise RemoteProtocolError(
+                f"a price of {message.price_micro} under contract {contract.id!r}: its provider may say from"
+                f" {contract.least_micro} to {contract.price_micro}",
+                peer=partner,
+                code=TradeReason.PRICE.value,
+            )
+        if self._prices.heard(now_us, signed, message.price_micro, message.units_per_s_milli):
+            self._rests.eased(now_us, signed.key)
+            self._look(now_us)
+
+    # --- time -----------------------------------------------------------------------------------
+
+    def tick(self, now_us: int) -> None:
+        """Do what is due."""
+        if self._period_us is not None and now_us >= self._period_us:
+            self._periods(now_us)
+        self._consumer.tick(now_us)
+        self._provider.tick(now_us)
+        self._provider.answer(now_us)
+        if self._round_us is not None and now_us >= self._round_us:
+            self._round(now_us)
+        self._herald.tick(now_us)
+
+    def _look(self, now_us: int) -> None:
+        """Something has changed: have a round, a while after the last one."""
+        if self._round_us is None:
+            self._round_us = now_us + self._pick(self._settings.round_us // 4 + 1)
+
+    def _round(self, now_us: int) -> None:
+        """Look once whether anything is worth moving. What waits for a time is looked at again then."""
+        self._round_us = None
+        again_us = [self._provider.shed_guests(now_us), self._consumer.call_home(now_us)]
+        started = False
+        if self._moves_free() and self._consumer.asking < self._settings.offers_max:
+            plan = next(self._planner.plan(now_us, self._consumer.busy), None)
+            if plan is not None:
+                self._consumer.ask(now_us, plan)
+                started = True
+            else:
+                again_us.append(self._planner.look_again_us(now_us))
+        if started or self._consumer.asking or not self._moves_free():
+            again_us.append(now_us + self._settings.round_us + self._pick(self._settings.round_us // 4 + 1))
+        times = [each for each in again_us if each is not None]
+        if times:
+            self._round_us = max(min(times), now_us + 1)
+
+    def wake_at_us(self) -> int | None:
+        """When ``tick`` has something to do; None: not before something happens."""
+        times = (
+            self._round_us,
+            self._period_us,
+            self._consumer.wake_at_us(),
+            self._provider.wake_at_us(),
+            self._herald.wake_at_us(),
+        )
+        return min((each for each in times if each is not None), default=None)
+
+    # --- questions ------------------------------------------------------------------------------
+
+    def status(self, now_us: int) -> TraderStatus:
+        return self._explainer.status(now_us)
+
+    def dry_run(self, now_us: int) -> tuple[list[PlannedMove], list[WhyNot]]:
+        """What would be offered now, each on its own; and for each task and contract why not."""
+        return self._explainer.dry_run(now_us)
+
+    def explain(self, now_us: int, task: str = "", partner: str = "") -> Iterator[str]:
+        """Why something did or did not move, in sentences: of a task, of a partner, or of all."""
+        return self._explainer.explain(now_us, task, partner)

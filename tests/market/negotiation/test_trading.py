@@ -1,0 +1,29 @@
+"""What two or three traders do, step by step."""
+
+from __future__ import annotations
+
+from medusa.market.negotiation.messages import LoadRequest
+from tests.market.negotiation.network import Network, S, Square, contract, task
+
+
+def test_load_goes_until_a_unit_costs_both_the_price():
+    """By hand: a bears 0.8 cores at 5 r^2, so that its last 0.1 costs 5 * 1.5 = 7.5 for a unit, the one
+    before 6.5; b's first costs 0.5, then 1.5, then 2.5. At a price of 2 two go, and then b is full."""
+    net = Network()
+    net.join("a", Square(5e6), [task(f"a{n}", "a") for n in range(8)])
+    net.join("b", Square(5e6))
+    net.sign(contract("a", "b", 2_000_000))
+    net.run(200 * S)
+    assert [name for name, at in net.runs_at.items() if at == "b"] == ["a0", "a1"]
+    assert (len(net.moves), net.broken, net.trades_left()) == (2, [], [])
+    assert len(net.messages(LoadRequest)) < 12
+
+
+def test_without_a_contract_nothing_moves():
+    net = Network()
+    net.join("a", Square(5e6), [task(f"a{n}", "a") for n in range(8)])
+    net.join("b", Square(5e6))
+    net.sign(contract("b", "a", 2_000_000))
+    net.run(60 * S)
+    assert net.moves == []
+    assert "no contract" in net.members["a"].trader.status(net.now_us).why_still
