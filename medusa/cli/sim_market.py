@@ -310,7 +310,7 @@ def _asked(seed: int) -> Any:
     """What a person says who has no file."""
     from medusa.sim.market.game import GameChange, GameContract, GameOthers, GamePlayer, GameSpec
 
-    load = click.prompt("cores that your tasks take", default=1.2, type=click.FloatRange(0.01, 100))
+    load = click.prompt("cores that your tasks take", default=0.95, type=click.FloatRange(0.01, 100))
     cores = click.prompt("cores of your machine", default=1.0, type=click.FloatRange(0.01, 100))
     cost = click.prompt("what a waiting row costs you a second", default="0.001")
     others = click.prompt("load of the others (light, medium, heavy, overload)", default="medium")

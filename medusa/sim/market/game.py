@@ -21,6 +21,7 @@ from medusa.decoders import converter
 from medusa.errors import ConfigError, ContractError
 from medusa.market.contract.terms import Contract
 from medusa.market.money import micro_of, money_text
+from medusa.market.negotiation.trader import Trader
 from medusa.query.suggest import did_you_mean
 from medusa.sim.market.graphs import ContractGraph
 from medusa.sim.market.optimum import CostCurve
@@ -47,7 +48,7 @@ seed = 1
 [you]
 cores = 1.0             # of your machine
 cost = "0.001"          # a second of a row that waits on it: what slow answers cost you
-load = 1.2              # cores that your own tasks take
+load = 0.95             # cores that your own tasks take
 task = 0.02             # cores of one of them
 
 [others]                # p0, p1, ...: drawn from the seed
@@ -83,7 +84,7 @@ class GamePlayer(_Part, frozen=True):
 
     cores: Positive = 1.0
     cost: str = "0.001"
-    load: Positive = 1.2
+    load: Positive = 0.95
     task: Annotated[float, Meta(ge=0.0005, le=10)] = 0.02
 
 
@@ -148,7 +149,7 @@ class GameMinute:
     alone_micro: float
     profit_micro: float
     moves: int
-    why: tuple[str, ...] = ()
+    why: str = ""
 
 
 _spec = converter(GameSpec)
@@ -191,7 +192,7 @@ def play(spec: GameSpec, *, make: MakeMind | None = None) -> Iterator[GameMinute
             world.change_load(you, changes[minute] / population.members[you].load)
         world.run(until_s=minute * 60.0)
         sums = seat.earned_micro, seat.paid_micro, seat.cost_micro, seat.alone_micro
-        status = getattr(world.mind(you), "why_nothing_moves", None)
+        mind = world.mind(you)
         yield GameMinute(
             minute=minute,
             own_load=seat.own_load,
@@ -204,7 +205,7 @@ def play(spec: GameSpec, *, make: MakeMind | None = None) -> Iterator[GameMinute
             alone_micro=sums[3] - alone,
             profit_micro=seat.profit_micro,
             moves=world.books.moves + world.books.returns,
-            why=tuple(status()) if status else (),
+            why=mind.status(world.now_us).why_still if isinstance(mind, Trader) else "",
         )
         earned, paid, cost, alone = sums
 
@@ -232,11 +233,11 @@ def game_lines(spec: GameSpec, minutes: Iterator[GameMinute]) -> Iterator[str]:
             f" alone {_money(at.alone_micro)}"
         )
         for word, places in (("yours at", at.away), ("guests of", at.guests)):
-            for partner, (tasks, cores, price) in sorted(places.items()):
-                paid = money_text(round(price))
-                yield f"    {word} {partner}: {tasks} tasks, {cores:.2f} cores, {paid} a core-second"
-        for text in at.why:
-            yield f"    {text}"
+            for partner, (tasks, cores, mean) in sorted(places.items()):
+                each_unit = money_text(round(mean))
+                yield f"    {word} {partner}: {tasks} tasks, {cores:.2f} cores, {each_unit} a core-second"
+        if at.why:
+            yield f"    {at.why}"
     if last is not None:
         word = "better" if last.profit_micro >= 0 else "worse"
         yield (
@@ -246,7 +247,8 @@ def game_lines(spec: GameSpec, minutes: Iterator[GameMinute]) -> Iterator[str]:
 
 
 def _money(micro: float) -> str:
-    return money_text(round(micro, -2) if abs(micro) >= 10_000 else round(micro)) if micro else money_text(0)
+    """Four digits behind the point do for what is much."""
+    return money_text(round(micro / 100) * 100 if abs(micro) >= 10_000 else round(micro))
 
 
 def _curve(spec: GameSpec) -> CostCurve:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 import statistics
@@ -10,6 +11,8 @@ from dataclasses import dataclass
 
 import msgspec
 
+from medusa.market.negotiation.settings import TradeSettings
+from medusa.market.negotiation.trader import Trader
 from medusa.sim.market.allocation import acceptable, allocation, thresholds
 from medusa.sim.market.auction import ROUND_S, run_auction
 from medusa.sim.market.books import PICO, MarketBooks
@@ -26,10 +29,13 @@ __all__ = [
     "moves_bound",
     "range_needed",
     "run_market",
+    "settings_of",
     "trader",
 ]
 
-MARGIN = 0.02
+SETTINGS = TradeSettings()
+
+MARGIN = SETTINGS.epsilon_ppm / 1e6
 """A trader moves nothing that is worth less than this share of the price."""
 
 ROUNDING_MICRO = 1e-3
@@ -147,11 +153,14 @@ class MarketRun:
     liars: frozenset[int] = frozenset()
 
 
-def trader() -> MakeMind:
+def trader(settings: TradeSettings = SETTINGS) -> MakeMind:
     """How a participant's mind is made: the same class as on a node."""
-    from medusa.market.negotiation.trader import Trader
+    return lambda name, cost, effects, pick: Trader(name, cost, settings=settings, effects=effects, pick=pick)
 
-    return lambda name, cost, effects, pick: Trader(name, cost, effects=effects, pick=pick)
+
+def settings_of(setup: MarketSetup) -> TradeSettings:
+    """Those of a node, but for what the setup says."""
+    return dataclasses.replace(SETTINGS, heartbeat_us=round(setup.heartbeat_s * 1e6))
 
 
 def run_market(
@@ -174,7 +183,7 @@ def run_market(
     population = draw_population(setup)
     if setup.pricing in ("auction", "alone"):
         return _without_contracts(population)
-    world = MarketWorld(population, make or trader(), watch=watch)
+    world = MarketWorld(population, make or trader(settings_of(setup)), watch=watch)
     world.run()
     run = _measured(
         population,
