@@ -112,15 +112,20 @@ class AnswerJudge:
             return TradeReason.TASK_NOT_ALLOWED
         return None if self._policy.may_take(task, signed.partner) else TradeReason.POLICY
 
-    def _price_for(self, signed: SignedContract, added: float) -> int | None:
-        """The least price in the range at which this is less than the price, less epsilon, on a step of the
-        range, so that others that cost a little more go with it; None: none is."""
+    def _price_for(self, signed: SignedContract, added: float, *, rounded: bool = True) -> int | None:
+        """The least price in the range at which this is less than the price, less epsilon; None: none is.
+
+        Args:
+            rounded: up to a step of the range, so that others that cost a little more go with it.
+        """
         contract = signed.contract
         if not added < self._settings.below(contract.price_micro):
             return None
         wanted = max(math.floor(added * PPM / (PPM - self._settings.epsilon_ppm)) + 1, contract.least_micro)
         while wanted < contract.price_micro and not added < self._settings.below(wanted):
             wanted += 1
+        if not rounded:
+            return wanted
         step = max(contract.range_micro // self._settings.price_steps, 1)
         above = contract.least_micro + -(-(wanted - contract.least_micro) // step) * step
         return min(above, contract.price_micro)
@@ -150,7 +155,7 @@ class AnswerJudge:
         first = added(0.0)
         if limit <= 0 or not first < most:
             return contract.price_micro, 0
-        price = self._price_for(signed, first)
+        price = self._price_for(signed, first, rounded=False)
         low, high = 0.0, min(_PROBE, limit)
         while added(high) < most and high < limit:
             low, high = high, min(high * 2, limit)

@@ -157,6 +157,7 @@ class LoadBooks:
 
     def __init__(self, cost: CostFunction, capacity: ResourceUse | None) -> None:
         self._cost, self._capacity = cost, capacity
+        self.known = False  # whether anything was measured yet
         self._tasks: dict[str, TradedTask] = {}
         self._use = ResourceUse()
         self._idle = ResourceUse()
@@ -172,8 +173,9 @@ class LoadBooks:
     def measured(self, tasks: Sequence[TradedTask], idle: ResourceUse) -> bool:
         """All that runs here; whether anything is different."""
         found = {task.name: task for task in tasks}
-        if found == self._tasks and idle == self._idle:
+        if self.known and found == self._tasks and idle == self._idle:
             return False
+        self.known = True
         self._tasks, self._idle = found, idle
         self._came_us = {name: at_us for name, at_us in self._came_us.items() if name in found}
         self._sum()

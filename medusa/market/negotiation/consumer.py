@@ -55,6 +55,7 @@ class Purchase:
         agreed: name -> nano-units of a row, of what is to be handed over.
         waiting: names of which the driver hasn't said yet what came of them.
         got: names of what was handed over.
+        bid: it has answered an offer with a price of its own, which it does once.
     """
 
     number: int
@@ -68,6 +69,7 @@ class Purchase:
     agreed: dict[str, int] = field(default_factory=dict)
     waiting: dict[str, None] = field(default_factory=dict)
     got: dict[str, None] = field(default_factory=dict)
+    bid: bool = False
 
     def step(self, *events: NegotiationEvent) -> None:
         state = self.state
@@ -78,6 +80,11 @@ class Purchase:
     def accepts(self, now_us: int, price_micro: int, tasks: Iterable[TradedTask], deadline_us: int) -> None:
         self.step(_E.OFFER, _E.ACCEPT)
         self.price_micro, self.tasks = price_micro, {task.name: task for task in tasks}
+        self.asked_us, self.deadline_us = now_us, deadline_us
+
+    def bids(self, now_us: int, price_micro: int, tasks: Iterable[TradedTask], deadline_us: int) -> None:
+        self.step(_E.OFFER, _E.REQUEST)
+        self.price_micro, self.tasks, self.bid = price_micro, {task.name: task for task in tasks}, True
         self.asked_us, self.deadline_us = now_us, deadline_us
 
     def is_agreed(self, agreed: dict[str, int], deadline_us: int) -> None:
@@ -216,7 +223,7 @@ class LoadConsumer:
         if purchase is None:
             self._too_late(partner, message.contract, message.version, message.negotiation)
             return
-        if purchase.state is not _S.REQUESTED:
+        if purchase.state is not _S.REQUESTED or purchase.bid:
             return
         contract = purchase.signed.contract
         _check_tasks(partner, message.tasks, purchase.tasks)
@@ -233,6 +240,13 @@ class LoadConsumer:
         wanted = self._planner.worthwhile(purchase.signed, offered, message.price_micro)
         other = self._planner.cheaper_elsewhere(now_us, purchase.signed, wanted, message.price_micro)
         self._prices.learnt(now_us, purchase.signed, message.price_micro)
+        bid = self._planner.highest(purchase.signed, offered, message.price_micro) if not wanted else None
+        if bid is not None and bid > purchase.price_micro:
+            tasks = self._planner.worthwhile(purchase.signed, offered, bid)
+            purchase.bids(now_us, bid, tasks, now_us + self._settings.answer_us)
+            self._say(now_us, purchase)
+            self._note(now_us, "asked", purchase, tuple(purchase.tasks))
+            return
         if not wanted or other is not None:
             reason = TradeReason.WITHDRAWN if other is None else TradeReason.DEARER
             self._end(now_us, purchase, reason)

@@ -52,12 +52,14 @@ class PendingRequest:
 
     Attributes:
         expires_us: it is refused then, while its consumer still listens.
+        bid: it is the consumer's answer to an offer, and isn't answered with another one.
     """
 
     signed: SignedContract
     request: LoadRequest
     came_us: int
     expires_us: int
+    bid: bool = False
 
 
 @dataclass(slots=True, kw_only=True)
@@ -67,6 +69,7 @@ class Sale:
     Attributes:
         tasks: for which room is kept; once it is finalized, those that run here by it.
         names: of all that were agreed, and later of all that were moved.
+        asked_micro: what the consumer offered, where that was answered with an offer.
         deadline_us: until then it is kept.
     """
 
@@ -77,6 +80,7 @@ class Sale:
     deadline_us: int
     state: NegotiationState = NegotiationState.REQUESTED
     names: tuple[str, ...] = ()
+    asked_micro: int = -1
 
     @property
     def key(self) -> tuple[str, int]:
@@ -168,8 +172,10 @@ class LoadProvider:
             raise RemoteProtocolError(
                 "a request names a task twice", peer=partner, code=TradeReason.TASK_NOT_ALLOWED.value
             )
-        if key in self._sales:
-            self._say(now_us, self._sales[key])
+        sale = self._sales.get(key)
+        bid = sale is not None and sale.state is _S.OFFERED and message.price_micro != sale.asked_micro
+        if sale is not None and not bid:
+            self._say(now_us, sale)
             return
         if key in self._pending:
             return
@@ -194,10 +200,18 @@ class LoadProvider:
         ):
             self._refuse(now_us, partner, message, TradeReason.BUSY)
         else:
+            if sale is not None:
+                sale.step(_E.REQUEST)
+                del self._sales[key]
+                self._books.free_room(key)
             self._likes[signed.key] = message.tasks[0]
             within_us = min(message.within_us, _WITHIN_MAX_US)
             self._pending[key] = PendingRequest(
-                signed=signed, request=message, came_us=now_us, expires_us=now_us + within_us * 3 // 4
+                signed=signed,
+                request=message,
+                came_us=now_us,
+                expires_us=now_us + within_us * 3 // 4,
+                bid=bid,
             )
 
     def on_accepted(self, now_us: int, partner: str, message: LoadAccepted) -> None:
@@ -363,7 +377,7 @@ class LoadProvider:
             self._sales[sale.key] = sale
             self._agree(now_us, sale, found.taken)
             return
-        if found.dearest is not None:
+        if found.dearest is not None and not pending.bid:
             dearer = self._judge.judge(signed, request.tasks, found.dearest)
             if dearer.taken:
                 self._offer(now_us, sale, dearer.taken, found.dearest)
@@ -377,6 +391,7 @@ class LoadProvider:
             signed=sale.signed,
             tasks={task.name: task for task in taken},
             price_micro=price_micro,
+            asked_micro=sale.price_micro,
             deadline_us=now_us + self._settings.answer_us * 2,
             state=sale.state,
         )
@@ -517,11 +532,12 @@ class LoadProvider:
         )
 
     def handed_back(self, now_us: int, name: str) -> bool:
-        """Its owner has it, or has given it up; whether it was a guest."""
-        self._strays.pop(name, None)
+        """Its owner has it, or has given it up; whether it was a guest, or had come too late to be one."""
+        stray = self._strays.pop(name, None)
         guest = self._books.guests.get((name, False))
         if guest is None:
-            return False
+            self._books.left(name)
+            return stray is not None
         self._drop(now_us, guest)
         self._books.left(name)
         return True

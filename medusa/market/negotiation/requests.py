@@ -6,6 +6,7 @@ than the price once those before it are gone.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -15,8 +16,8 @@ from medusa.market.negotiation.contract_book import ContractBook, SignedContract
 from medusa.market.negotiation.policies import LoadPolicy
 from medusa.market.negotiation.prices import PriceBoard
 from medusa.market.negotiation.reasons import TradeReason
-from medusa.market.negotiation.settings import TradeSettings
-from medusa.market.work import TradedTask
+from medusa.market.negotiation.settings import PPM, TradeSettings
+from medusa.market.work import ResourceUse, TradedTask
 
 __all__ = ["PlannedRequest", "RequestPlanner"]
 
@@ -28,7 +29,8 @@ class PlannedRequest:
     """What to offer to one partner.
 
     Attributes:
-        saved_micro_per_s: by so much the cost falls, less what is paid, if all of it is taken.
+        tasks: first those that are worth it together, then those that would be instead of others.
+        saved_micro_per_s: by so much the cost falls, less what is paid, if the former are taken.
     """
 
     signed: SignedContract
@@ -94,10 +96,34 @@ class RequestPlanner:
             if tasks:
                 yield PlannedRequest(
                     signed=signed,
-                    tasks=tuple(tasks),
+                    tasks=(*tasks, *self._instead(signed, allowed, price, tasks)),
                     price_micro=price,
                     saved_micro_per_s=self.saved(signed, tasks, price),
                 )
+
+    def _instead(
+        self,
+        signed: SignedContract,
+        tasks: Iterable[TradedTask],
+        price_micro: int,
+        chosen: Sequence[TradedTask],
+    ) -> list[TradedTask]:
+        """Others that would be worth it alone: the provider may have no room for the first, and for these.
+        What it agrees to is chosen from once more before anything is moved."""
+        load = self._books.load(virtual=signed.contract.shadow)
+        names = {task.name for task in chosen}
+        others = [
+            task
+            for task in tasks
+            if task.name not in names and self._worthwhile_alone(signed, task, price_micro, load)
+        ]
+        return others[: self._settings.tasks_max - len(chosen)]
+
+    def _worthwhile_alone(
+        self, signed: SignedContract, task: TradedTask, price_micro: int, load: ResourceUse
+    ) -> bool:
+        units = signed.units_per_s(task)
+        return self._books.saved(load, task, units) > self._settings.above(price_micro)
 
     def look_again_us(self, now_us: int) -> int | None:
         """When something may be worth asking for that isn't now: a contract has rested, or a task was here
@@ -167,6 +193,19 @@ class RequestPlanner:
                 if len(chosen) == self._settings.tasks_max:
                     break
         return chosen
+
+    def highest(self, signed: SignedContract, tasks: Sequence[TradedTask], below_micro: int) -> int | None:
+        """The highest price below this at which one of these is worth it; None: none in the range is."""
+        load = self._books.load(virtual=signed.contract.shadow)
+        bids = []
+        for task in tasks:
+            saved = self._books.saved(load, task, signed.units_per_s(task))
+            bid = math.ceil(min(saved * PPM / (PPM + self._settings.epsilon_ppm), below_micro)) - 1
+            while bid >= signed.contract.least_micro and not saved > self._settings.above(bid):
+                bid -= 1
+            bids.append(bid)
+        best = max(bids, default=-1)
+        return best if best >= signed.contract.least_micro else None
 
     def saved(self, signed: SignedContract, tasks: Sequence[TradedTask], price_micro: int) -> float:
         """What it saves, less what is paid, in micro-units a second."""

@@ -136,7 +136,8 @@ class Trader:
         return partner not in self._away_partners
 
     def _moves_free(self) -> bool:
-        return self._consumer.moving + self._provider.moving < self._settings.moves_max
+        """Whether one may begin. None does before the load of this machine is known."""
+        return self._books.known and self._consumer.moving + self._provider.moving < self._settings.moves_max
 
     def _call_back(self, now_us: int, name: str) -> None:
         self._consumer.recall(now_us, (name, False), TradeReason.ENDED)
@@ -318,7 +319,8 @@ class Trader:
         self._provider.answer(now_us)
         if self._round_us is not None and now_us >= self._round_us:
             self._round(now_us)
-        self._herald.tick(now_us)
+        if self._books.known:
+            self._herald.tick(now_us)
 
     def _look(self, now_us: int) -> None:
         """Something has changed: have a round, a while after the last one."""
@@ -350,7 +352,7 @@ class Trader:
             self._period_us,
             self._consumer.wake_at_us(),
             self._provider.wake_at_us(),
-            self._herald.wake_at_us(),
+            self._herald.wake_at_us() if self._books.known else None,
         )
         return min((each for each in times if each is not None), default=None)
 

@@ -287,6 +287,31 @@ class Network:
         self.cuts.discard(frozenset((one, other)))
         self._tell(one, other, reachable=True, told=told)
 
+    def stop(self, name: str) -> None:
+        """It stands still: nothing that is sent to it is heard, and nothing is done."""
+        self.members[name].dead = True
+        for other in self.members:
+            if other != name:
+                self._tell(name, other, reachable=False, told=True)
+
+    def go_on(self, name: str) -> None:
+        member = self.members[name]
+        if not member.dead:
+            return
+        member.dead, member.wakes_us = False, -1
+        for other in self.members:
+            if other != name and not self.cut(name, other):
+                self._tell(name, other, reachable=True, told=True)
+        self._look(name)
+
+    def calm(self) -> None:
+        """No failures from now on."""
+        self.weather = Weather()
+        for pair in list(self.cuts):
+            self.heal(*sorted(pair))
+        for name in self.members:
+            self.go_on(name)
+
     def _tell(self, one: str, other: str, *, reachable: bool, told: bool) -> None:
         for name, partner in ((one, other), (other, one)):
             if told and not self.members[name].dead:
@@ -381,6 +406,12 @@ class Network:
         for (consumer, provider), terms in self.contracts.items():
             slack = self.members[consumer].settings.epsilon_ppm / 1e6
             most = self.members[provider].settings.capacity
+            # No task is at the provider but by this contract, unless it was passed on to it.
+            left = terms.units_per_s_max_milli / 1_000 - sum(
+                self.tasks[each.name].use.cpu_cores
+                for each in self.members[consumer].trader.status(self.now_us).away
+                if each.partner == provider
+            )
             for name, at in self.runs_at.items():
                 if at != consumer or self.tasks[name].owner != consumer:
                     continue
@@ -388,6 +419,44 @@ class Network:
                 lowest = max(self.added(provider, name) / (1 - slack) + 1, least)
                 highest = min(self.saved(consumer, name) / (1 + slack), top)
                 fits = most is None or self.cores(provider) + self.tasks[name].use.cpu_cores <= most.cpu_cores
+                fits = fits and self.tasks[name].use.cpu_cores <= left + 1e-9
                 if fits and lowest < highest:
                     found.append(f"{name}: {consumer} -> {provider} at {lowest:.0f} to {highest:.0f}")
+        return found
+
+    def books_agree(self) -> list[str]:
+        """Where the books of two traders, or those and what really is, differ. None may once all is quiet."""
+        found = []
+        status = {name: member.trader.status(self.now_us) for name, member in self.members.items()}
+        guests = {(each.name, at): each for at in status for each in status[at].guests if not each.virtual}
+        aways = {(each.name, of): each for of in status for each in status[of].away if not each.virtual}
+        for (name, of), away in aways.items():
+            guest = guests.get((name, away.partner))
+            if guest is None or guest.partner != of:
+                found.append(f"{of} has {name} away at {away.partner}, which has it not")
+            elif (guest.negotiation, guest.price_micro, guest.nano_units_per_row) != (
+                away.negotiation,
+                away.price_micro,
+                away.nano_units_per_row,
+            ):
+                found.append(f"{of} and {away.partner} differ about {name}: {away} and {guest}")
+        for (name, at), guest in guests.items():
+            if (name, guest.partner) not in aways:
+                found.append(f"{at} has {name} as a guest of {guest.partner}, which doesn't know")
+        for name, each in self.tasks.items():
+            at = each.owner
+            while (name, at) in aways:
+                at = aways[name, at].partner
+            if at != self.runs_at[name]:
+                found.append(f"{name} runs at {self.runs_at[name]}, by the books at {at}")
+        return found
+
+    def overdue(self) -> list[str]:
+        """Negotiations that are open after their deadline."""
+        found = []
+        for name, member in self.members.items():
+            status = member.trader.status(self.now_us)
+            for each in (*status.open, *status.serving):
+                if each.deadline_us < self.now_us and not member.dead:
+                    found.append(f"{name} has {each} open at {self.now_us}")
         return found
