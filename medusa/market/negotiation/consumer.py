@@ -148,10 +148,12 @@ class LoadConsumer:
     def purchases(self) -> Iterator[Purchase]:
         yield from self._purchases.values()
 
-    def busy(self, name: str) -> bool:
-        """Whether a task is in a negotiation that isn't over yet."""
+    def busy(self) -> frozenset[str]:
+        """Tasks that are in a negotiation which isn't over yet."""
         open_ = (*ASKING, _S.AGREED)
-        return any(name in each.tasks and each.state in open_ for each in self._purchases.values())
+        return frozenset(
+            name for each in self._purchases.values() if each.state in open_ for name in each.tasks
+        )
 
     def ask(self, now_us: int, plan: PlannedRequest, within_us: int = 0) -> Purchase:
         """Begin a negotiation.
@@ -471,8 +473,9 @@ class LoadConsumer:
         look_us: int | None = None
         if any(away.recalled for away in self._books.away.values()):
             return None
+        loads = {virtual: self._books.load_promised(virtual=virtual) for virtual in (False, True)}
         for key, away in sorted(self._books.away.items(), key=lambda each: -each[1].price_micro):
-            load = self._books.load_promised(virtual=away.virtual)
+            load = loads[away.virtual]
             units = away.units_per_s
             if units <= 0 or not self._books.fits(load.plus(away.task.use)):
                 continue

@@ -53,10 +53,8 @@ class PriceHerald:
         if self._look_us is None or now_us < self._look_us:
             return
         due_us = []
-        for signed in self._contracts.providing(now_us):
-            if not self._reachable(signed.partner):
-                continue
-            price, room = self._judge.offered(signed, self._like(signed))
+        consumers = (each for each in self._contracts.providing(now_us) if self._reachable(each.partner))
+        for signed, price, room in self._judge.offers((each, self._like(each)) for each in consumers):
             before = self._said.get(signed.key)
             if before is None or self._differs(before, price, room) or self._due(before) <= now_us:
                 self._said[signed.key] = now_us, price, room

@@ -477,16 +477,18 @@ class LoadProvider:
         if any(each.leaving and not each.virtual for each in self._books.guests.values()):
             return None
         look_us: int | None = None
+        taken = self._books.all_units_taken()
+        loads = {virtual: self._books.load(virtual=virtual) for virtual in (False, True)}
         for guest in sorted(guests, key=lambda each: each.price_micro):
             name = guest.task.name
             limit_milli = guest.signed.contract.units_per_s_max_milli
-            if self._books.units_taken(guest.signed) * 1_000 > limit_milli * (1 + 1e-6):
+            if taken[guest.signed.key] * 1_000 > limit_milli * (1 + 1e-6):
                 self.give_back(now_us, guest, TradeReason.OVER_LIMIT.value, "")
                 return None
             if not guest.virtual and self._books.task(name) is None:
                 continue
             units = guest.units_now
-            load = self._books.load(virtual=guest.virtual)
+            load = loads[guest.virtual]
             if not guest.virtual and self._books.overloaded:
                 self.give_back(now_us, guest, TradeReason.FULL.value, "")
                 return None

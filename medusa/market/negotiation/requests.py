@@ -7,7 +7,7 @@ than the price once those before it are gone.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from medusa.market.negotiation.backoff import Backoff
@@ -82,15 +82,22 @@ class RequestPlanner:
         ]
         return [each[-1] for each in sorted(found, key=lambda each: each[:-1])]
 
-    def plan(self, now_us: int, busy: Callable[[str], bool]) -> Iterator[PlannedRequest]:
+    def plan(self, now_us: int, busy: Collection[str]) -> Iterator[PlannedRequest]:
         """What is worth asking for, best first.
 
         Args:
-            busy: whether a task is in another negotiation.
+            busy: tasks that are in other negotiations.
         """
+        most: dict[tuple[bool, int], float] = {}
         for signed in self.partners(now_us):
             price = self._prices.ask(now_us, signed)
-            allowed = [task for task in self._candidates(signed) if not busy(task.name)]
+            # Costs are convex: the first one to go is worth it alone, or none is.
+            alike = signed.contract.shadow, signed.contract.bytes_per_unit
+            if alike not in most:
+                most[alike] = self._most_saved(signed)
+            if not most[alike] > self._settings.above(price):
+                continue
+            allowed = [task for task in self._candidates(signed) if task.name not in busy]
             allowed = [task for task in allowed if self.why_not(now_us, signed, task) is None]
             tasks = self.worthwhile(signed, allowed, price)
             if tasks:
@@ -100,6 +107,13 @@ class RequestPlanner:
                     price_micro=price,
                     saved_micro_per_s=self.saved(signed, tasks, price),
                 )
+
+    def _most_saved(self, signed: SignedContract) -> float:
+        """By how much a unit of any task that runs here would lower the cost, alone; of the one that lowers
+        it most, whether it may go or not."""
+        load = self._books.load(virtual=signed.contract.shadow)
+        sized = ((task, signed.units_per_s(task)) for task in self._books.here())
+        return max((self._books.saved(load, task, units) for task, units in sized if units > 0), default=0.0)
 
     def _instead(
         self,
@@ -150,7 +164,8 @@ class RequestPlanner:
         """What forbids this task to go there, whatever it costs; None: nothing."""
         guest = self._books.guests.get((task.name, False))
         contract = signed.contract
-        if signed.units_per_s(task) <= 0 or signed.units_per_s(task) * 1_000 > contract.units_per_s_max_milli:
+        units = signed.units_per_s(task)
+        if units <= 0 or units * 1_000 > contract.units_per_s_max_milli:
             return TradeReason.OVER_LIMIT
         if not signed.allows(task):
             return TradeReason.TASK_NOT_ALLOWED

@@ -333,7 +333,7 @@ class Trader:
         again_us = [self._provider.shed_guests(now_us), self._consumer.call_home(now_us)]
         started = False
         if self._moves_free() and self._consumer.asking < self._settings.offers_max:
-            plan = next(self._planner.plan(now_us, self._consumer.busy), None)
+            plan = next(self._planner.plan(now_us, self._consumer.busy()), None)
             if plan is not None:
                 self._consumer.ask(now_us, plan)
                 started = True
