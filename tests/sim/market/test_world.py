@@ -27,15 +27,28 @@ HUNDRED = MarketSetup(participants=100, pricing="fixed")
 
 def world(loads: Sequence[int], make: Any = SimpleTrader, **options: Any) -> MarketWorld:
     """So many tasks of 0.1 cores each at machines of one core, everyone with everyone for 25,000 a unit."""
-    setup = MarketSetup(participants=len(loads), task_cores=0.1, pricing="fixed", **options)
+    pairs = [(one, two) for one in range(len(loads)) for two in range(one + 1, len(loads))]
+    return joined(loads, pairs, make, **options)
+
+
+def joined(
+    loads: Sequence[int],
+    pairs: Sequence[tuple[int, int]],
+    make: Any = SimpleTrader,
+    *,
+    range_micro: int = 0,
+    size: float = 0.1,
+    **options: Any,
+) -> MarketWorld:
+    """So many tasks of this size each, and contracts between these."""
+    setup = MarketSetup(participants=len(loads), task_cores=size, pricing="fixed", **options)
     names = ["abcdef"[number] for number in range(len(loads))]
     members = tuple(
-        Endowment(name, CostCurve(1.0, 1_000.0), tuple(tasks_of(setup, name, count / 10, dice())))
+        Endowment(name, CostCurve(1.0, 1_000.0), tuple(tasks_of(setup, name, count * size, dice())))
         for name, count in zip(names, loads, strict=True)
     )
-    pairs = [(one, two) for one in range(len(loads)) for two in range(one + 1, len(loads))]
     contracts = tuple(
-        load_contract(names[provider], names[consumer], 25_000, 0)
+        load_contract(names[provider], names[consumer], 25_000, range_micro)
         for pair in pairs
         for provider, consumer in (pair, pair[::-1])
     )
