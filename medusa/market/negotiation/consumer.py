@@ -15,6 +15,7 @@ from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.market.contract.states import NEGOTIATION, NegotiationEvent, NegotiationState
 from medusa.market.negotiation.backoff import Backoff
 from medusa.market.negotiation.books import AwayTask, LoadBooks
+from medusa.market.negotiation.chains import ChainedMove, ChainFinder
 from medusa.market.negotiation.contract_book import ContractBook, SignedContract
 from medusa.market.negotiation.decisions import DecisionLog, TradeStep
 from medusa.market.negotiation.effects import HandOver, TradeEffects
@@ -56,6 +57,7 @@ class Purchase:
         waiting: names of which the driver hasn't said yet what came of them.
         got: names of what was handed over.
         bid: it has answered an offer with a price of its own, which it does once.
+        chain: it is to make room for another task.
     """
 
     number: int
@@ -70,6 +72,7 @@ class Purchase:
     waiting: dict[str, None] = field(default_factory=dict)
     got: dict[str, None] = field(default_factory=dict)
     bid: bool = False
+    chain: ChainedMove | None = None
 
     def step(self, *events: NegotiationEvent) -> None:
         state = self.state
@@ -110,12 +113,13 @@ class LoadConsumer:
         contracts: ContractBook,
         prices: PriceBoard,
         planner: RequestPlanner,
+        chains: ChainFinder,
         rests: Backoff,
         log: DecisionLog,
         effects: TradeEffects,
         reachable: Callable[[str], bool],
     ) -> None:
-        self._settings = settings
+        self._settings, self._chains = settings, chains
         self._books, self._contracts, self._prices, self._planner = books, contracts, prices, planner
         self._rests, self._log, self._effects, self._reachable = rests, log, effects, reachable
         self._number = -1
@@ -148,22 +152,24 @@ class LoadConsumer:
     def purchases(self) -> Iterator[Purchase]:
         yield from self._purchases.values()
 
-    def busy(self) -> frozenset[str]:
-        """Tasks that are in a negotiation which isn't over yet."""
+    def busy(self, name: str) -> bool:
+        """Whether a task is in a negotiation that isn't over yet."""
         open_ = (*ASKING, _S.AGREED)
-        return frozenset(
-            name for each in self._purchases.values() if each.state in open_ for name in each.tasks
+        return any(each.state in open_ and name in each.tasks for each in self._purchases.values())
+
+    def make_room(self, now_us: int, chain: ChainedMove) -> None:
+        """Ask a partner to take a task, so that another can come."""
+        plan = PlannedRequest(
+            signed=chain.out, tasks=(chain.task,), price_micro=chain.price_micro, saved_micro_per_s=chain.gain
         )
+        purchase = self.ask(now_us, plan, chain)
+        self._note(now_us, "passing_on", purchase, (chain.task.name,))
 
-    def ask(self, now_us: int, plan: PlannedRequest, within_us: int = 0) -> Purchase:
-        """Begin a negotiation.
-
-        Args:
-            within_us: for its answer; 0: as the settings say.
-        """
+    def ask(self, now_us: int, plan: PlannedRequest, chain: ChainedMove | None = None) -> Purchase:
+        """Begin a negotiation."""
         # Greater than any from before a restart, as long as the clock doesn't go back by more.
         self._number = max(self._number + 1, now_us)
-        deadline_us = now_us + (within_us or self._settings.answer_us)
+        deadline_us = now_us + self._settings.answer_us
         purchase = Purchase(
             number=self._number,
             signed=plan.signed,
@@ -172,6 +178,7 @@ class LoadConsumer:
             asked_us=now_us,
             deadline_us=deadline_us,
             say_at_us=now_us + self._settings.again_us,
+            chain=chain,
         )
         self._purchases[purchase.number] = purchase
         self._say(now_us, purchase)
@@ -239,12 +246,15 @@ class LoadConsumer:
         self._note(now_us, "countered", purchase, message.tasks, price_micro=message.price_micro)
         offered = [purchase.tasks[name] for name in message.tasks]
         offered = [task for task in offered if self._may_still(now_us, purchase.signed, task)]
-        wanted = self._planner.worthwhile(purchase.signed, offered, message.price_micro)
+        wanted = self._worth(purchase, offered, message.price_micro)
         other = self._planner.cheaper_elsewhere(now_us, purchase.signed, wanted, message.price_micro)
         self._prices.learnt(now_us, purchase.signed, message.price_micro)
-        bid = self._planner.highest(purchase.signed, offered, message.price_micro) if not wanted else None
+        asked = [each for each in purchase.tasks.values() if self._may_still(now_us, purchase.signed, each)]
+        bid = None
+        if not wanted and purchase.chain is None:
+            bid = self._planner.highest(purchase.signed, asked, message.price_micro)
         if bid is not None and bid > purchase.price_micro:
-            tasks = self._planner.worthwhile(purchase.signed, offered, bid)
+            tasks = self._planner.worthwhile(purchase.signed, asked, bid)
             purchase.bids(now_us, bid, tasks, now_us + self._settings.answer_us)
             self._say(now_us, purchase)
             self._note(now_us, "asked", purchase, tuple(purchase.tasks))
@@ -296,7 +306,7 @@ class LoadConsumer:
         agreed = [self._books.task(name) for name in message.tasks]
         here = [task for task in agreed if task is not None and not self._books.moving(task.name)]
         here = [task for task in here if self._may_still(now_us, purchase.signed, task)]
-        wanted = {task.name for task in self._planner.worthwhile(purchase.signed, here, message.price_micro)}
+        wanted = {task.name for task in self._worth(purchase, here, message.price_micro)}
         nanos = {
             name: nano
             for name, nano in zip(message.tasks, message.nano_units_per_row, strict=True)
@@ -324,6 +334,15 @@ class LoadConsumer:
                     negotiation=purchase.number,
                 )
             )
+
+    def _worth(self, purchase: Purchase, tasks: list[TradedTask], price_micro: int) -> list[TradedTask]:
+        """Which of these are worth this price now: alone, or for what can come in their place."""
+        chain = purchase.chain
+        found = self._planner.worthwhile(purchase.signed, tasks, price_micro)
+        if found or chain is None:
+            return found
+        gain = self._chains.gain(chain.out, chain.task, price_micro, chain.by, chain.wanted, chain.pays_micro)
+        return tasks if gain > 0 else []
 
     def _may_still(self, now_us: int, signed: SignedContract, task: TradedTask) -> bool:
         """Whether nothing forbids it meanwhile."""

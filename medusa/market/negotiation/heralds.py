@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from medusa.market.negotiation.answers import AnswerJudge
+from medusa.market.negotiation.chains import ChainFinder
 from medusa.market.negotiation.contract_book import ContractBook, SignedContract
 from medusa.market.negotiation.effects import TradeEffects
 from medusa.market.negotiation.messages import PriceSaid
@@ -19,6 +20,7 @@ class PriceHerald:
 
     Args:
         like: what was asked for last under a contract.
+        floor_micro: what it has to bring at least.
         reachable: whether a partner is.
     """
 
@@ -28,12 +30,15 @@ class PriceHerald:
         *,
         contracts: ContractBook,
         judge: AnswerJudge,
+        chains: ChainFinder,
         effects: TradeEffects,
         like: Callable[[SignedContract], TradedTask | None],
+        floor_micro: Callable[[int, SignedContract], int],
         reachable: Callable[[str], bool],
     ) -> None:
-        self._settings, self._contracts, self._judge = settings, contracts, judge
-        self._effects, self._like, self._reachable = effects, like, reachable
+        self._settings, self._contracts, self._judge, self._chains = settings, contracts, judge, chains
+        self._effects, self._like, self._floor_micro = effects, like, floor_micro
+        self._reachable = reachable
         self._said: dict[tuple[str, str], tuple[int, int, int]] = {}
         self._look_us: int | None = 0
 
@@ -53,8 +58,10 @@ class PriceHerald:
         if self._look_us is None or now_us < self._look_us:
             return
         due_us = []
-        consumers = (each for each in self._contracts.providing(now_us) if self._reachable(each.partner))
-        for signed, price, room in self._judge.offers((each, self._like(each)) for each in consumers):
+        for signed in self._contracts.providing(now_us):
+            if not self._reachable(signed.partner):
+                continue
+            price, room = self._offered(now_us, signed)
             before = self._said.get(signed.key)
             if before is None or self._differs(before, price, room) or self._due(before) <= now_us:
                 self._said[signed.key] = now_us, price, room
@@ -70,6 +77,17 @@ class PriceHerald:
                 )
             due_us.append(self._due(self._said[signed.key]))
         self._look_us = min(due_us, default=None)
+
+    def _offered(self, now_us: int, signed: SignedContract) -> tuple[int, int]:
+        """Price and room; where there is no room, those by a chain."""
+        like = self._like(signed)
+        price, room = self._judge.offered(signed, like)
+        if room:
+            return max(price, self._floor_micro(now_us, signed)), room
+        chained = self._chains.price(now_us, signed, like)
+        if chained is None:
+            return price, 0
+        return chained, max(int(signed.units_per_s(like) * 1_000), 1) if like is not None else 1
 
     def _due(self, said: tuple[int, int, int]) -> int:
         return said[0] + self._settings.heartbeat_us

@@ -2,9 +2,9 @@
 
     consumer                                    provider
        │ ── LoadRequest (tasks, price) ────────────> │  REQUESTED
-       │ <─ LoadOffer (fewer tasks, or a price) ──── │  OFFERED, if it won't do all of it as asked
-       │ ── LoadAccepted ──────────────────────────> │  ACCEPTED
-       │ <─ LoadAgreed (room is kept) ────────────── │  AGREED
+       │ <─ LoadOffer (some of them, a price) ────── │  OFFERED, if it will do none for the price asked
+       │ ── LoadAccepted ──────────────────────────> │  ACCEPTED, or LoadRequest again, for less
+       │ <─ LoadAgreed (which: room is kept) ─────── │  AGREED, to some at least of what was asked
        │    the tasks are moved                      │
        │ ── LoadMoved (which got there) ───────────> │  VERIFIED
        │ <─ LoadRuns ─────────────────────────────── │  FINALIZED: from here on it is read and paid for
@@ -129,7 +129,7 @@ class PriceSaid(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag=
 
     Attributes:
         price_micro: within the range of the contract.
-        units_per_s_milli: for which it has room; 0: none.
+        units_per_s_milli: the largest task for which it has room; 0: none.
     """
 
     contract: ContractId

@@ -78,6 +78,12 @@ class PriceBoard:
         self._learnt[signed.key] = higher, now_us
         return price_micro < most
 
+    def forgets_at_us(self, now_us: int, signed: SignedContract) -> int | None:
+        """When what was learnt of its price counts no more; None: nothing does."""
+        learnt = self._learnt.get(signed.key)
+        until_us = learnt[1] + self._memory_us if learnt is not None else 0
+        return until_us if until_us > now_us else None
+
     def forget(self, signed: SignedContract) -> None:
         self._heard.pop(signed.key, None)
         self._learnt.pop(signed.key, None)

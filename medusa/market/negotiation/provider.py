@@ -16,6 +16,7 @@ from medusa.market.contract.states import NEGOTIATION, NegotiationEvent, Negotia
 from medusa.market.negotiation.answers import AnswerJudge
 from medusa.market.negotiation.backoff import Backoff
 from medusa.market.negotiation.books import GuestTask, LoadBooks
+from medusa.market.negotiation.chains import ChainedMove, ChainFinder
 from medusa.market.negotiation.contract_book import ContractBook, SignedContract
 from medusa.market.negotiation.decisions import DecisionLog, TradeStep
 from medusa.market.negotiation.effects import HandBack, TradeEffects
@@ -108,7 +109,8 @@ class LoadProvider:
     """Answers, keeps room, gives back. The trader says when, and what comes from partners and the driver.
 
     Args:
-        moves_free: whether one move more may begin.
+        moves_free: whether one move more may begin; ``asks_free``: and one request.
+        pass_on: has a task go to a partner.
         call_back: has a guest that was passed on come back here first.
     """
 
@@ -122,17 +124,22 @@ class LoadProvider:
         distrust: Backoff,
         log: DecisionLog,
         effects: TradeEffects,
+        chains: ChainFinder,
         moves_free: Callable[[], bool],
+        asks_free: Callable[[], bool],
+        pass_on: Callable[[int, ChainedMove], None],
         call_back: Callable[[int, str], None],
     ) -> None:
         self._settings = settings
         self._books, self._contracts, self._judge = books, contracts, judge
         self._distrust, self._log, self._effects = distrust, log, effects
-        self._moves_free, self._call_back = moves_free, call_back
+        self._moves_free, self._asks_free = moves_free, asks_free
+        self._chains, self._pass_on, self._call_back = chains, pass_on, call_back
         self._pending: dict[tuple[str, int], PendingRequest] = {}
         self._sales: dict[tuple[str, int], Sale] = {}
         self._ended: dict[str, dict[int, str]] = {}
         self._floor: dict[str, int] = {}
+        self._floors: dict[tuple[str, str], tuple[int, int]] = {}
         self._strays: dict[str, tuple[SignedContract, int, str]] = {}
         self._likes: dict[tuple[str, str], TradedTask] = {}
 
@@ -220,10 +227,11 @@ class LoadProvider:
         if sale is None:
             self._void(partner, message.contract, message.version, message.negotiation)
             return
-        self._check(sale, partner, message.contract, message.tasks)
         if sale.state is not _S.OFFERED:
+            self._check(sale, partner, message.contract, ())
             self._say(now_us, sale)
             return
+        self._check(sale, partner, message.contract, message.tasks)
         if message.price_micro != sale.price_micro or not message.tasks:
             raise RemoteProtocolError(
                 f"{len(message.tasks)} tasks are accepted at {message.price_micro}, and"
@@ -277,6 +285,8 @@ class LoadProvider:
         for name in message.tasks:
             self._settle(now_us, sale, tasks[name])
         self._distrust.succeeded(("absent", partner))
+        if self._floors.pop(sale.signed.key, None) is not None:
+            self._distrust.succeeded(("chain", partner))
         self._say(now_us, sale)
         self._note(now_us, "runs", sale, message.tasks)
 
@@ -365,7 +375,8 @@ class LoadProvider:
         if not self._contracts.still_holds(now_us, signed):
             self._refuse(now_us, partner, request, TradeReason.NO_CONTRACT)
             return
-        found = self._judge.judge(signed, request.tasks, request.price_micro)
+        floor = self.floor_micro(now_us, signed)
+        found = self._judge.judge(signed, request.tasks, request.price_micro, floor_micro=floor)
         sale = Sale(
             number=request.negotiation,
             signed=signed,
@@ -382,7 +393,32 @@ class LoadProvider:
             if dearer.taken:
                 self._offer(now_us, sale, dearer.taken, found.dearest)
                 return
-        self._refuse(now_us, partner, request, found.reason)
+        chain = None
+        if found.reason in (TradeReason.TOO_DEAR, TradeReason.FULL) and not signed.contract.shadow:
+            wanted = next(task for task in request.tasks if task.name in found.refused)
+            chain = self._chain(now_us, signed, wanted, request.price_micro)
+        if chain is None:
+            self._refuse(now_us, partner, request, found.reason)
+            return
+        # Its consumer hears of the room once that is there, and asks again.
+        self._refuse(now_us, partner, request, TradeReason.PASSING_ON)
+        self._distrust.failed(now_us, ("chain", partner))
+        self._floors[signed.key] = request.price_micro, now_us + self._settings.hold_us
+        self._pass_on(now_us, chain)
+
+    def floor_micro(self, now_us: int, signed: SignedContract) -> int:
+        """What a contract has to bring at least, since a task was passed on to make room for it; else 0."""
+        floor_micro, until_us = self._floors.get(signed.key, (0, 0))
+        return floor_micro if now_us < until_us else 0
+
+    def _chain(
+        self, now_us: int, signed: SignedContract, wanted: TradedTask, pays_micro: int
+    ) -> ChainedMove | None:
+        """A task to pass on for less, so that this one can come. A consumer for whom that was done, and who
+        didn't come then, rests."""
+        if not self._asks_free() or self._distrust.rests(now_us, ("chain", signed.partner)):
+            return None
+        return self._chains.find(now_us, signed, wanted, pays_micro)
 
     def _offer(self, now_us: int, sale: Sale, taken: tuple[TradedTask, ...], price_micro: int) -> None:
         sale.step(_E.OFFER)
@@ -476,25 +512,30 @@ class LoadProvider:
         guests = [each for each in self._books.guests.values() if not each.leaving]
         if any(each.leaving and not each.virtual for each in self._books.guests.values()):
             return None
+        if not guests:
+            return None
         look_us: int | None = None
-        taken = self._books.all_units_taken()
-        loads = {virtual: self._books.load(virtual=virtual) for virtual in (False, True)}
-        for guest in sorted(guests, key=lambda each: each.price_micro):
-            name = guest.task.name
+        # Each was worth its price when it came, to what was here then. So those that came last go first, and
+        # a guest isn't judged by what was taken after it: with the same load of our own none is at a loss.
+        load = {virtual: self._books.load(virtual=virtual) for virtual in (False, True)}
+        overloaded = self._books.overloaded
+        for guest in reversed(guests):
             limit_milli = guest.signed.contract.units_per_s_max_milli
-            if taken[guest.signed.key] * 1_000 > limit_milli * (1 + 1e-6):
+            here = guest.virtual or self._books.task(guest.task.name) is not None
+            if self._books.units_taken(guest.signed) * 1_000 > limit_milli * (1 + 1e-6):
                 self.give_back(now_us, guest, TradeReason.OVER_LIMIT.value, "")
                 return None
-            if not guest.virtual and self._books.task(name) is None:
+            if not here:
                 continue
-            units = guest.units_now
-            load = loads[guest.virtual]
-            if not guest.virtual and self._books.overloaded:
+            if overloaded and not guest.virtual:
                 self.give_back(now_us, guest, TradeReason.FULL.value, "")
                 return None
-            dear = units > 0 and self._books.saved(load, guest.now, units) > self._settings.above(
+            units, before = guest.units_now, load[guest.virtual]
+            dear = units > 0 and self._books.saved(before, guest.now, units) > self._settings.above(
                 guest.price_micro
             )
+            for virtual in (True,) if guest.virtual else (False, True):
+                load[virtual] = load[virtual].minus(guest.now.use)
             lost_us = guest.loses(now_us, so=dear)
             if not dear:
                 continue

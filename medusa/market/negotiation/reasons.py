@@ -18,6 +18,7 @@ class TradeReason(Enum):
     TOO_DEAR = "E_TOO_DEAR"
     FULL = "E_FULL"
     BUSY = "E_BUSY"
+    PASSING_ON = "E_PASSING_ON"
     TAKEN = "E_TAKEN"
     POLICY = "E_POLICY"
     TIMEOUT = "E_TIMEOUT"
@@ -45,6 +46,7 @@ _TEXTS = {
     _R.TOO_DEAR: "it would cost the provider more than the price",
     _R.FULL: "it is beyond the capacity that was declared",
     _R.BUSY: "another move is under way, and was so until the request had expired",
+    _R.PASSING_ON: "another task is passed on first, to make room: ask again",
     _R.TAKEN: "a task of this name is there, or has been passed on from there",
     _R.POLICY: "the owner's policy says no",
     _R.TIMEOUT: "there was no answer in time",

@@ -7,7 +7,7 @@ than the price once those before it are gone.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from medusa.market.negotiation.backoff import Backoff
@@ -82,11 +82,11 @@ class RequestPlanner:
         ]
         return [each[-1] for each in sorted(found, key=lambda each: each[:-1])]
 
-    def plan(self, now_us: int, busy: Collection[str]) -> Iterator[PlannedRequest]:
+    def plan(self, now_us: int, busy: Callable[[str], bool]) -> Iterator[PlannedRequest]:
         """What is worth asking for, best first.
 
         Args:
-            busy: tasks that are in other negotiations.
+            busy: whether a task is in another negotiation.
         """
         most: dict[tuple[bool, int], float] = {}
         for signed in self.partners(now_us):
@@ -97,7 +97,7 @@ class RequestPlanner:
                 most[alike] = self._most_saved(signed)
             if not most[alike] > self._settings.above(price):
                 continue
-            allowed = [task for task in self._candidates(signed) if task.name not in busy]
+            allowed = [task for task in self._candidates(signed) if not busy(task.name)]
             allowed = [task for task in allowed if self.why_not(now_us, signed, task) is None]
             tasks = self.worthwhile(signed, allowed, price)
             if tasks:
@@ -140,12 +140,17 @@ class RequestPlanner:
         return self._books.saved(load, task, units) > self._settings.above(price_micro)
 
     def look_again_us(self, now_us: int) -> int | None:
-        """When something may be worth asking for that isn't now: a contract has rested, or a task was here
-        long enough. None: not before something else changes."""
+        """When something may be worth asking for that isn't now: a contract has rested, a price is forgotten,
+        or a task was here long enough. None: not before something else changes."""
         times = [
             until_us
             for signed in self._contracts.consuming(now_us)
             if (until_us := self._rests.until_us(signed.key)) > now_us
+        ]
+        times += [
+            until_us
+            for signed in self._contracts.consuming(now_us)
+            if (until_us := self._prices.forgets_at_us(now_us, signed)) is not None
         ]
         for task in self._books.here():
             came_us = self._books.came_us(task.name)

@@ -13,6 +13,7 @@ from medusa.market.cost import CostFunction
 from medusa.market.negotiation.answers import AnswerJudge
 from medusa.market.negotiation.backoff import Backoff
 from medusa.market.negotiation.books import LoadBooks
+from medusa.market.negotiation.chains import ChainedMove, ChainFinder
 from medusa.market.negotiation.consumer import LoadConsumer
 from medusa.market.negotiation.contract_book import ContractBook, SignedContract
 from medusa.market.negotiation.decisions import DecisionLog
@@ -84,12 +85,20 @@ class Trader:
             reachable=self._reachable,
             pick=pick,
         )
+        chains = ChainFinder(
+            settings,
+            books=self._books,
+            prices=self._prices,
+            planner=self._planner,
+            busy=self._busy,
+        )
         self._consumer = LoadConsumer(
             settings,
             books=self._books,
             contracts=self._contracts,
             prices=self._prices,
             planner=self._planner,
+            chains=chains,
             rests=self._rests,
             log=log,
             effects=effects,
@@ -103,15 +112,20 @@ class Trader:
             distrust=Backoff(settings.backoff_us * 8, settings.backoff_max_us * 8, pick),
             log=log,
             effects=effects,
+            chains=chains,
             moves_free=self._moves_free,
+            asks_free=self._asks_free,
+            pass_on=self._pass_on,
             call_back=self._call_back,
         )
         self._herald = PriceHerald(
             settings,
             contracts=self._contracts,
             judge=judge,
+            chains=chains,
             effects=effects,
             like=self._provider.like,
+            floor_micro=self._provider.floor_micro,
             reachable=self._reachable,
         )
         self._explainer = TradeExplainer(
@@ -138,6 +152,15 @@ class Trader:
     def _moves_free(self) -> bool:
         """Whether one may begin. None does before the load of this machine is known."""
         return self._books.known and self._consumer.moving + self._provider.moving < self._settings.moves_max
+
+    def _asks_free(self) -> bool:
+        return self._consumer.asking < self._settings.offers_max
+
+    def _busy(self, name: str) -> bool:
+        return self._books.moving(name) or self._consumer.busy(name)
+
+    def _pass_on(self, now_us: int, chain: ChainedMove) -> None:
+        self._consumer.make_room(now_us, chain)
 
     def _call_back(self, now_us: int, name: str) -> None:
         self._consumer.recall(now_us, (name, False), TradeReason.ENDED)
@@ -332,8 +355,8 @@ class Trader:
         self._round_us = None
         again_us = [self._provider.shed_guests(now_us), self._consumer.call_home(now_us)]
         started = False
-        if self._moves_free() and self._consumer.asking < self._settings.offers_max:
-            plan = next(self._planner.plan(now_us, self._consumer.busy()), None)
+        if self._moves_free() and self._asks_free():
+            plan = next(self._planner.plan(now_us, self._busy), None)
             if plan is not None:
                 self._consumer.ask(now_us, plan)
                 started = True

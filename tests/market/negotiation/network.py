@@ -14,7 +14,7 @@ from medusa.errors import RemoteProtocolError
 from medusa.market.contract.terms import Contract
 from medusa.market.cost import CostFunction
 from medusa.market.negotiation.effects import HandBack, HandOver, Say, TradeEffects, TradeLine
-from medusa.market.negotiation.messages import LoadAgreed, LoadRequest, PriceSaid
+from medusa.market.negotiation.messages import LoadAgreed, LoadEnded, LoadRequest, PriceSaid
 from medusa.market.negotiation.policies import LoadPolicy
 from medusa.market.negotiation.settings import TradeSettings
 from medusa.market.negotiation.trader import Trader
@@ -381,8 +381,30 @@ class Network:
         price, took = self.price_of(effect.negotiation), self.tasks[effect.task].use.cpu_cores
         gone = tuple(self._under_way)
         cores = self.cores(name, gone)
-        if (self.cost(name, cores) - self.cost(name, cores - took)) < price * took * (1 - 1e-9):
+        saves = self.cost(name, cores) - self.cost(name, cores - took)
+        if saves < price * took * (1 - 1e-9) and not self._pays_in_a_chain(name, cores, took, price):
             self.broken.append(f"{name} pays more for {effect.task} than it saves")
+
+    def _pays_in_a_chain(self, name: str, cores: float, took: float, price: int) -> bool:
+        """Whether a consumer was told to ask again, and its task in place of this one is worth it."""
+        told = {
+            (to, message.negotiation)
+            for at_us, who, to, message in self.said
+            if who == name
+            and isinstance(message, LoadEnded)
+            and message.code == "E_PASSING_ON"
+            and self.now_us - at_us < 10 * S
+        }
+        asked = [
+            (message.price_micro, each.use.cpu_cores)
+            for _, who, to, message in self.said
+            if isinstance(message, LoadRequest) and to == name and (who, message.negotiation) in told
+            for each in message.tasks
+        ]
+        bare = self.cost(name, cores)
+        return any(
+            self.cost(name, cores - took + more) - bare + price * took < pays * more for pays, more in asked
+        )
 
     def _judge_arrival(self, name: str, arrived: str) -> None:
         most = self.members[name].settings.capacity
@@ -456,7 +478,9 @@ class Network:
         found = []
         for name, member in self.members.items():
             status = member.trader.status(self.now_us)
-            for each in (*status.open, *status.serving):
-                if each.deadline_us < self.now_us and not member.dead:
-                    found.append(f"{name} has {each} open at {self.now_us}")
+            found += [
+                f"{name} has {each} open at {self.now_us}"
+                for each in (*status.open, *status.serving)
+                if each.deadline_us < self.now_us and not member.dead
+            ]
         return found

@@ -27,3 +27,20 @@ def test_without_a_contract_nothing_moves():
     net.run(60 * S)
     assert net.moves == []
     assert "no contract" in net.members["a"].trader.status(net.now_us).why_still
+
+
+def test_a_participant_at_its_threshold_takes_load_and_passes_a_task_of_its_own_on():
+    """In a row, big tasks: the one in the middle bears 0.4 cores at 2.5 r^2, so that another 0.4 cost 3 for
+    a unit, its own one saves 1. At prices from 1.2 to 2 neither is worth it; both together are."""
+    net = Network()
+    net.join("a", Square(10e6), [task(f"a{n}", "a", 0.4) for n in range(2)])
+    net.join("b", Square(2.5e6), [task("b0", "b", 0.4)])
+    net.join("c", Square(2.5e6))
+    net.sign(contract("a", "b", 2_000_000, range_micro=800_000))
+    net.sign(contract("b", "c", 2_000_000, range_micro=800_000))
+    net.run(120 * S)
+    assert not net.broken
+    assert (net.runs_at["b0"], sorted(net.runs_at.values())) == ("c", ["a", "b", "c"])
+    (_, _, _, _, paid), (_, _, _, _, earned) = net.moves
+    assert 1_200_000 <= paid < earned <= 2_000_000
+    assert net.books_agree() == []
