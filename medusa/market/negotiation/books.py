@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 
 from medusa.market.cost import CostFunction, unit_marginal_cost
 from medusa.market.negotiation.contract_book import SignedContract
+from medusa.market.negotiation.kept import KeptDeal, Part
 from medusa.market.work import NANO, ResourceUse, TradedTask
 
-__all__ = ["AwayTask", "GuestTask", "LoadBooks", "TakenFigures"]
+__all__ = ["AwayTask", "GuestTask", "LoadBooks", "TakenFigures", "kept_deal"]
 
 _ROUNDING = 1e-9
 
@@ -348,6 +349,21 @@ class LoadBooks:
             or (name, virtual) in self.away
             or any(name in room.tasks for room in self._rooms.values())
         )
+
+
+def kept_deal(part: Part, taken: TakenFigures, back: str) -> KeptDeal:
+    """As it outlives a restart."""
+    return KeptDeal(
+        part=part,
+        partner=taken.partner,
+        task=taken.task,
+        contract=taken.signed.contract,
+        negotiation=taken.number,
+        price_micro=taken.price_micro,
+        nano=taken.nano,
+        since_us=taken.since_us,
+        back=back,
+    )
 
 
 def _sum_of(tasks: Iterable[TradedTask]) -> ResourceUse:

@@ -14,11 +14,12 @@ from medusa.automaton import next_state
 from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.market.contract.states import NEGOTIATION, NegotiationEvent, NegotiationState
 from medusa.market.negotiation.backoff import Backoff
-from medusa.market.negotiation.books import AwayTask, LoadBooks
+from medusa.market.negotiation.books import AwayTask, LoadBooks, kept_deal
 from medusa.market.negotiation.chains import ChainedMove, ChainFinder
 from medusa.market.negotiation.contract_book import ContractBook, SignedContract
 from medusa.market.negotiation.decisions import DecisionLog, TradeStep
 from medusa.market.negotiation.effects import HandOver, TradeEffects
+from medusa.market.negotiation.kept import KeptDeal
 from medusa.market.negotiation.messages import (
     LoadAccepted,
     LoadAgreed,
@@ -93,6 +94,11 @@ class Purchase:
     def is_agreed(self, agreed: dict[str, int], deadline_us: int) -> None:
         self.step(_E.AGREE)
         self.agreed, self.waiting, self.deadline_us = agreed, dict.fromkeys(agreed), deadline_us
+
+    def resumes(self, deal: KeptDeal) -> None:
+        name = deal.task.name
+        self.tasks[name], self.agreed[name] = deal.task, deal.nano
+        (self.waiting if deal.part == "moving" else self.got)[name] = None
 
     def verifies(self, deadline_us: int) -> None:
         self.step(_E.VERIFY)
@@ -213,6 +219,69 @@ class LoadConsumer:
         elif purchase.state is _S.VERIFIED:
             self._effects.say(partner, LoadMoved(**about, tasks=tuple(purchase.got)))
         purchase.said(now_us + self._settings.again_us)
+
+    # --- restarts -------------------------------------------------------------------------------
+
+    @property
+    def number(self) -> int:
+        """The highest that was used."""
+        return self._number
+
+    def kept(self) -> Iterator[KeptDeal]:
+        """What has to outlive a restart."""
+        for purchase in (*self._purchases.values(), *self._late.values()):
+            for name in purchase.waiting:
+                yield KeptDeal(
+                    part="moving",
+                    partner=purchase.signed.partner,
+                    task=purchase.tasks[name],
+                    contract=purchase.signed.contract,
+                    negotiation=purchase.number,
+                    price_micro=purchase.price_micro,
+                    nano=purchase.agreed[name],
+                    since_us=0,
+                )
+        for away in self._books.away.values():
+            if not away.virtual:
+                yield kept_deal("away", away, away.recalled)
+
+    def resume(self, now_us: int, number: int, deals: Iterable[KeptDeal]) -> None:
+        """Go on after a restart: each provider is told once more what is there by us."""
+        self._number = max(self._number, number)
+        for deal in deals:
+            signed = SignedContract(contract=deal.contract, partner=deal.partner, consumes=True)
+            purchase = self._purchases.get(deal.negotiation)
+            if purchase is None:
+                purchase = Purchase(
+                    number=deal.negotiation,
+                    signed=signed,
+                    tasks={},
+                    price_micro=deal.price_micro,
+                    asked_us=now_us,
+                    deadline_us=now_us + self._settings.room_us,
+                    say_at_us=now_us,
+                )
+                purchase.is_agreed({}, now_us + self._settings.room_us)
+                self._purchases[deal.negotiation] = purchase
+            purchase.resumes(deal)
+            if deal.part == "moving":
+                self._books.moves(deal.task.name, deal.negotiation)
+                continue
+            away = AwayTask(
+                task=deal.task,
+                signed=signed,
+                number=deal.negotiation,
+                price_micro=deal.price_micro,
+                nano=deal.nano,
+                since_us=deal.since_us,
+                reckoned_us=now_us,
+            )
+            self._books.away[deal.task.name, False] = away
+            if deal.back:
+                self.recall(now_us, (deal.task.name, False), deal.back)
+        for purchase in list(self._purchases.values()):
+            if not purchase.waiting and purchase.state is _S.AGREED:
+                self._verify(now_us, purchase)
 
     # --- what a provider says -------------------------------------------------------------------
 

@@ -6,7 +6,7 @@ where its contract ends, where it takes more than was said, or costs more than i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,11 +15,12 @@ from medusa.errors import RemoteProtocolError
 from medusa.market.contract.states import NEGOTIATION, NegotiationEvent, NegotiationState
 from medusa.market.negotiation.answers import AnswerJudge
 from medusa.market.negotiation.backoff import Backoff
-from medusa.market.negotiation.books import GuestTask, LoadBooks
+from medusa.market.negotiation.books import GuestTask, LoadBooks, kept_deal
 from medusa.market.negotiation.chains import ChainedMove, ChainFinder
 from medusa.market.negotiation.contract_book import ContractBook, SignedContract
 from medusa.market.negotiation.decisions import DecisionLog, TradeStep
 from medusa.market.negotiation.effects import HandBack, TradeEffects
+from medusa.market.negotiation.kept import KeptDeal
 from medusa.market.negotiation.messages import (
     LoadAccepted,
     LoadAgreed,
@@ -98,6 +99,14 @@ class Sale:
             self.step(_E.ACCEPT)
         self.step(_E.AGREE)
         self.tasks, self.names, self.deadline_us = tasks, tuple(tasks), deadline_us
+
+    def resumes(self, deal: KeptDeal) -> None:
+        if self.state is _S.REQUESTED:
+            self.step(_E.AGREE)
+            if deal.part == "guest":
+                self.step(_E.VERIFY, _E.FINALIZE)
+        self.tasks[deal.task.name] = deal.task
+        self.names = tuple(self.tasks)
 
     def is_moved(self, names: tuple[str, ...]) -> None:
         self.step(_E.VERIFY, _E.FINALIZE)
@@ -261,7 +270,8 @@ class LoadProvider:
         key = partner, message.negotiation
         sale = self._sales.get(key)
         if sale is not None:
-            self._check(sale, partner, message.contract, message.tasks)
+            again = sale.state is _S.FINALIZED
+            self._check(sale, partner, message.contract, () if again else message.tasks)
         if sale is not None and sale.state is _S.AGREED and now_us >= sale.deadline_us:
             self._expire(now_us, sale)
             sale = None
@@ -290,9 +300,9 @@ class LoadProvider:
         self._say(now_us, sale)
         self._note(now_us, "runs", sale, message.tasks)
 
-    def _settle(self, now_us: int, sale: Sale, task: TradedTask) -> None:
+    def _settle(self, now_us: int, sale: Sale, task: TradedTask) -> GuestTask:
         contract = sale.signed.contract
-        self._books.guests[task.name, contract.shadow] = GuestTask(
+        guest = GuestTask(
             task=task,
             signed=sale.signed,
             number=sale.number,
@@ -302,8 +312,10 @@ class LoadProvider:
             reckoned_us=now_us,
             seen_us=now_us,
         )
+        self._books.guests[task.name, contract.shadow] = guest
         if not contract.shadow:
             self._books.came(now_us, task.name)
+        return guest
 
     def on_ended(self, now_us: int, partner: str, message: LoadEnded) -> None:
         """The consumer withdraws, or calls tasks back. What it calls back is confirmed."""
@@ -346,6 +358,49 @@ class LoadProvider:
                 )
             else:
                 self.give_back(now_us, guest, message.code, message.text)
+
+    # --- restarts -------------------------------------------------------------------------------
+
+    def kept(self) -> Iterator[KeptDeal]:
+        """What has to outlive a restart."""
+        for sale in self._sales.values():
+            contract = sale.signed.contract
+            for task in sale.tasks.values() if sale.state is _S.AGREED and not contract.shadow else ():
+                yield KeptDeal(
+                    part="room",
+                    partner=sale.signed.partner,
+                    task=task,
+                    contract=contract,
+                    negotiation=sale.number,
+                    price_micro=sale.price_micro,
+                    nano=nano_units_per_row(task.cpu_ns_per_row, task.bytes_per_row, contract.bytes_per_unit),
+                    since_us=0,
+                )
+        for guest in self._books.guests.values():
+            if not guest.virtual:
+                yield kept_deal("guest", guest, guest.leaving)
+
+    def resume(self, now_us: int, deals: Iterable[KeptDeal]) -> None:
+        """Go on after a restart: room is kept anew, and what was to go back goes."""
+        for deal in deals:
+            signed = SignedContract(contract=deal.contract, partner=deal.partner, consumes=False)
+            sale = self._sales.get((deal.partner, deal.negotiation))
+            if sale is None:
+                sale = Sale(
+                    number=deal.negotiation,
+                    signed=signed,
+                    tasks={},
+                    price_micro=deal.price_micro,
+                    deadline_us=now_us + self._settings.room_us,
+                )
+                self._sales[sale.key] = sale
+            sale.resumes(deal)
+            if deal.part == "room":
+                self._books.keep_room(sale.key, signed, tuple(sale.tasks.values()))
+                continue
+            guest = self._settle(now_us, sale, deal.task)
+            if deal.back:
+                self.give_back(now_us, guest, deal.back, reason_text(deal.back))
 
     # --- answering ------------------------------------------------------------------------------
 
@@ -473,7 +528,7 @@ class LoadProvider:
                 ),
             )
         elif sale.state is _S.FINALIZED:
-            self._effects.say(sale.signed.partner, LoadRuns(**about, tasks=sale.names))
+            self._effects.say(sale.signed.partner, LoadRuns(**about, tasks=tuple(sale.tasks)))
 
     # --- guests ---------------------------------------------------------------------------------
 

@@ -142,21 +142,15 @@ class RequestPlanner:
     def look_again_us(self, now_us: int) -> int | None:
         """When something may be worth asking for that isn't now: a contract has rested, a price is forgotten,
         or a task was here long enough. None: not before something else changes."""
-        times = [
-            until_us
-            for signed in self._contracts.consuming(now_us)
-            if (until_us := self._rests.until_us(signed.key)) > now_us
-        ]
-        times += [
-            until_us
-            for signed in self._contracts.consuming(now_us)
-            if (until_us := self._prices.forgets_at_us(now_us, signed)) is not None
-        ]
+        times = []
+        for signed in self._contracts.consuming(now_us):
+            forgets_us = self._prices.forgets_at_us(now_us, signed)
+            times += [self._rests.until_us(signed.key), forgets_us or 0]
         for task in self._books.here():
             came_us = self._books.came_us(task.name)
             if came_us is not None and came_us + self._settings.hold_us > now_us:
                 times.append(came_us + self._settings.hold_us)
-        return min(times, default=None)
+        return min((each for each in times if each > now_us), default=None)
 
     def _candidates(self, signed: SignedContract) -> Sequence[TradedTask]:
         virtual = signed.contract.shadow

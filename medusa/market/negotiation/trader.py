@@ -20,6 +20,7 @@ from medusa.market.negotiation.decisions import DecisionLog
 from medusa.market.negotiation.effects import TradeEffects
 from medusa.market.negotiation.explaining import TradeExplainer
 from medusa.market.negotiation.heralds import PriceHerald
+from medusa.market.negotiation.kept import KeptTrades
 from medusa.market.negotiation.messages import (
     LoadAccepted,
     LoadAgreed,
@@ -143,6 +144,7 @@ class Trader:
             reachable=self._reachable,
         )
         self._round_us: int | None = None
+        self._last_round_us = -settings.round_us
         self._period_us: int | None = None
         self._counted: dict[tuple[str, str], SignedContract] = {}
 
@@ -208,6 +210,31 @@ class Trader:
     def _over(self, now_us: int, signed: SignedContract, keep: SignedContract | None) -> None:
         self._consumer.contract_over(now_us, signed, keep)
         self._provider.contract_over(now_us, signed, keep)
+
+    # --- restarts -------------------------------------------------------------------------------
+
+    def kept(self) -> KeptTrades:
+        """What has to outlive a restart. A driver that can be restarted has it on disk before it does what
+        the effects say."""
+        return KeptTrades(
+            number=self._consumer.number, deals=(*self._consumer.kept(), *self._provider.kept())
+        )
+
+    def resume(self, now_us: int, kept: KeptTrades) -> None:
+        """Go on after a restart, once the contracts are signed and before anything else. The driver still
+        answers each ``HandOver`` from before, and is told each ``HandBack`` again."""
+        parts = {
+            part: [each for each in kept.deals if each.part in names]
+            for part, names in (("ours", ("moving", "away")), ("theirs", ("room", "guest")))
+        }
+        self._consumer.resume(now_us, kept.number, parts["ours"])
+        self._provider.resume(now_us, parts["theirs"])
+        for deal in kept.deals:
+            if not self._contracts.in_force(now_us, deal.partner, deal.contract.id):
+                signed = SignedContract(
+                    contract=deal.contract, partner=deal.partner, consumes=deal.part in ("moving", "away")
+                )
+                self._over(now_us, signed, None)
 
     # --- what the driver knows ------------------------------------------------------------------
 
@@ -347,12 +374,13 @@ class Trader:
 
     def _look(self, now_us: int) -> None:
         """Something has changed: have a round, a while after the last one."""
-        if self._round_us is None:
-            self._round_us = now_us + self._pick(self._settings.round_us // 4 + 1)
+        soon_us = max(now_us, self._last_round_us + self._settings.round_us)
+        if self._round_us is None or soon_us + self._settings.round_us < self._round_us:
+            self._round_us = soon_us + self._pick(self._settings.round_us // 4 + 1)
 
     def _round(self, now_us: int) -> None:
         """Look once whether anything is worth moving. What waits for a time is looked at again then."""
-        self._round_us = None
+        self._round_us, self._last_round_us = None, now_us
         again_us = [self._provider.shed_guests(now_us), self._consumer.call_home(now_us)]
         started = False
         if self._moves_free() and self._asks_free():

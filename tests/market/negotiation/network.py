@@ -10,10 +10,13 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import msgspec
+
 from medusa.errors import RemoteProtocolError
 from medusa.market.contract.terms import Contract
 from medusa.market.cost import CostFunction
 from medusa.market.negotiation.effects import HandBack, HandOver, Say, TradeEffects, TradeLine
+from medusa.market.negotiation.kept import KeptTrades
 from medusa.market.negotiation.messages import LoadAgreed, LoadEnded, LoadRequest, PriceSaid
 from medusa.market.negotiation.policies import LoadPolicy
 from medusa.market.negotiation.settings import TradeSettings
@@ -33,15 +36,14 @@ class Square:
         return self.scale * use.cpu_cores**2
 
 
-def task(name: str, owner: str, cores: float = 0.1, *, kind: str = "", nbytes: int = 0) -> TradedTask:
-    """One of 1,000 rows a second."""
+def task(name: str, owner: str, cores: float = 0.1, *, kind: str = "", rows_per_s: int = 1_000) -> TradedTask:
+    """One that takes so many cores at 1,000 rows a second."""
     return TradedTask(
         name=name,
         owner=owner,
         kind=kind,
-        rows_per_s_milli=1_000_000,
+        rows_per_s_milli=rows_per_s * 1_000,
         cpu_ns_per_row=round(cores * 1_000_000),
-        bytes_per_row=nbytes,
     )
 
 
@@ -303,6 +305,20 @@ class Network:
             if other != name and not self.cut(name, other):
                 self._tell(name, other, reachable=True, told=True)
         self._look(name)
+
+    def lose_memory(self, name: str) -> None:
+        """It is restarted, with what it kept on disk."""
+        member = self.members[name]
+        kept = msgspec.msgpack.decode(msgspec.msgpack.encode(member.trader.kept()), type=KeptTrades)
+        member.trader, member.effects = member.remake()
+        for each in member.contracts:
+            member.trader.sign(self.now_us, each)
+        member.trader.resume(self.now_us, kept)
+        member.dead = True
+        self.go_on(name)
+        for other in self.members:
+            if self.cut(name, other):
+                member.trader.partner(self.now_us, other, reachable=False)
 
     def calm(self) -> None:
         """No failures from now on."""

@@ -51,7 +51,7 @@ def drawn(seed: int, weather: Weather | None = None) -> Network:
 
 
 def storm(net: Network, rng: random.Random, until_us: int) -> None:
-    """Cuts, told and untold, and members that stand still, all over by then."""
+    """Cuts, told and untold, members that stand still and others that are restarted, all over by then."""
     names = list(net.members)
     for _ in range(rng.randint(1, 12)):
         begins_us = rng.randrange(until_us // 2)
@@ -64,7 +64,9 @@ def storm(net: Network, rng: random.Random, until_us: int) -> None:
         else:
             name = rng.choice(names)
             net.at(begins_us, lambda name=name: net.stop(name))
-            net.at(ends_us, lambda name=name: net.go_on(name))
+            restarts = rng.random() < 0.5
+            again = net.lose_memory if restarts else net.go_on
+            net.at(ends_us, lambda name=name, again=again: again(name))
 
 
 def checked(net: Network) -> None:

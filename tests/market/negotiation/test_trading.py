@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from medusa.market.negotiation.messages import LoadRequest
+import pytest
+
+from medusa.market.negotiation.messages import LoadEnded, LoadRequest
+from medusa.market.negotiation.policies import OwnersPolicy
+from medusa.market.work import ResourceUse
 from tests.market.negotiation.network import Network, S, Square, contract, task
 
 
@@ -44,3 +48,259 @@ def test_a_participant_at_its_threshold_takes_load_and_passes_a_task_of_its_own_
     (_, _, _, _, paid), (_, _, _, _, earned) = net.moves
     assert 1_200_000 <= paid < earned <= 2_000_000
     assert net.books_agree() == []
+
+
+def away(**more: object) -> Network:
+    """a has a0 and a1 away at b."""
+    net = Network()
+    net.join("a", Square(5e6), [task(f"a{n}", "a") for n in range(8)], hold_us=20 * S)
+    net.join("b", Square(5e6), hold_us=20 * S)
+    net.sign(contract("a", "b", 2_000_000, **more))
+    net.run(15 * S)
+    assert at(net, "b") == ["a0", "a1"]
+    return net
+
+
+def at(net: Network, name: str) -> list[str]:
+    return [each for each, where in net.runs_at.items() if where == name]
+
+
+def codes(net: Network) -> set[str]:
+    return {each[4] for each in net.handed}
+
+
+def test_what_runs_by_a_contract_comes_home_when_it_ends():
+    net = away(ends_us=40 * S)
+    net.run(39 * S)
+    assert at(net, "b") == ["a0", "a1"]
+    net.run(50 * S)
+    assert (at(net, "b"), codes(net)) == ([], {"E_ENDED"})
+    assert net.books_agree() == []
+    net.run(100 * S)
+    assert len(net.moves) == 2
+
+
+@pytest.mark.parametrize("who", [("a",), ("b",), ("a", "b")])
+def test_what_runs_by_a_contract_comes_home_when_it_is_revoked(who):
+    """By either party, also where the other one hasn't heard of it."""
+    net = away()
+    for name in who:
+        other = "b" if name == "a" else "a"
+        net.members[name].trader.revoke(net.now_us, "a-b", other)
+        net._look(name)
+    net.run(30 * S)
+    assert (at(net, "b"), codes(net)) == ([], {"E_ENDED"})
+    assert net.books_agree() == []
+
+
+@pytest.mark.parametrize(("price", "stays"), [(2_500_000, True), (1_500_000, False)])
+def test_a_newer_version_keeps_what_it_allows_at_its_price(price, stays):
+    net = away()
+    net.sign(contract("a", "b", price, range_micro=600_000, version=2))
+    net.run(25 * S)
+    assert (at(net, "b") == ["a0", "a1"]) == stays
+    net.run(200 * S)
+    assert net.books_agree() == []
+    assert not net.trades_left()
+
+
+def test_a_task_comes_home_once_it_is_cheaper_there_and_was_held_long_enough():
+    net = away()
+    for n in range(2, 8):
+        del net.tasks[f"a{n}"], net.runs_at[f"a{n}"]
+    net.run(20 * S)
+    assert at(net, "b") == ["a0", "a1"]
+    net.run(60 * S)
+    assert (at(net, "b"), codes(net)) == ([], {"E_RECALLED"})
+    assert net.books_agree() == []
+
+
+def test_a_guest_goes_back_once_it_costs_more_than_it_earns():
+    """b gets load of its own: the last guest goes first."""
+    net = away()
+    net.tasks["b0"], net.runs_at["b0"] = task("b0", "b", 0.1), "b"
+    first, last = (each[1] for each in net.moves)
+    net.run(60 * S)
+    assert (at(net, "b"), codes(net)) == ([first, "b0"], {"E_LOSS"})
+    assert (net.handed[0][0] > 20 * S, net.handed[0][1]) == (True, last)
+    net.run(200 * S)
+    assert (at(net, "b"), len(net.moves)) == ([first, "b0"], 2)
+
+
+def test_guests_go_at_once_where_the_capacity_is_exceeded():
+    net = Network()
+    net.join("a", Square(5e6), [task(f"a{n}", "a") for n in range(8)])
+    net.join("b", Square(5e6), capacity=ResourceUse(cpu_cores=0.25))
+    net.sign(contract("a", "b", 2_000_000))
+    net.run(15 * S)
+    net.tasks["b0"], net.runs_at["b0"] = task("b0", "b", 0.2), "b"
+    net.run(25 * S)
+    assert (at(net, "b"), codes(net)) == (["b0"], {"E_FULL"})
+
+
+def test_a_task_that_takes_more_than_was_said_goes_back_and_its_consumer_rests():
+    net = Network()
+    net.slowness = {"a0": 1.5}
+    net.join("a", Square(5e6), [task(f"a{n}", "a") for n in range(8)])
+    net.join("b", Square(5e6), tolerance_ppm=200_000, settle_us=5 * S)
+    net.sign(contract("a", "b", 2_000_000))
+    net.run(20 * S)
+    assert [(each[1], each[4]) for each in net.handed] == [("a0", "E_UNDERSTATED")]
+    net.run(25 * S)
+    refused = [each[3].code for each in net.messages(LoadEnded) if each[1] == "b" and not each[3].tasks]
+    assert "E_UNDERSTATED" in refused
+    assert net.books_agree() == []
+
+
+def test_within_the_tolerance_it_stays():
+    net = Network()
+    net.slowness = {"a0": 1.15}
+    net.join("a", Square(5e6), [task(f"a{n}", "a") for n in range(8)])
+    net.join("b", Square(5e6), tolerance_ppm=200_000, settle_us=5 * S)
+    net.sign(contract("a", "b", 2_000_000))
+    net.run(60 * S)
+    assert (at(net, "b"), net.handed) == (["a0", "a1"], [])
+
+
+def test_more_than_the_limit_of_a_contract_never_stays():
+    """Its rows doubled: what was 0.2 units a second is 0.4, and 0.3 are allowed."""
+    net = away(units_per_s_max_milli=300)
+    for name in ("a0", "a1"):
+        net.tasks[name] = task(name, "a", 0.1, rows_per_s=2_000)
+    net.run(25 * S)
+    assert (len(at(net, "b")), codes(net)) == (1, {"E_OVER_LIMIT"})
+
+
+def test_after_its_provider_died_a_task_is_away_until_the_driver_says_otherwise():
+    net = away()
+    net.stop("b")
+    net.run(300 * S)
+    status = net.members["a"].trader.status(net.now_us)
+    assert ([each.name for each in status.away], status.open) == (["a1", "a0"], ())
+    assert len(net.talk()) == len([each for each in net.talk() if each[0] < 16 * S])
+    net.runs_at.update(a0="a", a1="a")  # it runs them at home again
+    net.run(302 * S)
+    assert net.members["a"].trader.status(net.now_us).away == ()
+    net.go_on("b")
+    net.run(310 * S)
+    assert net.books_agree() == []
+
+
+def test_a_partner_that_does_not_answer_is_asked_ever_more_rarely():
+    net = Network()
+    net.join("a", Square(5e6), [task(f"a{n}", "a") for n in range(8)])
+    net.join("b", Square(5e6))
+    net.sign(contract("a", "b", 2_000_000))
+    net.part("a", "b", told=False)
+    net.run(2_000 * S)
+    asked = sorted({each[3].negotiation for each in net.messages(LoadRequest)})
+    assert len(asked) < 40
+    assert asked[-1] - asked[-2] > 60 * S
+    net.heal("a", "b")
+    net.run(2_060 * S)
+    assert at(net, "b") == ["a0", "a1"]
+
+
+def test_one_that_is_known_to_be_away_is_not_asked():
+    net = Network()
+    net.join("a", Square(5e6), [task(f"a{n}", "a") for n in range(8)])
+    net.join("b", Square(5e6))
+    net.sign(contract("a", "b", 2_000_000))
+    net.part("a", "b")
+    net.run(100 * S)
+    assert net.messages(LoadRequest) == []
+    why = "\n".join(net.members["a"].trader.explain(net.now_us, partner="b"))
+    assert "a0 isn't offered to b (a-b): the partner isn't reached" in why
+
+
+def test_a_guest_goes_on_only_where_its_owners_contract_allows_it():
+    for resale, further, gone in (
+        ((), (), False),
+        (("c",), (), True),
+        (("*",), ("*",), True),
+        (("c",), ("d",), False),
+    ):
+        net = Network()
+        net.join("a", Square(5e6), [task(f"a{n}", "a", 0.2) for n in range(4)], hold_us=S)
+        net.join("b", Square(5e6), hold_us=S)
+        net.join("c", Square(1e6))
+        net.sign(contract("a", "b", 2_000_000, resale=resale), contract("b", "c", 500_000, resale=further))
+        net.run(60 * S)
+        assert (len(at(net, "c")) > 0) == gone, resale
+        assert not net.broken
+        assert net.books_agree() == []
+
+
+def test_what_was_passed_on_comes_home_by_the_way_it_went():
+    net = Network()
+    net.join("a", Square(5e6), [task(f"a{n}", "a", 0.2) for n in range(4)], hold_us=S)
+    net.join("b", Square(5e6), hold_us=S)
+    net.join("c", Square(1e6))
+    net.sign(contract("a", "b", 2_000_000, resale=("c",), ends_us=100 * S), contract("b", "c", 500_000))
+    net.run(90 * S)
+    assert at(net, "c")
+    net.run(130 * S)
+    assert (at(net, "a"), net.books_agree()) == (["a0", "a1", "a2", "a3"], [])
+    assert [each[2] for each in net.handed if each[0] >= 100 * S][-2:] == ["c", "b"]
+
+
+def test_a_shadow_moves_nothing_and_says_what_would_have_been_paid():
+    """As the first test: two tasks of 0.1 units a second each would go, at 2 a unit: 0.4 a second."""
+    net = Network()
+    net.join("a", Square(5e6), [task(f"a{n}", "a") for n in range(8)])
+    net.join("b", Square(5e6))
+    net.sign(contract("a", "b", 2_000_000, shadow=True))
+    net.run(101 * S)
+    assert (net.moves, net.handed, at(net, "b"), net.broken) == ([], [], [], [])
+    status = {name: net.members[name].trader.status(net.now_us) for name in "ab"}
+    assert sorted(each.name for each in status["a"].away if each.virtual) == ["a0", "a1"]
+    for each in status.values():
+        assert 96 * 400_000 < each.contracts[0].virtual_micro <= 100 * 400_000
+    net.members["a"].trader.revoke(net.now_us, "a-b", "b")
+    net._look("a")
+    net.run(110 * S)
+    status = {name: net.members[name].trader.status(net.now_us) for name in "ab"}
+    assert status["a"].away == status["b"].guests == ()
+
+
+def test_a_shadow_beside_a_contract_changes_nothing_of_what_moves():
+    def moved(*more: object) -> list[str]:
+        net = Network()
+        net.join("a", Square(5e6), [task(f"a{n}", "a") for n in range(8)])
+        for name in "bc":
+            net.join(name, Square(5e6))
+        net.sign(contract("a", "b", 2_000_000), *more)
+        net.run(60 * S)
+        return at(net, "b")
+
+    assert moved(contract("a", "c", 1_000_000, shadow=True)) == moved() == ["a0", "a1"]
+
+
+def test_an_owners_policy_is_kept_to():
+    net = Network()
+    policy = OwnersPolicy(prefer=("c",), avoid=("d",), shed_first=("a7", "a6"), never_move=("a5",))
+    net.join("a", Square(5e6), [task(f"a{n}", "a") for n in range(8)], policy=policy)
+    for name in "bcd":
+        net.join(name, Square(5e6))
+    net.sign(contract("a", "b", 1_000_000), contract("a", "c", 2_000_000), contract("a", "d", 900_000))
+    net.run(100 * S)
+    assert (at(net, "c"), at(net, "d")) == (["a6", "a7"], [])
+    assert at(net, "b") == ["a0"]
+    assert "a5" in at(net, "a")
+
+
+def test_a_dry_run_says_what_would_move_and_changes_nothing():
+    net = Network()
+    net.join("a", Square(5e6), [task(f"a{n}", "a") for n in range(8)])
+    net.join("b", Square(5e6))
+    net.sign(contract("a", "b", 2_000_000))
+    net.measure("a")
+    before = net.members["a"].trader.status(net.now_us)
+    plans, why_not = net.members["a"].trader.dry_run(net.now_us)
+    assert [(each.partner, each.price_micro) for each in plans] == [("b", 2_000_000)]
+    assert plans[0].tasks[:6] == tuple(f"a{n}" for n in range(6))
+    # By hand: 5 * (0.8^2 - 0.2^2) saved for six tasks, less 0.6 units at 2.
+    assert plans[0].saved_micro_per_s == pytest.approx(1_800_000)
+    assert net.members["a"].trader.status(net.now_us) == before
+    assert net.messages(LoadRequest) == []
+    assert all(each.code for each in why_not)
