@@ -475,6 +475,11 @@ class LoadProvider:
             return None
         return self._chains.find(now_us, signed, wanted, pays_micro)
 
+    def expects_until_us(self, now_us: int) -> int | None:
+        """Up to when a consumer may come for whom room was made; None: nobody is expected."""
+        times = [until_us for _, until_us in self._floors.values() if until_us > now_us]
+        return max(times, default=None)
+
     def _offer(self, now_us: int, sale: Sale, taken: tuple[TradedTask, ...], price_micro: int) -> None:
         sale.step(_E.OFFER)
         offered = Sale(

@@ -381,7 +381,10 @@ class Trader:
     def _round(self, now_us: int) -> None:
         """Look once whether anything is worth moving. What waits for a time is looked at again then."""
         self._round_us, self._last_round_us = None, now_us
-        again_us = [self._provider.shed_guests(now_us), self._consumer.call_home(now_us)]
+        again_us = [self._provider.shed_guests(now_us)]
+        # Room that was made for a consumer isn't filled again before it can come.
+        expects_us = self._provider.expects_until_us(now_us)
+        again_us.append(expects_us if expects_us is not None else self._consumer.call_home(now_us))
         started = False
         if self._moves_free() and self._asks_free():
             plan = next(self._planner.plan(now_us, self._busy), None)

@@ -33,6 +33,7 @@ def drawn(seed: int, weather: Weather | None = None) -> Network:
             offers_max=rng.choice((1, 1, 2)),
             hold_us=20 * S,
             backoff_max_us=16 * S,
+            memory_us=60 * S,
         )
     for one, other in itertools.permutations(names, 2):
         if rng.random() < 0.4:
@@ -78,10 +79,10 @@ def checked(net: Network) -> None:
 @settings(max_examples=60)
 def test_constant_load_comes_to_rest_where_no_two_would_gain_by_a_move(seed: int) -> None:
     net = drawn(seed)
-    net.run(400 * S)
+    net.run(600 * S)
     checked(net)
     moved = len(net.moves) + len(net.handed)
-    net.run(500 * S)
+    net.run(800 * S)
     checked(net)
     assert len(net.moves) + len(net.handed) == moved, net.moves[-4:] + net.handed[-4:]
     assert not net.books_agree()
@@ -104,7 +105,7 @@ def test_whatever_the_network_does_each_negotiation_ends_and_all_books_agree_in_
         net.run(second * S)
         checked(net)
     net.calm()
-    net.run(700 * S)
+    net.run(800 * S)
     checked(net)
     assert not net.books_agree()
     assert not net.trades_left()
