@@ -8,6 +8,7 @@ there is room. If it doesn't come, the task is called home again after it has be
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -134,7 +135,7 @@ class ChainFinder:
         """What might go to whom for how much: to partners who have said that they have room."""
         if by.contract.shadow:
             return
-        here = [task for task in self._books.here() if not self._busy(task.name)]
+        here = tuple(itertools.islice(self._books.here(), LOOKED_AT))
         for out in self._planner.partners(now_us):
             room = self._prices.room_milli(now_us, out)
             price = self._prices.ask(now_us, out)
@@ -143,9 +144,9 @@ class ChainFinder:
             if price >= by.contract.price_micro:
                 continue
             kinds = set()  # tasks alike gain alike: one of each does
-            for task in here[:LOOKED_AT]:
+            for task in here:
                 kind = task.rows_per_s_milli, task.cpu_ns_per_row, task.bytes_per_row
-                if kind in kinds:
+                if kind in kinds or self._busy(task.name):
                     continue
                 units_milli = out.units_per_s(task) * 1_000
                 if 0 < units_milli <= room and self._planner.why_not(now_us, out, task) is None:
