@@ -209,7 +209,7 @@ def _changing(base: MarketSetup) -> MarketExperiment:
             "messages_each",
             "peak_alone",
             "peak",
-            "losers",
+            "below",
             "loss_share",
         ),
     )

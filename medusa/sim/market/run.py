@@ -26,6 +26,7 @@ __all__ = [
     "MarketRun",
     "ProfitError",
     "check_profits",
+    "failed_chain_micro",
     "moves_bound",
     "range_needed",
     "run_market",
@@ -75,7 +76,8 @@ class MarketFigures(msgspec.Struct, frozen=True, kw_only=True):
         price_step: by how much two handovers after each other differ on average, the same.
         profit_low, profit_median, profit_high: of a participant against staying alone, micro-units a second.
         losers: participants who did worse than alone, beyond what is stated.
-        loss_low: the least that anybody's profit so far was at any time, micro-units.
+        below: participants who did worse than alone at all; ``loss_low``: the least profit of anybody, of the
+            whole run, micro-units.
         loss_share: what was lost in moments in which somebody did worse than alone, as a share of all costs.
         late_loss: what of that came later than the reaction time after a change, micro-units.
         peak_alone, peak: cores beyond the thresholds that would have to be bought so that nobody is ever
@@ -125,6 +127,7 @@ class MarketFigures(msgspec.Struct, frozen=True, kw_only=True):
     profit_median: float
     profit_high: float
     losers: int
+    below: int
     loss_low: float
     loss_share: float
     late_loss: float
@@ -200,34 +203,47 @@ def run_market(
         rule_breaks=world.rule_breaks,
         trace_hash=world.trace_hash,
     )
-    check_profits(world.books, world.liars, changing=bool(setup.change_s))
+    check_profits(population, world.books, world.liars)
     return run
 
 
-def check_profits(books: MarketBooks, liars: Collection[int], *, changing: bool) -> None:
-    """See that nobody honest did worse than alone.
+def check_profits(population: Population, books: MarketBooks, liars: Collection[int] = frozenset()) -> None:
+    """See that nobody honest did worse than alone, beyond what is stated.
 
-    Under constant load no profit is below 0 in the end. For a moment it may be: who hands a task on so that
-    another can come (a chain) pays before it earns. Under changing load a participant may lose something
-    within the reaction time after its load, or that of a guest, has changed.
+    Under constant load no profit is below 0 in the end. Under changing load a participant may lose something
+    within the reaction time after its load, or that of a guest, has changed, and nothing later. Both but for
+    ``failed_chain_micro``.
 
     Raises:
         ProfitError: who did, and by how much.
     """
-    losers = _losers(books, liars, changing=changing)
+    losers = _losers(population, books, liars)
     if losers:
+        changing = bool(population.setup.change_s)
         seat = books.seats[losers[0]]
         lost = seat.late_loss_micro if changing else -seat.profit_micro
         what = f"more than {REACTION_US / 1e6:g} s after a change" if changing else "against staying alone"
         raise ProfitError(
             f"{len(losers)} of {len(books.seats)} participants lose {what}: participant {losers[0]}"
-            f" {lost:,.3f} micro-units"
+            f" {lost:,.3f} micro-units, {failed_chain_micro(population):,.3f} are stated"
         )
 
 
+def failed_chain_micro(population: Population) -> float:
+    """What a chain that comes to nothing may cost: who is full hands a task on so that another can come; if
+    that doesn't come, it has paid for the first one until that may be called home again. Nothing where prices
+    are fixed: there are no chains."""
+    if not any(contract.range_micro for contract in population.contracts):
+        return 0.0
+    largest = max(task.use.cpu_cores for member in population.members for task in member.tasks)
+    price = max(contract.price_micro for contract in population.contracts)
+    return price * largest * (SETTINGS.hold_us / 1e6 + population.setup.move_s)
+
+
 def moves_bound(population: Population) -> int:
-    """So many moves suffice: each task that its owner would pay for at the lowest price in its contracts
-    goes at most once along the longest way."""
+    """So many moves, there and back, suffice: each task that its owner would pay for at the lowest price in
+    its contracts goes at most once along the longest way, one task more makes room at its end, and each of
+    these moves is taken back at most once. It is checked by experiment, and no theorem."""
     least = {member.name: 1 << 62 for member in population.members}
     for contract in population.contracts:
         least[contract.consumer] = min(least[contract.consumer], contract.least_micro)
@@ -240,7 +256,7 @@ def moves_bound(population: Population) -> int:
             if member.curve.cost(load) - member.curve.cost(below) <= least[member.name] * size:
                 break
             load, count = below, count + 1
-    return count * population.graph.diameter
+    return 2 * count * (population.graph.diameter + 1)
 
 
 def range_needed(population: Population) -> float:
@@ -257,12 +273,14 @@ def range_needed(population: Population) -> float:
     return (unit_cost(0) - unit_cost(population.graph.diameter)) / setup.price_micro
 
 
-def _losers(books: MarketBooks, liars: Collection[int], *, changing: bool) -> list[int]:
+def _losers(population: Population, books: MarketBooks, liars: Collection[int]) -> list[int]:
+    stated = failed_chain_micro(population) + ROUNDING_MICRO
+    changing = bool(population.setup.change_s)
     return [
         number
         for number, seat in enumerate(books.seats)
         if number not in liars
-        and (seat.late_loss_micro > ROUNDING_MICRO if changing else seat.profit_micro < -ROUNDING_MICRO)
+        and (seat.late_loss_micro > stated if changing else seat.profit_micro < -stated)
     ]
 
 
@@ -285,7 +303,7 @@ def _without_contracts(population: Population) -> MarketRun:
         messages=dict(sorted(found.messages.items())),
         prices=found.prices,
     )
-    check_profits(found.books, (), changing=False)
+    check_profits(population, found.books)
     return run
 
 
@@ -371,8 +389,9 @@ def _measured(
         profit_low=min(profits),
         profit_median=statistics.median(profits),
         profit_high=max(profits),
-        losers=len(_losers(books, liars, changing=bool(setup.change_s))),
-        loss_low=min(seat.worst_micro for seat in books.seats),
+        losers=len(_losers(population, books, liars)),
+        below=sum(seat.profit_micro < -ROUNDING_MICRO for seat in books.seats),
+        loss_low=min(seat.profit_micro for seat in books.seats),
         loss_share=math.fsum(seat.loss_micro for seat in books.seats) / (alone * seconds),
         late_loss=math.fsum(seat.late_loss_micro for seat in books.seats),
         peak_alone=math.fsum(

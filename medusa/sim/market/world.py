@@ -33,8 +33,9 @@ _ENCODER = msgspec.msgpack.Encoder()
 EVENTS_MAX = 200_000_000
 """More is a livelock."""
 
-REACTION_US = 60_000_000
-"""Within this after its load, or that of a guest, has changed a participant may do worse than alone."""
+REACTION_US = 120_000_000
+"""So long after its load, or that of a guest, has changed a participant may do worse than alone. A task that
+was moved stays for 60 s, and those that come back do so one after the other."""
 
 EXPOSURE_US = 20_000_000
 """Work that isn't receipted ends after two intervals of 10 s, with the contract."""
