@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["market"]
 
-SEEDS_OF_LIARS = 5
+SEEDS_OF_LIARS = 3
 LIARS_LIMIT_S = 900.0
 EVERY_S = 2.0
 """Progress is said so often."""
@@ -295,7 +295,7 @@ def _play(path: Path | None, *, seed: int, as_json: bool) -> None:
 
     if path is not None:
         spec = read_game(path)
-    elif sys.stdin.isatty() and not as_json:
+    elif _is_terminal() and not as_json:
         spec = _asked(seed)
     else:
         spec = GameSpec(seed=seed)
@@ -304,6 +304,10 @@ def _play(path: Path | None, *, seed: int, as_json: bool) -> None:
         return
     for line in game_lines(spec, play(spec)):
         click.echo(line)
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty()
 
 
 def _asked(seed: int) -> Any:
@@ -318,7 +322,7 @@ def _asked(seed: int) -> Any:
     for number in itertools.count():
         partner = click.prompt(
             "a partner, p0 to p7 (empty: no more)",
-            default=f"p{3 * number}" if number < 2 else "",
+            default=f"p{3 * number}" if number < 1 else "",
             show_default=True,
         )
         if not partner:
