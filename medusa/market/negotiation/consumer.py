@@ -322,8 +322,10 @@ class LoadConsumer:
         bid = None
         if not wanted and purchase.chain is None:
             bid = self._planner.highest(purchase.signed, asked, message.price_micro)
+        tasks: list[TradedTask] = []
         if bid is not None and bid > purchase.price_micro:
             tasks = self._planner.worthwhile(purchase.signed, asked, bid)
+        if bid is not None and tasks:
             purchase.bids(now_us, bid, tasks, now_us + self._settings.answer_us)
             self._say(now_us, purchase)
             self._note(now_us, "asked", purchase, tuple(purchase.tasks))

@@ -182,11 +182,13 @@ class LoadProvider:
     # --- what a consumer says -------------------------------------------------------------------
 
     def on_request(self, now_us: int, partner: str, message: LoadRequest) -> None:
-        """Raises RemoteProtocolError: it names a task twice."""
+        """Raises RemoteProtocolError: it names no task, or one twice."""
         key = partner, message.negotiation
-        if len({task.name for task in message.tasks}) != len(message.tasks):
+        if not message.tasks or len({task.name for task in message.tasks}) != len(message.tasks):
             raise RemoteProtocolError(
-                "a request names a task twice", peer=partner, code=TradeReason.TASK_NOT_ALLOWED.value
+                "a request names no task, or one twice",
+                peer=partner,
+                code=TradeReason.TASK_NOT_ALLOWED.value,
             )
         sale = self._sales.get(key)
         bid = sale is not None and sale.state is _S.OFFERED and message.price_micro != sale.asked_micro

@@ -24,6 +24,8 @@ from medusa.market.negotiation.trader import Trader
 from medusa.market.work import ResourceUse, TradedTask
 
 S = 1_000_000
+AT_ONCE_MAX = 2_000
+"""Events at one moment: more are a loop."""
 
 
 class Square:
@@ -154,8 +156,12 @@ class Network:
         heapq.heappush(self._queue, (max(us, self.now_us), self._count, do))
 
     def run(self, until_us: int) -> None:
+        at_once = 0
         while self._queue and self._queue[0][0] <= until_us:
+            before = self.now_us
             self.now_us, _, do = heapq.heappop(self._queue)
+            at_once = at_once + 1 if self.now_us == before else 0
+            assert at_once < AT_ONCE_MAX, "somebody is woken without end"
             do()
         self.now_us = until_us
 

@@ -222,6 +222,7 @@ def test_a_provider_that_breaks_a_rule_changes_nothing(kind, wrong, code):
     "message",
     [
         request(task("a0", "a"), task("a0", "a")),
+        LoadRequest(contract="a-b", version=1, negotiation=8, tasks=(), price_micro=700_000, within_us=S),
         LoadMoved(contract="a-b", version=1, negotiation=7, tasks=("a9",)),
         LoadMoved(contract="other", version=1, negotiation=7, tasks=("a0",)),
         PriceSaid(contract="a-b", version=1, price_micro=700_000, units_per_s_milli=1),

@@ -1,0 +1,24 @@
+"""Each planted mistake is noticed by the test that it names, which passes without it."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.market.negotiation.planted import PLANTED, rest, storm
+from tests.sim.planting import Mistake, planted
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_mistake_is_noticed(name: str) -> None:
+    trade = PLANTED[name]
+    with (
+        planted(Mistake(area="market", about=trade.about, edits=trade.edits)),
+        pytest.raises((AssertionError, pytest.fail.Exception)),
+    ):
+        trade.noticed_by()
+
+
+def test_without_a_mistake_nothing_is_noticed() -> None:
+    """The random ones: the others are tests of their own."""
+    rest()
+    storm()
