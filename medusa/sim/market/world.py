@@ -26,7 +26,7 @@ from medusa.sim.market.optimum import CostCurve
 from medusa.sim.market.population import Population, redrawn_factor
 from medusa.sim.world.virtual_time import SimulationError
 
-__all__ = ["EVENTS_MAX", "MarketWorld", "Moment", "TradingMind"]
+__all__ = ["EVENTS_MAX", "MarketWorld", "MarketMoment", "TradingMind"]
 
 _ENCODER = msgspec.msgpack.Encoder()
 
@@ -69,7 +69,7 @@ MakeMind = Callable[[str, CostFunction, TradeEffects, Callable[[int], int]], Tra
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class MarketMoment:
     """One line of what happened: for plots and for the game.
 
     Attributes:
@@ -109,7 +109,7 @@ class MarketWorld:
         self.events = self.lost = self.message_bytes = self.refused_moves = self.rule_breaks = 0
         self.last_move_us = 0
         self.prices: list[tuple[float, float]] = []
-        self.samples: list[Moment] = []
+        self.samples: list[MarketMoment] = []
         self.lines: deque[tuple[float, str, str]] = deque(maxlen=LINES_MAX)
         self.trace: list[str] = []
         self._watch, self._keep_trace = watch, keep_trace
@@ -371,7 +371,7 @@ class MarketWorld:
         mean = sum(shares) / len(shares) if shares else 0.0
         loads = tuple(seat.load for seat in self.books.seats)
         moves = self.books.moves + self.books.returns
-        self.samples.append(Moment(self.now_us / 1e6, loads, moves, mean))
+        self.samples.append(MarketMoment(self.now_us / 1e6, loads, moves, mean))
         self._watch(self.now_us / 1e6)
         self._at(self.now_us + SAMPLE_US, self._sample)
 
