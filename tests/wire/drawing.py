@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import get_args
 
+from medusa.market.contract.states import NEGOTIATION
 from medusa.nodes.agreement.automaton import PROPOSER, VOTER
 from medusa.nodes.catalog.deployment_automaton import DEPLOYMENT
 from medusa.nodes.consistency.states import CONSISTENCY
@@ -161,6 +162,9 @@ NODES = {
 DELAYED = {"consistency": lambda: automaton(CONSISTENCY)}
 """Of docs/dpc.md."""
 
+TRADING = {"negotiation": lambda: automaton(NEGOTIATION)}
+"""Of docs/negotiation.md."""
+
 PARTS = {
     "receiver": lambda: automaton(RECEIVER),
     "sender": lambda: automaton(SENDER),
@@ -174,7 +178,7 @@ def drawn(text):
     """The document with every part between ``<!-- drawn: NAME -->`` and ``<!-- end -->`` drawn anew."""
 
     def draw(found):
-        parts = PARTS | MOVING | SPLITTING | AGREEING | NODES | DELAYED
+        parts = PARTS | MOVING | SPLITTING | AGREEING | NODES | DELAYED | TRADING
         return f"<!-- drawn: {found[1]} -->\n{parts[found[1]]()}\n<!-- end -->"
 
     return re.sub(r"<!-- drawn: (\w+) -->\n.*?<!-- end -->", draw, text, flags=re.DOTALL)

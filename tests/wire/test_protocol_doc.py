@@ -11,7 +11,17 @@ from pathlib import Path
 import pytest
 
 from medusa.wire.link.automaton import RECEIVER, LinkEvent, ReceiverState
-from tests.wire.drawing import AGREEING, DELAYED, MOVING, NODES, PARTS, SPLITTING, automaton, drawn
+from tests.wire.drawing import (
+    AGREEING,
+    DELAYED,
+    MOVING,
+    NODES,
+    PARTS,
+    SPLITTING,
+    TRADING,
+    automaton,
+    drawn,
+)
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -25,6 +35,7 @@ DOCS = Path(__file__).parents[2] / "docs"
         ("nodes.md", NODES),
         ("standby.md", AGREEING),
         ("dpc.md", DELAYED),
+        ("negotiation.md", TRADING),
     ],
 )
 def test_the_document_shows_what_the_code_has(name, parts):

@@ -20,6 +20,10 @@ __all__ = ["AwayTask", "GuestTask", "LoadBooks", "TakenFigures", "kept_deal"]
 
 _ROUNDING = 1e-9
 
+NOTICED = 0.005
+"""By so much of itself load has to change before a trader looks whether that changes what it wants. What is
+measured is never twice the same; each look costs time."""
+
 
 @dataclass(slots=True, kw_only=True)
 class TakenFigures:
@@ -162,6 +166,7 @@ class LoadBooks:
         self._tasks: dict[str, TradedTask] = {}
         self._use = ResourceUse()
         self._idle = ResourceUse()
+        self._looked_at = (0.0, 0.0, 0.0)
         self._came_us: dict[str, int] = {}
         self._moving: dict[str, int] = {}
         self._rooms: dict[tuple[str, int], _Room] = {}
@@ -172,15 +177,23 @@ class LoadBooks:
     # --- what is measured -----------------------------------------------------------------------
 
     def measured(self, tasks: Sequence[TradedTask], idle: ResourceUse) -> bool:
-        """All that runs here; whether anything is different."""
+        """All that runs here; whether it differs so much from when this was said last that a decision may:
+        by a task, or by half a percent of the load or of its cost."""
         found = {task.name: task for task in tasks}
-        if self.known and found == self._tasks and idle == self._idle:
-            return False
+        others = not self.known or found.keys() != self._tasks.keys()
         self.known = True
+        if found == self._tasks and idle == self._idle and not others:
+            return False
         self._tasks, self._idle = found, idle
         self._came_us = {name: at_us for name, at_us in self._came_us.items() if name in found}
         self._sum()
-        return True
+        figures = self._use.cpu_cores, self._use.bytes_per_s, self._cost.cost(self._use)
+        apart = any(
+            abs(now - before) > NOTICED * before for now, before in zip(figures, self._looked_at, strict=True)
+        )
+        if others or apart:
+            self._looked_at = figures
+        return others or apart
 
     def reckon(self, now_us: int) -> None:
         """Count what shadow contracts would have moved, up to now, by what was measured last."""
@@ -218,6 +231,9 @@ class LoadBooks:
     def came_us(self, name: str) -> int | None:
         """When it came here from a partner; None: it always was here."""
         return self._came_us.get(name)
+
+    def drop_away(self, key: tuple[str, bool]) -> AwayTask:
+        return self.away.pop(key)
 
     # --- what is on its way ---------------------------------------------------------------------
 

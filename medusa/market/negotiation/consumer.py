@@ -17,7 +17,7 @@ from medusa.market.negotiation.backoff import Backoff
 from medusa.market.negotiation.books import AwayTask, LoadBooks, kept_deal
 from medusa.market.negotiation.chains import ChainedMove, ChainFinder
 from medusa.market.negotiation.contract_book import ContractBook, SignedContract
-from medusa.market.negotiation.decisions import DecisionLog, TradeStep
+from medusa.market.negotiation.decisions import TradeLog, TradeStep
 from medusa.market.negotiation.effects import HandOver, TradeEffects
 from medusa.market.negotiation.kept import KeptDeal
 from medusa.market.negotiation.messages import (
@@ -121,7 +121,7 @@ class LoadConsumer:
         planner: RequestPlanner,
         chains: ChainFinder,
         rests: Backoff,
-        log: DecisionLog,
+        log: TradeLog,
         effects: TradeEffects,
         reachable: Callable[[str], bool],
     ) -> None:
@@ -530,7 +530,7 @@ class LoadConsumer:
 
     def _drop(self, now_us: int, key: tuple[str, bool]) -> None:
         """It is away no more; its negotiation is over with the last one."""
-        away = self._books.away.pop(key)
+        away = self._books.drop_away(key)
         if away.virtual:
             away.reckon(now_us, away.task.rows_per_s_milli)
             self._books.virtual_over(away)

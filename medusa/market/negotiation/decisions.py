@@ -11,7 +11,7 @@ import msgspec
 from medusa.market.negotiation.effects import TradeEffects
 from medusa.market.negotiation.reasons import reason_text
 
-__all__ = ["DecisionLog", "TradeDecision", "TradeStep"]
+__all__ = ["TradeLog", "TradeDecision", "TradeStep"]
 
 TradeStep = Literal[
     "asked",
@@ -52,7 +52,7 @@ class TradeDecision(msgspec.Struct, frozen=True, kw_only=True):
     text: str = ""
 
 
-class DecisionLog:
+class TradeLog:
     """The last ones. What moves or goes wrong is a line for the driver's log too.
 
     Args:

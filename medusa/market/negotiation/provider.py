@@ -18,7 +18,7 @@ from medusa.market.negotiation.backoff import Backoff
 from medusa.market.negotiation.books import GuestTask, LoadBooks, kept_deal
 from medusa.market.negotiation.chains import ChainedMove, ChainFinder
 from medusa.market.negotiation.contract_book import ContractBook, SignedContract
-from medusa.market.negotiation.decisions import DecisionLog, TradeStep
+from medusa.market.negotiation.decisions import TradeLog, TradeStep
 from medusa.market.negotiation.effects import HandBack, TradeEffects
 from medusa.market.negotiation.kept import KeptDeal
 from medusa.market.negotiation.messages import (
@@ -131,7 +131,7 @@ class LoadProvider:
         contracts: ContractBook,
         judge: AnswerJudge,
         distrust: Backoff,
-        log: DecisionLog,
+        log: TradeLog,
         effects: TradeEffects,
         chains: ChainFinder,
         moves_free: Callable[[], bool],

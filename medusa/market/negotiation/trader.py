@@ -16,7 +16,7 @@ from medusa.market.negotiation.books import LoadBooks
 from medusa.market.negotiation.chains import ChainedMove, ChainFinder
 from medusa.market.negotiation.consumer import LoadConsumer
 from medusa.market.negotiation.contract_book import ContractBook, SignedContract
-from medusa.market.negotiation.decisions import DecisionLog
+from medusa.market.negotiation.decisions import TradeLog
 from medusa.market.negotiation.effects import TradeEffects
 from medusa.market.negotiation.explaining import TradeExplainer
 from medusa.market.negotiation.heralds import PriceHerald
@@ -73,7 +73,7 @@ class Trader:
         self._books = LoadBooks(cost, settings.capacity)
         self._prices = PriceBoard(settings.memory_us, settings.price_steps)
         self._rests = Backoff(settings.backoff_us, settings.backoff_max_us, pick)
-        log = DecisionLog(effects, settings.decisions)
+        log = TradeLog(effects, settings.decisions)
         judge = AnswerJudge(name, settings, books=self._books, policy=policy)
         self._planner = RequestPlanner(
             name,
@@ -144,6 +144,7 @@ class Trader:
             reachable=self._reachable,
         )
         self._round_us: int | None = None
+        self._noticed_us = -settings.heartbeat_us
         self._last_round_us = -settings.round_us
         self._period_us: int | None = None
         self._counted: dict[tuple[str, str], SignedContract] = {}
@@ -251,7 +252,8 @@ class Trader:
             if (task.name, False) in self._books.away and not self._books.moving(task.name):
                 self._home(now_us, task.name)
         self._provider.measured(now_us)
-        if changed:
+        if changed or now_us >= self._noticed_us + self._settings.heartbeat_us:
+            self._noticed_us = now_us
             self._herald.changed(now_us)
             self._look(now_us)
 

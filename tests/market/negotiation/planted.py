@@ -13,7 +13,7 @@ from tests.sim.planting import Edit, edit
 __all__ = ["PLANTED", "PlantedTrade"]
 
 _IN = "market.negotiation."
-SEEDS = 60
+SEEDS = 40
 
 
 @dataclass(frozen=True)
@@ -114,7 +114,7 @@ PLANTED = {
             "load[virtual] = load[virtual].minus(guest.now.use)",
             "pass",
         ),
-        rest,
+        trading.test_a_guest_stays_beside_one_that_came_later_and_pays_more,
     ),
     "holds_nothing": PlantedTrade(
         "a task that went is called home in the next round",
@@ -124,6 +124,15 @@ PLANTED = {
     "epsilon_the_wrong_way": PlantedTrade(
         "what saves a little less than the price is offered: it goes, and comes back",
         edit(f"{_IN}settings:TradeSettings.above", "1 + self", "1 - self"),
+        rest,
+    ),
+    "goes_to_and_fro": PlantedTrade(
+        "without hysteresis a task is worth moving both ways",
+        (
+            Edit(f"{_IN}settings:TradeSettings.above", "1 + self", "1 - self"),
+            Edit(f"{_IN}settings:TradeSettings.below", "1 - self", "1 + self"),
+            Edit(f"{_IN}consumer:LoadConsumer.call_home", "if now_us < held_us:", "if False:"),
+        ),
         rest,
     ),
     "answers_as_they_come": PlantedTrade(

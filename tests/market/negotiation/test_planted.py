@@ -18,6 +18,8 @@ def test_a_planted_mistake_is_noticed(name: str) -> None:
         trade.noticed_by()
 
 
+@pytest.mark.full
+@pytest.mark.issue(20)
 def test_without_a_mistake_nothing_is_noticed() -> None:
     """The random ones: the others are tests of their own."""
     rest()

@@ -126,7 +126,9 @@ def test_a_request_that_comes_again_has_the_effect_of_one():
     net.members["b"].trader.receive(
         net.now_us, "a", LoadEnded(contract="a-b", version=1, negotiation=7, code="E_WITHDRAWN")
     )
-    assert answer(net, request()).code == "E_WITHDRAWN"
+    said = answer(net, request())
+    assert isinstance(said, LoadEnded)
+    assert said.code == "E_WITHDRAWN"
     assert net.members["b"].trader.status(net.now_us).serving == ()
 
 

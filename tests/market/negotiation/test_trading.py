@@ -127,6 +127,21 @@ def test_a_guest_goes_back_once_it_costs_more_than_it_earns():
     assert (at(net, "b"), len(net.moves)) == ([first, "b0"], 2)
 
 
+def test_a_guest_stays_beside_one_that_came_later_and_pays_more():
+    """By hand: a0 alone costs b 0.25 for a unit, and a pays 0.5. c0 costs 1 beside it, and c pays 2; beside
+    c0, a0 would cost 1.25."""
+    net = Network()
+    net.join("a", Square(5e6), [task("a0", "a", 0.05), task("a1", "a", 0.2)], hold_us=S)
+    net.join("b", Square(5e6), hold_us=S)
+    net.join("c", Square(50e6), [task("c0", "c", 0.1)])
+    net.sign(contract("a", "b", 500_000))
+    net.run(20 * S)
+    assert at(net, "b") == ["a0"]
+    net.sign(contract("c", "b", 2_000_000))
+    net.run(100 * S)
+    assert (at(net, "b"), net.handed) == (["a0", "c0"], [])
+
+
 def test_guests_go_at_once_where_the_capacity_is_exceeded():
     net = Network()
     net.join("a", Square(5e6), [task(f"a{n}", "a") for n in range(8)])
