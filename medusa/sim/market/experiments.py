@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from medusa.sim.market.graphs import MESH_MAX
 from medusa.sim.market.run import MarketRun, run_market
 from medusa.sim.market.setup import LOADS, MarketSetup
 
@@ -57,6 +56,9 @@ def run_experiment(
         yield row, run_market(row.setup, watch=lambda seconds, number=number: watch(number, seconds))  # type: ignore[misc]
 
 
+GRAPH_SIZE = 50
+"""Participants of each graph that is compared with others: a mesh has 2,450 contracts then."""
+
 QUALITY = ("overload_before", "overload", "unused", "wasted", "acceptable", "gain_share")
 EFFORT = ("moves", "moves_bound", "near_s", "settled_s", "messages_each")
 PRICES = ("price_mean", "price_low", "price_step")
@@ -98,7 +100,7 @@ def _contracts(base: MarketSetup) -> MarketExperiment:
 
 
 def _graphs(base: MarketSetup) -> MarketExperiment:
-    size = min(base.participants, MESH_MAX)
+    size = min(base.participants, GRAPH_SIZE)
     rows = [
         MarketRow(
             {"graph": graph, "pricing": pricing}, _with(base, graph=graph, participants=size, pricing=pricing)
