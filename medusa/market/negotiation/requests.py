@@ -88,14 +88,13 @@ class RequestPlanner:
         Args:
             busy: whether a task is in another negotiation.
         """
-        most: dict[tuple[bool, int], float] = {}
+        dearest: dict[tuple[bool, int], float] = {}
         for signed in self.partners(now_us):
             price = self._prices.ask(now_us, signed)
-            # Costs are convex: the first one to go is worth it alone, or none is.
-            alike = signed.contract.shadow, signed.contract.bytes_per_unit
-            if alike not in most:
-                most[alike] = self._most_saved(signed)
-            if not most[alike] > self._settings.above(price):
+            like = signed.contract.shadow, signed.contract.bytes_per_unit
+            if like not in dearest:
+                dearest[like] = self._dearest(signed)
+            if dearest[like] <= self._settings.above(price):
                 continue
             allowed = [task for task in self._candidates(signed) if not busy(task.name)]
             allowed = [task for task in allowed if self.why_not(now_us, signed, task) is None]
@@ -108,12 +107,15 @@ class RequestPlanner:
                     saved_micro_per_s=self.saved(signed, tasks, price),
                 )
 
-    def _most_saved(self, signed: SignedContract) -> float:
-        """By how much a unit of any task that runs here would lower the cost, alone; of the one that lowers
-        it most, whether it may go or not."""
+    def _dearest(self, signed: SignedContract) -> float:
+        """What a unit of the task saves that saves most alone: no price above that is worth a look."""
         load = self._books.load(virtual=signed.contract.shadow)
-        sized = ((task, signed.units_per_s(task)) for task in self._books.here())
-        return max((self._books.saved(load, task, units) for task, units in sized if units > 0), default=0.0)
+        saved = (
+            self._books.saved(load, task, units)
+            for task in self._candidates(signed)
+            if (units := signed.units_per_s(task)) > 0
+        )
+        return max(saved, default=0.0)
 
     def _instead(
         self,
@@ -163,8 +165,7 @@ class RequestPlanner:
         """What forbids this task to go there, whatever it costs; None: nothing."""
         guest = self._books.guests.get((task.name, False))
         contract = signed.contract
-        units = signed.units_per_s(task)
-        if units <= 0 or units * 1_000 > contract.units_per_s_max_milli:
+        if signed.units_per_s(task) <= 0 or signed.units_per_s(task) * 1_000 > contract.units_per_s_max_milli:
             return TradeReason.OVER_LIMIT
         if not signed.allows(task):
             return TradeReason.TASK_NOT_ALLOWED
