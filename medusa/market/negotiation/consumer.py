@@ -161,7 +161,7 @@ class LoadConsumer:
     def busy(self, name: str) -> bool:
         """Whether a task is in a negotiation that isn't over yet."""
         open_ = (*ASKING, _S.AGREED)
-        return any(name in each.tasks and each.state in open_ for each in self._purchases.values())
+        return any(each.state in open_ and name in each.tasks for each in self._purchases.values())
 
     def make_room(self, now_us: int, chain: ChainedMove) -> None:
         """Ask a partner to take a task, so that another can come."""
@@ -563,8 +563,9 @@ class LoadConsumer:
         look_us: int | None = None
         if any(away.recalled for away in self._books.away.values()):
             return None
+        loads = {virtual: self._books.load_promised(virtual=virtual) for virtual in (False, True)}
         for key, away in sorted(self._books.away.items(), key=lambda each: -each[1].price_micro):
-            load = self._books.load_promised(virtual=away.virtual)
+            load = loads[away.virtual]
             units = away.units_per_s
             if units <= 0 or not self._books.fits(load.plus(away.task.use)):
                 continue
