@@ -43,8 +43,9 @@ def statement(
 ) -> None:
     """Who owes whom by a contract, from receipts.
 
-    FILES are the contract, one for each version of it that counted. Nothing counts but what both have signed. Receipts that are missing, come twice or contradict each other
-    are named. Both parties get the same from the same receipts.
+    FILES are the contract, one for each version of it that counted. Nothing counts but what both have signed.
+    Receipts that are missing, come twice or contradict each other are named. Both parties get the same from
+    the same receipts.
     """
     from medusa.market.ledger.statement import load_statement
     from medusa.runtime.contracts.receipt_files import read_receipts
