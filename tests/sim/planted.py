@@ -310,8 +310,8 @@ def fed_as_it_comes(monkeypatch):
     """After a restart rows are fed in the order in which they come now."""
     honest = InputQueue.__init__
 
-    def careless(self, fragment, again, inputs, entries, decided, *rest):
-        honest(self, fragment, (), inputs, entries, decided, *rest)
+    def careless(self, fragment, again, inputs, entries, decided, *rest, **more):
+        honest(self, fragment, (), inputs, entries, decided, *rest, **more)
         decided.at += len(again)
         decided.durable = decided.at
 
@@ -413,7 +413,7 @@ PLANTED = {
     "torn checkpoint loaded": Plant("crash", 11, patch=torn_checkpoint, shows="StateError: "),
     "a node acks before sync": Plant("nodes", 41, patch=ack_before_sync),
     "a node forgets its output": Plant("nodes", 15, patch=forget_output),
-    "a node notes what arrived": Plant("nodes", 38, patch=position_of_arrival),
+    "a node notes what arrived": Plant("nodes", 181, patch=position_of_arrival),
     "decisions leave early": Plant("union", 262, patch=decisions_leave_early),
     "released before it is logged": Plant("union", 42, patch=released_before_logged),
     "fed as it comes after a restart": Plant("union", 7, patch=fed_as_it_comes),

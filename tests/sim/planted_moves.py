@@ -138,7 +138,7 @@ MOVED = {
     "never, while it takes": (16, never_while_it_takes),
     "what follows emits": (0, what_follows_emits),
     "one row too far": (3, one_row_too_far),
-    "readers are told once": (31, readers_are_told_once),
+    "readers are told once": (79, readers_are_told_once),
     "the target stays expected": (1, the_target_stays_expected),
     "the same epoch": (0, the_same_epoch),
     "the coordinator is not told": (7, the_coordinator_is_not_told),
@@ -221,7 +221,7 @@ SPLIT = {
     "what was sent is sent again": (3, what_was_sent_is_sent_again),
     "the new ones go before it persisted": (0, new_ones_go_before_it_persisted),
     "what waited is forgotten": (17, what_waited_is_forgotten),
-    "one side of a join goes to the first part": (219, one_side_of_a_join_goes_to_the_first_part),
+    "one side of a join goes to the first part": (333, one_side_of_a_join_goes_to_the_first_part),
     "what was seen is forgotten": (9, what_was_seen_is_forgotten),
 }
 """As ``MOVED``, of the scenario ``splits``."""
