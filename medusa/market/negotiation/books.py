@@ -61,6 +61,14 @@ class TakenFigures:
     def units_per_s(self) -> float:
         return self.signed.units_per_s(self.task)
 
+    def allowed_by(self, signed: SignedContract | None) -> bool:
+        """Whether a newer version of its contract allows it at its price."""
+        return (
+            signed is not None
+            and signed.allows(self.task)
+            and signed.contract.least_micro <= self.price_micro <= signed.contract.price_micro
+        )
+
     def reckon(self, now_us: int, rows_per_s_milli: int) -> None:
         """Count what it would have cost since the last time, at this rate."""
         elapsed_us = now_us - max(self.reckoned_us, self.since_us)

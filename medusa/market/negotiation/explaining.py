@@ -9,7 +9,7 @@ from medusa.market.negotiation.backoff import Backoff
 from medusa.market.negotiation.books import LoadBooks, TakenFigures
 from medusa.market.negotiation.consumer import LoadConsumer, Purchase
 from medusa.market.negotiation.contract_book import ContractBook, SignedContract
-from medusa.market.negotiation.decisions import TradeLog, TradeDecision
+from medusa.market.negotiation.decisions import TradeDecision, TradeLog
 from medusa.market.negotiation.heralds import PriceHerald
 from medusa.market.negotiation.prices import PriceBoard
 from medusa.market.negotiation.provider import LoadProvider, Sale

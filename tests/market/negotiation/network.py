@@ -448,6 +448,8 @@ class Network:
         """Moves of own tasks by which both would gain at a price of their contract: by brute force."""
         found = []
         for (consumer, provider), terms in self.contracts.items():
+            if terms.shadow:
+                continue
             slack = self.members[consumer].settings.epsilon_ppm / 1e6
             most = self.members[provider].settings.capacity
             # No task is at the provider but by this contract, unless it was passed on to it.
