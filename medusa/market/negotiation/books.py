@@ -196,9 +196,7 @@ class LoadBooks:
         self._came_us = {name: at_us for name, at_us in self._came_us.items() if name in found}
         self._sum()
         figures = self._use.cpu_cores, self._use.bytes_per_s, self._cost.cost(self._use)
-        apart = any(
-            abs(now - before) > NOTICED * before for now, before in zip(figures, self._looked_at, strict=True)
-        )
+        apart = any(abs(new - old) > NOTICED * old for new, old in zip(figures, self._looked_at, strict=True))
         if others or apart:
             self._looked_at = figures
         return others or apart

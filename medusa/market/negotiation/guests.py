@@ -177,16 +177,13 @@ class GuestKeeper:
             HandBack(partner=guest.partner, task=guest.task.name, code=guest.leaving, text=guest.text)
         )
 
-    def handed_back(self, now_us: int, name: str) -> bool:
-        """Its owner has it, or has given it up; whether it was a guest, or had come too late to be one."""
-        stray = self._strays.pop(name, None)
-        guest = self._books.guests.get((name, False))
-        if guest is None:
+    def handed_back(self, now_us: int, name: str) -> None:
+        """Its owner has it, or has given it up: it is no guest any more, nor one that came too late."""
+        stray, guest = self._strays.pop(name, None), self._books.guests.get((name, False))
+        if stray is not None or guest is not None:
             self._books.left(name)
-            return stray is not None
-        self._drop(now_us, guest)
-        self._books.left(name)
-        return True
+        if guest is not None:
+            self._drop(now_us, guest)
 
     def _drop(self, now_us: int, guest: GuestTask) -> None:
         """It is no guest any more."""

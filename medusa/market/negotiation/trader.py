@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from medusa.errors import LocalProtocolError, RemoteProtocolError
+from medusa.errors import RemoteProtocolError
 from medusa.market.contract.terms import Contract
 from medusa.market.cost import CostFunction
 from medusa.market.negotiation.answers import AnswerJudge
@@ -300,15 +300,11 @@ class Trader:
 
     def handed_back(self, now_us: int, task: str) -> None:
         """The answer to ``HandBack``: its owner has it, or has given it up. And for a task of ours that is
-        away: it is home, or is given up.
-
-        Raises:
-            LocalProtocolError: it is neither a guest nor away.
-        """
+        away: it is home, or is given up. Of what isn't known any more, as after a restart, it is no news."""
         if (task, False) in self._books.away:
             self._home(now_us, task)
-        elif not self._guests.handed_back(now_us, task):
-            raise LocalProtocolError(f"task {task!r} is neither a guest nor away")
+        else:
+            self._guests.handed_back(now_us, task)
         self._herald.changed(now_us)
         self._look(now_us)
 

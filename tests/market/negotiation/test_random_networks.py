@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -72,6 +73,19 @@ def storm(net: Network, rng: random.Random, until_us: int) -> None:
             net.at(ends_us, lambda name=name, again=again: again(name))
 
 
+def changes(net: Network, rng: random.Random, until_us: int) -> None:
+    """Contracts are revoked, by either party, and others are renewed for another price."""
+    for one in list(net.contracts.values()):
+        first, chance = rng.choice((one.consumer, one.provider)), rng.random()
+        at_us = rng.randrange(until_us // 2)
+        if chance < 0.1:
+            net.at(at_us, lambda one=one, first=first: net.revoke(one, first=first))
+        elif chance < 0.2:
+            price = max(one.price_micro * rng.choice((2, 3)) // 2, one.range_micro)
+            newer = msgspec.structs.replace(one, version=2, price_micro=price)
+            net.at(at_us, lambda newer=newer, first=first: net.renew(newer, first=first))
+
+
 def checked(net: Network) -> None:
     assert not net.broken, net.broken[:3]
     assert not net.overdue()
@@ -100,6 +114,7 @@ def survives(seed: int) -> None:
     )
     net = drawn(seed, weather)
     storm(net, rng, 200 * S)
+    changes(net, rng, 200 * S)
     for second in range(0, 200, 5):
         net.run(second * S)
         checked(net)
