@@ -7,9 +7,12 @@ import sys
 import time
 from collections.abc import Collection
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
+
+from medusa.cli.options.command_options import example
+from medusa.cli.sim_market import market
 
 if TYPE_CHECKING:
     from medusa.sim.trials.trial import Outcome
@@ -17,8 +20,24 @@ if TYPE_CHECKING:
 __all__ = ["sim"]
 
 
+class _Simulations(click.Command):
+    """Scenarios under faults; ``market`` is another simulation, with options of its own."""
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        if args[:1] == ["market"]:
+            return market.make_context(f"{info_name} market", args[1:], parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+
 @click.command(
-    epilog="\b\nExample:\n  medusa sim crash --seed 42\n  medusa sim crash --seed 42 --only 0,3 --rows 40"
+    cls=_Simulations,
+    epilog=example(
+        "medusa sim crash --seed 42",
+        "medusa sim crash --seed 42 --only 0,3 --rows 40",
+        "medusa sim market --help",
+    ),
 )
 @click.argument("scenario", required=False)
 @click.option("--seed", type=int, help="run this seed only")
@@ -49,6 +68,8 @@ def sim(
     as_json: bool,
 ) -> None:
     """Run federations in virtual time, with faults drawn from a seed, and check every step.
+
+    ``medusa sim market`` simulates a market of load instead, and has options of its own.
 
     Without SCENARIO all are run; with --coverage so many seeds in all, shared among them. Exit code 1: an
     invariant did not hold. Then the seed, its options

@@ -80,11 +80,13 @@ class QueueingCost:
         self._capacity, self._scale = capacity, scale_micro
 
     def cost(self, use: ResourceUse) -> float:
-        parts = (
-            (use.cpu_cores, self._capacity.cpu_cores),
-            (use.bytes_per_s, self._capacity.bytes_per_s),
-        )
-        return self._scale * sum(_queue(taken / whole) for taken, whole in parts if whole)
+        # Traders ask this more often than anything else.
+        waiting, whole = 0.0, self._capacity
+        if whole.cpu_cores:
+            waiting = _queue(use.cpu_cores / whole.cpu_cores)
+        if whole.bytes_per_s:
+            waiting += _queue(use.bytes_per_s / whole.bytes_per_s)
+        return self._scale * waiting
 
 
 def _queue(share: float) -> float:

@@ -8,7 +8,7 @@ prototype took its cost for -1 then, which is below any price.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from medusa.market.negotiation.books import LoadBooks
@@ -23,6 +23,9 @@ __all__ = ["AnswerJudge", "JudgedTasks"]
 _ROUNDING = 1e-9
 _PROBE = 1e-3
 """Units a second: a little load."""
+
+_ROOM_MAX = 1 << 20
+"""Units a second: no larger a task is said."""
 
 _HALVINGS = 6
 """The room that a provider says to have is less than what it has by 1/64 of it."""
@@ -135,37 +138,60 @@ class AnswerJudge:
         above = contract.least_micro + -(-(wanted - contract.least_micro) // step) * step
         return min(above, contract.price_micro)
 
-    def offered(self, signed: SignedContract, like: TradedTask | None) -> tuple[int, int]:
-        """What would be taken for a little more load now, in the range; and how large a task would be taken
-        at the top of it, in units a second times 1,000. 0: none, and then the price is the top.
+    def offers(
+        self, asked: Iterable[tuple[SignedContract, TradedTask | None]]
+    ) -> Iterator[tuple[SignedContract, int, int]]:
+        """Of each contract what would be taken for a little more load now, in the range; and how large a task
+        would be taken at the top of it, in units a second times 1,000. 0: none, and then the price is the
+        top. All by the load of when it begins: contracts with the same terms have the same answer.
 
         Args:
-            like: a task that the load is like; None: processor time alone.
+            asked: contracts, each with a task that the load is like; None: processor time alone.
         """
+        loads = {virtual: self._books.load_promised(virtual=virtual) for virtual in (False, True)}
+        taken = self._books.all_units_taken()
+        known: dict[tuple[bool, int, int, float, float], tuple[int, float]] = {}
+        for signed, like in asked:
+            contract = signed.contract
+            limit = contract.units_per_s_max_milli / 1_000 - taken.get(signed.key, 0.0)
+            cores, nbytes = _shape(signed, like)
+            terms = contract.shadow, contract.price_micro, contract.range_micro, cores, nbytes
+            if terms not in known:
+                known[terms] = self._offered(signed, loads[contract.shadow], cores, nbytes)
+            price, room = known[terms]
+            if limit <= 0 or not room:
+                yield signed, contract.price_micro, 0
+            else:
+                yield signed, price, max(int(min(room, limit) * 1_000), 1)
+
+    def _offered(
+        self, signed: SignedContract, load: ResourceUse, cores: float, nbytes: float
+    ) -> tuple[int, float]:
+        """Price, and size in units a second whatever the contract's limit; 0: not even a small one."""
         contract = signed.contract
-        units = signed.units_per_s(like) if like is not None else 0.0
-        shape = like.use if like is not None and units > 0 else ResourceUse(cpu_cores=1.0)
-        units = units if units > 0 else 1.0
-        cores, nbytes = shape.cpu_cores / units, shape.bytes_per_s / units
-        load, most = self.load(signed), self._settings.below(contract.price_micro)
-        bare = self._books.cost_of(load)
+        most, bare = self._settings.below(contract.price_micro), self._books.cost_of(load)
 
         def added(units: float) -> float:
             """By what a unit of so much in one task would raise the cost."""
             after = load.plus(ResourceUse(cpu_cores=cores * units, bytes_per_s=nbytes * units))
             return (self._books.cost_of(after) - bare) / units if self._books.fits(after) else math.inf
 
-        limit = contract.units_per_s_max_milli / 1_000 - self._books.units_taken(signed)
         first = added(_PROBE)
-        if limit <= 0 or not first < most:
-            return contract.price_micro, 0
+        if not first < most:
+            return contract.price_micro, 0.0
         price = self._price_for(signed, first, rounded=False)
-        low, high = 0.0, min(_PROBE, limit)
-        while added(high) < most and high < limit:
-            low, high = high, min(high * 2, limit)
-        if added(high) < most:
-            low = high
+        low, high = _PROBE, _PROBE * 2
+        while high < _ROOM_MAX and added(high) < most:
+            low, high = high, high * 2
         for _ in range(_HALVINGS):
             middle = (low + high) / 2
             low, high = (middle, high) if added(middle) < most else (low, middle)
-        return contract.price_micro if price is None else price, max(int(low * 1_000), 1)
+        return contract.price_micro if price is None else price, low
+
+
+def _shape(signed: SignedContract, like: TradedTask | None) -> tuple[float, float]:
+    """Cores and bytes a second of a unit of load."""
+    units = signed.units_per_s(like) if like is not None else 0.0
+    if like is None or units <= 0:
+        return 1.0, 0.0
+    return like.use.cpu_cores / units, like.use.bytes_per_s / units

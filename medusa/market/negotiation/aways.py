@@ -69,8 +69,9 @@ class AwayKeeper:
         look_us: int | None = None
         if any(away.recalled for away in self._books.away.values()):
             return None
+        loads = {virtual: self._books.load_promised(virtual=virtual) for virtual in (False, True)}
         for key, away in sorted(self._books.away.items(), key=lambda each: -each[1].price_micro):
-            load = self._books.load_promised(virtual=away.virtual)
+            load = loads[away.virtual]
             units = away.units_per_s
             if units <= 0 or not self._books.fits(load.plus(away.task.use)):
                 continue

@@ -345,6 +345,16 @@ class LoadBooks:
         guests = (each for each in self.guests.values() if each.signed.key == signed.key)
         return units + sum(each.units_now for each in guests)
 
+    def all_units_taken(self) -> dict[tuple[str, str], float]:
+        """The same of all contracts by which something runs here, or has room here."""
+        found: dict[tuple[str, str], float] = {}
+        for room in self._rooms.values():
+            units = sum(room.signed.units_per_s(task) for task in room.tasks.values())
+            found[room.signed.key] = found.get(room.signed.key, 0.0) + units
+        for guest in self.guests.values():
+            found[guest.signed.key] = found.get(guest.signed.key, 0.0) + guest.units_now
+        return found
+
     def owed_micro_per_s(self, signed: SignedContract, *, taken: bool) -> float:
         """Money a second for what runs by this contract."""
         if taken:

@@ -8,6 +8,7 @@ there is room. If it doesn't come, the task is called home again after it has be
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from medusa.market.negotiation.contract_book import SignedContract
 from medusa.market.negotiation.prices import PriceBoard
 from medusa.market.negotiation.requests import RequestPlanner
 from medusa.market.negotiation.settings import TradeSettings
-from medusa.market.work import TradedTask
+from medusa.market.work import ResourceUse, TradedTask
 
 __all__ = ["ChainFinder", "ChainedMove"]
 
@@ -85,12 +86,13 @@ class ChainFinder:
     def price(self, now_us: int, by: SignedContract, like: TradedTask | None) -> int | None:
         """The least price in the range for which a task like this could come by a chain; None: none."""
         best: int | None = None
+        load = self._books.load_promised()
         for task, out, price in self._ways(now_us, by):
             wanted = like or task
             units = by.units_per_s(wanted)
             if units <= 0:
                 continue
-            costs = self._costs(out, task, price, wanted)
+            costs = self._costs(load, out, task, price, wanted)
             if costs is None:
                 continue
             asked = max(math.floor(costs / units / (1 - self._settings.epsilon_ppm / 1e6)) + 1, price + 1)
@@ -109,16 +111,20 @@ class ChainFinder:
         pays_micro: int,
     ) -> float:
         """What is earned with both done, less what it costs, with epsilon on each; not above 0: no gain."""
-        costs = self._costs(out, task, price_micro, wanted)
+        costs = self._costs(self._books.load_promised(), out, task, price_micro, wanted)
         if costs is None or price_micro >= pays_micro:
             return 0.0
         return self._settings.below(pays_micro) * by.units_per_s(wanted) - costs
 
     def _costs(
-        self, out: SignedContract, task: TradedTask, price_micro: int, wanted: TradedTask
+        self,
+        load: ResourceUse,
+        out: SignedContract,
+        task: TradedTask,
+        price_micro: int,
+        wanted: TradedTask,
     ) -> float | None:
         """By how much more is spent a second with both done; None: it doesn't fit even then."""
-        load = self._books.load_promised()
         after = load.minus(task.use).plus(wanted.use)
         if not self._books.fits(after):
             return None
@@ -129,7 +135,7 @@ class ChainFinder:
         """What might go to whom for how much: to partners who have said that they have room."""
         if by.contract.shadow:
             return
-        here = [task for task in self._books.here() if not self._busy(task.name)]
+        here = tuple(itertools.islice(self._books.here(), LOOKED_AT))
         for out in self._planner.partners(now_us):
             room = self._prices.room_milli(now_us, out)
             price = self._prices.ask(now_us, out)
@@ -137,7 +143,12 @@ class ChainFinder:
                 continue
             if price >= by.contract.price_micro:
                 continue
-            for task in here[:LOOKED_AT]:
+            kinds = set()  # tasks alike gain alike: one of each does
+            for task in here:
+                kind = task.rows_per_s_milli, task.cpu_ns_per_row, task.bytes_per_row
+                if kind in kinds or self._busy(task.name):
+                    continue
                 units_milli = out.units_per_s(task) * 1_000
                 if 0 < units_milli <= room and self._planner.why_not(now_us, out, task) is None:
+                    kinds.add(kind)
                     yield task, out, price

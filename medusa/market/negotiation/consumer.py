@@ -164,7 +164,7 @@ class LoadConsumer:
     def busy(self, name: str) -> bool:
         """Whether a task is in a negotiation that isn't over yet."""
         open_ = (*ASKING, _S.AGREED)
-        return any(name in each.tasks and each.state in open_ for each in self._purchases.values())
+        return any(each.state in open_ and name in each.tasks for each in self._purchases.values())
 
     def make_room(self, now_us: int, chain: ChainedMove) -> None:
         """Ask a partner to take a task, so that another can come."""

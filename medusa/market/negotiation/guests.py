@@ -121,11 +121,11 @@ class GuestKeeper:
         # Each was worth its price when it came, to what was here then. So those that came last go first, and
         # a guest isn't judged by what was taken after it: with the same load of our own none is at a loss.
         load = {virtual: self._books.load(virtual=virtual) for virtual in (False, True)}
-        overloaded = self._books.overloaded
+        overloaded, taken = self._books.overloaded, self._books.all_units_taken()
         for guest in reversed(guests):
             limit_milli = guest.signed.contract.units_per_s_max_milli
             here = guest.virtual or self._books.task(guest.task.name) is not None
-            if self._books.units_taken(guest.signed) * 1_000 > limit_milli * (1 + _ROUNDING):
+            if taken[guest.signed.key] * 1_000 > limit_milli * (1 + _ROUNDING):
                 self.give_back(now_us, guest, TradeReason.OVER_LIMIT.value, "")
                 return None
             if not here:

@@ -58,10 +58,9 @@ class PriceHerald:
         if self._look_us is None or now_us < self._look_us:
             return
         due_us = []
-        for signed in self._contracts.providing(now_us):
-            if not self._reachable(signed.partner):
-                continue
-            price, room = self._offered(now_us, signed)
+        consumers = (each for each in self._contracts.providing(now_us) if self._reachable(each.partner))
+        for signed, *offer in self._judge.offers((each, self._like(each)) for each in consumers):
+            price, room = self._offered(now_us, signed, *offer)
             before = self._said.get(signed.key)
             if before is None or self._differs(before, price, room) or self._due(before) <= now_us:
                 self._said[signed.key] = now_us, price, room
@@ -78,12 +77,11 @@ class PriceHerald:
             due_us.append(self._due(self._said[signed.key]))
         self._look_us = min(due_us, default=None)
 
-    def _offered(self, now_us: int, signed: SignedContract) -> tuple[int, int]:
+    def _offered(self, now_us: int, signed: SignedContract, price: int, room: int) -> tuple[int, int]:
         """Price and room; where there is no room, those by a chain."""
-        like = self._like(signed)
-        price, room = self._judge.offered(signed, like)
         if room:
             return max(price, self._floor_micro(now_us, signed)), room
+        like = self._like(signed)
         chained = self._chains.price(now_us, signed, like)
         if chained is None:
             return price, 0
