@@ -132,9 +132,9 @@ def _ranges(base: MarketSetup) -> MarketExperiment:
                 pricing="bounded" if share else "fixed",
             ),
         )
-        for graph, size in (("chain", 10), ("chain", 20), ("ring", 20), ("grid", 25), ("random", 100))
+        for graph, size in (("chain", 10), ("chain", 20), ("chain", 40), ("ring", 40), ("grid", 25))
         for task in (0.02, 0.05)
-        for share in (0.0, 0.1, 0.2, 0.4, 0.6, 0.8)
+        for share in (0.0, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4)
     ]
     return MarketExperiment(
         "ranges",
