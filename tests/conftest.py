@@ -103,3 +103,9 @@ def _wanted(config: pytest.Config, item: pytest.Item, in_ci: bool, *, named: boo
         return config.getoption("--full") or (not full and chosen)
     marker = item.get_closest_marker("issue")
     return full and marker is not None and marker.args[0] == issue
+
+
+@pytest.fixture
+def trains_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What waits for a receiver goes train by train: for a test whose trains are published at one moment."""
+    monkeypatch.setattr("medusa.wire.link.sender.GATHERED_BYTES", 0)

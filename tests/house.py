@@ -318,7 +318,7 @@ def types_are_read_by_decoders(source: Source) -> Iterator[Finding]:
 
 def dependencies_are_declared(source: Source) -> Iterator[Finding]:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    modules = {"pyzmq": "zmq", "prometheus_client": "prometheus_client"}
+    modules = {"pyzmq": "zmq", "pyyaml": "yaml", "prometheus_client": "prometheus_client"}
     always = {_distribution(text) for text in project["dependencies"]}
     extras = {_distribution(text) for texts in project["optional-dependencies"].values() for text in texts}
     always, extras = ({modules.get(name, name) for name in names} for names in (always, extras))

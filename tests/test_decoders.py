@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 AT_ONCE = """
 import json, sys, threading
 sys.setswitchinterval(1e-6)
-from medusa.wire.status_fields import status_of
+from medusa.wire.status_and_metrics import status_of
 from medusa.nodes.spec.fragment_spec import fragment_from
 from medusa.query.codec import graph_from_json
 status, spec, graph = (open(path, "rb").read() for path in sys.argv[1:])

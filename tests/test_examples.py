@@ -112,6 +112,14 @@ def test_facts_of_figure_1() -> None:
     }
 
 
+def test_facts_of_contract_between_owners() -> None:
+    terms, said = parts_of("contract_between_owners")["TERMS"], shown()["contract_between_owners"]
+    assert f"cost {40 * 3_600 * terms.price_micro / 1e6:.2f} EUR" in said
+    assert f"until day {12 + terms.notice_s / 86_400:g}" in said
+    sent = Counter(re.findall(r"to (?:farm|studio): (\w+)", said))
+    assert set(sent) == {"ContractProposed", "ContractSigned", "ContractVerified", "ContractFinalized"}
+
+
 def test_facts_of_price_feeds() -> None:
     feeds, said = parts_of("price_feeds")["feeds"](), shown()["price_feeds"]
     turnover: Counter[tuple[int, str]] = Counter()

@@ -19,7 +19,7 @@ from medusa.errors import LinkError
 from medusa.query.suggest import did_you_mean
 from medusa.runtime.client.status.bounded_streams import STABLE, unstable_text
 from medusa.units import duration_text
-from medusa.wire.status_fields import ConsistencyStatus
+from medusa.wire.status_and_metrics import ConsistencyStatus
 
 __all__ = ["explain"]
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from medusa.cli.contract import contract
 from medusa.cli.dashboard import dashboard, draw
 from medusa.cli.demo import demo
 from medusa.cli.explain import explain
@@ -92,7 +93,7 @@ def main() -> None:
     """Medusa: continuous queries over streams, inside a program or over many nodes."""
 
 
-for _each in (demo, run, publish, top, draw, dashboard, keygen, declare, sim):
+for _each in (demo, run, publish, top, draw, dashboard, keygen, declare, contract, sim):
     main.add_command(_each)
 
 

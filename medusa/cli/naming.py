@@ -14,7 +14,7 @@ from medusa.cli.options.key_options import key_options
 from medusa.errors import LinkError, QueryError
 from medusa.runtime.client.status.guarded_fragments import guarded_fragments
 from medusa.runtime.client.status.overview import whole
-from medusa.wire.status_fields import NodeStatus
+from medusa.wire.status_and_metrics import NodeStatus
 
 if TYPE_CHECKING:
     from medusa.runtime.client.federation import Federation

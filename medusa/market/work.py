@@ -8,15 +8,31 @@ figure times the price; how fast the provider's machine is, or what it says abou
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 import msgspec
 from msgspec import Meta
 
-__all__ = ["NANO", "ResourceUse", "TaskName", "TradedTask", "nano_units_per_row", "price_of_work"]
+from medusa.errors import ConfigError
+from medusa.units import byte_count
+
+__all__ = [
+    "NANO",
+    "ResourceUse",
+    "TaskName",
+    "TradedTask",
+    "nano_units_per_row",
+    "price_of_work",
+    "resource_use_of",
+]
 
 NANO = 1_000_000_000
 """Nano-units of a unit."""
+
+CAPACITY_CHARS_MAX = 100
+_CORES = re.compile(r"\A\s*([0-9]{1,6}(?:\.[0-9]{1,9})?)\s*cores?\s*\Z")
+_PER_S = re.compile(r"\A\s*([0-9]{1,15}(?:\.[0-9]{1,9})?\s*[kKMGi]*B)\s*/\s*s\s*\Z")
 
 Count = Annotated[int, Meta(ge=0, le=1 << 62)]
 TaskName = Annotated[str, Meta(min_length=1, max_length=256)]
@@ -87,11 +103,45 @@ def nano_units_per_row(cpu_ns: int, nbytes: int, bytes_per_unit: int) -> int:
     return cpu_ns + (nbytes * NANO // bytes_per_unit if bytes_per_unit else 0)
 
 
-def price_of_work(nano_units: int, price_micro: int) -> tuple[int, int]:
+def price_of_work(nano_units: int, price_micro: int, rest: int = 0) -> tuple[int, int]:
     """What work costs, in micro-units, rounded down; and what is left over for the next bill, in
     nano-units times micro-units.
 
     Args:
         price_micro: of one unit.
+        rest: what was left over of the bill before.
     """
-    return divmod(nano_units * price_micro, NANO)
+    return divmod(nano_units * price_micro + rest, NANO)
+
+
+def resource_use_of(text: str, *, what: str = "capacity") -> ResourceUse:
+    """What a machine has, as people write it: ``"0.5 cores"``, ``"10 MB/s"``, or ``"2 cores, 1 GiB/s"``.
+
+    Args:
+        what: the field, for the error.
+
+    Raises:
+        ConfigError: it is neither, says one of them twice, or is 0.
+    """
+    found: dict[str, float] = {}
+    for part in text.split(",") if isinstance(text, str) and len(text) <= CAPACITY_CHARS_MAX else ("",):
+        cores, per_s = _CORES.match(part), _PER_S.match(part)
+        name = "cpu_cores" if cores else "bytes_per_s"
+        if (cores is None and per_s is None) or name in found:
+            raise ConfigError(
+                f"{what} is {text!r}: {part.strip()!r} is no number of cores or bytes a second, or it comes"
+                " twice",
+                hint='write "0.5 cores", "10 MB/s" or "2 cores, 1 GiB/s"',
+                code="config.capacity",
+            )
+        if cores:
+            found[name] = float(cores[1])
+        elif per_s:
+            found[name] = float(byte_count(per_s[1], what=what, error=ConfigError))
+    if not all(found.values()):
+        raise ConfigError(
+            f"{what} is {text!r}: of what is named there is more than 0",
+            hint="leave out what isn't to be counted",
+            code="config.capacity",
+        )
+    return ResourceUse(**found)

@@ -123,8 +123,7 @@ class Completions:
                 self._orders.ran(now_us, done.fragment)
                 self._recovery.ran(now_us, done.fragment)
             case Fetched():
-                spilling = (output.spilling for output in hosted.outputs.values())
-                any(each.fetched(now_us, done.token, done.payloads, done.why) for each in spilling)
+                hosted.fetched(now_us, done.token, done.payloads, done.why)
             case Logged():
                 hosted.logged(now_us, done.ok, done.why)
                 self._recovery.logged(now_us)

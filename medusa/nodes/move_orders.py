@@ -42,7 +42,7 @@ from medusa.wire.messages.move import (
 )
 from medusa.wire.messages.split import Merge, Split
 from medusa.wire.outbox import Outbox
-from medusa.wire.status_fields import AwayStatus, MovesStatus, SplitStatus
+from medusa.wire.status_and_metrics import AwayStatus, MovesStatus, SplitStatus
 
 __all__ = ["MoveOrders"]
 

@@ -96,7 +96,7 @@ from medusa.wire.messages.move import Got
 from medusa.wire.messages.rerouting import DivertMessage
 from medusa.wire.messages.tentative import TentativeBoundary, TentativeRows, TentativeTaken
 from medusa.wire.outbox import CutPeer, Introduce, Outbox, Owned, Stopped, WakeAt
-from medusa.wire.status_fields import FragmentStatus, NodeStatus, plain
+from medusa.wire.status_and_metrics import FragmentStatus, NodeStatus, plain
 
 __all__ = ["NodeMind"]
 

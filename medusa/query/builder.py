@@ -21,6 +21,7 @@ from medusa.units import Duration, byte_count, duration_us
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from os import PathLike
 
     from medusa.query.qos import QoS
     from medusa.query.render.diagram import Diagram
@@ -57,11 +58,13 @@ class Query:
         partition: str | None = None,
         partitions: Sequence[bool | int | str] | None = None,
         of: PublishedStream | None = None,
+        contract: str | PathLike[str] | None = None,
     ) -> Stream:
         """Where rows enter.
 
         Args:
-            schema: a ``pyarrow.Schema``, or a mapping of column names to types; not with ``of``.
+            schema: a ``pyarrow.Schema``, or a mapping of column names to types; not with ``of`` or
+                ``contract``.
             time: the column that holds the time: a timestamp (without zone: UTC), or an integer
                 with ``unit``. None: a stream without time, which feeds boxes that
                 look at one row, windows of rows, running, unions of its kind and sinks only.
@@ -81,16 +84,30 @@ class Query:
             of: a stream of the catalog, as ``fed.stream`` gives it: rows come from there, with its columns,
                 their times and its boundaries. Lateness was judged where they entered, and isn't again. Such
                 a query runs at nodes only (``fed.deploy``), and no other argument goes with it.
+            contract: a file of the Open Data Contract Standard (YAML or JSON): its columns, and the time
+                where it says which (docs/contracts.md). Where it describes several, that of this name.
 
         Raises:
             QueryError: names the source, what was expected and what came.
+            ContractError: the file can't be read, or has a column that no stream can have.
         """
         label = f"source {check_name(name, what='source')!r}"
         if of is not None:
             given = {"schema": schema, "unit": unit, "slack": slack, "idle": idle, "ahead": ahead}
             given |= {"arrival": arrival, "partition": partition, "partitions": partitions}
             given["time"] = None if time == "ts" else repr(time)
+            given["contract"] = contract
             return self._add(_reader(name, of, given, label), name)
+        if contract is not None:
+            if schema is not None:
+                text = f"{label}: schema= beside contract=, which has one"
+                raise QueryError(text, hint="leave one of the two out", code="query.source")
+            from medusa.query.odcs.document import columns_for
+
+            found = columns_for(contract, name)
+            schema = found.schema
+            if time == "ts" and found.time is not None:
+                time, unit = found.time, unit or found.unit
         if schema is None:
             hint = 'q.source("cars", {"ts": "timestamp[us, UTC]"}), or of=fed.stream("bob/cars")'
             raise QueryError(f"{label}: the schema is missing", hint=hint, code="query.schema")

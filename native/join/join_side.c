@@ -3,6 +3,8 @@
 
 #define ROWS_MAX (INT64_C(1) << 31)
 #define FEW 48 /* rows that are sorted by insertion */
+#define SPARE 8 /* a block with so many times the room that its rows need, of those above, is given back */
+#define SPARE_FROM (INT64_C(1) << 14)
 
 md_rc join_reserve(join_side *s, int64_t n) {
     if (n > ROWS_MAX - s->count) return MD_NOMEM;
@@ -26,12 +28,25 @@ md_rc join_reserve(join_side *s, int64_t n) {
     return MD_OK;
 }
 
+/* What came up while the other side stood still is gone: its room goes too. Without memory it stays. */
+static void join_shrink(join_side *s) {
+    const int64_t capacity = 2 * s->count + 64;
+    join_row *block = md_malloc((size_t)capacity * sizeof *block);
+    if (block == NULL) return;
+    if (s->count > 0) memcpy(block, s->block + s->start, (size_t)s->count * sizeof *block);
+    md_free(s->block);
+    s->block = block;
+    s->capacity = capacity;
+    s->start = 0;
+}
+
 void join_drop(join_side *s, int64_t n) {
     s->start += n;
     s->base += n;
     s->count -= n;
     if (s->settled < s->base) s->settled = s->base;
     if (s->count == 0) s->start = 0;
+    if (s->capacity >= SPARE_FROM && s->count < s->capacity / SPARE) join_shrink(s);
 }
 
 /* ---- sorting ---- */

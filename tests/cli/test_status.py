@@ -23,7 +23,7 @@ from medusa.engine.stats import STATS_SCHEMA
 from medusa.runtime.client.status.status_tables import SCHEMAS, tables_of
 from medusa.runtime.exposition.prometheus_node import node_families
 from medusa.sim.actors.federation import Federation
-from medusa.wire.status_fields import (
+from medusa.wire.status_and_metrics import (
     ConsistencyStatus,
     FragmentStatus,
     MissingStatus,

@@ -25,7 +25,7 @@ from medusa.cli.main import main
 from medusa.cli.screens.terminal_text import number
 from medusa.cli.screens.top_read import Box, StreamRow
 from medusa.cli.screens.top_screen import SORTS, ordered, screen
-from medusa.wire.status_fields import MissingStatus
+from medusa.wire.status_and_metrics import MissingStatus
 
 SCHEMA = {"ts": "int64", "k": "int64"}
 

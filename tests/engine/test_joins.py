@@ -305,3 +305,28 @@ def test_a_row_far_ahead_doesnt_hold_the_numbers_of_all_after_it(monkeypatch: py
         wanted.append(pa.concat_tables(found))
     assert wanted[0].equals(wanted[1])
     assert wanted[0].num_rows > 50_000
+
+
+@pytest.mark.parametrize("how", ["left", "inner"])
+def test_what_waited_for_the_other_side_gives_its_room_back(how):
+    """A node counts it in the budget of its query: after one long failure there was no room for the next."""
+    q = md.Query("q")
+    a, b = (q.source(name, SCHEMA, time="ts", unit="us", slack=0) for name in "ab")
+    joined = a.asof_join(b, on="k", how="left") if how == "left" else a.join(b, on="k", within=5)
+    q.sink("o", joined.select("k"))
+
+    def rows(begin, end):
+        times = np.arange(begin, end)
+        return {"ts": times, "k": times % 7, "x": times}
+
+    with md.start(q, memory="1 GiB") as run:
+        [box] = [each for id, each in run._fragment.boxes.items() if "join" in id]
+        run.push("a", rows(0, 200_000))
+        held = box.state_bytes() + box.queue_bytes()
+        assert held > 32 * 200_000
+        for begin in range(0, 200_000, 10_000):
+            run.push("b", rows(begin, begin + 10_000))
+            run.take("o")
+        run.push("a", rows(200_000, 200_001))
+        run.push("b", rows(200_000, 200_001))
+        assert box.state_bytes() + box.queue_bytes() < held // 3

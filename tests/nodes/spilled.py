@@ -91,6 +91,7 @@ class Story:
             record=record,
             logs=logs,
         )
+        self.output.sender.gathers_by(b"".join, over_boundaries=True)  # Its rows are text.
         self.writing = None
         self.boundary_us = max(self.output.boundary_us, 0)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from medusa.nodes.names.unreachable_peers import UnreachablePeers
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.commands import Remove
-from medusa.wire.status_fields import AwayStatus
+from medusa.wire.status_and_metrics import AwayStatus
 from tests.nodes.moved import World
 from tests.nodes.parted import Parting
 

@@ -358,7 +358,18 @@ class Beginning:
         clocked = ClockDecisions(
             spec, sources, WallClock(), incarnation=1, outbox=self.outbox, settings=LinkSettings()
         )
-        self.feeding = InputQueue("q/box", again, self.inputs, entries, self.decided, self.outbox, clocked)
+        self.feeding = InputQueue(
+            "q/box",
+            again,
+            self.inputs,
+            entries,
+            self.decided,
+            self.outbox,
+            clocked,
+            next_token=iter(range(1, 1000)).__next__,
+            memory_bytes_max=1 << 20,
+            disk_bytes_max=0,
+        )
 
     def came(self, name, *cuts, promises=None):
         self.feeding.came(0, works(self.inputs[name, "n"], None, cuts, promises or {}))

@@ -220,6 +220,7 @@ def test_a_named_publisher_goes_along() -> None:
     run.check()
 
 
+@pytest.mark.usefixtures("trains_apart")
 def test_who_is_to_have_it_sleeps_until_its_disk_has_the_order_in_which_it_was_fed(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

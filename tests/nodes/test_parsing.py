@@ -18,7 +18,7 @@ from medusa.wire.messages.commands import Deploy, Install, Remove, Reply
 from medusa.wire.messages.directory import Define
 from medusa.wire.messages.remote import DefineRemote, Instantiate, KeepRemote
 from medusa.wire.outbox import Outbox, Parse, Send
-from medusa.wire.status_fields import ParsingStatus
+from medusa.wire.status_and_metrics import ParsingStatus
 from tests.nodes.deployed import Town
 from tests.nodes.keyed import Keyed
 from tests.nodes.parsed import done

@@ -12,7 +12,7 @@ import medusa as md
 from medusa.nodes.placement.placement import cut
 from medusa.nodes.status.fragment_status import FragmentRates, encoded, sources_of
 from medusa.wire import limits
-from medusa.wire.status_fields import (
+from medusa.wire.status_and_metrics import (
     BoxStatus,
     FragmentStatus,
     LinkStatus,

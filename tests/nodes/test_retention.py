@@ -14,6 +14,8 @@ from medusa.sim.actors.federation import Federation
 from medusa.sim.checkers.delivery import check_node
 from medusa.wire import limits
 
+pytestmark = pytest.mark.usefixtures("trains_apart")
+
 BOUND = 6000
 ROWS = 3000
 PIECE = 10

@@ -28,7 +28,7 @@ from medusa.wire.messages.links import Hello
 from medusa.wire.messages.load import WHOLE, Load
 from medusa.wire.messages.standby import DeployGuarded, PlannedStandby
 from medusa.wire.outbox import Send
-from medusa.wire.status_fields import (
+from medusa.wire.status_and_metrics import (
     AgreementStatus,
     BoxStatus,
     ConfigurationStatus,

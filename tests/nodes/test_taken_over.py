@@ -113,6 +113,7 @@ def test_who_has_seen_an_order_of_arrival_sees_no_other(after_us: int) -> None:
     check_union(run)
 
 
+@pytest.mark.usefixtures("trains_apart")
 @pytest.mark.parametrize("after_us", [0, 1_000, 2_000])
 def test_who_is_chosen_and_dies_before_its_disk_has_the_order_that_was_shown_leaves_it_to_the_next(
     monkeypatch: pytest.MonkeyPatch, after_us: int

@@ -231,7 +231,7 @@ def test_a_publisher_has_nothing_tentative_to_say(message):
             boundary_us=-(1 << 62),
             schema=columns(),
             timed=False,
-            tentative=True,
+            tentative=(0, -(1 << 62)),
         ),
         None,
     )
@@ -252,7 +252,7 @@ def test_a_node_brings_what_readers_and_senders_say_of_the_lane_to_the_stream_th
         stream="q.out", epoch=1, next_seq=NOW, durable=0, granted=1 << 20, plain=True, tentative=True
     )
     attached, state = node.say("reader", attach)
-    assert (attached.tentative, attached.end_seq) == (True, 0)
+    assert attached.tentative == (0, -(1 << 62))
     assert (state.state, state.fork) == ("stable", 0)
     lane = node.brain.fragments["q/flows"].outputs["out"].sender.tentative
     assert lane.wake_at_us() is not None

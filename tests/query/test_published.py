@@ -58,6 +58,7 @@ def test_a_stream_without_time_feeds_no_window_and_windows_meet_by_their_kind():
         {"arrival": "ts"},
         {"partition": "v"},
         {"partitions": [1]},
+        {"contract": "x.odcs.yaml"},
     ],
     ids=str,
 )

@@ -18,7 +18,7 @@ from medusa.testing import ManualClock
 from medusa.wire import limits
 from medusa.wire.codec import encode_frame
 from medusa.wire.messages.links import Heartbeat, Hello
-from medusa.wire.status_fields import status_of
+from medusa.wire.status_and_metrics import status_of
 
 CONFIG = 'name = "a"\nlisten = "ipc:///tmp/a"\ndata = "d"\n[peers]\nb = "ipc:///tmp/b"\n'
 

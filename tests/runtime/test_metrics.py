@@ -22,7 +22,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse
 import medusa as md
 from medusa.engine.stats import STATS_SCHEMA
 from medusa.runtime.exposition.prometheus import families
-from medusa.wire.status_fields import BoxFigures, metrics_of
+from medusa.wire.status_and_metrics import BoxFigures, metrics_of
 
 SCHEMA = {"ts": "int64", "k": "utf8", "v": "int64"}
 OPEN = "application/openmetrics-text; version=1.0.0"

@@ -28,7 +28,7 @@ from medusa.runtime.exposition.prometheus_node import node_families
 from medusa.runtime.exposition.server import status_rows
 from medusa.sim.actors.node import NodeMachine
 from medusa.wire.outbox import Outbox
-from medusa.wire.status_fields import (
+from medusa.wire.status_and_metrics import (
     AgreementStatus,
     BoxStatus,
     ConsistencyStatus,
@@ -165,6 +165,7 @@ def test_how_a_stream_with_delay_is_and_what_is_missing_is_told_with_units() -> 
         dropped_rows=3,
         late_rows=2,
         held_bytes=4096,
+        disk_bytes=8192,
         suspended=("q.c of m",),
     )
     well = OutputStatus(sink="well", stream="q.well", consistency=ConsistencyStatus())
@@ -192,6 +193,7 @@ def test_how_a_stream_with_delay_is_and_what_is_missing_is_told_with_units() -> 
         "dropped_rows_total": 3,
         "late_rows": 2,
         "held_bytes": 4096,
+        "inputs_on_disk_bytes": 8192,
         "inputs_suspended": 1,
         "input_missing_seconds": 2.5,
     }

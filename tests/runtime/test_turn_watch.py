@@ -17,7 +17,7 @@ from medusa.runtime.engine_host.host import EngineHost
 from medusa.runtime.machine.clock import SystemClock
 from medusa.sim.world.disk import Disk
 from medusa.wire.outbox import Outbox, ReportLine, RunFragment
-from medusa.wire.status_fields import EngineHeld
+from medusa.wire.status_and_metrics import EngineHeld
 from tests.runtime.engine_by_hand import SCHEMA, rows
 
 DEADLINE_S = 60.0

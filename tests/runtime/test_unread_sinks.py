@@ -5,7 +5,13 @@ from __future__ import annotations
 import pytest
 
 from medusa.runtime.client.status.unread_sinks import unread_sinks
-from medusa.wire.status_fields import FragmentStatus, NamedStatus, NodeStatus, OutputStatus, ReceiverStatus
+from medusa.wire.status_and_metrics import (
+    FragmentStatus,
+    NamedStatus,
+    NodeStatus,
+    OutputStatus,
+    ReceiverStatus,
+)
 
 
 def status(method: str = "upstream_backup", query: str = "q", **of: object) -> NodeStatus:

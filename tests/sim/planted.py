@@ -419,7 +419,7 @@ PLANTED = {
     "fed as it comes after a restart": Plant("union", 7, patch=fed_as_it_comes),
     "log of an older checkpoint": Plant("union", 7, patch=log_of_an_older_checkpoint),
     "undone in silence": Plant("nodes", 27, patch=undone_in_silence),
-    "gone before it is durable": Plant("spill", 503, patch=gone_before_durable),
+    "gone before it is durable": Plant("spill", 16, patch=gone_before_durable),
     "segments that are needed are deleted": Plant("spill", 1, patch=segments_not_kept),
     "a segment being written is deleted": Plant("spill", 1, patch=half_written_not_kept),
 }

@@ -141,7 +141,7 @@ BLIND_SPOTS = {
     "an older owner taken for the target": BlindSpot("returns", 5, older_owner_taken_for_the_target),
     "the wrong part just above a cut": BlindSpot("splits", 23, wrong_part_just_above_a_cut),
     "the wrong part for 1 in 64": BlindSpot("splits", 23, wrong_part_for_1_in_64),
-    "the last row before a cut twice": BlindSpot("nodes", 1, last_row_before_a_cut_twice),
+    "the last row before a cut twice": BlindSpot("nodes", 2, last_row_before_a_cut_twice),
     "a failed log believed": BlindSpot("union", 42, failed_log_believed),
 }
 """Name: the mistake."""

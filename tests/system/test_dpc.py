@@ -22,7 +22,7 @@ import medusa as md
 from medusa.apps.dashboard.network import Seen
 from medusa.apps.dashboard.picture import picture
 from medusa.cli.main import main
-from medusa.wire.status_fields import status_of
+from medusa.wire.status_and_metrics import status_of
 from tests.ports import free_ports
 from tests.system.nodes import RUN, Nodes, first_line, until
 

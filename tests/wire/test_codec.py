@@ -18,7 +18,7 @@ from medusa.wire.codec import TrainCodec, decode_frame, decode_header, encode_fr
 from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.messages.commands import Reply, StatusRequest
 from medusa.wire.messages.links import Ack, Attached, Data, Detach, Hello
-from tests.wire.trains import TIME, trains
+from tests.wire.trains import TIME, same, trains
 
 SCHEMA = (Field("a", "int64"), Field("s", "utf8"))
 
@@ -49,20 +49,6 @@ def at_offset(payload, offset):
     start = (offset - address) % 8
     room[start : start + len(data)] = data
     return memoryview(room)[start : start + len(data)]
-
-
-def same(left, right):
-    """Equal in every part; NaN is equal to itself."""
-    assert left.kind is right.kind
-    pairs = [*zip(left.batch.columns, right.batch.columns, strict=True)]
-    pairs += [(left.times, right.times), (left.late, right.late)]
-    for one, other in pairs:
-        if one is None or other is None:
-            assert one is other
-            continue
-        assert one.type == other.type
-        # Text, since NaN differs from itself.
-        assert [repr(value) for value in one.to_pylist()] == [repr(value) for value in other.to_pylist()]
 
 
 @settings(max_examples=150)

@@ -29,6 +29,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 @pytest.mark.parametrize(
     ("name", "parts"),
     [
+        ("contracts.md", TRADING),
         ("protocol.md", PARTS),
         ("moving.md", MOVING),
         ("splitting.md", SPLITTING),

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from medusa.errors import DataError
-from medusa.wire.status_fields import (
+from medusa.wire.status_and_metrics import (
     AwayStatus,
     BoxStatus,
     CauseStatus,

@@ -60,3 +60,17 @@ def trains(draw, rows_max=12):
             late=None if late is None else late.slice(before, rows),
         ),
     )
+
+
+def same(left, right):
+    """Equal in every part; NaN is equal to itself."""
+    assert left.kind is right.kind
+    pairs = [*zip(left.batch.columns, right.batch.columns, strict=True)]
+    pairs += [(left.times, right.times), (left.late, right.late)]
+    for one, other in pairs:
+        if one is None or other is None:
+            assert one is other
+            continue
+        assert one.type == other.type
+        # Text, since NaN differs from itself.
+        assert [repr(value) for value in one.to_pylist()] == [repr(value) for value in other.to_pylist()]

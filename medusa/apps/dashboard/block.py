@@ -29,7 +29,7 @@ from medusa.apps.dashboard.words import (
 )
 from medusa.query.render.layout import Layout, layered
 from medusa.runtime.client.status.guarded_fragments import GuardedFragment
-from medusa.wire.status_fields import ConsistencyStatus, FragmentStatus, InputStatus, OutputStatus
+from medusa.wire.status_and_metrics import ConsistencyStatus, FragmentStatus, InputStatus, OutputStatus
 
 __all__ = ["NodeBlock"]
 

@@ -29,7 +29,7 @@ from medusa.apps.dashboard.words import (
 )
 from medusa.runtime.client.status.guarded_fragments import GuardedFragment
 from medusa.units import duration_text
-from medusa.wire.status_fields import BoxStatus, ConsistencyStatus, FragmentStatus, titled
+from medusa.wire.status_and_metrics import BoxStatus, ConsistencyStatus, FragmentStatus, titled
 
 __all__ = ["Details", "details_of"]
 

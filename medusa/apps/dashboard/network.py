@@ -9,7 +9,7 @@ from msgspec import UNSET
 
 from medusa.runtime.client.status.bounded_streams import STABLE
 from medusa.runtime.client.status.guarded_fragments import GuardedFragment, guarded_fragments
-from medusa.wire.status_fields import (
+from medusa.wire.status_and_metrics import (
     FOLLOWING,
     MISSING,
     SEEDING,

@@ -27,7 +27,7 @@ from medusa.apps.dashboard.shapes import SIZES, Arrow, Drawn, Point, Rect, TextS
 from medusa.apps.dashboard.words import ago, count, of_guarded, per_second, plain, secondary, unstable_for
 from medusa.query.render.diagram_load import DARK_INK, LEGEND_HEIGHT, LEGEND_WIDTH, colours, legend, outline
 from medusa.runtime.client.status.bounded_streams import unstable_text
-from medusa.wire.status_fields import FOLLOWING, MISSING, SEEDING
+from medusa.wire.status_and_metrics import FOLLOWING, MISSING, SEEDING
 
 __all__ = ["key_of", "picture", "svg_of"]
 

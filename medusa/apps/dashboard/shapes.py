@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from medusa.apps.dashboard.network import Link, NodeView, StandbyView, StreamView
 from medusa.apps.dashboard.words import columns
-from medusa.wire.status_fields import BoxStatus, ConsistencyStatus, FragmentStatus
+from medusa.wire.status_and_metrics import BoxStatus, ConsistencyStatus, FragmentStatus
 
 __all__ = ["PADDING", "SIZES", "Arrow", "Drawn", "FragmentKey", "Point", "Rect", "TextShape", "width_of"]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from medusa.apps.dashboard.network import Seen
 from medusa.errors import MedusaError
-from medusa.wire.status_fields import NodeStatus
+from medusa.wire.status_and_metrics import NodeStatus
 
 if TYPE_CHECKING:
     from medusa.runtime.client.federation import Federation

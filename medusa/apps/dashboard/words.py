@@ -7,7 +7,7 @@ from unicodedata import east_asian_width
 
 from medusa.runtime.client.status.guarded_fragments import GuardedFragment
 from medusa.units import size_text
-from medusa.wire.status_fields import ConsistencyStatus, ReplicasStatus
+from medusa.wire.status_and_metrics import ConsistencyStatus, ReplicasStatus
 
 __all__ = [
     "ago",

@@ -14,7 +14,7 @@ from medusa.query.recovery import AMNESIA
 from medusa.runtime.client.status.bounded_streams import STABLE, unstable_text
 from medusa.runtime.client.status.guarded_fragments import GuardedFragment, guarded_fragments
 from medusa.units import duration_text, size_text
-from medusa.wire.status_fields import (
+from medusa.wire.status_and_metrics import (
     CauseStatus,
     ConfigurationStatus,
     ConsistencyStatus,

@@ -11,7 +11,7 @@ import msgspec
 
 from medusa.decoders import converter
 from medusa.errors import LinkError
-from medusa.wire.status_fields import BoxFigures, ConsistencyStatus
+from medusa.wire.status_and_metrics import BoxFigures, ConsistencyStatus
 
 __all__ = ["Box", "Looked", "StreamRow", "reading"]
 

@@ -2,7 +2,7 @@
 
 The states are those of the Dataspace Protocol (contract negotiation, 2025-1), for contracts as for the
 load that is moved under one. The consumer asks, the provider offers; who has the last word says so and the
-other one verifies it. Code looks every event up here, the tests walk over the table, and docs/market.md
+other one verifies it. Code looks every event up here, the tests walk over the table, and docs/contracts.md
 draws it.
 """
 

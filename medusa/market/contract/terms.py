@@ -42,6 +42,8 @@ class TaskTerms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class Contract(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is agreed between two parties, for any number of moves. Both sign it; nobody else sees it.
 
+    Defaults never change: what is signed leaves out fields that have theirs (``signed``).
+
     Attributes:
         id: unique between the two; a higher ``version`` of it takes the place of a lower one.
         provider: runs tasks, and is paid.

@@ -61,6 +61,14 @@ class TakenFigures:
     def units_per_s(self) -> float:
         return self.signed.units_per_s(self.task)
 
+    def allowed_by(self, signed: SignedContract | None) -> bool:
+        """Whether a newer version of its contract allows it at its price."""
+        return (
+            signed is not None
+            and signed.allows(self.task)
+            and signed.contract.least_micro <= self.price_micro <= signed.contract.price_micro
+        )
+
     def reckon(self, now_us: int, rows_per_s_milli: int) -> None:
         """Count what it would have cost since the last time, at this rate."""
         elapsed_us = now_us - max(self.reckoned_us, self.since_us)
@@ -188,9 +196,7 @@ class LoadBooks:
         self._came_us = {name: at_us for name, at_us in self._came_us.items() if name in found}
         self._sum()
         figures = self._use.cpu_cores, self._use.bytes_per_s, self._cost.cost(self._use)
-        apart = any(
-            abs(now - before) > NOTICED * before for now, before in zip(figures, self._looked_at, strict=True)
-        )
+        apart = any(abs(new - old) > NOTICED * old for new, old in zip(figures, self._looked_at, strict=True))
         if others or apart:
             self._looked_at = figures
         return others or apart

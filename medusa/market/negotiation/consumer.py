@@ -13,8 +13,9 @@ from typing import Any
 from medusa.automaton import next_state
 from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.market.contract.states import NEGOTIATION, NegotiationEvent, NegotiationState
+from medusa.market.negotiation.aways import AwayKeeper
 from medusa.market.negotiation.backoff import Backoff
-from medusa.market.negotiation.books import AwayTask, LoadBooks, kept_deal
+from medusa.market.negotiation.books import AwayTask, LoadBooks
 from medusa.market.negotiation.chains import ChainedMove, ChainFinder
 from medusa.market.negotiation.contract_book import ContractBook, SignedContract
 from medusa.market.negotiation.decisions import TradeLog, TradeStep
@@ -120,12 +121,14 @@ class LoadConsumer:
         prices: PriceBoard,
         planner: RequestPlanner,
         chains: ChainFinder,
+        aways: AwayKeeper,
         rests: Backoff,
         log: TradeLog,
         effects: TradeEffects,
         reachable: Callable[[str], bool],
     ) -> None:
-        self._settings, self._chains = settings, chains
+        self._settings, self._chains, self._aways = settings, chains, aways
+        aways.listen(self._home)
         self._books, self._contracts, self._prices, self._planner = books, contracts, prices, planner
         self._rests, self._log, self._effects, self._reachable = rests, log, effects, reachable
         self._number = -1
@@ -241,9 +244,7 @@ class LoadConsumer:
                     nano=purchase.agreed[name],
                     since_us=0,
                 )
-        for away in self._books.away.values():
-            if not away.virtual:
-                yield kept_deal("away", away, away.recalled)
+        yield from self._aways.kept()
 
     def resume(self, now_us: int, number: int, deals: Iterable[KeptDeal]) -> None:
         """Go on after a restart: each provider is told once more what is there by us."""
@@ -278,7 +279,7 @@ class LoadConsumer:
             )
             self._books.away[deal.task.name, False] = away
             if deal.back:
-                self.recall(now_us, (deal.task.name, False), deal.back)
+                self._aways.recall(now_us, (deal.task.name, False), deal.back)
         for purchase in list(self._purchases.values()):
             if not purchase.waiting and purchase.state is _S.AGREED:
                 self._verify(now_us, purchase)
@@ -442,22 +443,14 @@ class LoadConsumer:
         self._note(now_us, "runs", purchase, tuple(purchase.got))
         for name in list(purchase.got):
             if name not in message.tasks:
-                self.recall(now_us, (name, purchase.signed.contract.shadow), TradeReason.GONE)
+                self._aways.recall(now_us, (name, purchase.signed.contract.shadow), TradeReason.GONE)
 
     def on_ended(self, now_us: int, partner: str, message: LoadEnded) -> None:
         """The provider refuses, withdraws, or gives tasks back."""
         purchase = self._known(partner, message.negotiation, message.contract)
         code, text = message.code, message.text
-        for key, away in list(self._books.away.items()):
-            mine = away.number == message.negotiation and away.signed.key == (partner, message.contract)
-            if not mine or (message.tasks and key[0] not in message.tasks):
-                continue
-            self._log_task(now_us, "ended", away, code, text)
-            if away.virtual:
-                self._drop(now_us, key)
-            else:
-                away.comes(now_us, code, self._settings.backoff_max_us)
-        if purchase is None or purchase.state is _S.FINALIZED:
+        self._aways.on_ended(now_us, partner, message)
+        if purchase is None or purchase.state in (_S.FINALIZED, _S.TERMINATED):
             return
         if purchase.state in ASKING:
             self._refused(now_us, purchase, code)
@@ -486,7 +479,7 @@ class LoadConsumer:
             self._there(now_us, purchase, name)
         if purchase.number in self._late:
             if not why:
-                self.recall(now_us, (name, False), TradeReason.LATE)
+                self._aways.recall(now_us, (name, False), TradeReason.LATE)
             if not purchase.waiting:
                 del self._late[purchase.number]
         elif not purchase.waiting and purchase.got:
@@ -517,67 +510,14 @@ class LoadConsumer:
         self._say(now_us, purchase)
         self._note(now_us, "moved", purchase, tuple(purchase.got))
 
-    def home(self, now_us: int, name: str) -> None:
-        """It runs here again, or was given up: it isn't away any more."""
-        away = self._books.away.get((name, False))
-        if away is None:
-            return
-        if not away.coming:
-            self._say_ended(away, TradeReason.HOME)
-        self._log_task(now_us, "home", away, away.recalled or TradeReason.HOME.value)
-        self._drop(now_us, (name, False))
-        self._books.came(now_us, name)
-
-    def _drop(self, now_us: int, key: tuple[str, bool]) -> None:
+    def _home(self, now_us: int, away: AwayTask) -> None:
         """It is away no more; its negotiation is over with the last one."""
-        away = self._books.drop_away(key)
-        if away.virtual:
-            away.reckon(now_us, away.task.rows_per_s_milli)
-            self._books.virtual_over(away)
         purchase = self._purchases.get(away.number)
         if purchase is None:
             return
-        purchase.got.pop(key[0], None)
+        purchase.got.pop(away.task.name, None)
         if not purchase.got and not purchase.waiting and purchase.state not in ASKING:
             self._end(now_us, purchase, away.recalled or TradeReason.HOME, say=False)
-
-    # --- calling back ---------------------------------------------------------------------------
-
-    def recall(
-        self, now_us: int, key: tuple[str, bool], reason: TradeReason | str, *, again: bool = False
-    ) -> None:
-        """Call a task back. It is away until the driver says that it is home."""
-        away = self._books.away[key]
-        if away.recalled and not again:
-            return
-        code = reason.value if isinstance(reason, TradeReason) else reason
-        if not again:
-            self._log_task(now_us, "recalled", away, code)
-        away.recall(now_us, code, self._settings.again_us, self._settings.backoff_max_us)
-        self._say_ended(away, code)
-        if away.virtual:
-            self._drop(now_us, key)
-
-    def call_home(self, now_us: int) -> int | None:
-        """Have the dearest task come back that would cost less here than its price; when to look again."""
-        look_us: int | None = None
-        if any(away.recalled for away in self._books.away.values()):
-            return None
-        loads = {virtual: self._books.load_promised(virtual=virtual) for virtual in (False, True)}
-        for key, away in sorted(self._books.away.items(), key=lambda each: -each[1].price_micro):
-            load = loads[away.virtual]
-            units = away.units_per_s
-            if units <= 0 or not self._books.fits(load.plus(away.task.use)):
-                continue
-            if not self._books.added(load, away.task, units) < self._settings.below(away.price_micro):
-                continue
-            held_us = away.since_us + self._settings.hold_us
-            if now_us < held_us:
-                look_us = min(held_us, look_us or held_us)
-                continue
-            self.recall(now_us, key, TradeReason.RECALLED)
-            return None
-        return look_us
 
     def contract_over(self, now_us: int, signed: SignedContract, keep: SignedContract | None) -> None:
         """It has ended, was revoked, or replaced: what runs by it comes home.
@@ -588,9 +528,7 @@ class LoadConsumer:
         for purchase in list(self._purchases.values()):
             if purchase.signed.key == signed.key and purchase.state in (*ASKING, _S.AGREED):
                 self._end(now_us, purchase, TradeReason.ENDED)
-        for key, away in list(self._books.away.items()):
-            if away.signed.key == signed.key and not _kept(away, keep):
-                self.recall(now_us, key, TradeReason.ENDED)
+        self._aways.contract_over(now_us, signed, keep)
 
     # --- time -----------------------------------------------------------------------------------
 
@@ -604,9 +542,7 @@ class LoadConsumer:
                 self._rests.failed(now_us, purchase.signed.key)
             elif now_us >= purchase.say_at_us and purchase.state is not _S.AGREED:
                 self._say(now_us, purchase)
-        for key, away in list(self._books.away.items()):
-            if away.recalled and now_us >= away.say_at_us and self._reachable(away.partner):
-                self.recall(now_us, key, away.recalled, again=True)
+        self._aways.tick(now_us)
 
     def wake_at_us(self) -> int | None:
         times = [
@@ -614,11 +550,9 @@ class LoadConsumer:
             for each in self._purchases.values()
             if each.state is not _S.FINALIZED
         ]
-        times += [
-            each.say_at_us
-            for each in self._books.away.values()
-            if each.recalled and self._reachable(each.partner)
-        ]
+        recall_us = self._aways.wake_at_us()
+        if recall_us is not None:
+            times.append(recall_us)
         return min(times, default=None)
 
     def unreachable(self, now_us: int, partner: str) -> None:
@@ -660,7 +594,7 @@ class LoadConsumer:
             )
         for name in list(purchase.got):
             if (name, purchase.signed.contract.shadow) in self._books.away:
-                self.recall(now_us, (name, purchase.signed.contract.shadow), code)
+                self._aways.recall(now_us, (name, purchase.signed.contract.shadow), code)
 
     def _too_late(self, partner: str, contract: str, version: int, negotiation: int) -> None:
         """It is over, or nobody knows it here any more: room that is kept for it may be freed."""
@@ -672,20 +606,6 @@ class LoadConsumer:
                 negotiation=negotiation,
                 code=self._ended.get(negotiation, TradeReason.LATE.value),
                 text=reason_text(TradeReason.LATE.value),
-            ),
-        )
-
-    def _say_ended(self, away: AwayTask, reason: TradeReason | str) -> None:
-        code = reason.value if isinstance(reason, TradeReason) else reason
-        self._effects.say(
-            away.partner,
-            LoadEnded(
-                contract=away.signed.contract.id,
-                version=away.signed.contract.version,
-                negotiation=away.number,
-                code=code,
-                tasks=(away.task.name,),
-                text=reason_text(code),
             ),
         )
 
@@ -712,19 +632,6 @@ class LoadConsumer:
             text=text,
         )
 
-    def _log_task(self, now_us: int, step: TradeStep, away: AwayTask, code: str, text: str = "") -> None:
-        self._log.note(
-            now_us,
-            step,
-            away.partner,
-            away.signed.contract.id,
-            negotiation=away.number,
-            tasks=(away.task.name,),
-            price_micro=away.price_micro,
-            code=code,
-            text=text,
-        )
-
 
 def _check_tasks(partner: str, said: Iterable[str], known: Iterable[str]) -> None:
     names, known = list(said), set(known)
@@ -734,11 +641,3 @@ def _check_tasks(partner: str, said: Iterable[str], known: Iterable[str]) -> Non
             peer=partner,
             code=TradeReason.TASK_NOT_ALLOWED.value,
         )
-
-
-def _kept(away: AwayTask, keep: SignedContract | None) -> bool:
-    return (
-        keep is not None
-        and keep.allows(away.task)
-        and keep.contract.least_micro <= away.price_micro <= keep.contract.price_micro
-    )

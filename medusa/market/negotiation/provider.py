@@ -1,7 +1,6 @@
-"""The provider's side: requests that came, room that is kept, guests that run here.
+"""The provider's side: requests that came, offers, room that is kept. What runs here is in ``guests``.
 
-Each negotiation ends by its deadline, and its room is free then. A guest leaves where it is called back,
-where its contract ends, where it takes more than was said, or costs more than it earns.
+Each negotiation ends by its deadline, and its room is free then.
 """
 
 from __future__ import annotations
@@ -15,11 +14,12 @@ from medusa.errors import RemoteProtocolError
 from medusa.market.contract.states import NEGOTIATION, NegotiationEvent, NegotiationState
 from medusa.market.negotiation.answers import AnswerJudge
 from medusa.market.negotiation.backoff import Backoff
-from medusa.market.negotiation.books import GuestTask, LoadBooks, kept_deal
+from medusa.market.negotiation.books import GuestTask, LoadBooks
 from medusa.market.negotiation.chains import ChainedMove, ChainFinder
 from medusa.market.negotiation.contract_book import ContractBook, SignedContract
 from medusa.market.negotiation.decisions import TradeLog, TradeStep
-from medusa.market.negotiation.effects import HandBack, TradeEffects
+from medusa.market.negotiation.effects import TradeEffects
+from medusa.market.negotiation.guests import GuestKeeper
 from medusa.market.negotiation.kept import KeptDeal
 from medusa.market.negotiation.messages import (
     LoadAccepted,
@@ -31,7 +31,7 @@ from medusa.market.negotiation.messages import (
     LoadRuns,
 )
 from medusa.market.negotiation.reasons import TradeReason, reason_text
-from medusa.market.negotiation.settings import PPM, TradeSettings
+from medusa.market.negotiation.settings import TradeSettings
 from medusa.market.work import TradedTask, nano_units_per_row
 
 __all__ = ["LoadProvider", "PendingRequest", "Sale"]
@@ -44,7 +44,6 @@ PENDING_MAX = 16
 ENDED_MAX = 256
 """Negotiations of one partner that are over and remembered. An older number is refused."""
 
-STRAYS_MAX = 1_024
 _WITHIN_MAX_US = 3_600_000_000
 
 
@@ -120,7 +119,6 @@ class LoadProvider:
     Args:
         moves_free: whether one move more may begin; ``asks_free``: and one request.
         pass_on: has a task go to a partner.
-        call_back: has a guest that was passed on come back here first.
     """
 
     def __init__(
@@ -130,6 +128,7 @@ class LoadProvider:
         books: LoadBooks,
         contracts: ContractBook,
         judge: AnswerJudge,
+        guests: GuestKeeper,
         distrust: Backoff,
         log: TradeLog,
         effects: TradeEffects,
@@ -137,19 +136,19 @@ class LoadProvider:
         moves_free: Callable[[], bool],
         asks_free: Callable[[], bool],
         pass_on: Callable[[int, ChainedMove], None],
-        call_back: Callable[[int, str], None],
     ) -> None:
         self._settings = settings
         self._books, self._contracts, self._judge = books, contracts, judge
         self._distrust, self._log, self._effects = distrust, log, effects
         self._moves_free, self._asks_free = moves_free, asks_free
-        self._chains, self._pass_on, self._call_back = chains, pass_on, call_back
+        self._chains, self._pass_on = chains, pass_on
+        self._guests = guests
+        guests.listen(self._left)
         self._pending: dict[tuple[str, int], PendingRequest] = {}
         self._sales: dict[tuple[str, int], Sale] = {}
         self._ended: dict[str, dict[int, str]] = {}
         self._floor: dict[str, int] = {}
         self._floors: dict[tuple[str, str], tuple[int, int]] = {}
-        self._strays: dict[str, tuple[SignedContract, int, str]] = {}
         self._likes: dict[tuple[str, str], TradedTask] = {}
 
     @property
@@ -279,7 +278,7 @@ class LoadProvider:
             sale = None
         if sale is None or sale.state is _S.OFFERED:
             for name in message.tasks:
-                self._give_stray(now_us, name)
+                self._guests.give_stray(now_us, name)
             self._void(partner, message.contract, message.version, message.negotiation, message.tasks)
             return
         if sale.state is _S.FINALIZED:
@@ -293,31 +292,14 @@ class LoadProvider:
         sale.is_moved(message.tasks)
         self._books.free_room(key)
         for name in stayed:
-            self._stray(now_us, name, sale)
+            self._guests.stray(now_us, name, sale.signed, sale.number)
         for name in message.tasks:
-            self._settle(now_us, sale, tasks[name])
+            self._guests.settle(now_us, sale.signed, sale.number, sale.price_micro, tasks[name])
         self._distrust.succeeded(("absent", partner))
         if self._floors.pop(sale.signed.key, None) is not None:
             self._distrust.succeeded(("chain", partner))
         self._say(now_us, sale)
         self._note(now_us, "runs", sale, message.tasks)
-
-    def _settle(self, now_us: int, sale: Sale, task: TradedTask) -> GuestTask:
-        contract = sale.signed.contract
-        guest = GuestTask(
-            task=task,
-            signed=sale.signed,
-            number=sale.number,
-            price_micro=sale.price_micro,
-            nano=nano_units_per_row(task.cpu_ns_per_row, task.bytes_per_row, contract.bytes_per_unit),
-            since_us=now_us,
-            reckoned_us=now_us,
-            seen_us=now_us,
-        )
-        self._books.guests[task.name, contract.shadow] = guest
-        if not contract.shadow:
-            self._books.came(now_us, task.name)
-        return guest
 
     def on_ended(self, now_us: int, partner: str, message: LoadEnded) -> None:
         """The consumer withdraws, or calls tasks back. What it calls back is confirmed."""
@@ -332,7 +314,7 @@ class LoadProvider:
         if sale is None:
             if message.tasks:
                 for name in message.tasks:
-                    self._give_stray(now_us, name)
+                    self._guests.give_stray(now_us, name)
                 self._void(
                     partner,
                     message.contract,
@@ -359,7 +341,7 @@ class LoadProvider:
                     TradeReason.GONE,
                 )
             else:
-                self.give_back(now_us, guest, message.code, message.text)
+                self._guests.give_back(now_us, guest, message.code, message.text)
 
     # --- restarts -------------------------------------------------------------------------------
 
@@ -378,9 +360,7 @@ class LoadProvider:
                     nano=nano_units_per_row(task.cpu_ns_per_row, task.bytes_per_row, contract.bytes_per_unit),
                     since_us=0,
                 )
-        for guest in self._books.guests.values():
-            if not guest.virtual:
-                yield kept_deal("guest", guest, guest.leaving)
+        yield from self._guests.kept()
 
     def resume(self, now_us: int, deals: Iterable[KeptDeal]) -> None:
         """Go on after a restart: room is kept anew, and what was to go back goes."""
@@ -400,9 +380,9 @@ class LoadProvider:
             if deal.part == "room":
                 self._books.keep_room(sale.key, signed, tuple(sale.tasks.values()))
                 continue
-            guest = self._settle(now_us, sale, deal.task)
+            guest = self._guests.settle(now_us, signed, sale.number, sale.price_micro, deal.task)
             if deal.back:
-                self.give_back(now_us, guest, deal.back, reason_text(deal.back))
+                self._guests.give_back(now_us, guest, deal.back, reason_text(deal.back))
 
     # --- answering ------------------------------------------------------------------------------
 
@@ -502,7 +482,7 @@ class LoadProvider:
         sale.is_agreed({task.name: task for task in taken}, now_us + self._settings.room_us)
         self._books.keep_room(sale.key, sale.signed, taken)
         for name in sale.tasks:
-            self._strays.pop(name, None)
+            self._guests.welcome(name)
         self._say(now_us, sale)
         self._note(now_us, "agreed", sale, tuple(sale.tasks))
 
@@ -537,127 +517,12 @@ class LoadProvider:
         elif sale.state is _S.FINALIZED:
             self._effects.say(sale.signed.partner, LoadRuns(**about, tasks=tuple(sale.tasks)))
 
-    # --- guests ---------------------------------------------------------------------------------
-
-    def measured(self, now_us: int) -> None:
-        """Judge the guests by what was just measured."""
-        for (name, virtual), guest in list(self._books.guests.items()):
-            if virtual:
-                continue
-            task = self._books.task(name)
-            if task is not None:
-                guest.measured(now_us, task)
-                self._judge_guest(now_us, guest, task)
-            elif (name, False) in self._books.away:
-                guest.measured(now_us, guest.now)
-            elif now_us - guest.seen_us >= self._settings.absent_us:
-                self._say_back(guest, TradeReason.GONE.value, "")
-                self._note_guest(now_us, "ended", guest, TradeReason.GONE.value)
-                self._drop(now_us, guest)
-        for name in list(self._strays):
-            if self._books.task(name) is not None:
-                self._give_stray(now_us, name)
-
-    def _judge_guest(self, now_us: int, guest: GuestTask, task: TradedTask) -> None:
-        if guest.leaving or now_us - guest.since_us < self._settings.settle_us or not task.rows_per_s_milli:
-            return
-        takes = nano_units_per_row(
-            task.cpu_ns_per_row, task.bytes_per_row, guest.signed.contract.bytes_per_unit
-        )
-        if takes * PPM > guest.nano * (PPM + self._settings.tolerance_ppm):
-            self._distrust.failed(now_us, ("understates", guest.partner))
-            text = f"a row takes {takes} nano-units, {guest.nano} was said"
-            self.give_back(now_us, guest, TradeReason.UNDERSTATED.value, text)
-
-    def shed_guests(self, now_us: int) -> int | None:
-        """Give a guest back that is beyond a limit, or costs more than it earns; when to look again."""
-        guests = [each for each in self._books.guests.values() if not each.leaving]
-        if any(each.leaving and not each.virtual for each in self._books.guests.values()):
-            return None
-        if not guests:
-            return None
-        look_us: int | None = None
-        # Each was worth its price when it came, to what was here then. So those that came last go first, and
-        # a guest isn't judged by what was taken after it: with the same load of our own none is at a loss.
-        load = {virtual: self._books.load(virtual=virtual) for virtual in (False, True)}
-        overloaded, taken = self._books.overloaded, self._books.all_units_taken()
-        for guest in reversed(guests):
-            limit_milli = guest.signed.contract.units_per_s_max_milli
-            here = guest.virtual or self._books.task(guest.task.name) is not None
-            if taken[guest.signed.key] * 1_000 > limit_milli * (1 + 1e-6):
-                self.give_back(now_us, guest, TradeReason.OVER_LIMIT.value, "")
-                return None
-            if not here:
-                continue
-            if overloaded and not guest.virtual:
-                self.give_back(now_us, guest, TradeReason.FULL.value, "")
-                return None
-            units, before = guest.units_now, load[guest.virtual]
-            dear = units > 0 and self._books.saved(before, guest.now, units) > self._settings.above(
-                guest.price_micro
-            )
-            for virtual in (True,) if guest.virtual else (False, True):
-                load[virtual] = load[virtual].minus(guest.now.use)
-            lost_us = guest.loses(now_us, so=dear)
-            if not dear:
-                continue
-            wait_us = max(
-                self._settings.patience_us - lost_us, guest.since_us + self._settings.hold_us - now_us
-            )
-            if wait_us <= 0:
-                self.give_back(now_us, guest, TradeReason.LOSS.value, "")
-                return None
-            look_us = min(now_us + wait_us, look_us or now_us + wait_us)
-        return look_us
-
-    def give_back(self, now_us: int, guest: GuestTask, code: str, text: str) -> None:
-        """It goes back to who gave it; said again, it is confirmed again."""
-        first = not guest.leaving
-        if first:
-            guest.leave(code, text)
-            self._note_guest(now_us, "handed_back", guest, code, text)
-        self._say_back(guest, guest.leaving, guest.text)
-        if guest.virtual:
-            self._drop(now_us, guest)
-        elif first and (guest.task.name, False) in self._books.away:
-            self._call_back(now_us, guest.task.name)
-        elif first:
-            self._hand_back(guest)
-
-    def back_here(self, now_us: int, name: str) -> None:
-        """A guest that had been passed on is here again: if it is to go back, it goes."""
-        guest = self._books.guests.get((name, False))
-        if guest is not None and guest.leaving and not guest.handed:
-            self._hand_back(guest)
-
-    def _hand_back(self, guest: GuestTask) -> None:
-        guest.given()
-        self._effects.append(
-            HandBack(partner=guest.partner, task=guest.task.name, code=guest.leaving, text=guest.text)
-        )
-
-    def handed_back(self, now_us: int, name: str) -> bool:
-        """Its owner has it, or has given it up; whether it was a guest, or had come too late to be one."""
-        stray = self._strays.pop(name, None)
-        guest = self._books.guests.get((name, False))
-        if guest is None:
-            self._books.left(name)
-            return stray is not None
-        self._drop(now_us, guest)
-        self._books.left(name)
-        return True
-
-    def _drop(self, now_us: int, guest: GuestTask) -> None:
+    def _left(self, now_us: int, guest: GuestTask) -> None:
         """It is no guest any more; its negotiation is over with the last one."""
-        name = guest.task.name
-        del self._books.guests[name, guest.virtual]
-        if guest.virtual:
-            guest.reckon(now_us, guest.task.rows_per_s_milli)
-            self._books.virtual_over(guest)
         sale = self._sales.get((guest.partner, guest.number))
         if sale is None or sale.state is not _S.FINALIZED:
             return
-        sale.tasks.pop(name, None)
+        sale.tasks.pop(guest.task.name, None)
         if not sale.tasks:
             self._end(now_us, sale, guest.leaving or TradeReason.GONE, say=False)
 
@@ -674,9 +539,7 @@ class LoadProvider:
         for sale in list(self._sales.values()):
             if sale.signed.key == signed.key and sale.state in (_S.OFFERED, _S.AGREED):
                 self._end(now_us, sale, TradeReason.ENDED)
-        for guest in list(self._books.guests.values()):
-            if guest.signed.key == signed.key and not guest.leaving and not _kept(guest, keep):
-                self.give_back(now_us, guest, TradeReason.ENDED.value, "")
+        self._guests.contract_over(now_us, signed, keep)
 
     # --- time -----------------------------------------------------------------------------------
 
@@ -712,7 +575,7 @@ class LoadProvider:
             self._void(sale.signed.partner, contract.id, contract.version, sale.number, (), code)
         if was_agreed and not contract.shadow:
             for name in sale.tasks:
-                self._stray(now_us, name, sale)
+                self._guests.stray(now_us, name, sale.signed, sale.number)
 
     def _remember(self, key: tuple[str, int], code: str) -> None:
         ended = self._ended.setdefault(key[0], {})
@@ -768,45 +631,6 @@ class LoadProvider:
             ),
         )
 
-    def _stray(self, now_us: int, name: str, sale: Sale) -> None:
-        """Its room is gone. If it turns up here all the same, it goes back."""
-        self._strays[name] = sale.signed, sale.number, ""
-        while len(self._strays) > STRAYS_MAX:
-            del self._strays[next(iter(self._strays))]
-        self._give_stray(now_us, name)
-
-    def _give_stray(self, now_us: int, name: str) -> None:
-        found = self._strays.get(name)
-        if found is None or found[2] or self._books.task(name) is None:
-            return
-        signed, number, _ = found
-        code = TradeReason.LATE.value
-        self._strays[name] = signed, number, code
-        self._log.note(
-            now_us,
-            "handed_back",
-            signed.partner,
-            signed.contract.id,
-            negotiation=number,
-            tasks=(name,),
-            code=code,
-        )
-        self._effects.append(HandBack(partner=signed.partner, task=name, code=code, text=reason_text(code)))
-
-    def _say_back(self, guest: GuestTask, code: str, text: str) -> None:
-        contract = guest.signed.contract
-        self._effects.say(
-            guest.partner,
-            LoadEnded(
-                contract=contract.id,
-                version=contract.version,
-                negotiation=guest.number,
-                code=code,
-                tasks=(guest.task.name,),
-                text=text or reason_text(code),
-            ),
-        )
-
     def _check(self, sale: Sale, partner: str, contract: str, names: tuple[str, ...]) -> None:
         known = sale.names if sale.state is _S.FINALIZED else tuple(sale.tasks)
         strange = [name for name in names if name not in known]
@@ -830,24 +654,3 @@ class LoadProvider:
             price_micro=sale.price_micro,
             code=code,
         )
-
-    def _note_guest(self, now_us: int, step: TradeStep, guest: GuestTask, code: str, text: str = "") -> None:
-        self._log.note(
-            now_us,
-            step,
-            guest.partner,
-            guest.signed.contract.id,
-            negotiation=guest.number,
-            tasks=(guest.task.name,),
-            price_micro=guest.price_micro,
-            code=code,
-            text=text,
-        )
-
-
-def _kept(guest: GuestTask, keep: SignedContract | None) -> bool:
-    return (
-        keep is not None
-        and keep.allows(guest.task)
-        and keep.contract.least_micro <= guest.price_micro <= keep.contract.price_micro
-    )

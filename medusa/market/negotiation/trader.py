@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from medusa.errors import LocalProtocolError, RemoteProtocolError
+from medusa.errors import RemoteProtocolError
 from medusa.market.contract.terms import Contract
 from medusa.market.cost import CostFunction
 from medusa.market.negotiation.answers import AnswerJudge
+from medusa.market.negotiation.aways import AwayKeeper
 from medusa.market.negotiation.backoff import Backoff
 from medusa.market.negotiation.books import LoadBooks
 from medusa.market.negotiation.chains import ChainedMove, ChainFinder
@@ -19,6 +20,7 @@ from medusa.market.negotiation.contract_book import ContractBook, SignedContract
 from medusa.market.negotiation.decisions import TradeLog
 from medusa.market.negotiation.effects import TradeEffects
 from medusa.market.negotiation.explaining import TradeExplainer
+from medusa.market.negotiation.guests import GuestKeeper
 from medusa.market.negotiation.heralds import PriceHerald
 from medusa.market.negotiation.kept import KeptTrades
 from medusa.market.negotiation.messages import (
@@ -93,6 +95,9 @@ class Trader:
             planner=self._planner,
             busy=self._busy,
         )
+        self._aways = AwayKeeper(
+            settings, books=self._books, log=log, effects=effects, reachable=self._reachable
+        )
         self._consumer = LoadConsumer(
             settings,
             books=self._books,
@@ -100,24 +105,34 @@ class Trader:
             prices=self._prices,
             planner=self._planner,
             chains=chains,
+            aways=self._aways,
             rests=self._rests,
             log=log,
             effects=effects,
             reachable=self._reachable,
+        )
+        distrust = Backoff(settings.backoff_us * 8, settings.backoff_max_us * 8, pick)
+        self._guests = GuestKeeper(
+            settings,
+            books=self._books,
+            distrust=distrust,
+            log=log,
+            effects=effects,
+            call_back=self._call_back,
         )
         self._provider = LoadProvider(
             settings,
             books=self._books,
             contracts=self._contracts,
             judge=judge,
-            distrust=Backoff(settings.backoff_us * 8, settings.backoff_max_us * 8, pick),
+            guests=self._guests,
+            distrust=distrust,
             log=log,
             effects=effects,
             chains=chains,
             moves_free=self._moves_free,
             asks_free=self._asks_free,
             pass_on=self._pass_on,
-            call_back=self._call_back,
         )
         self._herald = PriceHerald(
             settings,
@@ -166,7 +181,7 @@ class Trader:
         self._consumer.make_room(now_us, chain)
 
     def _call_back(self, now_us: int, name: str) -> None:
-        self._consumer.recall(now_us, (name, False), TradeReason.ENDED)
+        self._aways.recall(now_us, (name, False), TradeReason.ENDED)
 
     # --- contracts ------------------------------------------------------------------------------
 
@@ -251,15 +266,15 @@ class Trader:
         for task in tasks:
             if (task.name, False) in self._books.away and not self._books.moving(task.name):
                 self._home(now_us, task.name)
-        self._provider.measured(now_us)
+        self._guests.measured(now_us)
         if changed or now_us >= self._noticed_us + self._settings.heartbeat_us:
             self._noticed_us = now_us
             self._herald.changed(now_us)
             self._look(now_us)
 
     def _home(self, now_us: int, name: str) -> None:
-        self._consumer.home(now_us, name)
-        self._provider.back_here(now_us, name)
+        self._aways.home(now_us, name)
+        self._guests.back_here(now_us, name)
 
     def partner(self, now_us: int, partner: str, *, reachable: bool) -> None:
         """Whether a partner can be reached. Tasks that run there count as away either way, until they are
@@ -285,15 +300,11 @@ class Trader:
 
     def handed_back(self, now_us: int, task: str) -> None:
         """The answer to ``HandBack``: its owner has it, or has given it up. And for a task of ours that is
-        away: it is home, or is given up.
-
-        Raises:
-            LocalProtocolError: it is neither a guest nor away.
-        """
+        away: it is home, or is given up. Of what isn't known any more, as after a restart, it is no news."""
         if (task, False) in self._books.away:
             self._home(now_us, task)
-        elif not self._provider.handed_back(now_us, task):
-            raise LocalProtocolError(f"task {task!r} is neither a guest nor away")
+        else:
+            self._guests.handed_back(now_us, task)
         self._herald.changed(now_us)
         self._look(now_us)
 
@@ -383,10 +394,10 @@ class Trader:
     def _round(self, now_us: int) -> None:
         """Look once whether anything is worth moving. What waits for a time is looked at again then."""
         self._round_us, self._last_round_us = None, now_us
-        again_us = [self._provider.shed_guests(now_us)]
+        again_us = [self._guests.shed(now_us)]
         # Room that was made for a consumer isn't filled again before it can come.
         expects_us = self._provider.expects_until_us(now_us)
-        again_us.append(expects_us if expects_us is not None else self._consumer.call_home(now_us))
+        again_us.append(expects_us if expects_us is not None else self._aways.call_home(now_us))
         started = False
         if self._moves_free() and self._asks_free():
             plan = next(self._planner.plan(now_us, self._busy), None)

@@ -38,7 +38,7 @@ from medusa.wire.messages.configuration import (
     Vote,
 )
 from medusa.wire.outbox import Outbox
-from medusa.wire.status_fields import AgreementStatus
+from medusa.wire.status_and_metrics import AgreementStatus
 
 __all__ = ["Agreement"]
 

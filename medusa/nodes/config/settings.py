@@ -164,6 +164,7 @@ def link_settings(settings: Settings) -> LinkSettings:
         idle_us=limits.subscriber_timeout_us,
         tentative_bytes_max=settings.delay.tentative_bytes,
         waiting_bytes_max=settings.delay.memory_bytes,
+        waiting_disk_bytes_max=settings.delay.disk_bytes,
     )
 
 

@@ -3,6 +3,7 @@
 [delay]
 tentative = "4 MiB"      # under way to each reader of a stream
 memory = "32 MiB"        # what a fragment holds that waits for a missing input
+disk = "1 GiB"           # and what waits beyond that
 """
 
 from __future__ import annotations
@@ -24,9 +25,14 @@ class DelayRules:
     room for is dropped, and counted; it comes with the corrections. Too large: that much memory for each."""
 
     memory_bytes: int = size("32 MiB", "64 KiB", "1024 GiB")
-    """By so much the state of a fragment may grow while an input is missing. Beyond it what waits for that is
-    held back at its senders: nothing new shows, and status says so. Too small: so it is in short failures
-    already; too large: the query holds more than `query_memory`, and ends."""
+    """By so much the state of a fragment may grow while an input is missing. Beyond it what waits for that
+    goes to disk. Too small: it is written and read back in short failures already; too large: the query holds
+    more than `query_memory`, and ends."""
+
+    disk_bytes: int = size("1 GiB", "0 B", "1024 GiB")
+    """So much of each fragment may wait on disk. Beyond it, and at a node that keeps nothing, the rest is
+    held back at its senders: nothing new shows, and status says so. Too small: so it is in a failure that
+    lasts; too large: the disk is full."""
 
 
 def read_delay(file: ConfigFile) -> DelayRules:

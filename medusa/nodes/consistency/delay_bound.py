@@ -35,16 +35,16 @@ from medusa.nodes.consistency.promise_history import PromiseHistory
 from medusa.nodes.consistency.states import CONSISTENCY, ConsistencyEvent, ConsistencyState
 from medusa.nodes.fragment.inputs import FragmentInput, TentativeCame, Work
 from medusa.nodes.fragment.outputs import FragmentOutput, leaving
+from medusa.nodes.fragment.rested_inputs import RestedInputs
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.boxes import Source
 from medusa.query.waiting_rows import waiting_rows
-from medusa.units import size_text
 from medusa.wire.codec import latest_us
 from medusa.wire.link.named_subscriptions import owner_and_name
 from medusa.wire.link.tentative_receiver import StateChanged
 from medusa.wire.messages.tentative import StreamStateName
 from medusa.wire.outbox import Outbox
-from medusa.wire.status_fields import ConsistencyStatus, MissingStatus
+from medusa.wire.status_and_metrics import ConsistencyStatus, MissingStatus
 
 __all__ = ["DelayBound", "StableInstance"]
 
@@ -74,6 +74,7 @@ _SAID: Mapping[ConsistencyState, StreamStateName] = {
 }
 
 _MISSES = (_S.UP_FAILURE, _S.FAILURE)
+_LATE = (_S.UP_FAILURE, _S.STABILIZATION)
 
 
 class StableInstance(FedInstance, Protocol):
@@ -99,7 +100,12 @@ class StableInstance(FedInstance, Protocol):
         ...
 
     def waiting(self) -> list[Work]:
-        """What has come and isn't fed."""
+        """What has come, isn't fed and is in memory."""
+        ...
+
+    @property
+    def rested(self) -> RestedInputs:
+        """What has come by sources that rest."""
         ...
 
     def idle_sources(self, now_us: int) -> Collection[str]:
@@ -278,16 +284,11 @@ class DelayBound:
         return self._state.resting
 
     def _look_at_state(self) -> bool:
-        rested = bool(self._state.resting)
-        failed = [self._sink(id) for id in self._of.outputs if self._output(id).state is _S.UP_FAILURE]
-        held_up = [sink for sink in failed if self._waits[sink]]
-        changed = self._state.look(self._missing.missed_sources(), held_up)
-        if self._state.resting and not rested:
-            about = {"fragment": self._of.spec.name, "held": size_text(self._state.nbytes)}
-            self._outbox.report(
-                "warning", "suspended: what waits for a missing input is held back at its senders", **about
-            )
-        return changed
+        late = [self._sink(id) for id in self._of.outputs if self._output(id).state in _LATE]
+        held_up = [sink for sink in late if self._waits[sink]]
+        missed = self._missing.missed_sources()
+        back = self._missing.behind_sources() - missed
+        return self._state.look(missed, held_up, back, self._fed_us())
 
     def end(self) -> None:
         """It rests, or goes: no fork of it is left. Where it goes on there is another one, if need be."""
@@ -648,19 +649,24 @@ class DelayBound:
             why=self.why,
             tentative_rows=lane.rows,
             uncorrected_rows=output.uncorrected.count(lane.fork, leaves.boundary_us),
-            behind_rows=0 if is_stable else self._boxes.waiting_rows(sink, figures, self._of.waiting()),
+            behind_rows=0 if is_stable else self._behind_rows(sink, figures),
             behind_us=0 if is_stable else behind_us(timed, self._fed_us(), self._of.inputs.values()),
             dropped_rows=lane.dropped_rows,
             late_rows=self._forks[0].late_rows if self._forks else 0,
             held_bytes=0 if is_stable else self._state.nbytes,
+            disk_bytes=0 if is_stable else self._of.rested.disk_bytes,
             suspended=tuple(self._suspended(id)),
         )
 
+    def _behind_rows(self, sink: str, figures: Mapping[str, Mapping[str, Any]]) -> int:
+        on_disk = sum(map(self._of.rested.disk_rows, self._meeting.above[sink]))
+        return self._boxes.waiting_rows(sink, figures, self._of.waiting()) + on_disk
+
     def _suspended(self, id: str) -> Iterator[str]:
-        """The inputs that lead to an output and rest: stream and who sends it."""
-        above = self._meeting.above[self._sink(id)]
+        """The inputs that lead to an output and are held back: stream and who sends it."""
+        above, held_back = self._meeting.above[self._sink(id)], self._of.rested.held_back
         for each in self._of.inputs.values():
-            if each.source in self._state.resting and each.source in above:
+            if each.source in held_back and each.source in above:
                 yield f"{each.stream} of {each.by}"
 
     def _missing_inputs(self, now_us: int, id: str) -> Iterator[MissingStatus]:

@@ -4,12 +4,16 @@
 
 What the engine says of the state is some tenths of a second old: what was fed since counts besides. State of
 before the failure doesn't count. Of the sources that meet a missing one those rest that lead to nothing else
-than streams which are held up anyway: so nobody else is.
+than streams which are held up anyway: so nobody else is. Once it is back those rest that are ahead of it: for
+what isn't it waits itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Set
+from collections.abc import Collection, Iterator, Mapping, Set
+from types import MappingProxyType
+
+from medusa.elements import START_US
 
 __all__ = ["HeldState"]
 
@@ -58,17 +62,33 @@ class HeldState:
         """What is held since an input was missing."""
         return max((self._told or 0) - self._before, 0) + self._fed
 
-    def look(self, missed: Collection[str], held_up: Collection[str]) -> bool:
+    def look(
+        self,
+        missed: Collection[str],
+        held_up: Collection[str],
+        back: Collection[str] = (),
+        stands_us: Mapping[str, int] = MappingProxyType({}),
+    ) -> bool:
         """See which sources rest; whether others do than before.
 
         Args:
             missed: sources by which something is missing.
             held_up: the sinks of which new rows wait for it.
+            back: sources by which something was, and has to come up.
+            stands_us: source -> the boundary to which it was fed; START_US: it isn't known.
         """
         resting: frozenset[str] = frozenset()
-        if missed and self.nbytes >= self._bytes_max:
+        if (missed or back) and self.nbytes >= self._bytes_max:
             meeting = {each for source in missed for each in self._together.get(source, ())}
+            ahead = {each for source in back for each in self._ahead(source, stands_us)}
             others = {each for sink, above in self._above.items() if sink not in held_up for each in above}
-            resting = frozenset(meeting - set(missed) - others)
+            resting = frozenset((meeting - set(missed)) | (ahead - set(missed))) - others
         was, self.resting = self.resting, resting
         return resting != was
+
+    def _ahead(self, source: str, stands_us: Mapping[str, int]) -> Iterator[str]:
+        """Those of which something waits for a source that is back."""
+        at_us = stands_us.get(source, START_US)
+        for each in self._together.get(source, ()):
+            if START_US < at_us < stands_us.get(each, START_US):
+                yield each

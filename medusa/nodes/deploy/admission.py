@@ -22,7 +22,7 @@ from medusa.nodes.config.settings_offers import OfferRules, check_one_more
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.published_stream import reads_of
 from medusa.wire.messages.remote import KeepRemote
-from medusa.wire.status_fields import RunsOnStatus
+from medusa.wire.status_and_metrics import RunsOnStatus
 
 __all__ = ["OWN_MAX", "Admission", "check_another", "check_part", "check_room"]
 

@@ -18,7 +18,7 @@ from medusa.errors import QueryError
 from medusa.nodes.security.registry import Caller
 from medusa.nodes.spec.fragment_spec import FragmentSpec, fragment_from
 from medusa.wire.outbox import Outbox, Parse
-from medusa.wire.status_fields import ParsingStatus
+from medusa.wire.status_and_metrics import ParsingStatus
 
 __all__ = ["BackgroundParsing"]
 

@@ -70,6 +70,7 @@ def taken(
     held: tuple[str, int] = ("", 0),
     alone: bool = False,
     marks: Marks | None = None,
+    keep: Iterable[int] = (),
 ) -> tuple[PendingCheckpoint, Persist]:
     """The checkpoint of a fragment at rest, and how it gets to disk.
 
@@ -80,6 +81,7 @@ def taken(
         held: the coordinator of the query, and the epoch of the fragment here; 0: it isn't ours.
         alone: it needs no older one, beside segments.
         marks: of a fragment that is recovered by upstream backup: senders keep what is read again.
+        keep: segments that hold something else than output.
     """
     compact = alone or len({token for output in outputs for token in output.tokens()}) >= LOGS_MAX
     log: list[Buffer] = []
@@ -117,6 +119,6 @@ def taken(
         token=token,
         fragment=spec.name,
         files={RECORD: record.to_bytes(), LOG: tuple(log)},
-        keep=(*record.tokens(), *spilled),
+        keep=(*record.tokens(), *spilled, *keep),
     )
     return writing, persist

@@ -13,7 +13,7 @@ in which the inputs came, that order is logged (``decided``), and output waits f
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
@@ -51,6 +51,7 @@ from medusa.nodes.fragment.new_life import RETRY_US, attach_again
 from medusa.nodes.fragment.outputs import FragmentOutput, all_full, leaving, outputs_of
 from medusa.nodes.fragment.published_sources import PublishedSources
 from medusa.nodes.fragment.publishers import Publishers
+from medusa.nodes.fragment.rested_inputs import RestedInputs
 from medusa.nodes.fragment.subscribers import Subscribers
 from medusa.nodes.fragment.upstreams import at_feeds, known_inputs
 from medusa.nodes.spec.fragment_spec import FragmentSpec
@@ -201,7 +202,16 @@ class FragmentHost:
             spec, self._sources, wall, incarnation=incarnation, outbox=outbox, settings=link
         )
         self._feeding = InputQueue(
-            spec.name, decisions, self.inputs, self._entries, self.decided, outbox, clocked
+            spec.name,
+            decisions,
+            self.inputs,
+            self._entries,
+            self.decided,
+            outbox,
+            clocked,
+            next_token=next_token,
+            memory_bytes_max=link.waiting_bytes_max,
+            disk_bytes_max=link.waiting_disk_bytes_max if durability.keeps else 0,
         )
         if self.marks is not None and (warm_up := self.marks.begin(self.inputs, self._entries, outbox)):
             self._feeding.warms_up(warm_up)
@@ -492,8 +502,13 @@ class FragmentHost:
         return self._entries.fed_us
 
     def waiting(self) -> list[Work]:
-        """What has come and isn't fed."""
+        """What has come, isn't fed and is in memory."""
         return self._feeding.waiting()
+
+    @property
+    def rested(self) -> RestedInputs:
+        """What has come by sources that rest."""
+        return self._feeding.rested
 
     @property
     def repeating(self) -> int:
@@ -601,7 +616,7 @@ class FragmentHost:
         """Feed nothing of the sources that are to rest; whether others are than before."""
         bound = self.bound
         resting = bound.resting if bound is not None and self.may_fork else frozenset[str]()
-        return self._feeding.rest(resting)
+        return self.rested.rest(resting)
 
     def weighed(self, now_us: int, held_bytes: int) -> bool:
         """The engine says how much its boxes hold; whether there may be something to do at another time."""
@@ -848,6 +863,7 @@ class FragmentHost:
             held=self.held(),
             alone=self.tap is not None or any(not tap.begun for tap in self.standby_taps),
             marks=self.marks,
+            keep=self.rested.tokens,
         )
         self._uncovered.append(self._writing)
         for tap in self._taps():
@@ -859,10 +875,21 @@ class FragmentHost:
         self._began_us, self._checkpoint_at_us = now_us, now_us + self._every_us
         self._outbox.append(persist)
 
+    def fetched(self, now_us: int, token: int, payloads: Sequence[Buffer], why: str) -> None:
+        """What was asked for of a segment was read; or why it couldn't be."""
+        if self.rested.fetched(now_us, token, payloads, why):
+            self._pump(now_us)
+            return
+        for output in self.outputs.values():
+            if output.spilling.fetched(now_us, token, payloads, why):
+                return
+
     def persisted(self, now_us: int, token: int, ok: bool, why: str = "") -> bool:
         """A checkpoint or a segment is durable, or failed; whether it was ours."""
         if any(output.spilling.written(now_us, token, ok, why) for output in self.outputs.values()):
             self._pump(now_us)
+            return True
+        if self.rested.written(now_us, token, ok, why):
             return True
         writing = self._writing
         if writing is None or writing.token != token:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import ChainMap, deque
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
 from medusa.elements import Boundary, Element, Train
 from medusa.nodes.fragment.clock_decisions import ClockDecisions
@@ -11,6 +11,7 @@ from medusa.nodes.fragment.input_log import InputLog
 from medusa.nodes.fragment.input_log_records import JOINED, LOST, PROMISE, ROWS, Decision, InputReplay
 from medusa.nodes.fragment.inputs import FragmentInput, Work
 from medusa.nodes.fragment.published_sources import PublishedSources
+from medusa.nodes.fragment.rested_inputs import RestedInputs
 from medusa.nodes.upstream_backup.warm_up import WarmUp
 from medusa.wire.outbox import Outbox
 
@@ -23,6 +24,10 @@ class InputQueue:
     Args:
         again: what it was fed after the checkpoint that it goes on from.
         inputs: all inputs by (source, peer); shared with its owner.
+        next_token, memory_bytes_max, disk_bytes_max: as of ``RestedInputs``.
+
+    Attributes:
+        rested: what comes by sources that rest.
     """
 
     def __init__(
@@ -34,6 +39,10 @@ class InputQueue:
         decided: InputLog,
         outbox: Outbox,
         clocked: ClockDecisions,
+        *,
+        next_token: Callable[[], int],
+        memory_bytes_max: int,
+        disk_bytes_max: int,
     ) -> None:
         self._fragment = fragment
         self._entries = entries
@@ -42,9 +51,14 @@ class InputQueue:
         self._clocked = clocked
         self._script = InputReplay(again, ChainMap(inputs, clocked.own)) if again else None
         self._waiting: deque[Work] = deque()
-        self._resting: frozenset[str] = frozenset()
-        self._rested: deque[Work] = deque()
-        """What came by these sources, before all that waits."""
+        self.rested = RestedInputs(
+            fragment,
+            memory_bytes_max=memory_bytes_max,
+            disk_bytes_max=disk_bytes_max,
+            next_token=next_token,
+            outbox=outbox,
+            asks_again=self._ask_again,
+        )
         self._joining: dict[FragmentInput, int] = {}
         """Publishers that the disk doesn't know -> the number of that decision; -1: to be noted."""
         self._warm_up: WarmUp | None = None
@@ -102,20 +116,18 @@ class InputQueue:
         return self._script is None and not self._joining
 
     def waiting(self) -> list[Work]:
-        """What has come and isn't fed; not what was answered of silent sources: they are asked again."""
+        """What has come, isn't fed and is in memory; not what was answered of silent sources: they are asked
+        again."""
         own = self._clocked.own.values()
         ahead = [] if self._warm_up is None else self._warm_up.waiting()
-        return [work for work in (*ahead, *self._rested, *self._waiting) if work.input not in own]
+        return [work for work in (*ahead, *self.rested.works(), *self._waiting) if work.input not in own]
 
-    def rest(self, sources: frozenset[str]) -> bool:
-        """What comes by these sources isn't fed, and keeps its credit; what came by others is, in order.
-        Whether these are others than before."""
-        if sources == self._resting:
-            return False
-        self._resting = sources
-        rested, self._rested = self._rested, deque()
-        self._waiting.extendleft(reversed(rested))
-        return True
+    def _ask_again(self, now_us: int, input: FragmentInput) -> None:
+        """What it brought since it was fed is gone from disk."""
+        for work in [work for work in self._waiting if work.input is input]:
+            self._waiting.remove(work)
+            input.receiver.consumed(now_us, work.cost)
+        input.ask_again(now_us)
 
     def waits(self, works: Iterable[Work]) -> None:
         """Take over what has come for another fragment."""
@@ -155,6 +167,7 @@ class InputQueue:
 
     def tick(self, now_us: int) -> None:
         """Publishers that stayed away are waited for no more."""
+        self.rested.tick(now_us)
         works = self._entries.tick(now_us)
         if self._script is None and self._warm_up is None:
             self._waiting.extend(works)
@@ -162,7 +175,7 @@ class InputQueue:
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""
-        times = (self._entries.wake_at_us(), self._clocked.wake_at_us())
+        times = (self._entries.wake_at_us(), self._clocked.wake_at_us(), self.rested.wake_at_us())
         return min((time_us for time_us in times if time_us is not None), default=None)
 
     def idle_sources(self, now_us: int) -> list[str]:
@@ -189,11 +202,13 @@ class InputQueue:
                 return work
         if (asked := self._clocked.ask(now_us, self._entries.fed_us)) is not None:
             return asked
+        if (waited := self.rested.next(now_us)) is not None:
+            return self._live(waited, noting)
         while self._waiting:
             work = self._waiting.popleft()
-            if work.input.source not in self._resting:
+            if not self.rested.takes(work):
                 return self._live(work, noting)
-            self._rested.append(work)
+            self.rested.add(now_us, work)
         return None
 
     def _live(self, work: Work, noting: bool) -> Work:

@@ -90,6 +90,18 @@ class Work:
         """It was run."""
         self.is_over = True
 
+    def holds_no_credit(self) -> None:
+        """Its sender was given its credit back."""
+        self.cost = 0
+
+    def leave_rows(self) -> None:
+        """Its rows are on disk."""
+        self.element = self.payload = None
+
+    def bring_rows(self, train: Train, payload: Buffer) -> None:
+        """They were read back."""
+        self.element, self.payload = train, payload
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TentativeWork:
@@ -410,6 +422,10 @@ class FragmentInput:
         self.fed_note = work.note
         if isinstance(work.element, Train):
             self.rows += len(work.element)
+
+    def ask_again(self, now_us: int) -> None:
+        """What came since it was fed last is gone from here: it is to come once more."""
+        self.receiver.read_again(now_us, self.fed_seq, self.fed_us, self.fed_note)
 
     def stand_where_fed(self) -> None:
         """What came was fed by another way than the link: that goes on behind it."""

@@ -114,6 +114,7 @@ class FragmentOutput:
             skips=skips,
             **start,
         )
+        self.sender.gathers_by(self._codec.gathered, over_boundaries=True)
         self._held: list[OutgoingElement] = []
         self.held_bytes = 0
         self._stored: dict[int, tuple[int, int]] = {}
@@ -325,6 +326,7 @@ class FragmentOutput:
             boundary_us=self.boundary_us,
             fence=self.sender.fence,
         )
+        made.sender.gathers_by(self._codec.gathered, over_boundaries=True)
         made.sender.stream_version = self.sender.stream_version
         made.sender.expect(reader)
         made._held, made.held_bytes = [], 0

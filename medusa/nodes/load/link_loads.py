@@ -16,7 +16,7 @@ from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.fragment.inputs import FragmentInput
 from medusa.nodes.fragment.outputs import FragmentOutput
 from medusa.wire.link.receiver_views import ReceiverView
-from medusa.wire.status_fields import LinkStatus
+from medusa.wire.status_and_metrics import LinkStatus
 
 __all__ = ["LinkLoads"]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from medusa.nodes.load.loads import NodeLoads
 from medusa.wire.messages.load import WHOLE, FragmentLoad, Load
-from medusa.wire.status_fields import LoadStatus, PeerFragmentStatus, PeerStatus
+from medusa.wire.status_and_metrics import LoadStatus, PeerFragmentStatus, PeerStatus
 
 __all__ = ["node_load"]
 

@@ -20,7 +20,7 @@ from medusa.nodes.load.overload import Overload
 from medusa.wire import limits
 from medusa.wire.messages.load import FRAGMENTS_MAX, WHOLE, FragmentLoad, Load
 from medusa.wire.outbox import Outbox
-from medusa.wire.status_fields import CauseStatus, EngineHeld, LinkStatus, SmoothedLoad
+from medusa.wire.status_and_metrics import CauseStatus, EngineHeld, LinkStatus, SmoothedLoad
 
 __all__ = ["LOOK_US", "NodeLoads", "Usage"]
 

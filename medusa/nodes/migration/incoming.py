@@ -46,7 +46,7 @@ from medusa.wire.messages.move import (
 )
 from medusa.wire.messages.rerouting import Placed
 from medusa.wire.outbox import Outbox
-from medusa.wire.status_fields import ComingStatus
+from medusa.wire.status_and_metrics import ComingStatus
 
 __all__ = ["IncomingMoves"]
 

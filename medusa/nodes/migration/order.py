@@ -8,7 +8,7 @@ from typing import Any
 from medusa.nodes.migration.automaton import OWNER, MoveEvent, OwnerState
 from medusa.nodes.migration.state_sender import StateSender
 from medusa.nodes.security.registry import Refusal
-from medusa.wire.status_fields import GoingStatus
+from medusa.wire.status_and_metrics import GoingStatus
 
 __all__ = ["OutgoingMove", "no"]
 

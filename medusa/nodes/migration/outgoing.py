@@ -29,7 +29,7 @@ from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.move import GiveUp, Got, Ready, Receive, Settle, Settled
 from medusa.wire.messages.rerouting import Expect, Follow, Placed, Unexpect
 from medusa.wire.outbox import CloseFragment, Outbox
-from medusa.wire.status_fields import GoingStatus
+from medusa.wire.status_and_metrics import GoingStatus
 
 __all__ = ["OutgoingMoves"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from medusa.wire.link.automaton import LinkEvent
-from medusa.wire.status_fields import AwayStatus
+from medusa.wire.status_and_metrics import AwayStatus
 
 __all__ = ["UnreachablePeers"]
 

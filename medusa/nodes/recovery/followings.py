@@ -36,7 +36,7 @@ from medusa.wire import limits
 from medusa.wire.messages.configuration import Configuration
 from medusa.wire.messages.move import GiveUp, Seed, Whole
 from medusa.wire.outbox import Outbox
-from medusa.wire.status_fields import ComingStatus
+from medusa.wire.status_and_metrics import ComingStatus
 
 __all__ = ["Followings"]
 

@@ -38,7 +38,7 @@ from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.configuration import FORMER_MAX, VOTERS_MAX, Configuration, Replicas
 from medusa.wire.messages.move import GiveUp, Move
 from medusa.wire.outbox import Outbox
-from medusa.wire.status_fields import GoingStatus
+from medusa.wire.status_and_metrics import GoingStatus
 
 __all__ = ["Handovers"]
 

@@ -12,7 +12,7 @@ from medusa.nodes.placement.voter_majority import no_majority
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.configuration import Configuration
 from medusa.wire.outbox import Outbox
-from medusa.wire.status_fields import AgreementStatus
+from medusa.wire.status_and_metrics import AgreementStatus
 
 __all__ = ["MissingVoters"]
 

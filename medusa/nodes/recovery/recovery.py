@@ -38,7 +38,7 @@ from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.configuration import Configuration, Replicas
 from medusa.wire.messages.move import GiveUp, Got, Ready
 from medusa.wire.outbox import Outbox
-from medusa.wire.status_fields import (
+from medusa.wire.status_and_metrics import (
     FOLLOWING,
     MISSING,
     SEEDING,

@@ -30,7 +30,7 @@ from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.configuration import Configuration, Replicas
 from medusa.wire.messages.move import GiveUp, Got, Ready, Seed
 from medusa.wire.outbox import Outbox
-from medusa.wire.status_fields import FOLLOWING, MISSING, SEEDING, SecondaryStatus
+from medusa.wire.status_and_metrics import FOLLOWING, MISSING, SEEDING, SecondaryStatus
 
 __all__ = ["Replication"]
 

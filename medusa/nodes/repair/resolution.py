@@ -57,7 +57,7 @@ from medusa.wire.messages.rerouting import Expect, Follow, Moved, Placed, Read, 
 from medusa.wire.messages.split import Merge, Split
 from medusa.wire.messages.standby import DeployGuarded
 from medusa.wire.outbox import CloseFragment, Outbox
-from medusa.wire.status_fields import DoubtfulStatus, DoubtStatus
+from medusa.wire.status_and_metrics import DoubtfulStatus, DoubtStatus
 
 __all__ = ["DoubtResolution"]
 

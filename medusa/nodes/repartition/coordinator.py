@@ -29,7 +29,7 @@ from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.split import Merge, Split
 from medusa.wire.outbox import Outbox
-from medusa.wire.status_fields import SplitStatus
+from medusa.wire.status_and_metrics import SplitStatus
 
 __all__ = ["RepartitionCoordinator"]
 
@@ -186,6 +186,8 @@ class RepartitionCoordinator:
                 why = f"fragment {name!r} is being moved"
             elif any(output.spilling.away for output in hosted.outputs.values()):
                 why = f"output of fragment {name!r} waits on disk for readers that are behind"
+            elif hosted.rested.disk_bytes:
+                why = f"input of fragment {name!r} waits on disk for one that is missing"
             if why:
                 raise LinkError(why, hint="try again in a moment", code="E_BUSY")
             self._guards.check(hosted.spec)

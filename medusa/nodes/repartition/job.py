@@ -37,7 +37,7 @@ from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.rerouting import Placed
 from medusa.wire.messages.split import Merge, Split
 from medusa.wire.outbox import CloseFragment, Outbox, Regroup, Weigh
-from medusa.wire.status_fields import SplitStatus
+from medusa.wire.status_and_metrics import SplitStatus
 
 __all__ = ["RepartitionJob", "RepartitionPlanner", "NodeServices", "has_all"]
 
@@ -329,7 +329,7 @@ class RepartitionJob:
             if not has_all(self._node.name, hosted, self.olds):
                 return False
             if not hosted.frozen:
-                if hosted.under_way or hosted.waiting():
+                if hosted.under_way or hosted.waiting() or hosted.rested.disk_bytes:
                     return False
                 hosted.rest(now_us)
             if hosted.under_way or not (hosted.quiet or self.follows):

@@ -27,7 +27,7 @@ from medusa.wire.statement import (
     client_name,
     opened,
 )
-from medusa.wire.status_fields import NodeStatus, OwnInputs, VisibleStatus
+from medusa.wire.status_and_metrics import NodeStatus, OwnInputs, VisibleStatus
 
 __all__ = ["Caller", "Refusal", "Registry", "no_deploy", "no_role", "visible"]
 

@@ -1,3 +1,3 @@
 """What a node says of itself: numbers by fragment and stream, peers that don't answer, and why nothing
-comes out. ``wire/status_fields`` has the fields.
+comes out. ``wire/status_and_metrics`` has the fields.
 """

@@ -27,7 +27,7 @@ from medusa.wire.link.automaton import ReceiverState, SenderState
 from medusa.wire.link.named_subscriptions import owner_and_name
 from medusa.wire.link.output_log import OutputLog
 from medusa.wire.link.receiver_views import ReceiverView
-from medusa.wire.status_fields import (
+from medusa.wire.status_and_metrics import (
     FOLLOWING,
     BoxStatus,
     ConfigurationStatus,

@@ -57,7 +57,9 @@ class Publisher(Followed):
         self._order = threading.Lock()
         with loop.lock:
             self._mind = loop.mind().publish(now_us(), self.name, source.schema, timed=False, name=durable)
-        self._sender = self._mind.sender
+            self._sender = self._mind.sender
+            # What it promises is its own word: rows below it are late, and are to stay so.
+            self._sender.gathers_by(self._codec.gathered, over_boundaries=False)
         try:
             begun(self)
             self._wait(lambda: self._mind.attached, f"node {loop.node!r} to take {self.name!r}")

@@ -50,7 +50,7 @@ from medusa.wire.outbox import (
     Weigh,
     WriteSegment,
 )
-from medusa.wire.status_fields import EngineHeld
+from medusa.wire.status_and_metrics import EngineHeld
 
 __all__ = ["EngineHost"]
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 
 from medusa.engine.fragment import Fragment
 from medusa.ports import Clock
-from medusa.wire.status_fields import EngineHeld
+from medusa.wire.status_and_metrics import EngineHeld
 
 __all__ = ["TurnWatch"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from medusa.wire.status_fields import BoxStatus, Metric, metrics_of
+from medusa.wire.status_and_metrics import BoxStatus, Metric, metrics_of
 
 if TYPE_CHECKING:
     from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily

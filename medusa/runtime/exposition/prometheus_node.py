@@ -1,6 +1,7 @@
 """What the status of a node says of itself, its links and its fragments, as metrics of Prometheus.
 
-``wire/status_fields.py`` says of each field what it is called and what it is; here stands of what it is told.
+A new metric: in ``wire/status_and_metrics.py``, which says of each field what it is called and what it is.
+Here stands of what it is told.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from msgspec import UNSET
 from medusa.runtime.client.status.bounded_streams import BoundedStream, bounded_streams
 from medusa.runtime.exposition.prometheus import family, number
 from medusa.wire.messages.tentative import STREAM_STATES
-from medusa.wire.status_fields import (
+from medusa.wire.status_and_metrics import (
     FOLLOWING,
     AgreementStatus,
     ConsistencyStatus,

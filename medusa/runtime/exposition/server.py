@@ -21,7 +21,7 @@ from medusa.nodes.config.endpoint import check_endpoint
 from medusa.runtime.client.status.bounded_streams import bounded_streams
 from medusa.runtime.exposition.prometheus import families
 from medusa.runtime.exposition.prometheus_node import node_families
-from medusa.wire.status_fields import NodeStatus, status_of
+from medusa.wire.status_and_metrics import NodeStatus, status_of
 
 if TYPE_CHECKING:
     from prometheus_client.core import Metric

@@ -9,7 +9,7 @@ import threading
 import time
 
 from medusa.nodes.load.loads import Usage
-from medusa.wire.status_fields import EngineHeld
+from medusa.wire.status_and_metrics import EngineHeld
 
 __all__ = ["process_usage", "thread_cpu_us"]
 

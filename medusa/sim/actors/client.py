@@ -225,7 +225,11 @@ class Client:
 
     def _publishes(self, mind: ClientMind, name: str, schema: Schema) -> ClientPublication:
         durable = self.names.get(name, "")
-        return mind.publish(self._world.now_us, name, schema, timed=False, name=durable)
+        made = mind.publish(self._world.now_us, name, schema, timed=False, name=durable)
+        if self._world.dice("gathers").randrange(2):  # Else more trains come, and more happens
+            codec = self._codecs.setdefault(f"out {name}", TrainCodec(schema, timed=False))
+            made.sender.gathers_by(codec.gathered, over_boundaries=False)
+        return made
 
     # --- what happens -------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from medusa.sim.actors.node import NodeMachine
 from medusa.sim.world.fault_dice import UNSYNCED
 from medusa.sim.world.fault_kinds import Fault, FaultStage, begin
 from medusa.wire.messages.configuration import Configuration, Replicas
-from medusa.wire.status_fields import SEEDING
+from medusa.wire.status_and_metrics import SEEDING
 
 __all__ = ["TakeoverAims"]
 

@@ -26,6 +26,7 @@ from typing import Any
 import pyarrow as pa
 
 from medusa.nodes.config.settings import Limits
+from medusa.nodes.config.settings_delay import DelayRules
 from medusa.query.boxes import Schema
 from medusa.query.builder import Query
 from medusa.query.delay import fork_after_us, margin_us
@@ -527,6 +528,7 @@ def _decided(world: World, rows: int | None, failure: str, stabilization: str) -
         job_us=dice.choice([50, 2000]),
         delay_us=dice.choice([100, 2000, 20_000]),
         limits=Limits(checkpoint_every_us=dice.choice([50_000, 200_000, 1_000_000])),
+        waits=DelayRules(memory_bytes=dice.choice([4_000, 32 << 20])),
     )
     return DelayTrial(world, shape, tables, options, delay=delay)
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from medusa.nodes.catalog.catalog import RUNNING
 from medusa.nodes.config.settings import Limits
+from medusa.nodes.config.settings_delay import DelayRules
 from medusa.nodes.config.settings_streams import StreamRule
 from medusa.ports import Buffer
 from medusa.query.boxes import Schema, Source
@@ -65,6 +66,7 @@ class QueryOptions:
         delay_us: of every frame.
         memory: nodes that keep nothing over their end; then ``n`` of the first sink counts rows.
         limits: of every node.
+        waits: what nodes may hold that waits for a missing input; None: as they usually may.
         streams: rules of every node.
     """
 
@@ -80,6 +82,7 @@ class QueryOptions:
     delay_us: int = 500
     memory: Sequence[str] = ()
     limits: Limits = field(default_factory=lambda: Limits(checkpoint_every_us=200_000))
+    waits: DelayRules | None = None
     streams: Sequence[StreamRule] = ()
 
 
@@ -113,6 +116,7 @@ class QueryTrial(Federation):
             peers=peers,
             faults=Faults(delay_us=options.delay_us),
             limits=options.limits,
+            delay=options.waits,
             memory=options.memory,
             streams=options.streams,
             sync_us=options.sync_us,

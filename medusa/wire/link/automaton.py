@@ -194,8 +194,12 @@ class LinkSettings:
     what it reads is old. One frame of any size fits."""
 
     waiting_bytes_max: int = 32 << 20
-    """By so much a fragment's state may grow while an input is missing; beyond it what waits for that gets no
-    more credit. Too small: nothing new shows in short failures already; too large: memory."""
+    """By so much a fragment's state may grow while an input is missing; beyond it what waits for that goes to
+    disk. Too small: it is written and read back in short failures already; too large: memory."""
+
+    waiting_disk_bytes_max: int = 1 << 30
+    """So much of it may be on disk; beyond it what waits gets no more credit. Too small: nothing new shows in
+    a failure that lasts; too large: the disk is full."""
 
     retry_us: int = 300_000
     """An ``Attach`` without answer is repeated after this. Too small: rows are sent twice on slow
@@ -223,5 +227,6 @@ class LinkSettings:
         if self.at_limit not in AT_LIMIT:
             raise LocalProtocolError(f"at_limit is {self.at_limit!r}", hint=" or ".join(AT_LIMIT))
         for name in self.__slots__:
-            if name != "at_limit" and getattr(self, name) < 1:
-                raise LocalProtocolError(f"{name} is {getattr(self, name)}", hint="at least 1")
+            least = 0 if name == "waiting_disk_bytes_max" else 1
+            if name != "at_limit" and getattr(self, name) < least:
+                raise LocalProtocolError(f"{name} is {getattr(self, name)}", hint=f"at least {least}")

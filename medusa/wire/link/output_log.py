@@ -45,6 +45,11 @@ class OutputEntry:
     lost: bool = False
 
     @property
+    def plain(self) -> bool:
+        """Rows in memory, and nothing that is said of them."""
+        return self.payload is not None and not (self.late or self.tentative or self.note)
+
+    @property
     def away(self) -> int:
         """Bytes of its rows that aren't in memory."""
         return self.cost - limits.ENTRY_BYTES if self.payload is None and self.time_us is None else 0

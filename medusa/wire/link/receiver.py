@@ -159,8 +159,8 @@ class Receiver:
         self._missing_since_us: int | None = None
         self._missing_told = False
         self.tentative = TentativeReceiver(stream, outbox=outbox, settings=self.settings, wanted=tentative)
-        self._end_seq = 0
-        """The number after the last row that the sender had when it attached us."""
+        self._end_seq, self._end_us = 0, int(START_US)
+        """The number after the last row, and the last promise, that the sender had when it attached us."""
         self._outbox = outbox
         self._fence = fence or Fence()
         self._was_attached = False
@@ -234,9 +234,10 @@ class Receiver:
 
     @property
     def backlog_over(self) -> bool:
-        """All rows have come that the sender had when it attached us last, where we ask for the tentative
-        lane; False: we aren't attached."""
-        return self.state is ReceiverState.FLOWING and self.next_seq >= self._end_seq
+        """All rows and promises have come that the sender had when it attached us last, where we ask for the
+        tentative lane; False: we aren't attached."""
+        has_all = self.next_seq >= self._end_seq and self.boundary_us >= self._end_us
+        return self.state is ReceiverState.FLOWING and has_all
 
     def redirect(self, peer: str) -> None:
         """The stream comes from another peer from now on; ``peer_event`` says when that is there."""
@@ -336,8 +337,8 @@ class Receiver:
         if self.next_seq < 0:
             self.durable_seq = wanted
         self.next_seq = message.next_seq
-        self._end_seq = message.end_seq
-        self.tentative.attached(self.peer, self._epoch, given=message.tentative)
+        self._end_seq, self._end_us = message.tentative or (0, START_US)
+        self.tentative.attached(self.peer, self._epoch, given=message.tentative is not None)
         self._epoch_boundary_us = message.boundary_us
         out += self._promise(message.boundary_us, 0)
         self._ack_soon(now_us)
@@ -533,6 +534,12 @@ class Receiver:
         """The rows below this one came by another way; nothing is attached."""
         assert self.state not in _LISTENING, "rows of it may come"
         self.next_seq, self.boundary_us, self.note = seq, boundary_us, note
+
+    def read_again(self, now_us: int, seq: int, boundary_us: int, note: bytes) -> None:
+        """The rows from this one on are to come once more; all that came was consumed."""
+        self.next_seq, self.boundary_us, self.note = seq, boundary_us, note
+        if self.state in _LISTENING:
+            self._again(now_us, LinkEvent.FORGOTTEN)
 
     def has_promised(self, time_us: int) -> None:
         """Whoever sent the stream before had promised this: rows below it that come again are late."""

@@ -98,9 +98,9 @@ class ReceiverView:
         """It has the next entry of the log."""
         self.cursor += 1
 
-    def sent(self, entry: OutputEntry) -> None:
-        """The next entry of the log has left for it."""
-        self.cursor += 1
+    def sent(self, entry: OutputEntry, end: int) -> None:
+        """This has left for it: what stands in the log from the next entry on, to before this index."""
+        self.cursor = end
         self.frames += 1
         self.sent_bytes += entry.cost
         self.sent_seq = max(self.sent_seq, entry.end)

@@ -7,7 +7,8 @@ stream is one that sheds at its bound (``retention.Retention``).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from medusa.elements import START_US
 from medusa.errors import LocalProtocolError, RemoteProtocolError
@@ -35,6 +36,14 @@ SKIPS_MAX = 16
 
 BURST_FRAMES = 256
 """Frames for one receiver in one go. Too many: heartbeats wait for them, and the peer finds us silent."""
+
+GATHERED_BYTES = 64 << 10
+"""Trains that wait for one receiver go as one up to this size: each costs both ends about as much as some
+thousand rows do, so that a backlog of small ones would take longer than it took to come up. Too small: it
+does; too large: what is new waits behind one frame."""
+
+GATHERED_SHARE = 32
+"""Nor are they more than this part of what is kept of a stream, which what comes of one train overruns."""
 
 
 class Sender:
@@ -83,6 +92,8 @@ class Sender:
         self.retention = Retention(stream, self.settings, outbox)
         self._outbox = outbox
         self._fetch: Callable[[int, int], None] | None = None
+        self._gather: Callable[[Sequence[Buffer]], Buffer] | None = None
+        self._over_boundaries = False
         self._more_at_us: int | None = None
         """There is credit for more than one burst."""
         self.seats = NamedSubscriptions(stream, self.receivers, outbox)
@@ -98,6 +109,15 @@ class Sender:
         """``fetch`` is called with the time and the index of an entry that is wanted and not in memory; the
         sender goes on with ``settle`` once it is."""
         self._fetch = fetch
+
+    def gathers_by(self, gather: Callable[[Sequence[Buffer]], Buffer], *, over_boundaries: bool) -> None:
+        """Trains that wait go as one: ``gather`` makes one payload of several (``TrainCodec.gathered``).
+
+        Args:
+            over_boundaries: no row ever lies below an earlier boundary, unless it is called late: so of two
+                boundaries that wait, the first says nothing.
+        """
+        self._gather, self._over_boundaries = gather, over_boundaries
 
     def begin_version(self, now_us: int, version: int) -> None:
         """The stream has this version from here on: who was told another one has to attach anew."""
@@ -369,8 +389,9 @@ class Sender:
                 life=self.life,
                 configuration=self.fence.number,
                 skipped=skipped if message.next_seq >= 0 else 0,
-                end_seq=max(self.log.next_seq, wanted) if message.tentative else 0,
-                tentative=message.tentative,
+                tentative=(max(self.log.next_seq, wanted), self.log.boundary_us)
+                if message.tentative
+                else None,
             ),
         )
         self.tentative.attached(now_us, view, asked=message.tentative)
@@ -529,13 +550,42 @@ class Sender:
                 elif self._fetch is not None:
                     self._fetch(now_us, view.cursor)
                 return
+            entry, end = self._gathered(view, entry)
             self._outbox.send(view.peer, frame_of(self.stream, view, entry), entry.payload)
-            view.sent(entry)
+            view.sent(entry, end)
             if idle:
                 # The first of a burst starts the clock of ``Progress`` and of the cut-off.
                 view.asked(now_us)
                 view.moved(now_us)
                 idle = False
+
+    def _gathered(self, view: ReceiverView, entry: OutputEntry) -> tuple[OutputEntry, int]:
+        """What goes next, and the index behind it: this entry, or all that waits behind it and fits."""
+        index = view.cursor + 1
+        if self._gather is None or index >= self.log.end or not entry.plain:
+            return entry, index
+        most = min(GATHERED_BYTES, self.settings.retained_bytes_max // GATHERED_SHARE)
+        room = min(most, view.granted - view.sent_bytes)
+        payloads, rows_end, cost, end = [entry.payload], entry.end, entry.cost, index
+        while index < self.log.end:
+            entry_behind = self.log[index]
+            index += 1
+            if entry_behind.time_us is not None and not entry_behind.note and self._over_boundaries:
+                continue
+            if not entry_behind.plain or entry_behind.seq != rows_end:
+                break
+            cost += entry_behind.cost
+            if cost > room or entry_behind.end - entry.seq > limits.ROWS_MAX:
+                break
+            payloads.append(entry_behind.payload)
+            rows_end, end = entry_behind.end, index
+        if len(payloads) == 1:
+            return entry, end
+        payload = self._gather([each for each in payloads if each is not None])
+        cost = memoryview(payload).nbytes + limits.ENTRY_BYTES
+        if cost > view.granted - view.sent_bytes:
+            return entry, view.cursor + 1
+        return replace(entry, end=rows_end, cost=cost, payload=payload), end
 
     def _overtaken(self, view: ReceiverView) -> None:
         """What it wants next was shed, or is damaged: it attaches anew, and so learns which rows are lost.

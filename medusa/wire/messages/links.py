@@ -256,11 +256,11 @@ class Attached(MessageBase, frozen=True, tag="attached"):
         configuration: as in ``Attach``.
         skipped: so many of the numbers before ``next_seq``, from the one asked for on, belong to no row: who
             puts the stream out has changed, and rows come again under higher ones.
-        end_seq: where the tentative lane comes too, the number after the last row that there is now; else 0.
-        tentative: the tentative lane comes too, and begins with how the stream is.
+        tentative: the tentative lane comes too, and begins with how the stream is: the number after the last
+            row, and the last promise, that there are now; None: it doesn't come.
     """
 
-    TAIL: ClassVar[tuple[str, ...]] = ("configuration", "skipped", "end_seq", "tentative")
+    TAIL: ClassVar[tuple[str, ...]] = ("configuration", "skipped", "tentative")
 
     stream: Name
     epoch: Count
@@ -274,8 +274,7 @@ class Attached(MessageBase, frozen=True, tag="attached"):
     life: Count = 0
     configuration: Count = 0
     skipped: Count = 0
-    end_seq: Count = 0
-    tentative: bool = False
+    tentative: tuple[Count, StreamTime] | None = None
 
 
 class Data(MessageBase, frozen=True, tag="data"):

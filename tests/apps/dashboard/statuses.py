@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from medusa.apps.dashboard.network import Seen
-from medusa.wire.status_fields import status_of
+from medusa.wire.status_and_metrics import status_of
 
 
 def box(kind: str = "filter", **figures: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import pytest
 
 from medusa.apps.dashboard.network import Seen, StreamView, network_of
 from medusa.errors import DataError
-from medusa.wire.status_fields import status_of
+from medusa.wire.status_and_metrics import status_of
 from tests.apps.dashboard.statuses import box, edges_and_core, fragment, guarding, node, seen
 
 

@@ -114,6 +114,7 @@ class Network:
         self.measures_us = measures_us
         self.slowness: dict[str, float] = {}
         self.contracts: dict[tuple[str, str], Contract] = {}
+        self.versions: dict[tuple[str, int], Contract] = {}
         self._queue: list[tuple[int, int, Callable[[], None]]] = []
         self._count = 0
         self._under_way: dict[str, str] = {}
@@ -149,7 +150,37 @@ class Network:
                 self.members[name].contracts.append(each)
                 self.members[name].trader.sign(self.now_us, each)
                 self._look(name)
+            self.versions[each.id, each.version] = each
             self.contracts[each.consumer, each.provider] = each
+
+    def renew(self, one: Contract, *, first: str) -> None:
+        """A newer version, which one party knows a while before the other."""
+        other = one.provider if first == one.consumer else one.consumer
+        self.versions[one.id, one.version] = one
+        self.contracts[one.consumer, one.provider] = one
+        late_us = self.now_us + self.rng.randrange(20 * S)
+        for name, at_us in ((first, self.now_us), (other, late_us)):
+            self.members[name].contracts.append(one)
+            self.at(at_us, lambda name=name: self._signs(name, one))
+
+    def _signs(self, name: str, one: Contract) -> None:
+        self.members[name].trader.sign(self.now_us, one)
+        self._look(name)
+
+    def revoke(self, one: Contract, *, first: str) -> None:
+        """By one party; the other hears of it a while later."""
+        other = one.provider if first == one.consumer else one.consumer
+        self.contracts.pop((one.consumer, one.provider), None)
+        late_us = self.now_us + self.rng.randrange(20 * S)
+        for name, partner, at_us in ((first, other, self.now_us), (other, first, late_us)):
+            self.members[name].contracts = [
+                each for each in self.members[name].contracts if each.id != one.id
+            ]
+            self.at(at_us, lambda name=name, partner=partner: self._revokes(name, one.id, partner))
+
+    def _revokes(self, name: str, contract_id: str, partner: str) -> None:
+        self.members[name].trader.revoke(self.now_us, contract_id, partner)
+        self._look(name)
 
     def at(self, us: int, do: Callable[[], None]) -> None:
         self._count += 1
@@ -374,9 +405,7 @@ class Network:
         price = getattr(message, "price_micro", None)
         if price is None:
             return
-        consumer, provider = (name, say.partner) if isinstance(message, LoadRequest) else (say.partner, name)
-        both = (self.contracts.get((consumer, provider)), self.contracts.get((provider, consumer)))
-        terms = next((each for each in both if each is not None and each.id == message.contract), None)
+        terms = self.versions.get((message.contract, message.version))
         if terms is None or not terms.price_micro - terms.range_micro <= price <= terms.price_micro:
             self.broken.append(f"{name} says {message}: the price isn't in the range")
         if isinstance(message, LoadAgreed) and terms is not None and not self._again(name, message):
@@ -448,6 +477,8 @@ class Network:
         """Moves of own tasks by which both would gain at a price of their contract: by brute force."""
         found = []
         for (consumer, provider), terms in self.contracts.items():
+            if terms.shadow:
+                continue
             slack = self.members[consumer].settings.epsilon_ppm / 1e6
             most = self.members[provider].settings.capacity
             # No task is at the provider but by this contract, unless it was passed on to it.

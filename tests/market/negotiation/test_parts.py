@@ -227,7 +227,7 @@ def test_the_price_that_a_provider_says_is_in_the_range_and_one_that_it_would_ta
     terms = contract("a", "b", 1_000_000, range_micro=width)
     by = SignedContract(contract=terms, partner="a", consumes=False)
     judge = AnswerJudge("b", settings, books=books, policy=LoadPolicy())
-    price, room = judge.offered(by, task("a0", "a", like) if like else None)
+    [(_, price, room)] = judge.offers([(by, task("a0", "a", like) if like else None)])
     assert terms.least_micro <= price <= terms.price_micro
     if room > 1:
         assert judge.judge(by, [task("a1", "a", 0.0005)], price).taken

@@ -259,7 +259,8 @@ def test_what_was_passed_on_comes_home_by_the_way_it_went():
     assert [each[2] for each in net.handed if each[0] >= 100 * S][-2:] == ["c", "b"]
 
 
-def test_a_shadow_moves_nothing_and_says_what_would_have_been_paid():
+@pytest.mark.parametrize("ends", ["a", "b"])
+def test_a_shadow_moves_nothing_and_says_what_would_have_been_paid(ends):
     """As the first test: two tasks of 0.1 units a second each would go, at 2 a unit: 0.4 a second."""
     net = Network()
     net.join("a", Square(5e6), [task(f"a{n}", "a") for n in range(8)])
@@ -271,8 +272,8 @@ def test_a_shadow_moves_nothing_and_says_what_would_have_been_paid():
     assert sorted(each.name for each in status["a"].away if each.virtual) == ["a0", "a1"]
     for each in status.values():
         assert 96 * 400_000 < each.contracts[0].virtual_micro <= 100 * 400_000
-    net.members["a"].trader.revoke(net.now_us, "a-b", "b")
-    net._look("a")
+    net.members[ends].trader.revoke(net.now_us, "a-b", "b" if ends == "a" else "a")
+    net._look(ends)
     net.run(110 * S)
     status = {name: net.members[name].trader.status(net.now_us) for name in "ab"}
     assert status["a"].away == status["b"].guests == ()

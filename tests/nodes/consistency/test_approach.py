@@ -38,6 +38,20 @@ def test_one_that_lags_by_less_than_the_margin_is_near_once_that_shows(lag_us: i
     assert 0 < over_at_us(lambda now_us: now_us - lag_us) <= lag_us + TICK_US
 
 
+@pytest.mark.parametrize("lag_us", [250 * MS, 300 * MS, 400 * MS])
+def test_one_that_always_lags_by_less_than_a_missing_one_is_near_after_some_marks(lag_us: int) -> None:
+    """What it brings isn't waited for any longer than X allows, and it never comes nearer."""
+    at_us = over_at_us(lambda now_us: now_us - lag_us)
+    assert 3 * lag_us < at_us <= 4 * (lag_us + TICK_US)
+
+
+def test_one_that_is_late_now_more_and_now_less_is_near_after_some_marks() -> None:
+    """Found by seed 7 of ``delay``: its rows are always older than those of the other source."""
+    lags_us = [300 * MS, 500 * MS, 350 * MS, 450 * MS]
+    at_us = over_at_us(lambda now_us: now_us - lags_us[now_us // (600 * MS) % 4])
+    assert 0 < at_us <= 4 * S
+
+
 @pytest.mark.parametrize("speed", [1.1, 1.3, 2, 5, 20])
 def test_one_that_catches_up_is_waited_for_until_it_is_near(speed: float) -> None:
     behind_us = 6 * S

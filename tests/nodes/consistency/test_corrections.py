@@ -8,7 +8,7 @@ import pytest
 
 from medusa.nodes.consistency.corrections import TRAINS_MAX, UncorrectedRows
 from medusa.runtime.client.status.bounded_streams import unstable_text
-from medusa.wire.status_fields import ConsistencyStatus, status_of
+from medusa.wire.status_and_metrics import ConsistencyStatus, status_of
 from tests.nodes.consistency.delayed_run import CHAIN, PAIR, STEP_US, DelayedRun, chain, pair, second
 from tests.nodes.consistency.test_fork_feeding import Forking, missing_b, query
 from tests.nodes.consistency.test_fork_outputs import apart, fails, train

@@ -159,8 +159,7 @@ class Forking:
             boundary_us=START_US,
             schema=receiver.schema,
             timed=input.judged,
-            end_seq=receiver.next_seq if end_seq is None else end_seq,
-            tentative=True,
+            tentative=(receiver.next_seq if end_seq is None else end_seq, START_US),
         )
         self._frames[peer], self._lanes[peer] = 1, 0
         self.hosted.receive(self.now_us, input, first, None)

@@ -12,6 +12,8 @@ from medusa.wire.messages.move import Fed, Got
 from tests.nodes.taken_over import PIECE, ROWS, Run
 from tests.nodes.test_taken_over import CUT, UNITED, counting, run_of, two_sources, uniting
 
+pytestmark = pytest.mark.usefixtures("trains_apart")
+
 TRAINS = ROWS // PIECE
 
 

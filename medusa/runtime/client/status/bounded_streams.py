@@ -9,7 +9,7 @@ from typing import NamedTuple
 from msgspec import UNSET
 
 from medusa.units import duration_text, size_text
-from medusa.wire.status_fields import ConsistencyStatus, NodeStatus
+from medusa.wire.status_and_metrics import ConsistencyStatus, NodeStatus
 
 __all__ = ["STABLE", "BoundedStream", "bounded_streams", "unstable_text"]
 
@@ -57,8 +57,10 @@ def unstable_text(of: ConsistencyStatus) -> str:
         parts.append(f"{of.dropped_rows:,} not sent to slow readers")
     if of.why:
         parts.append(f"no fork: {of.why}")
+    if of.disk_bytes:
+        parts.append(f"{size_text(of.disk_bytes)} of inputs wait on disk")
     if of.suspended:
-        held = size_text(of.held_bytes)
+        held = size_text(of.held_bytes + of.disk_bytes)
         parts.append(f"SUSPENDED: {', '.join(of.suspended)} wait at their senders, since {held} wait here")
     return "; ".join(parts)
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 from msgspec import UNSET
 
-from medusa.wire.status_fields import FOLLOWING, NodeStatus, ReplicasStatus
+from medusa.wire.status_and_metrics import FOLLOWING, NodeStatus, ReplicasStatus
 
 __all__ = ["GuardedFragment", "guarded_fragments"]
 

@@ -11,7 +11,7 @@ from msgspec import UNSET
 from medusa.errors import LinkError
 from medusa.query.suggest import did_you_mean
 from medusa.runtime.client.status.guarded_fragments import guarded_fragments
-from medusa.wire.status_fields import FragmentStatus, NodeStatus, status_of
+from medusa.wire.status_and_metrics import FragmentStatus, NodeStatus, status_of
 
 __all__ = ["explanation", "whole"]
 

@@ -1,7 +1,7 @@
 """The statuses of nodes as Arrow tables: docs/brain.md describes each column.
 
 A column has the name of a field of the status, and its type. What is told of a field as a metric
-(``wire/status_fields.py``) and is named nowhere here comes behind those that are.
+(``wire/status_and_metrics.py``) and is named nowhere here comes behind those that are.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from msgspec.structs import asdict
 from medusa.engine.core.rows import TIME
 from medusa.engine.stats import STATS_SCHEMA
 from medusa.runtime.client.status.guarded_fragments import GuardedFragment, guarded_fragments
-from medusa.wire.status_fields import (
+from medusa.wire.status_and_metrics import (
     BoxStatus,
     FragmentStatus,
     InputStatus,

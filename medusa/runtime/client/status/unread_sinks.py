@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator
 
 from medusa.query.recovery import PRECISE_UPSTREAM, UPSTREAM
-from medusa.wire.status_fields import NodeStatus, OutputStatus
+from medusa.wire.status_and_metrics import NodeStatus, OutputStatus
 
 __all__ = ["unread_sinks"]
 

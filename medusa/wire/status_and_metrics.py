@@ -315,6 +315,7 @@ class ConsistencyStatus(_Status, frozen=True, kw_only=True):
         dropped_rows: of the tentative ones, over all readers, that weren't sent, since there was no room.
         late_rows: that came too late for the fork that is there, and will be in what is corrected.
         held_bytes: by so much the state of the fragment has grown since an input was missing.
+        disk_bytes: that have come beyond that, and wait on disk.
         suspended: inputs of which nothing more is taken, since that is as much as may be: stream and who
             sends it.
     """
@@ -353,9 +354,12 @@ class ConsistencyStatus(_Status, frozen=True, kw_only=True):
     held_bytes: Annotated[
         int, Metric("held_bytes", "Bytes by which a fragment has grown since an input was missing.")
     ] = 0
+    disk_bytes: Annotated[
+        int, Metric("inputs_on_disk_bytes", "Bytes of inputs that wait on disk for one that is missing.")
+    ] = 0
     suspended: Annotated[
         tuple[str, ...],
-        Metric("inputs_suspended", "1 while nothing more is taken of inputs, for want of [delay] memory."),
+        Metric("inputs_suspended", "1 while nothing more is taken of inputs, for want of [delay] disk."),
     ] = ()
 
 

@@ -1,7 +1,7 @@
 """The fields of ``medusa status --json``: those of a file, which scripts may count on.
 
-``MEDUSA_REWRITE=1 pytest tests/nodes/test_status_fields.py`` writes it anew. Commit only a difference that
-was meant: a field that is gone, or has another name or type, breaks who reads it.
+``MEDUSA_REWRITE=1 pytest tests/nodes/test_status_and_metrics.py`` writes it anew. Commit only a
+difference that was meant: a field that is gone, or has another name or type, breaks who reads it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from msgspec import NODEFAULT, inspect
 
 import medusa as md
 from medusa.wire.messages.links import OLDEST
-from medusa.wire.status_fields import NodeStatus
+from medusa.wire.status_and_metrics import NodeStatus
 from tests.nodes.taken_over import ROWS, SCHEMA, Run
 
-GOLDEN = Path(__file__).with_name("status_fields.txt")
+GOLDEN = Path(__file__).with_name("status_and_metrics.txt")
 
 AT = {"e": ["left", "l", "right", "r"], "m": ["meet", "out"]}
 

@@ -1,0 +1,70 @@
+"""Receipts and settlements in files: a line for each, its kind and its bytes in base64.
+
+Lines are added at the end; what begins with # says nothing. Files of one contract can be put together in any
+order: what is in them is numbered and signed.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from medusa.errors import ContractError
+from medusa.market.ledger.receipts import READING_BYTES_MAX, LoadReceipt, SignedSettlement, canonical
+
+__all__ = ["ReceiptsOfFile", "read_receipts", "receipt_lines"]
+
+LINE_CHARS_MAX = 2 * READING_BYTES_MAX
+
+
+class ReceiptsOfFile(NamedTuple):
+    """Bytes of ``LoadReceipt`` and of ``SignedSettlement``, as they stand in files."""
+
+    receipts: tuple[bytes, ...]
+    settlements: tuple[bytes, ...]
+
+
+def receipt_lines(documents: Iterable[LoadReceipt | SignedSettlement]) -> str:
+    """Lines to be added to a file."""
+    return "".join(
+        f"{'receipt' if isinstance(each, LoadReceipt) else 'settlement'}"
+        f" {base64.b64encode(canonical(each)).decode()}\n"
+        for each in documents
+    )
+
+
+def read_receipts(paths: Iterable[Path]) -> ReceiptsOfFile:
+    """All that is in some files. Whether anybody signed it, the statement says.
+
+    Raises:
+        ContractError: a file can't be read, or has a line that is none; says which.
+    """
+    found: dict[str, list[bytes]] = {"receipt": [], "settlement": []}
+    for path in paths:
+        try:
+            with path.open(encoding="ascii", errors="replace") as file:
+                for number, line in enumerate(file, start=1):
+                    words = line.split(None, 2)
+                    if not words or words[0].startswith("#"):
+                        continue
+                    if len(line) > LINE_CHARS_MAX or len(words) != 2 or words[0] not in found:
+                        raise _no_line(path, number, line)
+                    try:
+                        found[words[0]].append(base64.b64decode(words[1], validate=True))
+                    except (ValueError, binascii.Error):
+                        raise _no_line(path, number, line) from None
+        except OSError as error:
+            raise ContractError(f"{path} can't be read: {error.strerror}", code="contract.file") from None
+    return ReceiptsOfFile(tuple(found["receipt"]), tuple(found["settlement"]))
+
+
+def _no_line(path: Path, number: int, line: str) -> ContractError:
+    return ContractError(
+        f"{path} line {number}: expected `receipt` or `settlement`, and its bytes in base64, got"
+        f" {line[:40]!r}",
+        hint="leave the line out: the statement names the receipt that is missing",
+        code="contract.receipts",
+    )

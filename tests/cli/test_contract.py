@@ -1,0 +1,342 @@
+"""``medusa contract``: two companies draft, sign, look at and end a contract, as files."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import yaml
+from click.testing import CliRunner
+
+import medusa as md
+from medusa.cli.main import main
+from medusa.market.contract.signed import RevocationDocument, sign_document
+from medusa.runtime.contracts.contract_files import read_signed, write_signed
+from medusa.runtime.keys.key_files import read_participant_key
+from tests.blocks import blocks
+
+SIGNS = {name: ("--signer", f"{name}.key", "--participant", name) for name in ("acme", "bigco", "carol")}
+IN = ("--federation", "netmon")
+KEYS = ("--provider-key", "acme.pub", "--consumer-key", "bigco.pub")
+
+
+def run(*arguments, code=0) -> str:
+    done = CliRunner().invoke(main, [str(each) for each in arguments])
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    """With keys of three participants, and terms that count from the day before this one."""
+    monkeypatch.chdir(tmp_path)
+    for name in SIGNS:
+        run("keygen", "participant", f"{name}.key")
+    text = run("contract", "draft", "--provider", "acme", "--consumer", "bigco", "--price", "0.02")
+    (tmp_path / "terms.toml").write_text(re.sub("begins = .*?Z", "begins = 2026-01-01", text))
+    return tmp_path
+
+
+def offered(*more) -> None:
+    run("contract", "propose", "terms.toml", *SIGNS["bigco"], *IN, "-o", "a.contract", *more)
+
+
+def accepted() -> None:
+    offered()
+    run("contract", "accept", "a.contract", *SIGNS["acme"], *IN, "--partner-key", "bigco.pub")
+
+
+def shown(*more) -> dict:
+    return json.loads(run("contract", "show", "a.contract", *more, "--json"))
+
+
+def test_two_sign_and_then_it_counts(folder):
+    said = run("contract", "propose", "terms.toml", *SIGNS["bigco"], *IN, "-o", "a.contract")
+    assert "it counts once acme has signed it too, within 30d" in said
+    assert (shown(*KEYS)["counts"], shown(*KEYS)["why"]) == (False, "acme hasn't signed")
+    text = run("contract", "show", "a.contract")
+    assert "provider    acme: not signed" in text
+    assert "counts now  no: acme hasn't signed" in text
+    assert 'amount = "0.02"' in text
+    said = run("contract", "accept", "a.contract", *SIGNS["acme"], *IN, "--partner-key", "bigco.pub")
+    assert "signed by both: a.contract" in said
+    found = shown(*KEYS)
+    assert found["counts"]
+    assert found["signed"]["provider"]["compared"]
+    assert found["terms"] == text[: text.index("\nfederation")]
+    before = (folder / "a.contract").read_bytes()
+    run("contract", "accept", "a.contract", *SIGNS["acme"], *IN, "--partner-key", "bigco.pub")
+    assert (folder / "a.contract").read_bytes() == before
+    assert sorted(path.name for path in folder.iterdir() if path.name.startswith(".")) == []
+
+
+def test_keys_that_were_not_compared_count_for_nothing(folder):
+    accepted()
+    found = shown("--provider-key", "acme.pub")
+    assert not found["counts"]
+    assert found["why"] == "nobody has said that the key that signed for bigco is theirs"
+    assert "was not compared" in run("contract", "show", "a.contract")
+
+
+def test_the_provider_may_propose_too_and_keys_may_be_text(folder):
+    run("contract", "propose", "terms.toml", *SIGNS["acme"], *IN, "-o", "a.contract")
+    key = re.search(r"ed25519:\w+", (folder / "acme.pub").read_text())[0]
+    told = json.loads(
+        run(
+            "contract",
+            "accept",
+            "a.contract",
+            *SIGNS["bigco"],
+            *IN,
+            "--partner-key",
+            key,
+            "-o",
+            "b",
+            "--json",
+        )
+    )
+    assert told == {"contract": "bigco-at-acme", "version": 1, "file": "b"}
+    assert read_signed(folder / "a.contract")[0].consumer is None
+    assert read_signed(folder / "b")[0].consumer is not None
+
+
+def test_a_revocation_ends_it_after_its_notice(folder):
+    accepted()
+    said = run(
+        *("contract", "revoke", "a.contract", *SIGNS["acme"]),
+        *("--reason", "we move out\x1b[2J", "-o", "a.revoked"),
+    )
+    assert "give it to bigco" in said
+    text = run("contract", "show", "a.revoked")
+    assert "acme revokes contract bigco-at-acme, all versions up to 1" in text
+    assert 'reason      "we move out\\u001b[2J"' in text
+    found = shown(*KEYS, "--revoked", "a.revoked")
+    assert found["counts"]
+    assert re.fullmatch(r"for (7d|6d 23h 59 min \d+s) more", found["why"])
+    told = json.loads(run("contract", "show", "a.revoked", *KEYS, "--json"))
+    assert (told["by"], told["reason"], told["compared"]) == ("acme", "we move out\x1b[2J", True)
+
+
+def test_a_contract_without_notice_ends_at_once(folder):
+    text = (folder / "terms.toml").read_text()
+    (folder / "terms.toml").write_text(re.sub("notice.*", "", text))
+    accepted()
+    run("contract", "revoke", "a.contract", *SIGNS["bigco"], "-o", "a.revoked")
+    found = shown(*KEYS, "--revoked", "a.revoked")
+    assert (found["counts"], found["why"]) == (False, "bigco has revoked it, 0s ago")
+
+
+@pytest.mark.parametrize(
+    ("line", "place", "says"),
+    [
+        ('range = "0.03"', "line 10: price.range", "expected at most the price of 0.02 EUR, got 0.03 EUR"),
+        ('amount = "-0.02"', "line 9: price.amount", "0 or more"),
+        ("ends = 2026-11-01", "", "ended"),
+        ('consumer = "acme"', "line 3: consumer", "for both"),
+    ],
+)
+def test_what_contradicts_itself_is_not_signed(folder, line, place, says):
+    text = (folder / "terms.toml").read_text()
+    name = line.split(" = ")[0]
+    text = re.sub(f"^{name} = .*$", line, text, flags=re.MULTILINE)
+    if name == "range":
+        text = text.replace('amount = "0.02"', f'amount = "0.02"\n{line}')
+    (folder / "terms.toml").write_text(text)
+    said = run("contract", "propose", "terms.toml", *SIGNS["bigco"], *IN, "-o", "a.contract", code=1)
+    assert says in said
+    assert place in said
+    assert "hint: " in said
+    assert not (folder / "a.contract").exists()
+
+
+def test_what_can_not_be_accepted_changes_nothing(folder):
+    offered()
+    before = (folder / "a.contract").read_bytes()
+    accept = ("contract", "accept", "a.contract")
+    partner = ("--partner-key", "bigco.pub")
+    for arguments, says in [
+        ((*SIGNS["acme"], "--federation", "other", *partner), "is of federation 'netmon', this is 'other'"),
+        ((*SIGNS["acme"], *IN, "--partner-key", "carol.pub"), "is signed for 'bigco' by ed25519:"),
+        ((*SIGNS["carol"], *IN, *partner), "is between 'acme' and 'bigco'"),
+        ((*SIGNS["bigco"], *IN, "--partner-key", "acme.pub"), "'acme' hasn't signed"),
+        (("--signer", "bigco.pub", "--participant", "acme", *IN, *partner), "this needs the secret one"),
+    ]:
+        assert says in run(*accept, *arguments, code=1)
+        assert (folder / "a.contract").read_bytes() == before
+    run("contract", "propose", "terms.toml", *SIGNS["bigco"], *IN, "-o", "late", "--open", "1us")
+    late = ("contract", "accept", "late", *SIGNS["acme"], *IN, *partner)
+    assert "hint: ask for a new one" in run(*late, code=1)
+    assert "never written over" in run(
+        "contract", "propose", "terms.toml", *SIGNS["bigco"], *IN, "-o", "a.contract", code=1
+    )
+    assert "is no party" in run("contract", "propose", "terms.toml", *SIGNS["carol"], *IN, "-o", "x", code=1)
+    assert not (folder / "x").exists()
+
+
+def test_a_changed_file_is_noticed(folder):
+    accepted()
+    lines = (folder / "a.contract").read_text().split("\n")
+    for number in range(1, len(lines) - 2):
+        changed = lines.copy()
+        changed[number] = ("B" if lines[number][0] == "A" else "A") + lines[number][1:]
+        (folder / "a.contract").write_text("\n".join(changed))
+        assert "error: " in run("contract", "show", "a.contract", *KEYS, code=1)
+    (folder / "a.contract").write_text("hello")
+    assert "no signed contract" in run("contract", "show", "a.contract", code=1)
+    (folder / "a.contract").write_bytes(b"\xff")
+    assert "is no text" in run("contract", "show", "a.contract", code=1)
+
+
+def test_a_later_version_replaces_what_both_signed(folder):
+    accepted()
+    text = (folder / "terms.toml").read_text()
+    propose = ("contract", "propose", "terms.toml", *SIGNS["bigco"], *IN, "-o", "b.contract")
+    accept = ("contract", "accept", "b.contract", *SIGNS["acme"], *IN, "--partner-key", "bigco.pub")
+    second = f"version = 2\n{text}"
+    dollars = second.replace("[price]", '[price]\ncurrency = "USD"')
+    for changed, says in [
+        (text, "write version 2"),
+        (second.replace('"acme"', '"carol"'), "parties: ('carol', 'bigco')"),
+        (second.replace("bigco-at-acme", "other"), "id: 'other', and 'bigco-at-acme'"),
+        (dollars, "currency: 'USD' in version 2"),
+    ]:
+        (folder / "terms.toml").write_text(changed)
+        assert says in run(*propose, "--replaces", "a.contract", code=1)
+    (folder / "terms.toml").write_text(second.replace("0.02", "0.03"))
+    run(*propose, "--replaces", "a.contract")
+    run(*accept, "--replaces", "a.contract")
+    assert "write version 3" in run(*propose[:-1], "c.contract", "--replaces", "b.contract", code=1)
+
+
+def test_what_can_not_be_revoked(folder):
+    offered()
+    revoke = ("contract", "revoke", "a.contract", "-o", "r")
+    assert "isn't signed by both" in run(*revoke, *SIGNS["acme"], code=1)
+    (folder / "a.contract").unlink()
+    accepted()
+    assert "is between 'acme' and 'bigco'" in run(*revoke, *SIGNS["carol"], code=1)
+    assert "is signed for 'acme' by" in run(*revoke, "--signer", "carol.key", "--participant", "acme", code=1)
+    run(*revoke, *SIGNS["acme"])
+    assert "this is the revocation" in run("contract", "revoke", "r", "-o", "s", *SIGNS["acme"], code=1)
+    assert "this is the revocation" in run(
+        "contract", "accept", "r", *SIGNS["bigco"], *IN, "--partner-key", "acme.pub", code=1
+    )
+    assert "is no revocation" in run("contract", "show", "a.contract", "--revoked", "a.contract", code=1)
+    text = (
+        (folder / "terms.toml").read_text().replace("version = 1\n", "").replace('= "bigco-at', '= "other-at')
+    )
+    (folder / "terms.toml").write_text(text)
+    (folder / "a.contract").unlink()
+    accepted()
+    assert "is of another contract" in run("contract", "show", "a.contract", *KEYS, "--revoked", "r", code=1)
+
+
+# --- contracts about content ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def query(folder):
+    q = md.Query("clicks")
+    rows = q.source("rows", {"ts": "timestamp", "user": "int32", "page": "utf8"})
+    q.sink("out", rows.filter("user > 0"))
+    (folder / "clicks.json").write_text(q.to_json())
+    return folder / "clicks.json"
+
+
+def drafted(folder, *more) -> str:
+    parties = ("--provider", "acme", "--consumer", "bigco", "--price", "5", "--per", "gigabyte")
+    text = run("contract", "draft", "--query", "clicks.json", *parties, *more)
+    begun = re.sub(r"begins: '\d+-\d+-\d+", "begins: '2026-01-01", text)
+    (folder / "c.odcs.yaml").write_text(begun)
+    return begun
+
+
+def test_rows_of_a_sink_are_sold_by_a_file_of_the_standard(folder, query):
+    text = drafted(folder)
+    run("contract", "propose", "c.odcs.yaml", *SIGNS["acme"], *IN, "-o", "a.contract")
+    run("contract", "accept", "a.contract", *SIGNS["bigco"], *IN, "--partner-key", "acme.pub")
+    found = shown(*KEYS)
+    assert found["counts"]
+    assert yaml.safe_load(found["terms"]) == yaml.safe_load(text)
+    q = md.Query("q")
+    (folder / "signed.odcs.yaml").write_text(found["terms"])
+    source = q.source("clicks", contract="signed.odcs.yaml")
+    assert source.schema == {"ts": "timestamp[us, UTC]", "user": "int32", "page": "utf8"}
+    run("contract", "revoke", "a.contract", *SIGNS["bigco"], "-o", "a.revoked")
+    assert re.fullmatch(r"for (7d|6d 23h 59 min \d+s) more", shown(*KEYS, "--revoked", "a.revoked")["why"])
+
+
+def test_a_revocation_of_rows_keeps_the_notice_too(folder, query):
+    drafted(folder)
+    run("contract", "propose", "c.odcs.yaml", *SIGNS["acme"], *IN, "-o", "a.contract")
+    run("contract", "accept", "a.contract", *SIGNS["bigco"], *IN, "--partner-key", "acme.pub")
+    document = read_signed(folder / "a.contract")[1]
+    hasty = RevocationDocument(
+        federation="netmon",
+        id=document.id,
+        version=1,
+        provider="acme",
+        consumer="bigco",
+        by="acme",
+        said_us=document.begins_us,
+        ends_us=document.begins_us + 1,
+    )
+    write_signed(folder / "r", sign_document(hasty, read_participant_key("acme.key"), "acme"))
+    said = run("contract", "show", "a.contract", *KEYS, "--revoked", "r", code=1)
+    assert "expected a notice of 7d at least" in said
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        (("--sink", "nothing"), "there is: out"),
+        (("--per", "handshake"), "'handshake' isn't counted"),
+        (("--price", "-5"), "expected a price of 0 or more, got -5.00 EUR"),
+        (("--price", "much"), "an amount has at most"),
+        (("--period", "soon"), "--period"),
+    ],
+)
+def test_what_can_not_be_drafted(folder, query, more, says):
+    parties = ("--provider", "acme", "--consumer", "bigco", "--price", "5")
+    assert says in run("contract", "draft", "--query", "clicks.json", *parties, *more, code=1)
+
+
+def test_what_can_not_be_kept_is_refused_by_name(folder, query):
+    text = drafted(folder) + "roles:\n- role: reader\n"
+    (folder / "c.odcs.yaml").write_text(text)
+    said = run("contract", "propose", "c.odcs.yaml", *SIGNS["acme"], *IN, "-o", "a.contract", code=1)
+    line = text[: text.index("roles:")].count("\n") + 1
+    assert f"c.odcs.yaml line {line}: roles: can't be kept" in said
+    assert not (folder / "a.contract").exists()
+
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "contracts.md"
+
+
+def test_the_commands_of_the_page_run_in_their_order(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    q = md.Query("clicks")
+    q.sink("out", q.source("rows", {"ts": "timestamp", "page": "utf8"}))
+    (tmp_path / "clicks.json").write_text(q.to_json())
+    (tmp_path / "november.receipts").write_text("")
+    lines = [
+        line
+        for block in blocks(PAGE.read_text(encoding="utf-8"))
+        if block.language == "sh"
+        for line in block.text.splitlines()
+    ]
+    for line in lines:
+        words = shlex.split(line)
+        assert words[0] == "medusa"
+        run(*words[1:])
+    assert {line.split()[2] for line in lines if " contract " in line} == {
+        "draft",
+        "propose",
+        "accept",
+        "show",
+        "revoke",
+        "statement",
+    }
