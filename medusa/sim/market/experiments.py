@@ -53,7 +53,10 @@ def run_experiment(
         ConfigError, SimulationError: as ``run_market``.
     """
     for number, row in enumerate(experiment.rows):
-        yield row, run_market(row.setup, watch=lambda seconds, number=number: watch(number, seconds))  # type: ignore[misc]
+        yield (
+            row,
+            run_market(row.setup, strict=False, watch=lambda seconds, number=number: watch(number, seconds)),
+        )  # type: ignore[misc]
 
 
 GRAPH_SIZE = 50
