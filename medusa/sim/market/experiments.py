@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -53,10 +54,7 @@ def run_experiment(
         ConfigError, SimulationError: as ``run_market``.
     """
     for number, row in enumerate(experiment.rows):
-        yield (
-            row,
-            run_market(row.setup, strict=False, watch=lambda seconds, number=number: watch(number, seconds)),
-        )  # type: ignore[misc]
+        yield row, run_market(row.setup, strict=False, watch=partial(watch, number))
 
 
 GRAPH_SIZE = 50
