@@ -26,6 +26,7 @@ __all__ = [
 
 
 def _percent(value: float) -> str:
+    value = value if abs(value) > 5e-6 else 0.0  # no -0.00%
     return f"{value:.2%}" if abs(value) < 0.1 else f"{value:.1%}"
 
 
