@@ -18,7 +18,7 @@ __all__ = ["draft"]
 @click.command(
     epilog=example(
         "medusa contract draft --provider acme --consumer bigco --price 0.02 --range 0.004 -o terms.toml",
-        "medusa contract draft --query clicks.json --sink clicks.out --provider acme --consumer bigco \\",
+        "medusa contract draft --query clicks.json --sink out --provider acme --consumer bigco \\",
         "    --price 5 --per gigabyte -o clicks.odcs.yaml",
     )
 )

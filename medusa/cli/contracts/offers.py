@@ -10,7 +10,7 @@ import click
 
 from medusa.cli.contracts.common import PARTICIPANT, SIGNER, contract_of, now_us, other_party, public_key
 from medusa.cli.options.command_options import AS_JSON, FILE, OUT_FILE, example
-from medusa.errors import ConfigError
+from medusa.errors import ConfigError, ContractError
 from medusa.units import duration_text, duration_us
 
 if TYPE_CHECKING:
@@ -137,11 +137,20 @@ def accept(
 
 def _check_replaces(document: ContractDocument | ContentDocument, replaces: Path | None) -> None:
     """Whether this can take the place of the contract in a file, where one is named."""
+    from medusa.market.contract.signed import is_complete
     from medusa.market.contract.standing import check_replaces
     from medusa.runtime.contracts.contract_files import read_signed
 
-    if replaces is not None:
-        check_replaces(document, contract_of(read_signed(replaces)[1]))
+    if replaces is None:
+        return
+    signed, old = read_signed(replaces)
+    check_replaces(document, contract_of(old))
+    if not is_complete(signed, old):
+        raise ContractError(
+            f"{replaces} isn't signed by both, so there is nothing to replace",
+            hint="leave --replaces out",
+            code="contract.unsigned",
+        )
 
 
 def _check_offer(document: ContractDocument | ContentDocument, at_us: int) -> None:

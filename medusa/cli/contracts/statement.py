@@ -26,7 +26,9 @@ __all__ = ["statement"]
     )
 )
 @click.argument("files", nargs=-1, required=True, type=FILE)
-@click.option("--receipts", multiple=True, required=True, type=FILE, help="receipts of it; may be said again")
+@click.option(
+    "--receipts", multiple=True, required=True, type=FILE, help="receipts of it; may be given several times"
+)
 @click.option("--provider-key", required=True, metavar="FILE|KEY", help="its public key")
 @click.option("--consumer-key", required=True, metavar="FILE|KEY", help="its public key")
 @click.option("--parquet", type=OUT_FILE, help="write a row for each task and receipt")
@@ -39,10 +41,11 @@ def statement(
     parquet: Path | None,
     as_json: bool,
 ) -> None:
-    """Who owes whom by the contract in FILES, one file for each version of it.
+    """Who owes whom by a contract, from receipts.
 
-    Nothing counts but what both have signed. Receipts that are missing, come twice or contradict each other
-    are named. Both parties get the same from the same receipts.
+    FILES are the contract, one for each version of it that counted. Nothing counts but what both have signed.
+    Receipts that are missing, come twice or contradict each other are named. Both parties get the same from
+    the same receipts.
     """
     from medusa.market.ledger.statement import load_statement
     from medusa.runtime.contracts.receipt_files import read_receipts

@@ -50,6 +50,8 @@ MEASURES_MAX = 64
 REFUSALS_MAX = 16
 """Refusals that are kept between two receipts, so that nobody fills another's disk with them."""
 
+NUMBER_MAX = 1 << 62
+TASK_CHARS_MAX = 256
 TASK_BYTES = 48
 """Of a task in a reading, beside its name: numbers at their longest."""
 
@@ -206,6 +208,12 @@ class LedgerBook:
         contract = self.versions.get(slot.version) if slot else None
         if key in self.tasks:
             return
+        _check(negotiation=negotiation, begin_row=begin_row, nano_units_per_row=nano_units_per_row)
+        if not 1 <= len(task) <= TASK_CHARS_MAX:
+            raise ContractError(
+                f"a task's name of {len(task):,} characters: it has 1 to {TASK_CHARS_MAX}",
+                code="contract.number",
+            )
         if slot is None or contract is None:
             raise ContractError(f"contract {self.contract_id!r} doesn't count now", code="contract.ended")
         if not contract.least_micro <= price_micro <= contract.price_micro:
@@ -261,6 +269,7 @@ class LedgerBook:
         found = self.tasks.get((negotiation, task))
         if found is None or found.home:
             return
+        _check(end_row=end_row)
         slot = self.versions.at(now_us)
         period = self.written_off_in if slot is None else self.versions.payment_period(slot)
         record = TaskWent(
@@ -281,13 +290,14 @@ class LedgerBook:
         durably.
 
         Raises:
-            ContractError: there is no such task, or it is home and receipted.
+            ContractError: there is no such task, it is home and receipted, or that is no number of a row.
         """
         found = self.tasks.get((negotiation, task))
         if found is None:
             raise ContractError(
                 f"task {task!r} of negotiation {negotiation} runs under no contract", code="contract.task"
             )
+        _check(end_row=end_row)
         found.count(end_row)
 
     def measured(self, now_us: int, missed_us: int, latency_us: int) -> None:
@@ -377,6 +387,8 @@ class LedgerBook:
                     negotiation=negotiation,
                     task=name,
                     end_row=task.counted,
+                    version=self.written_off_in.version,
+                    period=self.written_off_in.interval,
                 )
 
     # --- for the two sides -------------------------------------------------------------------------
@@ -616,3 +628,16 @@ class LedgerBook:
             self.chain.forget(key)
         if not self.tasks:
             self.stopped = ""
+
+
+def _check(**numbers: int) -> None:
+    """Whether these can stand in a record.
+
+    Raises:
+        ContractError: the first that can't.
+    """
+    for name, number in numbers.items():
+        if not 0 <= number <= NUMBER_MAX:
+            raise ContractError(
+                f"{name} is {number:,}: it is between 0 and {NUMBER_MAX:,}", code="contract.number"
+            )

@@ -54,7 +54,7 @@ from medusa.market.ledger.records import (
     TaskBegan,
     TaskWent,
 )
-from medusa.market.money import money_text
+from medusa.market.money import MONEY_MAX, money_text
 from medusa.market.work import NANO
 
 __all__ = ["ProviderBook"]
@@ -367,7 +367,7 @@ class ProviderBook(LedgerBook):
 
     def _lost_micro(self, key: TaskKey, task: MeteredTask, end_row: int) -> int:
         rows = task.counted - max(end_row, self._end_row(key, task))
-        return max(rows, 0) * task.nano_units_per_row * task.price_micro // NANO
+        return min(max(rows, 0) * task.nano_units_per_row * task.price_micro // NANO, MONEY_MAX)
 
     def _lost_so_far_micro(self, slot: Slot) -> int:
         """What was written off and isn't forgotten yet."""
@@ -470,7 +470,7 @@ class ProviderBook(LedgerBook):
         if self._settings.forgives and period != self.written_off_in:
             self.written_off_micro = 0
         self.written_off_in = period
-        self.written_off_micro += record.written_off_micro
+        self.written_off_micro = min(self.written_off_micro + record.written_off_micro, MONEY_MAX)
         self._last_tries = 0
         self._cover({})
 

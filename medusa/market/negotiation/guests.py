@@ -32,7 +32,7 @@ class GuestKeeper:
 
     Args:
         distrust: partners that said too little.
-        call_back: has a guest that was passed on come back here first.
+        call_back: has a guest that was passed on come back here first; with the code.
     """
 
     def __init__(
@@ -43,7 +43,7 @@ class GuestKeeper:
         distrust: Backoff,
         log: TradeLog,
         effects: TradeEffects,
-        call_back: Callable[[int, str], None],
+        call_back: Callable[[int, str, str], None],
     ) -> None:
         self._settings, self._books, self._distrust = settings, books, distrust
         self._log, self._effects, self._call_back = log, effects, call_back
@@ -161,7 +161,7 @@ class GuestKeeper:
         if guest.virtual:
             self._drop(now_us, guest)
         elif first and (guest.task.name, False) in self._books.away:
-            self._call_back(now_us, guest.task.name)
+            self._call_back(now_us, guest.task.name, guest.leaving)
         elif first:
             self._hand_back(guest)
 

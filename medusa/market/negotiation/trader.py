@@ -180,8 +180,8 @@ class Trader:
     def _pass_on(self, now_us: int, chain: ChainedMove) -> None:
         self._consumer.make_room(now_us, chain)
 
-    def _call_back(self, now_us: int, name: str) -> None:
-        self._aways.recall(now_us, (name, False), TradeReason.ENDED)
+    def _call_back(self, now_us: int, name: str, code: str) -> None:
+        self._aways.recall(now_us, (name, False), code)
 
     # --- contracts ------------------------------------------------------------------------------
 

@@ -134,8 +134,8 @@ PLANTED: dict[str, LedgerMistake] = {
         about="What was written off is forgotten: two intervals are lost again and again.",
         edits=edit(
             f"{_LEDGER}.provider_book:ProviderBook._enter_went",
-            "self.written_off_micro += record.written_off_micro",
-            "pass",
+            "self.written_off_micro + record.written_off_micro",
+            "0",
         ),
         test=test_liars.test_who_hands_over_again_and_again_and_says_that_it_had_nothing_gains_two_intervals,
     ),

@@ -288,6 +288,9 @@ def test_what_was_lost_is_forgotten_with_the_settlement_period():
     assert pair.host.written_off_micro == 20 * 10**6
     assert pair.refusal(lambda: pair.begin(1)) == "contract.trust"
     pair.owner.ended(pair.now, 1, "render", 0)
+    pair.disks["host"] = pair.ledgers["host"].snapshot()
+    pair.restart("host")
+    assert pair.host.written_off_micro == 20 * 10**6
     pair.run(70)
     pair.begin(2)
     assert pair.host.may_work(pair.now)

@@ -33,7 +33,7 @@ def test_what_is_read_is_written_alike(receipt):
 
 
 def test_another_form_of_the_same_is_refused(receipt):
-    """Interval 0 is one byte behind the name of the consumer and the number; as two bytes it says the same."""
+    """Interval 0 is one byte behind the consumer and the number; as two bytes it says the same."""
     reading = read_receipt(receipt).reading
     assert reading.count(b"\xa5owner\x00\x00") == 1
     longer = reading.replace(b"\xa5owner\x00\x00", b"\xa5owner\x00\xcc\x00")

@@ -320,3 +320,45 @@ def test_a_dry_run_says_what_would_move_and_changes_nothing():
     assert net.members["a"].trader.status(net.now_us) == before
     assert net.messages(LoadRequest) == []
     assert all(each.code for each in why_not)
+
+
+def test_explain_tells_where_a_task_is_how_it_came_there_and_why_another_stays():
+    net = away()
+    told = list(net.members["a"].trader.explain(net.now_us, "a0"))
+    assert told[0].startswith("a0 is away at b for ")
+    assert told[0].endswith(", by contract a-b at 2.00 EUR a unit")
+    steps = [line.split(": ")[1] for line in told[1:]]
+    assert steps == ["asked", "agreed", "moved", "runs"]
+    assert all("a0" in line and "(b) at 2.00" in line for line in told[1:])
+    stays = list(net.members["a"].trader.explain(net.now_us, "a7"))
+    assert stays[-1].startswith("a7 isn't offered to b (a-b): ")
+    host = list(net.members["b"].trader.explain(net.now_us, "a0"))
+    assert host[0].startswith("a0 is a guest of a for ")
+
+
+def test_why_nothing_moves_is_one_sentence():
+    net = away()
+    net.run(30 * S)
+    why = net.members["a"].trader.status(net.now_us).why_still
+    assert why.startswith("a2, a3, a4 and 3 more: it has said that it has no room")
+    net.members["b"].trader.revoke(net.now_us, "a-b", "a")
+    assert net.members["b"].trader.status(net.now_us).why_still == "there is no contract by which load may go"
+
+
+def test_a_restart_forgets_no_task_and_no_number():
+    net = away()
+    before = {name: net.members[name].trader.status(net.now_us) for name in "ab"}
+    for name in "ab":
+        net.lose_memory(name)
+    net.run(net.now_us + 5 * S)
+    after = {name: net.members[name].trader.status(net.now_us) for name in "ab"}
+    assert [each.name for each in after["a"].away] == [each.name for each in before["a"].away]
+    assert [each.name for each in after["b"].guests] == [each.name for each in before["b"].guests]
+    assert (net.books_agree(), net.handed) == ([], [])
+    net.join("c", Square(5e6))
+    net.sign(contract("a", "c", 2_000_000))
+    net.run(net.now_us + 30 * S)
+    assert len(at(net, "c")) == 2
+    numbers = [each[3].negotiation for each in net.messages(LoadRequest)]
+    assert len(set(numbers)) > 1
+    assert sorted(numbers) == numbers
