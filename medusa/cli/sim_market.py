@@ -223,7 +223,7 @@ def _experiments(setup: MarketSetup, names: tuple[str, ...], out: Path | None, *
     if out is None:
         raise click.UsageError("experiments write tables and plots: say where, --out FOLDER")
     out.mkdir(parents=True, exist_ok=True)
-    pages = []
+    pages, losers = [], 0
     for name in names or known:
         with _Progress(setup.limit_s) as progress:
             if name == "liars":
@@ -246,6 +246,7 @@ def _experiments(setup: MarketSetup, names: tuple[str, ...], out: Path | None, *
                         watch=lambda row, seconds, words=words: progress.at(words.format(row + 1), seconds),  # type: ignore[misc]
                     )
                 )
+                losers += sum(run.figures.losers for _, run in rows)
                 text, plain = experiment_table(experiment, rows), experiment_json(experiment, rows)
                 drawn = plots and plot_experiment(experiment, rows, out / f"{name}.svg")
         save_json(plain, out / f"{name}.json")
@@ -255,6 +256,9 @@ def _experiments(setup: MarketSetup, names: tuple[str, ...], out: Path | None, *
         pages.append(text)
         click.echo(text)
     (out / "market.md").write_text("\n".join(pages))
+    if losers:
+        click.echo(f"violated: {losers} participants did worse than alone, by more than is stated", err=True)
+        sys.exit(1)
 
 
 def _liars(setup: MarketSetup, out: Path | None, *, as_json: bool) -> None:

@@ -77,7 +77,7 @@ class AwayKeeper:
                 continue
             if not self._books.added(load, away.task, units) < self._settings.below(away.price_micro):
                 continue
-            held_us = away.since_us + self._settings.hold_us
+            held_us = away.since_us + (self._settings.chain_us if away.makes_room else self._settings.hold_us)
             if now_us < held_us:
                 look_us = min(held_us, look_us or held_us)
                 continue

@@ -82,11 +82,13 @@ class AwayTask(TakenFigures):
     """A task that runs at a provider: our own, or a guest that was passed on.
 
     Attributes:
+        makes_room: it went so that another could come.
         recalled: the code, once it is to come back.
         coming: the provider has said that it gives it back.
         say_at_us, delay_us: when the recall is said again, and how long after the last time.
     """
 
+    makes_room: bool = False
     recalled: str = ""
     coming: bool = False
     say_at_us: int = 0

@@ -501,6 +501,7 @@ class LoadConsumer:
             nano=purchase.agreed[name],
             since_us=now_us,
             reckoned_us=now_us,
+            makes_room=purchase.chain is not None,
         )
         if not virtual:
             self._books.left(name)

@@ -28,6 +28,7 @@ class TradeSettings:
         room_us: room that was agreed is kept so long for the task to come.
         again_us: what wasn't answered is said again after this.
         hold_us: a task that came is kept so long, unless capacity is exceeded; so is one that went.
+        chain_us: a task that went to make room for another is kept so long, if the other doesn't come.
         patience_us: a guest that costs more than it earns is given back after this.
         heartbeat_us: a provider says its price at least so often; at most every ``round_us``.
         backoff_us, backoff_max_us: a contract under which was refused rests so long, doubled each time.
@@ -49,6 +50,7 @@ class TradeSettings:
     room_us: int = 30_000_000
     again_us: int = 700_000
     hold_us: int = 60_000_000
+    chain_us: int = 10_000_000
     patience_us: int = 5_000_000
     heartbeat_us: int = 10_000_000
     backoff_us: int = 1_000_000

@@ -21,8 +21,8 @@ class LiarFigures(msgspec.Struct, frozen=True, kw_only=True):
         lie: of ``LIES``.
         liars: how many there were, in all seeds together.
         profit_lying, profit_honest: of these, against staying alone.
-        gain: the first less the second; ``gain_error``: its standard error; ``gained``: how many of them did
-            better.
+        gain: the first less the second; ``gain_error``: its standard error; ``gain_median``: of one liar.
+        gained: how many of them did better.
         others_lying, others_honest: of all others.
     """
 
@@ -33,6 +33,7 @@ class LiarFigures(msgspec.Struct, frozen=True, kw_only=True):
     profit_honest: float
     gain: float
     gain_error: float
+    gain_median: float
     gained: int
     others_lying: float
     others_honest: float
@@ -73,6 +74,7 @@ def liar_figures(
         profit_honest=statistics.fmean(honest),
         gain=statistics.fmean(gains),
         gain_error=statistics.stdev(gains) / math.sqrt(len(gains)) if len(gains) > 1 else 0.0,
+        gain_median=statistics.median(gains),
         gained=sum(gain > 0 for gain in gains),
         others_lying=statistics.fmean(others[0]),
         others_honest=statistics.fmean(others[1]),

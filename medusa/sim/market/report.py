@@ -26,6 +26,7 @@ __all__ = [
 
 
 def _percent(value: float) -> str:
+    value = value if abs(value) > 5e-6 else 0.0  # no -0.00%
     return f"{value:.2%}" if abs(value) < 0.1 else f"{value:.1%}"
 
 
@@ -163,6 +164,7 @@ def liar_table(found: Sequence[LiarFigures]) -> str:
         "lying, micro/s",
         "gain",
         "+-",
+        "median gain",
         "gain from it",
         "others, honest",
         "others, lied to",
@@ -177,6 +179,7 @@ def liar_table(found: Sequence[LiarFigures]) -> str:
             f"{each.profit_lying:,.1f}",
             f"{each.gain:+,.1f}",
             f"{each.gain_error:,.1f}",
+            f"{each.gain_median:+,.1f}",
             f"{each.gained / each.liars:.0%}",
             f"{each.others_honest:,.1f}",
             f"{each.others_lying:,.1f}",
