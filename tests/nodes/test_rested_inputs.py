@@ -181,7 +181,8 @@ def test_what_is_on_disk_holds_neither_memory_nor_credit() -> None:
     assert all(work.payload is None and work.cost == 0 for work in away)
     assert len(input.given) == len(away)
     assert rested.disk_rows("a") == 4 * len(away)
-    assert rested.disk_bytes == sum(len(segment) for segment in disk.segments.values())
+    on_disk = sum(len(segment) for segment in disk.segments.values())
+    assert rested.disk_bytes == on_disk + len(away) * rested_inputs.WORK_BYTES
     assert set(rested.tokens) == set(disk.segments)
     assert rested.held_back == frozenset()
 
@@ -199,14 +200,14 @@ def test_a_segment_is_a_quarter_of_the_window_at_most(monkeypatch: pytest.Monkey
 
 
 def test_beyond_its_bound_the_rest_keeps_its_credit_and_says_so_once() -> None:
-    rested, disk, _ = made(disk_bytes_max=2_000)
+    rested, disk, _ = made(disk_bytes_max=12_000)
     rested.rest(frozenset("a"))
     input = Input("a")
     for _ in range(60):
         rested.add(0, input.train(4))
         while disk.do(0):
             pass
-    assert 2_000 <= rested.disk_bytes < 3_000
+    assert 12_000 <= rested.disk_bytes < 16_000
     assert rested.held_back == {"a"}
     assert [line for line in disk.lines if "suspended" in line] == disk.lines
     assert len(disk.lines) == 1
@@ -243,6 +244,36 @@ def test_what_could_not_be_written_is_tried_again_a_little_later() -> None:
     assert rested.error == ""
     assert rested.held_back == frozenset()
     assert rested.wake_at_us() is None
+
+
+def test_it_is_not_tried_again_once_nothing_is_left_to_write() -> None:
+    """A reviewer found that the node woke without end."""
+    rested, disk, _ = made()
+    rested.rest(frozenset("a"))
+    input = Input("a")
+    for _ in range(10):
+        rested.add(0, input.train(4))
+    assert disk.do(0, fails=True)
+    rested.rest(frozenset())
+    for _ in range(10):
+        assert rested.next(1) is not None
+    rested.tick(RETRY_US)
+    assert rested.wake_at_us() is None
+    assert rested.error == ""
+
+
+def test_while_too_little_is_left_to_write_it_is_looked_again_now_and_then() -> None:
+    rested, disk, _ = made()
+    rested.rest(frozenset("a"))
+    input = Input("a")
+    for _ in range(10):
+        rested.add(0, input.train(4))
+    assert disk.do(0, fails=True)
+    rested.rest(frozenset())
+    for _ in range(9):
+        assert rested.next(1) is not None
+    rested.tick(RETRY_US)
+    assert rested.wake_at_us() == 2 * RETRY_US
 
 
 def test_what_cannot_be_read_is_given_up_and_asked_for_again() -> None:

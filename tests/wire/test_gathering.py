@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from medusa.elements import Train
 from medusa.wire import limits
 from medusa.wire.codec import TrainCodec
-from medusa.wire.link.automaton import LinkEvent, LinkSettings
+from medusa.wire.link.automaton import LinkEvent, LinkSettings, ReceiverState
 from medusa.wire.link.receiver import ReceivedPromise, ReceivedRows
 from medusa.wire.link.sender import GATHERED_BYTES
 from medusa.wire.messages.links import Boundary, Data
@@ -70,6 +70,18 @@ def test_a_boundary_that_waits_says_nothing_beside_the_next_one():
         pair.train(text)
         pair.sender.boundary(0, number)
     assert sent(up(pair)) == ["abcdef", 3]
+
+
+def test_the_last_boundary_comes_though_rows_stand_behind_it():
+    """A reviewer found that it never came: windows behind it stayed open."""
+    pair = pair_of()
+    pair.train("ab")
+    pair.sender.boundary(0, 6)
+    pair.train("c")
+    pair.sender.boundary(0, 7)
+    pair.train("def")
+    assert sent(up(pair)) == ["abc", 7, "def"]
+    assert pair.receiver.boundary_us == 7
 
 
 def test_where_rows_may_lie_below_a_boundary_it_is_passed_on():
@@ -191,6 +203,8 @@ def test_rows_come_as_without_it_and_no_boundary_too_early(acts, over_boundaries
             pair.receiver.peer_event(pair.now_us, event)
             pair.sender.peer(pair.now_us, "target", event)
         pair.settle()
+    if pair.receiver.state is ReceiverState.FLOWING:
+        assert (pair.text, pair.receiver.boundary_us) == (text, time_us or pair.receiver.boundary_us)
     pair.receiver.peer_event(pair.now_us, LinkEvent.PEER_DOWN)
     pair.sender.peer(pair.now_us, "target", LinkEvent.PEER_DOWN)
     pair.sender.peer(pair.now_us, "target", LinkEvent.PEER_UP)

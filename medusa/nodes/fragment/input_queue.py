@@ -59,6 +59,8 @@ class InputQueue:
             outbox=outbox,
             asks_again=self._ask_again,
         )
+        self._is_turn_of_rested = False
+        self._has_asked_again = False
         self._joining: dict[FragmentInput, int] = {}
         """Publishers that the disk doesn't know -> the number of that decision; -1: to be noted."""
         self._warm_up: WarmUp | None = None
@@ -127,7 +129,13 @@ class InputQueue:
         for work in [work for work in self._waiting if work.input is input]:
             self._waiting.remove(work)
             input.receiver.consumed(now_us, work.cost)
+        self._has_asked_again = True
         input.ask_again(now_us)
+
+    def lost_nothing(self) -> bool:
+        """Whether nothing was asked for again since the last call."""
+        again, self._has_asked_again = self._has_asked_again, False
+        return not again
 
     def waits(self, works: Iterable[Work]) -> None:
         """Take over what has come for another fragment."""
@@ -202,12 +210,19 @@ class InputQueue:
                 return work
         if (asked := self._clocked.ask(now_us, self._entries.fed_us)) is not None:
             return asked
-        if (waited := self.rested.next(now_us)) is not None:
-            return self._live(waited, noting)
+        # In turns: what rested comes before the rest of its source, and others don't wait until all has come.
+        self._is_turn_of_rested = not self._is_turn_of_rested
+        takes = (self.rested.next, self._next_waiting)
+        for take in takes if self._is_turn_of_rested else reversed(takes):
+            if (work := take(now_us)) is not None:
+                return self._live(work, noting)
+        return None
+
+    def _next_waiting(self, now_us: int) -> Work | None:
         while self._waiting:
             work = self._waiting.popleft()
             if not self.rested.takes(work):
-                return self._live(work, noting)
+                return work
             self.rested.add(now_us, work)
         return None
 

@@ -381,8 +381,10 @@ class FragmentInput:
         self.silent_since_us, self.gone = None, False
 
     def wait_at_most(self, now_us: int, grace_us: int) -> None:
-        """Whoever has been silent for so long is waited for no more."""
-        self.gone = self.silent_since_us is not None and now_us - self.silent_since_us >= grace_us
+        """Whoever has been silent for so long is waited for no more, once all is fed that it brought: it was
+        there when that was promised."""
+        is_away = self.silent_since_us is not None and now_us - self.silent_since_us >= grace_us
+        self.gone = is_away and (self.gone or self.fed)
 
     def redirect(self, now_us: int, peer: str, *, up: bool) -> None:
         """The stream comes from another node from now on; position and counts stay."""

@@ -142,7 +142,7 @@ class PublishedSources:
             (
                 each.silent_since_us + self._grace_us
                 for each in self._publishers()
-                if each.silent_since_us is not None and not each.gone
+                if each.silent_since_us is not None and not each.gone and each.fed
             ),
             default=None,
         )

@@ -14,7 +14,7 @@ has an order of its own. What can't be read back is asked for again too.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
@@ -37,6 +37,9 @@ Too small: many files, and a sync for each; too large: memory, and the sender ru
 
 RETRY_US = 500_000
 """What couldn't be written is tried again after this."""
+
+WORK_BYTES = 1024
+"""What a work takes in memory while its rows are on disk counts there. Too small: small trains fill it."""
 
 READS_MAX = 3
 """Failed reads of a segment after which its rows are asked for again."""
@@ -66,7 +69,7 @@ class _Source:
         places: of those works whose rows are on disk.
         fresh: works with rows that aren't, behind all that are or are being written; ``fresh_bytes``: of
             these.
-        writing: token, works, and where each will be.
+        writing: token, and of works that aren't fed meanwhile where each will be.
         reading: token, and works.
         read_bytes: rows that were read back, and are in memory.
     """
@@ -75,7 +78,7 @@ class _Source:
     places: dict[Work, _OnDisk] = field(default_factory=dict)
     fresh: deque[Work] = field(default_factory=deque)
     fresh_bytes: int = 0
-    writing: tuple[int, list[tuple[Work, _OnDisk]]] | None = None
+    writing: tuple[int, dict[Work, _OnDisk]] | None = None
     reading: tuple[int, list[Work]] | None = None
     read_bytes: dict[Work, int] = field(default_factory=dict)
     failures: int = 0
@@ -93,7 +96,7 @@ class RestedInputs:
 
     Attributes:
         resting: sources of which nothing is fed.
-        disk_bytes: that wait on disk.
+        disk_bytes: that wait on disk, each work with ``WORK_BYTES``.
         error: why the last segment couldn't be written; empty: it could.
     """
 
@@ -191,10 +194,18 @@ class RestedInputs:
         """Try again what couldn't be written."""
         for source in self._sources.values():
             self._write(now_us, source)
+        if self.error and not self._is_writing and now_us >= self._write_at_us:
+            self._write_at_us = now_us + RETRY_US  # There is nothing to write just now.
+            if not any(source.fresh for source in self._sources.values()):
+                self.error = ""
+
+    @property
+    def _is_writing(self) -> bool:
+        return any(source.writing is not None for source in self._sources.values())
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work."""
-        return self._write_at_us if self.error else None
+        return self._write_at_us if self.error and not self._is_writing else None
 
     def _end(self, name: str) -> None:
         source = self._sources.pop(name)
@@ -205,6 +216,8 @@ class RestedInputs:
         if source.fresh and source.fresh[0] is work:
             source.fresh.popleft()
             source.fresh_bytes -= work.cost
+        if source.writing is not None:
+            source.writing[1].pop(work, None)
         source.read_bytes.pop(work, None)
 
     @staticmethod
@@ -225,7 +238,7 @@ class RestedInputs:
         if source.fresh_bytes < min(SEGMENT_BYTES, most_bytes // 4):
             return
         token, offset = self._next_token(), 0
-        written: list[tuple[Work, _OnDisk]] = []
+        written: dict[Work, _OnDisk] = {}
         payloads: list[Buffer] = []
         while source.fresh and offset < SEGMENT_BYTES:
             work = source.fresh.popleft()
@@ -233,7 +246,7 @@ class RestedInputs:
             assert isinstance(work.element, Train), "only rows are written"
             payload, header = _encoded(work, work.element)
             nbytes = memoryview(payload).nbytes
-            written.append((work, _OnDisk(token, offset, nbytes, header, work.element.arrival_us)))
+            written[work] = _OnDisk(token, offset, nbytes, header, work.element.arrival_us)
             payloads.append(payload)
             offset += nbytes
         source.writing = token, written
@@ -257,25 +270,23 @@ class RestedInputs:
         return False
 
     def _was_written(
-        self, now_us: int, source: _Source, written: list[tuple[Work, _OnDisk]], ok: bool, why: str
+        self, now_us: int, source: _Source, written: Mapping[Work, _OnDisk], ok: bool, why: str
     ) -> None:
         source.writing = None
-        there = {work for _, work in source.works}  # Others were fed meanwhile.
-        written = [each for each in written if each[0] in there]
         if not ok:
             if not self.error:
                 what = "what waits for a missing input couldn't be written: it is held back at its senders"
                 self._outbox.report("error", what, fragment=self._fragment, why=why)
             self.error, self._write_at_us = why or "unknown", now_us + RETRY_US
-            source.fresh.extendleft(work for work, _ in reversed(written))
-            source.fresh_bytes += sum(work.cost for work, _ in written)
+            source.fresh.extendleft(reversed(list(written)))
+            source.fresh_bytes += sum(work.cost for work in written)
             return
         self.error = ""
-        for work, place in written:
+        for work, place in written.items():
             self._give_credit(now_us, work)
             work.leave_rows()
             source.places[work] = place
-            self.disk_bytes += place.nbytes
+            self.disk_bytes += place.nbytes + WORK_BYTES
         self._write(now_us, source)
 
     # --- and back ---------------------------------------------------------------------------------
@@ -318,7 +329,7 @@ class RestedInputs:
 
     def _bring_back(self, source: _Source, work: Work, payload: Buffer) -> None:
         place = source.places.pop(work)
-        self.disk_bytes -= place.nbytes
+        self.disk_bytes -= place.nbytes + WORK_BYTES
         train = work.input.codec.decode(place.header, payload, peer=work.input.peer)
         work.bring_rows(msgspec.structs.replace(train, arrival_us=place.arrival_us), payload)
         source.read_bytes[work] = place.nbytes
@@ -331,7 +342,7 @@ class RestedInputs:
         about = {"fragment": self._fragment, "source": name, "why": why}
         what = "what waited on disk can't be read: it is asked for again"
         self._outbox.report("error", what, rows=self.disk_rows(name), **about)
-        self.disk_bytes -= sum(place.nbytes for place in source.places.values())
+        self.disk_bytes -= sum(place.nbytes + WORK_BYTES for place in source.places.values())
         self._end(name)
         for _, work in source.works:
             self._give_credit(now_us, work)

@@ -570,7 +570,7 @@ class Sender:
         while index < self.log.end:
             entry_behind = self.log[index]
             index += 1
-            if entry_behind.time_us is not None and not entry_behind.note and self._over_boundaries:
+            if self._says_nothing(entry_behind):
                 continue
             if not entry_behind.plain or entry_behind.seq != rows_end:
                 break
@@ -586,6 +586,12 @@ class Sender:
         if cost > view.granted - view.sent_bytes:
             return entry, view.cursor + 1
         return replace(entry, end=rows_end, cost=cost, payload=payload), end
+
+    def _says_nothing(self, entry: OutputEntry) -> bool:
+        """Whether it is a boundary that another one behind it makes worthless."""
+        time_us = entry.time_us
+        is_plain = time_us is not None and not entry.note and self._over_boundaries
+        return is_plain and time_us is not None and time_us < self.log.boundary_us
 
     def _overtaken(self, view: ReceiverView) -> None:
         """What it wants next was shed, or is damaged: it attaches anew, and so learns which rows are lost.
