@@ -132,8 +132,6 @@ class RestedInputs:
     def rest(self, sources: frozenset[str]) -> bool:
         """These rest from now on; whether others did before."""
         changed, self.resting = sources != self.resting, sources
-        if changed and not sources:
-            self._is_full_told = False
         return changed
 
     def takes(self, work: Work) -> bool:
@@ -211,6 +209,7 @@ class RestedInputs:
         source = self._sources.pop(name)
         if source.writing is not None:
             self._void.add(source.writing[0])
+        self._is_full_told = self._is_full_told and bool(self._sources)
 
     def _forget(self, source: _Source, work: Work) -> None:
         if source.fresh and source.fresh[0] is work:

@@ -41,7 +41,7 @@ __all__ = ["EXAMPLE", "GameContract", "GameMinute", "GameSpec", "game_lines", "p
 YOU = "you"
 
 EXAMPLE = """\
-# medusa sim market --game game.toml
+# medusa sim market --game --file game.toml
 minutes = 6
 seed = 1
 
