@@ -54,6 +54,7 @@ from medusa.market.contract.standing import check_open
 from medusa.market.contract.states import NegotiationEvent, NegotiationState
 from medusa.market.contract.terms import Contract
 from medusa.ports import Signer, Verify
+from medusa.units import duration_text
 
 __all__ = ["ContractDesk", "ContractLetter", "ExchangeStatus"]
 
@@ -68,6 +69,12 @@ AGAIN_US = 5_000_000
 
 TELL_US = 600_000_000
 """For so long at least a revocation is said again, where its notice is shorter."""
+
+GIVEN_UP_US = 600_000_000
+"""So long after its deadline a provider believes a consumer that never saw a contract FINALIZED."""
+
+OPEN_FOR_US_MAX = 90 * 86_400_000_000
+"""No proposal is open for longer."""
 
 _S, _E = NegotiationState, NegotiationEvent
 
@@ -147,6 +154,12 @@ class ContractDesk:
         if self._own not in (contract.provider, contract.consumer):
             raise ContractError(
                 f"contract {contract.id!r} is not between us and another party", code="contract.party"
+            )
+        if within_us > OPEN_FOR_US_MAX:
+            raise ContractError(
+                f"within_us: expected at most {duration_text(OPEN_FOR_US_MAX)}, got {duration_text(within_us)}",
+                hint="propose it again later",
+                code="contract.open",
             )
         check_not_ended(contract, now_us)
         provides = contract.provider == self._own
@@ -234,9 +247,9 @@ class ContractDesk:
             elif isinstance(message, ContractRevoked):
                 self._take_revocation(now_us, partner, message)
             elif isinstance(message, ContractRevokedNoted):
-                self._noted(partner, message.contract, message.version)
+                self._take_noted(now_us, partner, message)
             elif isinstance(message, ContractEnded):
-                self._take_end(partner, message)
+                self._take_end(now_us, partner, message)
             else:
                 self._take_step(now_us, partner, message)
         except (ContractError, LocalProtocolError) as error:
@@ -280,6 +293,8 @@ class ContractDesk:
 
         if now_us > document.until_us + SKEW_US or now_us >= contract.ends_us:
             return ended("deadline", "it comes too late")
+        if document.until_us > now_us + OPEN_FOR_US_MAX + SKEW_US:
+            return ended("open", f"until_us: it is open for more than {duration_text(OPEN_FOR_US_MAX)}")
         last = self._register.newest(partner, contract.id)
         try:
             if last is not None:
@@ -337,13 +352,18 @@ class ContractDesk:
             self._register.add(exchange.contract)
             self._keep(replace(exchange, again_us=None))
 
-    def _take_end(self, partner: str, message: ContractEnded) -> None:
+    def _take_end(self, now_us: int, partner: str, message: ContractEnded) -> None:
         self._noted(partner, message.contract, message.version)
         exchange = self._exchanges.get((partner, message.contract))
         if exchange is None or exchange.contract.version != message.version:
             return
         # Only who confirms last can believe it counts where the other has given up: the provider.
-        unheard = exchange.contract.provider == self._own and message.code in ("deadline", "unknown")
+        # What is no news any more by then is unsigned, and takes nothing back that both have signed.
+        unheard = (
+            exchange.contract.provider == self._own
+            and message.code in ("deadline", "unknown")
+            and now_us <= exchange.document.until_us + GIVEN_UP_US
+        )
         if exchange.state is _S.FINALIZED and unheard:
             self._register.withdraw(partner, message.contract, message.version)
         if not exchange.over or (exchange.state is _S.FINALIZED and unheard):
@@ -364,9 +384,41 @@ class ContractDesk:
             raise ContractError(
                 "said_us: a revocation of the future", hint="set the clock", code="contract.time"
             )
-        self._register.revoke(partner, document.id, document.version, document.ends_us)
-        noted = ContractRevokedNoted(contract=document.id, version=document.version)
+        known_us = self._register.ends_us(partner, document.id, document.version)
+        if known_us is None or known_us > document.ends_us:
+            ends_us = self._heard_end(now_us, contract, document)
+            self._register.revoke(partner, document.id, document.version, ends_us)
+            known_us = self._register.ends_us(partner, document.id, document.version)
+        noted = ContractRevokedNoted(contract=document.id, version=document.version, ends_us=known_us or 0)
         self._letters.append(ContractLetter(partner, noted))
+
+    def _heard_end(self, now_us: int, contract: Contract, document: RevocationDocument) -> int:
+        """When a contract ends by a revocation that arrives now. Its date is what the partner says, so the
+        notice is counted from the arrival where less than that is left."""
+        until_us = max(document.ends_us, document.said_us + TELL_US)
+        if now_us > until_us + SKEW_US:
+            late = duration_text((now_us - until_us) // 1_000_000 * 1_000_000)
+            raise ContractError(
+                f"said_us: the revocation of contract {document.id!r} comes {late} after it was last said",
+                hint="revoke the contract anew",
+                code="contract.late",
+            )
+        least_us = now_us + contract.notice_s * 1_000_000
+        return document.ends_us if document.ends_us >= least_us - SKEW_US else least_us
+
+    def _take_noted(self, now_us: int, partner: str, message: ContractRevokedNoted) -> None:
+        """The partner counts the contract for its notice from when it heard: so do we, where we still do."""
+        revoking = self._revoking.get((partner, message.contract))
+        self._noted(partner, message.contract, message.version)
+        if revoking is None or revoking.version != message.version:
+            return
+        ours_us = self._register.ends_us(partner, message.contract, message.version)
+        contract = self._register.get_version(partner, message.contract, message.version)
+        if ours_us is None or contract is None or ours_us <= now_us:
+            return
+        most_us = now_us + contract.notice_s * 1_000_000 + SKEW_US
+        if ours_us < message.ends_us:
+            self._register.postpone(partner, message.contract, message.version, min(message.ends_us, most_us))
 
     def _opened(
         self, partner: str, data: bytes, *, needs: tuple[str, ...] | None

@@ -95,6 +95,12 @@ class ContractRegister:
         versions.ended_us[version] = min(ends_us, versions.ended_us.get(version, ends_us))
         return versions.ends_us(version) < before_us
 
+    def postpone(self, partner: str, id: str, version: int, ends_us: int) -> None:
+        """Move the end of a version that was revoked to a later time, at most to the one that was signed."""
+        versions = self._held.get((partner, id))
+        if versions is not None and version in versions.ended_us:
+            versions.ended_us[version] = max(ends_us, versions.ended_us[version])
+
     def withdraw(self, partner: str, id: str, version: int) -> None:
         """Forget a version that the other party doesn't know as signed: it never counted."""
         versions = self._held.get((partner, id))
@@ -139,6 +145,11 @@ class ContractRegister:
         """The highest version that both signed, whether it counts or not."""
         versions = self._held.get((partner, id))
         return versions.contracts[max(versions.contracts)] if versions is not None else None
+
+    def get_version(self, partner: str, id: str, version: int) -> Contract | None:
+        """One version, whether it counts or not."""
+        versions = self._held.get((partner, id))
+        return versions.contracts.get(version) if versions is not None else None
 
     def ends_us(self, partner: str, id: str, version: int) -> int | None:
         """When a version ends, as signed or as revoked; None: there is none."""

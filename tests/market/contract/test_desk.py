@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from medusa.errors import ContractError, LocalProtocolError, RemoteProtocolError, StateError
-from medusa.market.contract.desk import AGAIN_US, OPEN_MAX, ContractDesk
+from medusa.market.contract.desk import AGAIN_US, GIVEN_UP_US, OPEN_FOR_US_MAX, OPEN_MAX, ContractDesk
 from medusa.market.contract.messages import (
     ContractAgreed,
     ContractEnded,
@@ -21,6 +21,7 @@ from medusa.market.contract.messages import (
 )
 from medusa.market.contract.register import ContractRegister
 from medusa.market.contract.signed import (
+    SKEW_US,
     ContractDocument,
     RevocationDocument,
     opened_document,
@@ -292,6 +293,20 @@ def test_a_provider_can_not_take_a_contract_back_by_saying_so(two):
     assert two.counts("acme") == (PLAIN,)
 
 
+@pytest.mark.parametrize("code", ["deadline", "unknown"])
+def test_a_contract_in_force_is_not_taken_back_by_who_says_it_was_never_signed(two, code):
+    finalized(two)
+    two.tick(HOUR_US + GIVEN_UP_US + 1)
+    two.give("acme", ContractEnded(contract="c1", version=1, code=code))
+    assert two.state("acme") is State.FINALIZED
+    assert two.counts("acme") == (PLAIN,)
+    early = Two()
+    finalized(early)
+    early.tick(HOUR_US + GIVEN_UP_US)
+    early.give("acme", ContractEnded(contract="c1", version=1, code=code))
+    assert early.counts("acme") == ()
+
+
 def test_it_ends_by_itself(two):
     finalized(two)
     assert two.desks["acme"].wake_at_us() == PLAIN.ends_us
@@ -376,6 +391,76 @@ def test_what_is_no_revocation_changes_nothing(two, changed, by, code):
     assert caught.value.code == code
     assert two.take("acme") == []
     assert two.registers["acme"].ends_us("bigco", "c1", 1) == PLAIN.ends_us
+
+
+def noticed(two, notice_s=10 * 86_400) -> None:
+    two.propose(contract=terms(notice_s=notice_s))
+    two.deliver()
+    two.desks["acme"].accept(two.now_us, "bigco", "c1")
+    two.deliver()
+
+
+def revoked_by_bigco(two, **changed) -> None:
+    signed = sign_document(revocation(**changed), key_of("bigco"), "bigco")
+    two.give("acme", ContractRevoked(signed=signed.to_bytes()))
+
+
+def test_a_revocation_that_is_dated_back_buys_no_shorter_notice(two):
+    noticed(two)
+    two.tick(20 * DAY_US)
+    revoked_by_bigco(two, said_us=two.now_us - 9 * DAY_US, ends_us=two.now_us + DAY_US)
+    assert two.registers["acme"].ends_us("bigco", "c1", 1) == PLAIN.ends_us
+    (noted,) = two.take("acme")
+    assert noted.ends_us == PLAIN.ends_us
+    early = Two()
+    noticed(early)
+    early.tick(11 * DAY_US)
+    revoked_by_bigco(early, said_us=early.now_us - 9 * DAY_US, ends_us=early.now_us + DAY_US)
+    assert early.registers["acme"].ends_us("bigco", "c1", 1) == early.now_us + 10 * DAY_US
+    early.tick(DAY_US)
+    assert early.counts("acme") != ()
+
+
+def test_a_revocation_that_nobody_would_say_any_more_is_refused(two):
+    noticed(two)
+    two.tick(11 * DAY_US)
+    with pytest.raises(RemoteProtocolError, match="after it was last said") as caught:
+        revoked_by_bigco(two, said_us=two.now_us - 11 * DAY_US, ends_us=two.now_us - DAY_US)
+    assert caught.value.code == "contract.late"
+    assert two.registers["acme"].ends_us("bigco", "c1", 1) == PLAIN.ends_us
+    assert two.take("acme") == []
+
+
+def test_both_count_a_contract_as_long_where_a_revocation_was_under_way(two):
+    noticed(two)
+    two.desks["acme"].revoke(two.now_us, "bigco", "c1")
+    two.take("acme")
+    two.tick(4 * DAY_US)
+    two.deliver()
+    ends = [two.registers[name].ends_us(OTHER[name], "c1", 1) for name in OTHER]
+    assert ends == [NOW_US + 14 * DAY_US] * 2
+    assert two.take("acme") == []
+
+
+def test_who_notes_a_revocation_gets_its_notice_and_no_more(two):
+    noticed(two)
+    two.desks["acme"].revoke(two.now_us, "bigco", "c1")
+    two.give("acme", ContractRevokedNoted(contract="c1", version=1, ends_us=NOW_US + 29 * DAY_US))
+    assert two.registers["acme"].ends_us("bigco", "c1", 1) == NOW_US + 10 * DAY_US + SKEW_US
+    two.give("acme", ContractRevokedNoted(contract="c1", version=1, ends_us=NOW_US + 29 * DAY_US))
+    assert two.registers["acme"].ends_us("bigco", "c1", 1) == NOW_US + 10 * DAY_US + SKEW_US
+
+
+def test_a_revocation_that_comes_again_after_the_end_is_noted_as_it_was(two):
+    noticed(two, 60)
+    said = revocation(ends_us=NOW_US + 60 * SECOND_US)
+    message = ContractRevoked(signed=sign_document(said, key_of("bigco"), "bigco").to_bytes())
+    two.give("acme", message)
+    noted = two.take("acme")
+    two.tick(DAY_US)
+    two.give("acme", message)
+    assert two.take("acme") == noted
+    assert two.registers["acme"].ends_us("bigco", "c1", 1) == said.ends_us
 
 
 def test_what_is_not_known_can_not_be_revoked(two):
@@ -465,6 +550,19 @@ def test_a_partner_has_so_many_proposals_open_and_no_more(two):
     (answer,) = two.take("acme")
     assert (answer.code, answer.contract) == ("limit", f"c{OPEN_MAX}")
     assert len(two.desks["acme"].status()) == OPEN_MAX
+
+
+def test_a_proposal_is_not_open_for_ever(two):
+    longest = NOW_US + OPEN_FOR_US_MAX + SKEW_US
+    two.give("acme", proposed(until_us=longest + 1))
+    (answer,) = two.take("acme")
+    assert (type(answer), answer.code) == (ContractEnded, "open")
+    assert two.desks["acme"].status() == ()
+    two.give("acme", proposed(until_us=longest))
+    assert two.state("acme") is State.REQUESTED
+    with pytest.raises(ContractError, match="at most 90d, got 91d"):
+        two.propose(within_us=91 * DAY_US)
+    assert two.desks["bigco"].status() == ()
 
 
 def test_what_can_not_be_proposed_changes_nothing(two):
