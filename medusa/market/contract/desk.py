@@ -35,6 +35,7 @@ from medusa.market.contract.records import (
     ContractsKept,
     ExchangeKept,
     RevocationKept,
+    SignedKept,
     contracts_bytes,
     read_contracts,
 )
@@ -140,6 +141,7 @@ class ContractDesk:
         self._exchanges: dict[tuple[str, str], ContractExchange] = {}
         self._revoking: dict[tuple[str, str], _Revoking] = {}
         self._letters: list[ContractLetter] = []
+        self._signed: dict[tuple[str, str, int], SignedDocument] = {}
 
     # --- what a person decides --------------------------------------------------------------------
 
@@ -157,7 +159,8 @@ class ContractDesk:
             )
         if within_us > OPEN_FOR_US_MAX:
             raise ContractError(
-                f"within_us: expected at most {duration_text(OPEN_FOR_US_MAX)}, got {duration_text(within_us)}",
+                f"within_us: expected at most {duration_text(OPEN_FOR_US_MAX)}, got"
+                f" {duration_text(within_us)}",
                 hint="propose it again later",
                 code="contract.open",
             )
@@ -345,11 +348,11 @@ class ContractDesk:
         elif isinstance(message, ContractVerified):
             if not self._was_answered(exchange, _S.AGREED):
                 exchange = exchange.stepped(_E.VERIFY, _E.FINALIZE)
-                self._register.add(exchange.contract)
+                self._count(exchange)
                 self._say(now_us, exchange)
         elif exchange.state is not _S.FINALIZED and not self._was_answered(exchange, _S.VERIFIED):
             exchange = exchange.stepped(_E.FINALIZE)
-            self._register.add(exchange.contract)
+            self._count(exchange)
             self._keep(replace(exchange, again_us=None))
 
     def _take_end(self, now_us: int, partner: str, message: ContractEnded) -> None:
@@ -366,6 +369,7 @@ class ContractDesk:
         )
         if exchange.state is _S.FINALIZED and unheard:
             self._register.withdraw(partner, message.contract, message.version)
+            self._signed.pop((partner, message.contract, message.version), None)
         if not exchange.over or (exchange.state is _S.FINALIZED and unheard):
             self._end(exchange, message.code, message.text, tell=False)
 
@@ -476,6 +480,8 @@ class ContractDesk:
                 elif exchange.again_us is not None and now_us >= exchange.again_us:
                     self._repeat(exchange)
                     self._keep(replace(exchange, again_us=now_us + AGAIN_US))
+        for proof in [each for each in self._signed if self._register.ends_us(*each) is None]:
+            del self._signed[proof]  # The register has forgotten it.
         for key, revoking in list(self._revoking.items()):
             if now_us >= revoking.until_us:
                 del self._revoking[key]
@@ -498,6 +504,10 @@ class ContractDesk:
         """What is to be sent, oldest first; it is gone from here."""
         letters, self._letters = self._letters, []
         return letters
+
+    def signed(self, partner: str, id: str, version: int) -> SignedDocument | None:
+        """A version that the register has, with both signatures: what proves it. None: there is none."""
+        return self._signed.get((partner, id, version))
 
     def status(self) -> tuple[ExchangeStatus, ...]:
         """All exchanges that are remembered, by partner and id."""
@@ -542,6 +552,10 @@ class ContractDesk:
                     )
                     for (partner, id), each in self._revoking.items()
                 ),
+                signed=tuple(
+                    SignedKept(partner=partner, signed=each.to_bytes())
+                    for (partner, _, _), each in self._signed.items()
+                ),
             )
         )
 
@@ -552,16 +566,15 @@ class ContractDesk:
             StateError: it is damaged; nothing has changed.
         """
         kept = read_contracts(data)
+        both: dict[tuple[str, str, int], SignedDocument] = {}
+        for proof in kept.signed:
+            signed, document = _kept_contract(proof.signed)
+            both[proof.partner, document.id, document.version] = signed
         exchanges: dict[tuple[str, str], ContractExchange] = {}
         for each in kept.exchanges:
-            try:
-                signed, document = opened_document(each.signed)
-            except ContractError as error:
-                raise StateError(
-                    f"an exchange that was kept: {error.message}", code="state.contracts"
-                ) from None
-            if not isinstance(document, ContractDocument):
-                raise StateError("an exchange that was kept has no contract", code="state.contracts")
+            signed, document = _kept_contract(each.signed)
+            if each.state is _S.FINALIZED:  # What an earlier release kept has them there alone.
+                both.setdefault((each.partner, document.id, document.version), signed)
             exchanges[each.partner, document.id] = ContractExchange(
                 partner=each.partner,
                 document=document,
@@ -574,7 +587,7 @@ class ContractDesk:
                 text=each.text,
             )
         self._register.restore(kept.versions)
-        self._exchanges = exchanges
+        self._exchanges, self._signed = exchanges, both
         self._revoking = {
             (each.partner, each.contract): _Revoking(
                 ContractRevoked(signed=each.signed), each.version, each.until_us, 0
@@ -582,6 +595,12 @@ class ContractDesk:
             for each in kept.revocations
         }
         self._letters = []
+
+    def _count(self, exchange: ContractExchange) -> None:
+        """Both have signed it: the register has it, and what proves it stays whatever is proposed next."""
+        self._register.add(exchange.contract)
+        contract = exchange.contract
+        self._signed[exchange.partner, contract.id, contract.version] = exchange.signed
 
     # --- stepping ---------------------------------------------------------------------------------
 
@@ -632,3 +651,13 @@ class ContractDesk:
         revoking = self._revoking.get((partner, id))
         if revoking is not None and revoking.version == version:
             del self._revoking[partner, id]
+
+
+def _kept_contract(data: bytes) -> tuple[SignedDocument, ContractDocument]:
+    try:
+        signed, document = opened_document(data)
+    except ContractError as error:
+        raise StateError(f"a contract that was kept: {error.message}", code="state.contracts") from None
+    if not isinstance(document, ContractDocument):
+        raise StateError("something else than a contract was kept as one", code="state.contracts")
+    return signed, document

@@ -24,6 +24,7 @@ from medusa.market.contract.signed import (
     SKEW_US,
     ContractDocument,
     RevocationDocument,
+    check_signatures,
     opened_document,
     sign_document,
 )
@@ -620,6 +621,36 @@ def test_a_desk_goes_on_after_a_death_wherever_it_was(first):
     two.tick()
     assert two.deliver() == ["ContractRevoked", "ContractRevokedNoted"]
     assert two.counts("bigco") == ()
+
+
+def proves(two, name, contract) -> bool:
+    """Whether the desk has these terms with two signatures that are right."""
+    signed = two.desks[name].signed(OTHER[name], contract.id, contract.version)
+    if signed is None:
+        return False
+    document = opened_document(signed.to_bytes())[1]
+    check_signatures(signed, document, verify=VERIFY, keys=keys("acme", "bigco"), federation=FEDERATION)
+    return document.contract == contract
+
+
+def test_the_signatures_of_each_version_stay_whatever_is_proposed_and_whoever_dies(two):
+    finalized(two)
+    later = terms(version=2, begins_us=NOW_US + DAY_US, price_micro=10_000)
+    two.propose("acme", later)
+    two.deliver()
+    for name in OTHER:
+        assert proves(two, name, PLAIN)
+        assert not proves(two, name, later)
+    two.desks["bigco"].accept(two.now_us, "acme", "c1")
+    two.deliver()
+    for name in OTHER:
+        two.start(name, two.desks[name].snapshot())
+        assert proves(two, name, PLAIN)
+        assert proves(two, name, later)
+    two.registers["acme"].forget(later.ends_us + 1)
+    two.tick()
+    assert not proves(two, "acme", PLAIN)
+    assert proves(two, "bigco", PLAIN)
 
 
 def test_what_was_kept_and_is_damaged_changes_nothing(two):
