@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from medusa.errors import ContractError, LocalProtocolError, RemoteProtocolError, StateError
-from medusa.market.contract.checks import check_not_ended, check_notice, check_successor
+from medusa.market.contract.checks import check_counter, check_not_ended, check_notice, check_successor
 from medusa.market.contract.exchange import ContractExchange
 from medusa.market.contract.messages import (
     ContractAgreed,
@@ -618,7 +618,7 @@ class ContractDesk:
         current = self._exchanges.get((partner, contract.id))
         if current is None or current.over:
             return _S.OFFERED if by_provider else _S.REQUESTED
-        check_successor(current.contract, contract)
+        check_counter(current.contract, contract)
         return current.stepped(_E.OFFER if by_provider else _E.REQUEST).state
 
     def _say(self, now_us: int, exchange: ContractExchange) -> None:

@@ -15,7 +15,7 @@ import msgspec
 from medusa.errors import RemoteProtocolError
 from medusa.market.contract.terms import Contract
 from medusa.market.ledger.chain import ReceiptChain
-from medusa.market.ledger.intervals import ContractVersions, Slot
+from medusa.market.ledger.intervals import ContractIntervals, Slot
 from medusa.market.ledger.receipts import (
     READING_CONTEXT,
     SETTLEMENT_CONTEXT,
@@ -142,7 +142,7 @@ def load_statement(
     Raises:
         ContractError: the versions aren't those of one contract.
     """
-    versions = ContractVersions(contracts[0])
+    versions = ContractIntervals(contracts[0])
     for contract in contracts[1:]:
         versions.add(contract)
     reader = _Reader(versions, federation, keys, verify)
@@ -183,7 +183,7 @@ class _Reader:
     """What is found on the way."""
 
     def __init__(
-        self, versions: ContractVersions, federation: str, keys: Mapping[str, str], verify: Verify
+        self, versions: ContractIntervals, federation: str, keys: Mapping[str, str], verify: Verify
     ) -> None:
         self.faults: list[StatementFault] = []
         self.missing_micro = 0

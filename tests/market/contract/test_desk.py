@@ -155,18 +155,31 @@ def test_a_counter_proposal_has_a_higher_version_and_takes_its_place(two):
 
 def test_a_new_version_is_negotiated_while_the_old_one_counts(two):
     finalized(two)
-    cheaper = terms(version=2, price_micro=10_000)
+    two.tick(DAY_US)
+    cheaper = terms(version=2, price_micro=10_000, begins_us=two.now_us)
     two.propose("acme", cheaper)
     two.deliver()
     assert two.counts("acme") == two.counts("bigco") == (PLAIN,)
     two.desks["bigco"].refuse(two.now_us, "acme", "c1", "no")
     two.deliver()
     assert two.counts("acme") == two.counts("bigco") == (PLAIN,)
-    two.propose("acme", terms(version=3, price_micro=10_000))
+    two.propose("acme", terms(version=3, price_micro=10_000, begins_us=two.now_us))
     two.deliver()
     two.desks["bigco"].accept(two.now_us, "acme", "c1")
     two.deliver()
     assert [each.version for each in (*two.counts("acme"), *two.counts("bigco"))] == [3, 3]
+
+
+def test_a_new_version_that_could_never_be_billed_is_not_proposed_nor_taken(two):
+    """It begins with the one before: the ledger would have no interval for that one."""
+    finalized(two)
+    cheaper = terms(version=2, price_micro=10_000)
+    with pytest.raises(ContractError, match="let it begin later"):
+        two.propose("bigco", cheaper)
+    two.give("acme", proposed(cheaper))
+    (answer,) = two.take("acme")
+    assert (type(answer), answer.code) == (ContractEnded, "version")
+    assert two.counts("acme") == two.counts("bigco") == (PLAIN,)
 
 
 def test_a_refusal_is_told_with_its_reason(two):

@@ -19,6 +19,9 @@ from medusa.market.negotiation.reasons import TradeReason, reason_text
 from medusa.market.work import ResourceUse, TradedTask
 from tests.market.negotiation.network import Network, S, Square, contract, task
 
+CAPPED = {"settlement_s": 1, "interval_s": 1, "units_per_s_max_milli": 100}
+"""Room for one task: a cap is at least what that costs in an interval at the lowest price."""
+
 
 def provider(**more: object) -> Network:
     """b, idle, who has a contract with a. What it says is lost."""
@@ -60,7 +63,7 @@ def answer(net: Network, message: object, *, to: str = "b", of: str = "a") -> ob
     [
         ({}, {"contract": "other"}, "E_NO_CONTRACT"),
         ({}, {"version": 2}, "E_NO_CONTRACT"),
-        ({"ends_us": S}, {}, "E_NO_CONTRACT"),
+        ({"ends_us": S, "interval_s": 1}, {}, "E_NO_CONTRACT"),
         ({"begins_us": 100 * S}, {}, "E_NO_CONTRACT"),
         ({}, {"price_micro": 1_000_001}, "E_PRICE"),
         ({}, {"price_micro": 499_999}, "E_PRICE"),
@@ -74,7 +77,7 @@ def answer(net: Network, message: object, *, to: str = "b", of: str = "a") -> ob
         ),
         ({}, {"tasks": (task("b0", "b"),)}, "E_TASK_NOT_ALLOWED"),
         ({}, {"tasks": (task("a0", "a", 1.1),)}, "E_FULL"),
-        ({"cap_micro": 80_000, "settlement_s": 1}, {}, "E_CAP"),
+        ({"cap_micro": 80_000, **CAPPED}, {}, "E_CAP"),
         ({}, {"tasks": (task("a0", "a", 1.0),)}, "E_TOO_DEAR"),
     ],
 )
@@ -89,7 +92,7 @@ def test_what_a_contract_does_not_allow_is_refused_by_name(terms, asked, code):
 
 
 @pytest.mark.parametrize(
-    "terms", [{}, {"tasks": TaskTerms(definitions=("fast",))}, {"cap_micro": 100_000, "settlement_s": 1}]
+    "terms", [{}, {"tasks": TaskTerms(definitions=("fast",))}, {"cap_micro": 100_000, **CAPPED}]
 )
 def test_what_it_allows_is_agreed_and_room_is_kept(terms):
     net = provider(**terms)
@@ -251,10 +254,10 @@ def test_a_driver_that_reports_what_was_not_to_be_done_is_told():
     ("terms", "match"),
     [
         ({"provider": "c"}, "one of two"),
-        ({"consumer": "b"}, "one of two"),
-        ({"range_micro": 1_000_001}, "no price is below 0"),
-        ({"ends_us": 0}, "not after it begins"),
-        ({"cap_micro": 1}, "what changes a contract"),
+        ({"consumer": "b"}, "got 'b' for both"),
+        ({"range_micro": 1_000_001}, "at most the price of 1.00 EUR"),
+        ({"ends_us": 0}, "an end after the begin"),
+        ({"price_micro": 2_000_000}, "what is signed never changes"),
     ],
 )
 def test_a_contract_that_is_not_ours_or_contradicts_itself_is_refused(terms, match):
