@@ -7,6 +7,7 @@ import pytest
 from medusa.errors import ContractError, LocalProtocolError, RemoteProtocolError
 from medusa.market.contract.terms import TaskTerms
 from medusa.market.negotiation.messages import (
+    LoadAccepted,
     LoadAgreed,
     LoadEnded,
     LoadMoved,
@@ -104,6 +105,32 @@ def test_what_it_allows_is_agreed_and_room_is_kept(terms):
     assert trader.admits(net.now_us, "a", 7, "a1") is TradeReason.TASK_NOT_ALLOWED
     assert trader.admits(net.now_us, "a", 8, "a0") is TradeReason.LATE
     assert trader.admits(net.now_us + 31 * S, "a", 7, "a0") is TradeReason.LATE
+
+
+def test_room_that_is_kept_counts_against_the_cap():
+    """Each task costs 100,000 micro-units a second: the first of them has the whole cap."""
+    net = Network()
+    net.join("a", Square(1e6))
+    net.join("b", Square(1e6), moves_max=2)
+    capped = {"cap_micro": 199_999, "settlement_s": 1, "interval_s": 1, "units_per_s_max_milli": 300}
+    net.sign(contract("a", "b", 1_000_000, range_micro=500_000, **capped))
+    net.run(2 * S)
+    net.part("a", "b", told=False)
+    assert isinstance(answer(net, request(task("a0", "a"))), LoadAgreed)
+    assert answer(net, request(task("a1", "a"), negotiation=8)).code == "E_CAP"
+
+
+def test_an_offer_that_is_accepted_does_not_count_twice_against_the_cap():
+    net = provider(cap_micro=800_000, settlement_s=1, interval_s=1, units_per_s_max_milli=800)
+    offer = answer(net, request(task("a0", "a", 0.7), price_micro=500_000))
+    assert isinstance(offer, LoadOffer)
+    accepted = LoadAccepted(
+        contract="a-b", version=1, negotiation=7, tasks=offer.tasks, price_micro=offer.price_micro
+    )
+    net.members["b"].trader.receive(net.now_us, "a", accepted)
+    net._look("b")
+    net.run(net.now_us + S)
+    assert [each[3].tasks for each in net.messages(LoadAgreed)] == [("a0",)]
 
 
 def test_room_is_free_again_once_its_time_is_over():
