@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,7 +47,7 @@ def read_receipts(paths: Iterable[Path]) -> ReceiptsOfFile:
     for path in paths:
         try:
             with path.open(encoding="ascii", errors="replace") as file:
-                lines = iter(lambda file=file: file.readline(LINE_CHARS_MAX + 1), "")
+                lines = iter(partial(file.readline, LINE_CHARS_MAX + 1), "")
                 for number, line in enumerate(lines, start=1):
                     if len(line) > LINE_CHARS_MAX:  # The rest of it isn't read.
                         raise _no_line(path, number, line)
