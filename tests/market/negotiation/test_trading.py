@@ -393,3 +393,17 @@ def test_a_restart_forgets_no_task_and_no_number():
     numbers = [each[3].negotiation for each in net.messages(LoadRequest)]
     assert len(set(numbers)) > 1
     assert sorted(numbers) == numbers
+
+
+@pytest.mark.parametrize(("price", "stays"), [(2_500_000, True), (1_500_000, False)])
+def test_a_version_that_begins_while_both_are_down_keeps_what_it_allows(price, stays):
+    net = away()
+    there = at(net, "b")
+    newer = contract("a", "b", price, range_micro=600_000, version=2, begins_us=net.now_us)
+    net.versions[newer.id, 2] = net.contracts["a", "b"] = newer
+    for name in "ab":
+        net.members[name].contracts.append(newer)
+        net.lose_memory(name)
+    net.run(net.now_us + 10 * S)
+    assert (at(net, "b") == there) == stays
+    assert codes(net) == (set() if stays else {"E_ENDED"})
