@@ -195,19 +195,21 @@ def test_a_later_version_replaces_what_both_signed(folder):
     text = (folder / "terms.toml").read_text()
     propose = ("contract", "propose", "terms.toml", *SIGNS["bigco"], *IN, "-o", "b.contract")
     accept = ("contract", "accept", "b.contract", *SIGNS["acme"], *IN, "--partner-key", "bigco.pub")
-    second = f"version = 2\n{text}"
+    second = f"version = 2\n{text}".replace("2026-01-01", "2026-01-02")
     dollars = second.replace("[price]", '[price]\ncurrency = "USD"')
     for changed, says in [
         (text, "write version 2"),
         (second.replace('"acme"', '"carol"'), "parties: ('carol', 'bigco')"),
         (second.replace("bigco-at-acme", "other"), "id: 'other', and 'bigco-at-acme'"),
         (dollars, "currency: 'USD' in version 2"),
+        (f"version = 2\n{text}", "begins together with version 1"),
+        (second.replace("2026-01-02", "2025-12-31"), "begins 1d before version 1"),
     ]:
         (folder / "terms.toml").write_text(changed)
         assert says in run(*propose, "--replaces", "a.contract", code=1)
     (folder / "terms.toml").write_text(second.replace("0.02", "0.03"))
     run(*propose, "--replaces", "a.contract")
-    (folder / "terms.toml").write_text(f"version = 3\n{text}")
+    (folder / "terms.toml").write_text(f"version = 3\n{text}".replace("2026-01-01", "2026-01-03"))
     third = (*propose[:-1], "c.contract")
     assert "isn't signed by both" in run(*third, "--replaces", "b.contract", code=1)
     run(*accept, "--replaces", "a.contract")

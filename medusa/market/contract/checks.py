@@ -18,7 +18,9 @@ from medusa.market.money import MONEY_MAX, money_text
 from medusa.units import duration_text
 
 __all__ = [
+    "ENDS_US_MAX",
     "Contradiction",
+    "check_counter",
     "check_not_ended",
     "check_notice",
     "check_successor",
@@ -78,7 +80,26 @@ def check_not_ended(contract: Contract, now_us: int) -> None:
 
 
 def check_successor(old: Contract, new: Contract) -> None:
-    """Whether a contract may take the place of another one of its id.
+    """Whether a contract may take the place of a signed one of its id, once it begins.
+
+    Raises:
+        ContractError: the version isn't higher, what has to stay has changed, or it doesn't begin after the
+            other: what was done until then is billed by that one.
+    """
+    check_counter(old, new)
+    if new.begins_us <= old.begins_us:
+        before_us = old.begins_us - new.begins_us
+        when = f"{duration_text(before_us)} before" if before_us else "together with"
+        raise ContractError(
+            f"begins_us: version {new.version} of contract {new.id!r} begins {when} version {old.version},"
+            " which is signed",
+            hint="let it begin later",
+            code="contract.version",
+        )
+
+
+def check_counter(old: Contract, new: Contract) -> None:
+    """Whether terms may be proposed in place of others of their id, which nobody has accepted.
 
     Raises:
         ContractError: the version isn't higher, or what has to stay has changed.

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from medusa.errors import ContractError, LocalProtocolError, RemoteProtocolError, StateError
-from medusa.market.contract.checks import check_not_ended, check_notice, check_successor
+from medusa.market.contract.checks import check_counter, check_not_ended, check_notice, check_successor
 from medusa.market.contract.exchange import ContractExchange
 from medusa.market.contract.messages import (
     ContractAgreed,
@@ -35,6 +35,7 @@ from medusa.market.contract.records import (
     ContractsKept,
     ExchangeKept,
     RevocationKept,
+    SignedKept,
     contracts_bytes,
     read_contracts,
 )
@@ -54,6 +55,7 @@ from medusa.market.contract.standing import check_open
 from medusa.market.contract.states import NegotiationEvent, NegotiationState
 from medusa.market.contract.terms import Contract
 from medusa.ports import Signer, Verify
+from medusa.units import duration_text
 
 __all__ = ["ContractDesk", "ContractLetter", "ExchangeStatus"]
 
@@ -68,6 +70,12 @@ AGAIN_US = 5_000_000
 
 TELL_US = 600_000_000
 """For so long at least a revocation is said again, where its notice is shorter."""
+
+GIVEN_UP_US = 600_000_000
+"""So long after its deadline a provider believes a consumer that never saw a contract FINALIZED."""
+
+OPEN_FOR_US_MAX = 90 * 86_400_000_000
+"""No proposal is open for longer."""
 
 _S, _E = NegotiationState, NegotiationEvent
 
@@ -133,6 +141,7 @@ class ContractDesk:
         self._exchanges: dict[tuple[str, str], ContractExchange] = {}
         self._revoking: dict[tuple[str, str], _Revoking] = {}
         self._letters: list[ContractLetter] = []
+        self._signed: dict[tuple[str, str, int], SignedDocument] = {}
 
     # --- what a person decides --------------------------------------------------------------------
 
@@ -147,6 +156,13 @@ class ContractDesk:
         if self._own not in (contract.provider, contract.consumer):
             raise ContractError(
                 f"contract {contract.id!r} is not between us and another party", code="contract.party"
+            )
+        if within_us > OPEN_FOR_US_MAX:
+            raise ContractError(
+                f"within_us: expected at most {duration_text(OPEN_FOR_US_MAX)}, got"
+                f" {duration_text(within_us)}",
+                hint="propose it again later",
+                code="contract.open",
             )
         check_not_ended(contract, now_us)
         provides = contract.provider == self._own
@@ -234,9 +250,9 @@ class ContractDesk:
             elif isinstance(message, ContractRevoked):
                 self._take_revocation(now_us, partner, message)
             elif isinstance(message, ContractRevokedNoted):
-                self._noted(partner, message.contract, message.version)
+                self._take_noted(now_us, partner, message)
             elif isinstance(message, ContractEnded):
-                self._take_end(partner, message)
+                self._take_end(now_us, partner, message)
             else:
                 self._take_step(now_us, partner, message)
         except (ContractError, LocalProtocolError) as error:
@@ -280,6 +296,8 @@ class ContractDesk:
 
         if now_us > document.until_us + SKEW_US or now_us >= contract.ends_us:
             return ended("deadline", "it comes too late")
+        if document.until_us > now_us + OPEN_FOR_US_MAX + SKEW_US:
+            return ended("open", f"until_us: it is open for more than {duration_text(OPEN_FOR_US_MAX)}")
         last = self._register.newest(partner, contract.id)
         try:
             if last is not None:
@@ -330,22 +348,28 @@ class ContractDesk:
         elif isinstance(message, ContractVerified):
             if not self._was_answered(exchange, _S.AGREED):
                 exchange = exchange.stepped(_E.VERIFY, _E.FINALIZE)
-                self._register.add(exchange.contract)
+                self._count(exchange)
                 self._say(now_us, exchange)
         elif exchange.state is not _S.FINALIZED and not self._was_answered(exchange, _S.VERIFIED):
             exchange = exchange.stepped(_E.FINALIZE)
-            self._register.add(exchange.contract)
+            self._count(exchange)
             self._keep(replace(exchange, again_us=None))
 
-    def _take_end(self, partner: str, message: ContractEnded) -> None:
+    def _take_end(self, now_us: int, partner: str, message: ContractEnded) -> None:
         self._noted(partner, message.contract, message.version)
         exchange = self._exchanges.get((partner, message.contract))
         if exchange is None or exchange.contract.version != message.version:
             return
         # Only who confirms last can believe it counts where the other has given up: the provider.
-        unheard = exchange.contract.provider == self._own and message.code in ("deadline", "unknown")
+        # What is no news any more by then is unsigned, and takes nothing back that both have signed.
+        unheard = (
+            exchange.contract.provider == self._own
+            and message.code in ("deadline", "unknown")
+            and now_us <= exchange.document.until_us + GIVEN_UP_US
+        )
         if exchange.state is _S.FINALIZED and unheard:
             self._register.withdraw(partner, message.contract, message.version)
+            self._signed.pop((partner, message.contract, message.version), None)
         if not exchange.over or (exchange.state is _S.FINALIZED and unheard):
             self._end(exchange, message.code, message.text, tell=False)
 
@@ -364,9 +388,41 @@ class ContractDesk:
             raise ContractError(
                 "said_us: a revocation of the future", hint="set the clock", code="contract.time"
             )
-        self._register.revoke(partner, document.id, document.version, document.ends_us)
-        noted = ContractRevokedNoted(contract=document.id, version=document.version)
+        known_us = self._register.ends_us(partner, document.id, document.version)
+        if known_us is None or known_us > document.ends_us:
+            ends_us = self._heard_end(now_us, contract, document)
+            self._register.revoke(partner, document.id, document.version, ends_us)
+            known_us = self._register.ends_us(partner, document.id, document.version)
+        noted = ContractRevokedNoted(contract=document.id, version=document.version, ends_us=known_us or 0)
         self._letters.append(ContractLetter(partner, noted))
+
+    def _heard_end(self, now_us: int, contract: Contract, document: RevocationDocument) -> int:
+        """When a contract ends by a revocation that arrives now. Its date is what the partner says, so the
+        notice is counted from the arrival where less than that is left."""
+        until_us = max(document.ends_us, document.said_us + TELL_US)
+        if now_us > until_us + SKEW_US:
+            late = duration_text((now_us - until_us) // 1_000_000 * 1_000_000)
+            raise ContractError(
+                f"said_us: the revocation of contract {document.id!r} comes {late} after it was last said",
+                hint="revoke the contract anew",
+                code="contract.late",
+            )
+        least_us = now_us + contract.notice_s * 1_000_000
+        return document.ends_us if document.ends_us >= least_us - SKEW_US else least_us
+
+    def _take_noted(self, now_us: int, partner: str, message: ContractRevokedNoted) -> None:
+        """The partner counts the contract for its notice from when it heard: so do we, where we still do."""
+        revoking = self._revoking.get((partner, message.contract))
+        self._noted(partner, message.contract, message.version)
+        if revoking is None or revoking.version != message.version:
+            return
+        ours_us = self._register.ends_us(partner, message.contract, message.version)
+        contract = self._register.get_version(partner, message.contract, message.version)
+        if ours_us is None or contract is None or ours_us <= now_us:
+            return
+        most_us = now_us + contract.notice_s * 1_000_000 + SKEW_US
+        if ours_us < message.ends_us:
+            self._register.postpone(partner, message.contract, message.version, min(message.ends_us, most_us))
 
     def _opened(
         self, partner: str, data: bytes, *, needs: tuple[str, ...] | None
@@ -424,6 +480,8 @@ class ContractDesk:
                 elif exchange.again_us is not None and now_us >= exchange.again_us:
                     self._repeat(exchange)
                     self._keep(replace(exchange, again_us=now_us + AGAIN_US))
+        for proof in [each for each in self._signed if self._register.ends_us(*each) is None]:
+            del self._signed[proof]  # The register has forgotten it.
         for key, revoking in list(self._revoking.items()):
             if now_us >= revoking.until_us:
                 del self._revoking[key]
@@ -446,6 +504,10 @@ class ContractDesk:
         """What is to be sent, oldest first; it is gone from here."""
         letters, self._letters = self._letters, []
         return letters
+
+    def signed(self, partner: str, id: str, version: int) -> SignedDocument | None:
+        """A version that the register has, with both signatures: what proves it. None: there is none."""
+        return self._signed.get((partner, id, version))
 
     def status(self) -> tuple[ExchangeStatus, ...]:
         """All exchanges that are remembered, by partner and id."""
@@ -490,6 +552,10 @@ class ContractDesk:
                     )
                     for (partner, id), each in self._revoking.items()
                 ),
+                signed=tuple(
+                    SignedKept(partner=partner, signed=each.to_bytes())
+                    for (partner, _, _), each in self._signed.items()
+                ),
             )
         )
 
@@ -500,16 +566,15 @@ class ContractDesk:
             StateError: it is damaged; nothing has changed.
         """
         kept = read_contracts(data)
+        both: dict[tuple[str, str, int], SignedDocument] = {}
+        for proof in kept.signed:
+            signed, document = _kept_contract(proof.signed)
+            both[proof.partner, document.id, document.version] = signed
         exchanges: dict[tuple[str, str], ContractExchange] = {}
         for each in kept.exchanges:
-            try:
-                signed, document = opened_document(each.signed)
-            except ContractError as error:
-                raise StateError(
-                    f"an exchange that was kept: {error.message}", code="state.contracts"
-                ) from None
-            if not isinstance(document, ContractDocument):
-                raise StateError("an exchange that was kept has no contract", code="state.contracts")
+            signed, document = _kept_contract(each.signed)
+            if each.state is _S.FINALIZED:  # What an earlier release kept has them there alone.
+                both.setdefault((each.partner, document.id, document.version), signed)
             exchanges[each.partner, document.id] = ContractExchange(
                 partner=each.partner,
                 document=document,
@@ -522,7 +587,7 @@ class ContractDesk:
                 text=each.text,
             )
         self._register.restore(kept.versions)
-        self._exchanges = exchanges
+        self._exchanges, self._signed = exchanges, both
         self._revoking = {
             (each.partner, each.contract): _Revoking(
                 ContractRevoked(signed=each.signed), each.version, each.until_us, 0
@@ -530,6 +595,12 @@ class ContractDesk:
             for each in kept.revocations
         }
         self._letters = []
+
+    def _count(self, exchange: ContractExchange) -> None:
+        """Both have signed it: the register has it, and what proves it stays whatever is proposed next."""
+        self._register.add(exchange.contract)
+        contract = exchange.contract
+        self._signed[exchange.partner, contract.id, contract.version] = exchange.signed
 
     # --- stepping ---------------------------------------------------------------------------------
 
@@ -547,7 +618,7 @@ class ContractDesk:
         current = self._exchanges.get((partner, contract.id))
         if current is None or current.over:
             return _S.OFFERED if by_provider else _S.REQUESTED
-        check_successor(current.contract, contract)
+        check_counter(current.contract, contract)
         return current.stepped(_E.OFFER if by_provider else _E.REQUEST).state
 
     def _say(self, now_us: int, exchange: ContractExchange) -> None:
@@ -580,3 +651,13 @@ class ContractDesk:
         revoking = self._revoking.get((partner, id))
         if revoking is not None and revoking.version == version:
             del self._revoking[partner, id]
+
+
+def _kept_contract(data: bytes) -> tuple[SignedDocument, ContractDocument]:
+    try:
+        signed, document = opened_document(data)
+    except ContractError as error:
+        raise StateError(f"a contract that was kept: {error.message}", code="state.contracts") from None
+    if not isinstance(document, ContractDocument):
+        raise StateError("something else than a contract was kept as one", code="state.contracts")
+    return signed, document

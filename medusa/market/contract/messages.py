@@ -79,7 +79,13 @@ class ContractFinalized(_About, frozen=True, tag="contract_finalized"):
 
 
 class ContractRevokedNoted(_About, frozen=True, tag="contract_revoked_noted"):
-    """The other knows when it ends."""
+    """The other knows when it ends.
+
+    Attributes:
+        ends_us: then; later than was said where the notice wasn't kept, counted from when the other heard.
+    """
+
+    ends_us: Annotated[int, Meta(ge=0, le=1 << 62)] = 0
 
 
 class ContractEnded(_About, frozen=True, tag="contract_ended"):

@@ -17,6 +17,7 @@ __all__ = [
     "ContractsKept",
     "ExchangeKept",
     "RevocationKept",
+    "SignedKept",
     "VersionsKept",
     "contracts_bytes",
     "read_contracts",
@@ -59,12 +60,20 @@ class RevocationKept(msgspec.Struct, frozen=True, kw_only=True, array_like=True)
     until_us: Time
 
 
+class SignedKept(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
+    """A version that counts, or did, with both signatures."""
+
+    partner: PartyName
+    signed: SignedBytes
+
+
 class ContractsKept(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="contracts"):
     """All of one participant."""
 
     versions: tuple[VersionsKept, ...] = ()
     exchanges: tuple[ExchangeKept, ...] = ()
     revocations: tuple[RevocationKept, ...] = ()
+    signed: tuple[SignedKept, ...] = ()
 
 
 _encoder = msgspec.msgpack.Encoder()

@@ -3,39 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
 
 from medusa.errors import ContractError
-from medusa.market.contract.checks import check_successor, check_terms
+from medusa.market.contract.checks import check_terms
 from medusa.market.contract.records import VersionsKept
 from medusa.market.contract.terms import Contract
+from medusa.market.contract.versions import ContractVersions
 
 __all__ = ["ContractRegister"]
-
-
-@dataclass(slots=True)
-class _Versions:
-    """One contract, as it was signed again and again.
-
-    Attributes:
-        contracts: by version, ascending.
-        ended_us: version -> from when on it was revoked, with those below it.
-    """
-
-    contracts: dict[int, Contract] = field(default_factory=dict)
-    ended_us: dict[int, int] = field(default_factory=dict)
-
-    def ends_us(self, version: int) -> int:
-        """When a version ends: as signed, or as revoked before that."""
-        revoked = (at for revoked, at in self.ended_us.items() if revoked >= version)
-        return min((self.contracts[version].ends_us, *revoked))
-
-    def in_force(self, now_us: int) -> Contract | None:
-        """The highest version that has begun, if it hasn't ended: one that was replaced never comes back."""
-        begun = [version for version, each in self.contracts.items() if each.begins_us <= now_us]
-        if not begun or now_us >= self.ends_us(max(begun)):
-            return None
-        return self.contracts[max(begun)]
 
 
 class ContractRegister:
@@ -50,7 +25,7 @@ class ContractRegister:
 
     def __init__(self, own: str) -> None:
         self._own = own
-        self._held: dict[tuple[str, str], _Versions] = {}
+        self._held: dict[tuple[str, str], ContractVersions] = {}
 
     def add(self, contract: Contract) -> bool:
         """Take in a contract; False: it is there already.
@@ -62,11 +37,9 @@ class ContractRegister:
         partner = self._partner(contract)
         check_terms(contract)
         versions = self._held.get((partner, contract.id))
-        if versions is not None and versions.contracts:
-            if versions.contracts.get(contract.version) == contract:
-                return False
-            check_successor(versions.contracts[max(versions.contracts)], contract)
-        self._held.setdefault((partner, contract.id), _Versions()).contracts[contract.version] = contract
+        if versions is not None:
+            return versions.add(contract)
+        self._held[partner, contract.id] = ContractVersions(contract)
         return True
 
     def _partner(self, contract: Contract) -> str:
@@ -85,22 +58,26 @@ class ContractRegister:
             ContractError: there is no such contract.
         """
         versions = self._held.get((partner, id))
-        if versions is None or version not in versions.contracts:
+        if versions is None or versions.get(version) is None:
             raise ContractError(
                 f"there is no version {version} of a contract {id!r} with {partner!r}",
                 hint="medusa contract show says what there is",
                 code="contract.unknown",
             )
         before_us = versions.ends_us(version)
-        versions.ended_us[version] = min(ends_us, versions.ended_us.get(version, ends_us))
+        versions.end(version, ends_us)
         return versions.ends_us(version) < before_us
+
+    def postpone(self, partner: str, id: str, version: int, ends_us: int) -> None:
+        """Move the end of a version that was revoked to a later time, at most to the one that was signed."""
+        versions = self._held.get((partner, id))
+        if versions is not None:
+            versions.postpone(version, ends_us)
 
     def withdraw(self, partner: str, id: str, version: int) -> None:
         """Forget a version that the other party doesn't know as signed: it never counted."""
         versions = self._held.get((partner, id))
-        if versions is not None and version in versions.contracts:
-            del versions.contracts[version]
-        if versions is not None and not versions.contracts:
+        if versions is not None and not versions.withdraw(version):
             del self._held[partner, id]
 
     def in_force(self, now_us: int, partner: str = "", *, shadow: bool | None = None) -> tuple[Contract, ...]:
@@ -128,7 +105,7 @@ class ContractRegister:
             raise ContractError(f"there is no contract {id!r} with {partner!r}", code="contract.unknown")
         found = versions.in_force(now_us)
         if found is None:
-            begun = [each for each in versions.contracts.values() if each.begins_us <= now_us]
+            begun = [each for each in versions.all if each.begins_us <= now_us]
             text = "has ended" if begun else "hasn't begun"
             raise ContractError(
                 f"contract {id!r} with {partner!r} {text}", code=f"contract.{'ended' if begun else 'early'}"
@@ -138,12 +115,17 @@ class ContractRegister:
     def newest(self, partner: str, id: str) -> Contract | None:
         """The highest version that both signed, whether it counts or not."""
         versions = self._held.get((partner, id))
-        return versions.contracts[max(versions.contracts)] if versions is not None else None
+        return versions.newest if versions is not None else None
+
+    def get_version(self, partner: str, id: str, version: int) -> Contract | None:
+        """One version, whether it counts or not."""
+        versions = self._held.get((partner, id))
+        return versions.get(version) if versions is not None else None
 
     def ends_us(self, partner: str, id: str, version: int) -> int | None:
         """When a version ends, as signed or as revoked; None: there is none."""
         versions = self._held.get((partner, id))
-        if versions is None or version not in versions.contracts:
+        if versions is None or versions.get(version) is None:
             return None
         return versions.ends_us(version)
 
@@ -161,17 +143,17 @@ class ContractRegister:
 
     def _times(self) -> Iterator[int]:
         for versions in self._held.values():
-            for version, contract in versions.contracts.items():
+            for contract in versions.all:
                 yield contract.begins_us
-                yield versions.ends_us(version)
+                yield versions.ends_us(contract.version)
 
     def kept(self) -> tuple[VersionsKept, ...]:
         """All of it, for ``restore``."""
         return tuple(
             VersionsKept(
                 partner=partner,
-                contracts=tuple(each for _, each in sorted(versions.contracts.items())),
-                ended_us=tuple(versions.ended_us.items()),
+                contracts=versions.all,
+                ended_us=versions.ended_us,
             )
             for (partner, _), versions in self._held.items()
         )
@@ -179,9 +161,7 @@ class ContractRegister:
     def restore(self, kept: Iterable[VersionsKept]) -> None:
         """Be as the register that gave this."""
         self._held = {
-            (each.partner, each.contracts[0].id): _Versions(
-                {contract.version: contract for contract in each.contracts}, dict(each.ended_us)
-            )
+            (each.partner, each.contracts[0].id): ContractVersions(*each.contracts, ended_us=each.ended_us)
             for each in kept
             if each.contracts
         }
@@ -191,7 +171,7 @@ class ContractRegister:
         over = {
             key: versions
             for key, versions in self._held.items()
-            if all(versions.ends_us(version) < before_us for version in versions.contracts)
+            if all(versions.ends_us(each.version) < before_us for each in versions.all)
         }
         self._held = {key: versions for key, versions in self._held.items() if key not in over}
-        return sum(len(versions.contracts) for versions in over.values())
+        return sum(len(versions.all) for versions in over.values())

@@ -14,7 +14,7 @@ from medusa.market.contract.terms import Contract
 from medusa.market.ledger.accounts import Account, AccountEntry, Accounts, Posting
 from medusa.market.ledger.chain import ReceiptChain, TaskKey
 from medusa.market.ledger.effects import KeepRecord, LedgerEffects, StopWork
-from medusa.market.ledger.intervals import ContractVersions, Slot
+from medusa.market.ledger.intervals import ContractIntervals, Slot
 from medusa.market.ledger.receipts import (
     READING_BYTES_MAX,
     READING_CONTEXT,
@@ -131,7 +131,7 @@ class LedgerBook:
         effects: LedgerEffects,
         settings: LedgerSettings,
     ) -> None:
-        self.versions = ContractVersions(contract)
+        self.versions = ContractIntervals(contract)
         self.contract_id = contract.id
         self.partner = contract.consumer if identity.party == contract.provider else contract.provider
         self.chain = ReceiptChain()
@@ -166,7 +166,7 @@ class LedgerBook:
         """A newer version counts as of its beginning.
 
         Raises:
-            ContractError: see ``ContractVersions.add``; or a task's price isn't in its range.
+            ContractError: see ``ContractIntervals.add``; or a task's price isn't in its range.
         """
         for (_, name), task in self.tasks.items():
             if not task.home and not contract.least_micro <= task.price_micro <= contract.price_micro:
@@ -184,7 +184,12 @@ class LedgerBook:
 
     def end(self, ends_us: int) -> None:
         """It is revoked as of then."""
-        record = ContractEnds(contract=self.contract_id, partner=self.partner, ends_us=ends_us)
+        record = ContractEnds(
+            contract=self.contract_id,
+            partner=self.partner,
+            ends_us=ends_us,
+            version=self.versions.newest.version,
+        )
         self._enter_end(record)
         self.keep(record)
 
@@ -353,8 +358,8 @@ class LedgerBook:
         about = {"contract": self.contract_id, "partner": self.partner}
         for contract in self.versions.all:
             yield ContractCounts(**about, terms=contract)
-        if self.versions.ends_us < self.versions.newest.ends_us:
-            yield ContractEnds(**about, ends_us=self.versions.ends_us)
+        for version, ends_us in self.versions.ended_us:
+            yield ContractEnds(**about, ends_us=ends_us, version=version)
         yield BookState(
             **about,
             chain=self.chain.state(),
@@ -551,7 +556,7 @@ class LedgerBook:
         self.versions.add(record.terms)
 
     def _enter_end(self, record: ContractEnds) -> None:
-        self.versions.end(record.ends_us)
+        self.versions.end(record.version or self.versions.newest.version, record.ends_us)
 
     def _enter_task(self, record: TaskBegan) -> None:
         if not self.tasks:

@@ -88,7 +88,7 @@ class ConsumerBook(LedgerBook):
             if short is None or not short.waits or now_us >= self._held_at_us + self._patience_us(reading):
                 self._answer(said, reading, short)
         slot = self.versions.at(now_us)
-        if slot is None and now_us >= self.versions.ends_us:
+        if slot is None and now_us >= self.versions.last_us:
             self._stop("contract.ended", f"contract {self.contract_id} is over")
         elif slot is not None:
             # Since its own start, or a reading: by its own clock, from which the provider's may differ.

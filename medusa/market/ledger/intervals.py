@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 from medusa.errors import ContractError
 from medusa.market.contract.terms import Contract
+from medusa.market.contract.versions import ContractVersions
 
-__all__ = ["ContractVersions", "Slot", "promise_kept"]
+__all__ = ["ContractIntervals", "Slot", "promise_kept"]
 
 
 class Slot(NamedTuple):
@@ -17,81 +18,21 @@ class Slot(NamedTuple):
     interval: int
 
 
-class ContractVersions:
-    """The versions of one contract that both have signed.
+class ContractIntervals(ContractVersions):
+    """The versions of one contract, cut into intervals.
 
-    A version counts until the next one begins, or it ends. Its intervals are counted from its own
-    ``begins_us``; the last one may be cut short. *Ordinals* count intervals through all versions.
+    Those of a version are counted from its own ``begins_us``; the last one may be cut short. *Ordinals* count
+    intervals through all versions.
     """
 
-    def __init__(self, first: Contract) -> None:
-        self._versions = [first]
-        self._ends_us: int | None = None
-
     @property
-    def newest(self) -> Contract:
-        return self._versions[-1]
-
-    @property
-    def all(self) -> tuple[Contract, ...]:
-        return tuple(self._versions)
-
-    @property
-    def ends_us(self) -> int:
-        return self.newest.ends_us if self._ends_us is None else min(self._ends_us, self.newest.ends_us)
-
-    def add(self, contract: Contract) -> bool:
-        """A newer version. False: it is known.
-
-        Raises:
-            ContractError: it is older, another than the one of its version, of others, or doesn't begin
-                after the one before; nothing changed.
-        """
-        for known in self._versions:
-            if known.version == contract.version:
-                if known != contract:
-                    raise ContractError(
-                        f"version {contract.version} of contract {contract.id!r} is another than the one that"
-                        " counts",
-                        hint="give it the next version",
-                        code="contract.version",
-                    )
-                return False
-        newest = self.newest
-        same = ("id", "provider", "consumer", "currency")
-        differs = next((name for name in same if getattr(newest, name) != getattr(contract, name)), "")
-        if contract.version < newest.version or differs:
-            raise ContractError(
-                f"version {contract.version} of contract {contract.id!r} doesn't follow version"
-                f" {newest.version}" + (f": its {differs} is another" if differs else ""),
-                code="contract.version",
-            )
-        if contract.begins_us <= newest.begins_us:
-            raise ContractError(
-                f"version {contract.version} of contract {contract.id!r} begins at {contract.begins_us} us,"
-                f" and version {newest.version} at {newest.begins_us} us",
-                hint="let it begin later",
-                code="contract.version",
-            )
-        self._versions.append(contract)
-        return True
-
-    def end(self, at_us: int) -> None:
-        """It is over from then on, at the latest."""
-        self._ends_us = at_us if self._ends_us is None else min(self._ends_us, at_us)
-
-    def get(self, version: int) -> Contract | None:
-        return next((each for each in self._versions if each.version == version), None)
-
-    def period(self, contract: Contract) -> tuple[int, int]:
-        """From when to before when a version counts."""
-        later = [each.begins_us for each in self._versions if each.version > contract.version]
-        ends_us = min([contract.ends_us, *later, *([] if self._ends_us is None else [self._ends_us])])
-        return contract.begins_us, max(ends_us, contract.begins_us)
+    def last_us(self) -> int:
+        """When its newest version ends."""
+        return self.ends_us(self.newest.version)
 
     def at(self, now_us: int) -> Slot | None:
         """The interval that runs; None: none does."""
-        for contract in reversed(self._versions):
+        for contract in reversed(self.all):
             begins_us, ends_us = self.period(contract)
             if begins_us <= now_us < ends_us:
                 return Slot(contract.version, (now_us - begins_us) // (contract.interval_s * 1_000_000))
@@ -99,7 +40,7 @@ class ContractVersions:
 
     def last_ended(self, now_us: int) -> Slot | None:
         """The newest interval that is over; None: none is yet."""
-        for contract in reversed(self._versions):
+        for contract in reversed(self.all):
             begins_us, ends_us = self.period(contract)
             if begins_us >= now_us or begins_us == ends_us:
                 continue
@@ -123,7 +64,7 @@ class ContractVersions:
     def ordinal(self, slot: Slot) -> int:
         """How many intervals are before it, of all versions. The interval before the first one is -1."""
         contract = self._known(slot)
-        before = sum(self._count(each) for each in self._versions if each.version < contract.version)
+        before = sum(self._count(each) for each in self.all if each.version < contract.version)
         return before + slot.interval
 
     def payment_period(self, slot: Slot) -> Slot:

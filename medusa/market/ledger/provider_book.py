@@ -192,7 +192,7 @@ class ProviderBook(LedgerBook):
         slot, last = self.versions.last_ended(now_us), self.chain.last
         if self._said is not None or self._proposed is not None or slot is None:
             return
-        if last is not None and (self._taken_back or now_us >= self.versions.ends_us):
+        if last is not None and (self._taken_back or now_us >= self.versions.last_us):
             slot = max(slot, last)
         new = slot > self.covered and (last is None or slot > last)
         reads = self._taken_back or (bool(self.tasks) and (new or self._again(now_us, slot)))
@@ -209,7 +209,7 @@ class ProviderBook(LedgerBook):
 
     def _again(self, now_us: int, slot: Slot) -> bool:
         """Whether a contract that is over is read again: rows may have come late."""
-        if now_us < self.versions.ends_us or self._last_tries >= LAST_TRIES or not self.unreceipted_rows():
+        if now_us < self.versions.last_us or self._last_tries >= LAST_TRIES or not self.unreceipted_rows():
             return False
         return now_us >= self._said_at_us + self._interval_us(slot)
 
@@ -343,7 +343,7 @@ class ProviderBook(LedgerBook):
         slot = self.versions.at(now_us)
         self._stopped_at = self._stopped_at if self.stopped else slot
         if slot is None:
-            if now_us >= self.versions.ends_us:
+            if now_us >= self.versions.last_us:
                 self._stop("contract.ended", f"contract {self.contract_id} is over")
         elif self.may_work(now_us):
             self._rests_since_us = None

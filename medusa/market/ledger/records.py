@@ -46,9 +46,14 @@ class ContractCounts(_Record, frozen=True, tag="contract_counts"):
 
 
 class ContractEnds(_Record, frozen=True, tag="contract_ends"):
-    """It was revoked, as of then."""
+    """It was revoked, as of then.
+
+    Attributes:
+        version: with all below it; 0: the newest of when it was said.
+    """
 
     ends_us: Number
+    version: Annotated[int, Meta(ge=0, le=1 << 31)] = 0
 
 
 class TaskBegan(_Record, frozen=True, tag="task_began"):

@@ -8,14 +8,14 @@ two with the same number, is named. What both have signed counts, whatever else 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 
 from medusa.errors import RemoteProtocolError
 from medusa.market.contract.terms import Contract
 from medusa.market.ledger.chain import ReceiptChain
-from medusa.market.ledger.intervals import ContractVersions, Slot
+from medusa.market.ledger.intervals import ContractIntervals, Slot
 from medusa.market.ledger.receipts import (
     READING_CONTEXT,
     SETTLEMENT_CONTEXT,
@@ -58,18 +58,25 @@ class StatementLine(msgspec.Struct, frozen=True, kw_only=True):
     amount_micro: int
 
 
+StatementFaultKind: TypeAlias = Literal[
+    "gap", "double", "conflict", "signature", "message", "audience", "chain", "settlement"
+]
+
+
 class StatementFault(msgspec.Struct, frozen=True, kw_only=True, order=True):
     """Something that is wrong with the receipts.
 
     Attributes:
-        number: of the receipt; -1: it can't be told.
+        number: of the receipt, or of the settlement; -1: it can't be told.
         kind: ``gap``: receipts are missing from this number on; ``double``: it comes again, and counts once;
             ``conflict``: two that differ, of which the cheaper one counts; ``signature``, ``message``,
-            ``audience``: it counts nothing; ``chain``: it doesn't follow from the one before, and counts.
+            ``audience``: it counts nothing; ``chain``: it doesn't follow from the one before, and counts;
+            ``settlement``: it nets another amount than its receipts make, or receipts that another one nets,
+            and counts. Of two settlements in ``conflict`` the one counts that is as its receipts.
     """
 
     number: int
-    kind: Literal["gap", "double", "conflict", "signature", "message", "audience", "chain"]
+    kind: StatementFaultKind
     text: str
 
 
@@ -142,13 +149,13 @@ def load_statement(
     Raises:
         ContractError: the versions aren't those of one contract.
     """
-    versions = ContractVersions(contracts[0])
+    versions = ContractIntervals(contracts[0])
     for contract in contracts[1:]:
         versions.add(contract)
     reader = _Reader(versions, federation, keys, verify)
     readings = reader.read(receipts)
     lines = reader.walk(readings)
-    settled_micro = reader.settled(settlements)
+    settled_micro = reader.settled(settlements, readings)
     ours = versions.newest
     by_task: dict[str, int] = {}
     by_day: dict[int, int] = {}
@@ -183,7 +190,7 @@ class _Reader:
     """What is found on the way."""
 
     def __init__(
-        self, versions: ContractVersions, federation: str, keys: Mapping[str, str], verify: Verify
+        self, versions: ContractIntervals, federation: str, keys: Mapping[str, str], verify: Verify
     ) -> None:
         self.faults: list[StatementFault] = []
         self.missing_micro = 0
@@ -236,8 +243,9 @@ class _Reader:
             chain.apply(reading, contract)
         return lines
 
-    def settled(self, settlements: Iterable[bytes]) -> int:
-        """What both have signed as settled."""
+    def settled(self, settlements: Iterable[bytes], readings: Sequence[LoadReading]) -> int:
+        """What both have signed as settled, each compared with the receipts that it nets."""
+        dues = {reading.number: _due(reading) for reading in readings}
         found: dict[int, LoadSettlement] = {}
         for data in sorted(settlements):
             try:
@@ -248,8 +256,37 @@ class _Reader:
                 continue
             signatures = (signed.provider_signature, signed.consumer_signature)
             if self._counts(settlement, signed.settlement, SETTLEMENT_CONTEXT, signatures):
-                found.setdefault(settlement.number, settlement)
+                known = found.setdefault(settlement.number, settlement)
+                if known != settlement:
+                    self._fault(
+                        settlement.number,
+                        "conflict",
+                        "both signed two settlements that differ: the one counts that is as its receipts",
+                    )
+                    found[settlement.number] = min(
+                        known, settlement, key=lambda each: (_differs(each, dues) != 0, each.due_micro)
+                    )
+        before: LoadSettlement | None = None
+        for _, settlement in sorted(found.items()):
+            self._compare(settlement, before, _differs(settlement, dues))
+            before = settlement
         return sum(settlement.due_micro for settlement in found.values())
+
+    def _compare(
+        self, settlement: LoadSettlement, before: LoadSettlement | None, differs: int | None
+    ) -> None:
+        about = f"settlement {settlement.number} of receipts {settlement.first} to {settlement.through}"
+        if differs:
+            due, currency = settlement.due_micro, settlement.currency
+            self._fault(
+                settlement.number,
+                "settlement",
+                f"{about} is over {money_text(due, currency)}, and they are over"
+                f" {money_text(due - differs, currency)}",
+            )
+        if before is not None and settlement.first <= before.through:
+            text = f"{about} nets some that settlement {before.number} nets: it goes to {before.through}"
+            self._fault(settlement.number, "settlement", text)
 
     def _counts(
         self,
@@ -324,10 +361,21 @@ class _Reader:
     def _fault(
         self,
         number: int,
-        kind: Literal["gap", "double", "conflict", "signature", "message", "audience", "chain"],
+        kind: StatementFaultKind,
         text: str,
     ) -> None:
         self.faults.append(StatementFault(number=number, kind=kind, text=text))
+
+
+def _differs(settlement: LoadSettlement, dues: Mapping[int, int]) -> int | None:
+    """By how much it is over more than its receipts; None: some of them are missing."""
+    numbers = settlement.through - settlement.first + 1
+    if not 0 <= numbers <= len(dues):
+        return None
+    netted = range(settlement.first, settlement.through + 1)
+    if not all(number in dues for number in netted):
+        return None
+    return settlement.due_micro - sum(dues[number] for number in netted)
 
 
 def _due(reading: LoadReading) -> int:

@@ -75,7 +75,8 @@ class AnswerJudge:
 
         Args:
             floor_micro: nothing is taken for less, whatever it costs.
-            without: room that is kept for these very tasks and doesn't count; ``units_without``: theirs.
+            without: room that is kept for these very tasks at this price, and doesn't count;
+                ``units_without``: theirs.
             known: they are: they have room already.
         """
         load = self.load(signed)
@@ -84,7 +85,7 @@ class AnswerJudge:
         contract = signed.contract
         limit = contract.units_per_s_max_milli / 1_000 - self._books.units_taken(signed) + units_without
         capped = contract.cap_micro / contract.settlement_s
-        owed = self._books.owed_micro_per_s(signed, taken=True)
+        owed = self._books.owed_micro_per_s(signed, taken=True) - units_without * price_micro
         most = self._settings.below(price_micro)
         taken: list[TradedTask] = []
         refused: dict[str, TradeReason] = {}

@@ -159,7 +159,12 @@ class _Room:
     """Kept for what was offered or agreed."""
 
     signed: SignedContract
+    price_micro: int
     tasks: dict[str, TradedTask] = field(default_factory=dict)
+
+    @property
+    def units_per_s(self) -> float:
+        return sum(self.signed.units_per_s(task) for task in self.tasks.values())
 
 
 class LoadBooks:
@@ -262,9 +267,11 @@ class LoadBooks:
         if self._tasks.pop(name, None) is not None:
             self._sum()
 
-    def keep_room(self, key: tuple[str, int], signed: SignedContract, tasks: Sequence[TradedTask]) -> None:
-        """For tasks of a partner's negotiation, in place of what was kept for it."""
-        self._rooms[key] = _Room(signed, {task.name: task for task in tasks})
+    def keep_room(
+        self, key: tuple[str, int], signed: SignedContract, price_micro: int, tasks: Sequence[TradedTask]
+    ) -> None:
+        """For tasks of a partner's negotiation at this price, in place of what was kept for it."""
+        self._rooms[key] = _Room(signed, price_micro, {task.name: task for task in tasks})
 
     def free_room(self, key: tuple[str, int]) -> None:
         self._rooms.pop(key, None)
@@ -343,7 +350,7 @@ class LoadBooks:
     def units_taken(self, signed: SignedContract) -> float:
         """What runs here by this contract, or has room here."""
         rooms = (room for room in self._rooms.values() if room.signed.key == signed.key)
-        units = sum(signed.units_per_s(task) for room in rooms for task in room.tasks.values())
+        units = sum(room.units_per_s for room in rooms)
         guests = (each for each in self.guests.values() if each.signed.key == signed.key)
         return units + sum(each.units_now for each in guests)
 
@@ -351,17 +358,18 @@ class LoadBooks:
         """The same of all contracts by which something runs here, or has room here."""
         found: dict[tuple[str, str], float] = {}
         for room in self._rooms.values():
-            units = sum(room.signed.units_per_s(task) for task in room.tasks.values())
-            found[room.signed.key] = found.get(room.signed.key, 0.0) + units
+            found[room.signed.key] = found.get(room.signed.key, 0.0) + room.units_per_s
         for guest in self.guests.values():
             found[guest.signed.key] = found.get(guest.signed.key, 0.0) + guest.units_now
         return found
 
     def owed_micro_per_s(self, signed: SignedContract, *, taken: bool) -> float:
-        """Money a second for what runs by this contract."""
+        """Money a second for what runs by this contract, and has room here where it is taken."""
         if taken:
             guests = (each for each in self.guests.values() if each.signed.key == signed.key)
-            return sum(each.price_micro * each.units_now for each in guests)
+            rooms = (room for room in self._rooms.values() if room.signed.key == signed.key)
+            kept = sum(room.price_micro * room.units_per_s for room in rooms)
+            return kept + sum(each.price_micro * each.units_now for each in guests)
         away = (each for each in self.away.values() if each.signed.key == signed.key)
         return sum(each.price_micro * each.units_per_s for each in away)
 

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from medusa.errors import ContractError
+from medusa.market.contract.checks import SECOND_US, check_terms
 from medusa.market.contract.terms import ANY, Contract
+from medusa.market.contract.versions import ContractVersions
 from medusa.market.work import TradedTask
 
 __all__ = ["ContractBook", "SignedContract"]
@@ -47,7 +49,7 @@ class SignedContract:
 
 
 class ContractBook:
-    """By partner and id; only the newest version of each.
+    """By partner and id, with all versions of each.
 
     Args:
         name: whose book it is.
@@ -55,90 +57,95 @@ class ContractBook:
 
     def __init__(self, name: str) -> None:
         self._name = name
-        self._contracts: dict[tuple[str, str], SignedContract] = {}
-        self._revoked: dict[tuple[str, str], int] = {}
+        self._contracts: dict[tuple[str, str], ContractVersions] = {}
+        self._signed: dict[tuple[str, str, int], SignedContract] = {}
 
     def sign(self, contract: Contract) -> SignedContract | None:
-        """Take a contract in; None: it is there already.
+        """Take a contract in; None: it is there already. A version counts until the next one begins.
 
         Raises:
-            ContractError: it isn't ours, contradicts itself, or is older than what is in force.
+            ContractError: it isn't ours, contradicts itself, or can't follow the version that is known.
         """
-        consumes = contract.consumer == self._name
-        partner = contract.provider if consumes else contract.consumer
-        if self._name not in (contract.consumer, contract.provider) or partner == self._name:
+        if self._name not in (contract.consumer, contract.provider):
             raise ContractError(
                 f"contract {contract.id!r} is between {contract.provider!r} and {contract.consumer!r}:"
                 f" {self._name!r} has to be one of two",
                 code="contract.party",
             )
-        if contract.range_micro > contract.price_micro:
-            raise ContractError(
-                f"contract {contract.id!r} has a range of {contract.range_micro} below a price of"
-                f" {contract.price_micro}: no price is below 0",
-                code="contract.price",
-            )
-        if contract.ends_us <= contract.begins_us:
-            raise ContractError(
-                f"contract {contract.id!r} ends at {contract.ends_us}, not after it begins"
-                f" ({contract.begins_us})",
-                code="contract.period",
-            )
+        check_terms(contract)
+        consumes = contract.consumer == self._name
+        partner = contract.provider if consumes else contract.consumer
         signed = SignedContract(contract=contract, partner=partner, consumes=consumes)
         known = self._contracts.get(signed.key)
-        if known is not None and known.contract == contract:
+        if known is None:
+            self._contracts[signed.key] = ContractVersions(contract)
+        elif not known.add(contract):
             return None
-        least = max(known.contract.version if known is not None else 0, self._revoked.get(signed.key, 0))
-        if contract.version <= least:
-            raise ContractError(
-                f"contract {contract.id!r} with {partner!r} has version {contract.version}: {least} is known",
-                code="contract.version",
-                hint="what changes a contract has a higher version",
-            )
-        self._contracts[signed.key] = signed
+        self._signed[(*signed.key, contract.version)] = signed
         return signed
 
-    def revoke(self, partner: str, contract_id: str) -> SignedContract | None:
-        """Take it out; None: there was none. That version of it never counts again."""
-        gone = self._contracts.pop((partner, contract_id), None)
-        if gone is not None:
-            self._revoked[gone.key] = gone.contract.version
-        return gone
+    def revoke(
+        self, now_us: int, partner: str, contract_id: str, ends_us: int | None = None
+    ) -> SignedContract | None:
+        """End all versions that there are; None: nothing of it would count from then on anyway.
+
+        Args:
+            ends_us: when, as the revocation says; None: after the notice that was agreed.
+        """
+        known = self._contracts.get((partner, contract_id))
+        if known is None:
+            return None
+        newest = known.newest
+        if ends_us is None:
+            ends_us = now_us + (known.in_force(now_us) or newest).notice_s * SECOND_US
+        if known.ends_us(newest.version) <= ends_us:
+            return None
+        known.end(newest.version, ends_us)
+        return self._signed[partner, contract_id, newest.version]
 
     def find(self, partner: str, contract_id: str) -> SignedContract | None:
-        return self._contracts.get((partner, contract_id))
+        """Its newest version, whether it counts or not."""
+        known = self._contracts.get((partner, contract_id))
+        return self._signed[partner, contract_id, known.newest.version] if known is not None else None
 
     def in_force(self, now_us: int, partner: str, contract_id: str) -> SignedContract | None:
-        signed = self._contracts.get((partner, contract_id))
-        return signed if signed is not None and signed.contract.counts_at(now_us) else None
+        known = self._contracts.get((partner, contract_id))
+        found = known.in_force(now_us) if known is not None else None
+        return self._signed[partner, contract_id, found.version] if found is not None else None
 
     def still_holds(self, now_us: int, signed: SignedContract) -> bool:
         """Whether this very version is in force."""
-        return self.in_force(now_us, *signed.key) is signed or (
-            (found := self.in_force(now_us, *signed.key)) is not None and found.contract == signed.contract
-        )
+        return self.in_force(now_us, *signed.key) == signed
 
-    def all(self) -> Iterator[SignedContract]:
-        yield from self._contracts.values()
+    def all(self, now_us: int) -> Iterator[SignedContract]:
+        """Of each the version that counts, and those that are to begin; where there is none, the newest."""
+        for key, known in self._contracts.items():
+            left = [each for each in known.all if known.period(each)[1] > now_us]
+            for contract in left or [known.newest]:
+                yield self._signed[(*key, contract.version)]
+
+    def counting(self, now_us: int) -> Iterator[SignedContract]:
+        """Those in force."""
+        for key, known in self._contracts.items():
+            found = known.in_force(now_us)
+            if found is not None:
+                yield self._signed[(*key, found.version)]
 
     def consuming(self, now_us: int) -> Iterator[SignedContract]:
         """Those in force under which we may give load away."""
-        for signed in self._contracts.values():
-            if signed.consumes and signed.contract.counts_at(now_us):
-                yield signed
+        return (signed for signed in self.counting(now_us) if signed.consumes)
 
     def providing(self, now_us: int) -> Iterator[SignedContract]:
         """Those in force under which we may take load."""
-        for signed in self._contracts.values():
-            if not signed.consumes and signed.contract.counts_at(now_us):
-                yield signed
+        return (signed for signed in self.counting(now_us) if not signed.consumes)
 
     def changes_at_us(self, now_us: int) -> int | None:
         """When the next one begins or ends."""
-        times = [
+        times = (
             at_us
-            for signed in self._contracts.values()
-            for at_us in (signed.contract.begins_us, signed.contract.ends_us)
+            for known in self._contracts.values()
+            for contract in known.all
+            for at_us in known.period(contract)
             if at_us > now_us
-        ]
+        )
         return min(times, default=None)

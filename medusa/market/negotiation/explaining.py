@@ -62,7 +62,7 @@ class TradeExplainer:
             running=tuple(task.name for task in self._books.here()),
             away=tuple(_standing(each, each.recalled) for each in self._books.away.values()),
             guests=tuple(_standing(each, each.leaving) for each in self._books.guests.values()),
-            contracts=tuple(self._contract(now_us, each) for each in self._contracts.all()),
+            contracts=tuple(self._contract(now_us, each) for each in self._contracts.all(now_us)),
             open=tuple(_open(each) for each in self._consumer.purchases() if each.state.value != "FINALIZED"),
             serving=tuple(_open(each) for each in self._provider.sales() if each.state.value != "FINALIZED"),
             overloaded=self._books.overloaded,
@@ -78,7 +78,7 @@ class TradeExplainer:
             version=contract.version,
             partner=signed.partner,
             role="consumer" if signed.consumes else "provider",
-            in_force=contract.counts_at(now_us),
+            in_force=self._contracts.still_holds(now_us, signed),
             reachable=self._reachable(signed.partner),
             shadow=contract.shadow,
             rests_until_us=rests_us if rests_us > now_us else 0,
@@ -112,7 +112,7 @@ class TradeExplainer:
         return plans, [
             found
             for task in self._books.here()
-            for signed in self._contracts.all()
+            for signed in self._contracts.all(now_us)
             if (task.name, signed.contract.id, signed.partner) not in planned
             and (found := self._why_not(now_us, signed, task)) is not None
         ]
@@ -123,7 +123,7 @@ class TradeExplainer:
         price, shown = self._prices.ask(now_us, signed), signed.contract.currency
         text, reason = "", self._planner.why_not(now_us, signed, task)
         rests_us = self._rests.until_us(signed.key)
-        if not signed.contract.counts_at(now_us):
+        if not self._contracts.still_holds(now_us, signed):
             reason = TradeReason.NO_CONTRACT
         elif not self._reachable(signed.partner):
             reason = TradeReason.AWAY
@@ -170,7 +170,7 @@ class TradeExplainer:
             return f"{', '.join(plans[0].tasks[:5])} will be offered to {plans[0].partner}"
         if not any(True for _ in self._books.here()):
             return "nothing runs here"
-        if not any(signed.consumes for signed in self._contracts.all()):
+        if not any(signed.consumes for signed in self._contracts.all(now_us)):
             return "there is no contract by which load may go"
         codes = list(dict.fromkeys(each.code for each in why_not))
         return "; ".join(_sentence(why_not, code) for code in codes) or "nothing is worth moving"

@@ -378,7 +378,7 @@ class LoadProvider:
                 self._sales[sale.key] = sale
             sale.resumes(deal)
             if deal.part == "room":
-                self._books.keep_room(sale.key, signed, tuple(sale.tasks.values()))
+                self._books.keep_room(sale.key, signed, deal.price_micro, tuple(sale.tasks.values()))
                 continue
             guest = self._guests.settle(now_us, signed, sale.number, sale.price_micro, deal.task)
             if deal.back:
@@ -474,13 +474,13 @@ class LoadProvider:
             state=sale.state,
         )
         self._sales[offered.key] = offered
-        self._books.keep_room(offered.key, offered.signed, taken)
+        self._books.keep_room(offered.key, offered.signed, price_micro, taken)
         self._say(now_us, offered)
         self._note(now_us, "countered", offered, tuple(offered.tasks))
 
     def _agree(self, now_us: int, sale: Sale, taken: tuple[TradedTask, ...]) -> None:
         sale.is_agreed({task.name: task for task in taken}, now_us + self._settings.room_us)
-        self._books.keep_room(sale.key, sale.signed, taken)
+        self._books.keep_room(sale.key, sale.signed, sale.price_micro, taken)
         for name in sale.tasks:
             self._guests.welcome(name)
         self._say(now_us, sale)

@@ -187,28 +187,26 @@ class Trader:
 
     def sign(self, now_us: int, contract: Contract) -> None:
         """A contract of this participant is in force from its begin on. A newer version takes the place of
-        the one before: what runs by that stays where the new one allows it at its price.
+        the one before once it begins: what runs by that stays where the new one allows it at its price.
 
         Raises:
-            ContractError: it isn't ours, contradicts itself, or is older than what is known.
+            ContractError: it isn't ours, contradicts itself, or can't follow what is known.
         """
         signed = self._contracts.sign(contract)
         if signed is None:
             return
-        before = self._counted.pop(signed.key, None)
-        if before is not None:
-            self._prices.forget(before)
-            self._over(now_us, before, signed if contract.counts_at(now_us) else None)
         self._periods(now_us)
         self._herald.changed(now_us)
         self._look(now_us)
 
-    def revoke(self, now_us: int, contract_id: str, partner: str) -> None:
-        """It is over, now: what runs by it goes home. Nothing happens where there is none."""
-        gone = self._contracts.revoke(partner, contract_id)
-        if gone is not None:
-            self._counted.pop(gone.key, None)
-            self._over(now_us, gone, None)
+    def revoke(self, now_us: int, contract_id: str, partner: str, ends_us: int | None = None) -> None:
+        """It is over once its notice is: what runs by it goes home then. Nothing happens where there is none.
+
+        Args:
+            ends_us: when, as the revocation says; None: the notice begins now.
+        """
+        if self._contracts.revoke(now_us, partner, contract_id, ends_us) is not None:
+            self._periods(now_us)
 
     def _periods(self, now_us: int) -> None:
         """See which contracts count now."""
@@ -216,11 +214,16 @@ class Trader:
             if self._contracts.in_force(now_us, *key) is None:
                 del self._counted[key]
                 self._over(now_us, signed, None)
-        for signed in self._contracts.all():
-            if signed.contract.counts_at(now_us) and signed.key not in self._counted:
-                self._counted[signed.key] = signed
-                self._herald.changed(now_us)
-                self._look(now_us)
+        for signed in self._contracts.counting(now_us):
+            before = self._counted.get(signed.key)
+            if before == signed:
+                continue
+            self._counted[signed.key] = signed
+            if before is not None:
+                self._prices.forget(before)
+                self._over(now_us, before, signed)
+            self._herald.changed(now_us)
+            self._look(now_us)
         self._period_us = self._contracts.changes_at_us(now_us)
 
     def _over(self, now_us: int, signed: SignedContract, keep: SignedContract | None) -> None:
@@ -246,11 +249,15 @@ class Trader:
         self._consumer.resume(now_us, kept.number, parts["ours"])
         self._provider.resume(now_us, parts["theirs"])
         for deal in kept.deals:
-            if not self._contracts.in_force(now_us, deal.partner, deal.contract.id):
+            counts = self._contracts.in_force(now_us, deal.partner, deal.contract.id)
+            if counts is None or not (
+                counts.allows(deal.task)
+                and counts.contract.least_micro <= deal.price_micro <= counts.contract.price_micro
+            ):
                 signed = SignedContract(
                     contract=deal.contract, partner=deal.partner, consumes=deal.part in ("moving", "away")
                 )
-                self._over(now_us, signed, None)
+                self._over(now_us, signed, counts)
 
     # --- what the driver knows ------------------------------------------------------------------
 

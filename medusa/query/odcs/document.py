@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from medusa.errors import ContractError, QueryError
 from medusa.query.odcs.columns import checked_name, column_type, property_of
-from medusa.query.odcs.yaml_text import YamlText
+from medusa.query.odcs.yaml_text import BYTES_MAX, YamlText
 from medusa.query.structs import Field, Schema
 from medusa.query.suggest import did_you_mean
 from medusa.query.types import COLUMNS_MAX
@@ -181,7 +181,11 @@ def columns_for(file: str | PathLike[str], source: str) -> SourceColumns:
     """
     path = FilePath(file)
     try:
-        text = path.read_text(encoding="utf-8")
+        with path.open("rb") as opened:
+            data = opened.read(BYTES_MAX + 1)
+        if len(data) > BYTES_MAX:
+            raise ContractError(f"{path} has more than {BYTES_MAX:,} bytes", code="contract.size")
+        text = data.decode()
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is no UTF-8"
         raise ContractError(f"{path} can't be read: {reason}", code="contract.file") from None

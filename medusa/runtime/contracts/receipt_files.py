@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,11 +47,14 @@ def read_receipts(paths: Iterable[Path]) -> ReceiptsOfFile:
     for path in paths:
         try:
             with path.open(encoding="ascii", errors="replace") as file:
-                for number, line in enumerate(file, start=1):
+                lines = iter(partial(file.readline, LINE_CHARS_MAX + 1), "")
+                for number, line in enumerate(lines, start=1):
+                    if len(line) > LINE_CHARS_MAX:  # The rest of it isn't read.
+                        raise _no_line(path, number, line)
                     words = line.split(None, 2)
                     if not words or words[0].startswith("#"):
                         continue
-                    if len(line) > LINE_CHARS_MAX or len(words) != 2 or words[0] not in found:
+                    if len(words) != 2 or words[0] not in found:
                         raise _no_line(path, number, line)
                     try:
                         found[words[0]].append(base64.b64decode(words[1], validate=True))

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from random import Random
 
+from medusa.market.contract.checks import ENDS_US_MAX
 from medusa.market.contract.terms import ANY, Contract
 from medusa.market.work import NANO, TradedTask
 from medusa.sim.market.graphs import ContractGraph, contract_graph
@@ -32,7 +33,8 @@ ROWS_PER_S_MILLI = 100_000
 UNITS_MAX_MILLI = 1_000_000_000
 """No contract is limited by its load here: cost functions do that."""
 
-FOREVER_US = 1 << 61
+SETTLEMENT_S = 10
+"""Nothing is settled here: short, so that any price times ``UNITS_MAX_MILLI`` is an amount."""
 
 REDRAWN = (0.25, 1.75)
 """Between these, evenly, times what the participant began with."""
@@ -161,9 +163,10 @@ def load_contract(provider: str, consumer: str, price_micro: int, range_micro: i
         provider=provider,
         consumer=consumer,
         begins_us=0,
-        ends_us=FOREVER_US,
+        ends_us=ENDS_US_MAX,
         price_micro=price_micro,
         range_micro=range_micro,
         units_per_s_max_milli=UNITS_MAX_MILLI,
+        settlement_s=SETTLEMENT_S,
         resale=(ANY,),
     )

@@ -6,6 +6,7 @@ import pytest
 
 from medusa.errors import ContractError
 from medusa.market.contract.checks import (
+    check_counter,
     check_not_ended,
     check_notice,
     check_successor,
@@ -102,6 +103,8 @@ def test_a_contract_that_has_ended():
         ({"version": 2, "provider": "carol"}, "provider: 'carol' in version 2"),
         ({"version": 2, "consumer": "carol"}, "consumer: 'carol' in version 2"),
         ({"version": 2, "currency": "USD"}, "currency: 'USD' in version 2"),
+        ({"version": 2, "price_micro": 30_000}, "let it begin later"),
+        ({"version": 2, "begins_us": NOW_US - 1}, "let it begin later"),
     ],
 )
 def test_what_can_not_take_the_place_of_a_contract(changed, says):
@@ -111,7 +114,14 @@ def test_what_can_not_take_the_place_of_a_contract(changed, says):
 
 
 def test_what_can():
-    check_successor(PLAIN, terms(version=7, price_micro=1, range_micro=0, ends_us=NOW_US + 60 * DAY_US))
+    later = terms(version=7, price_micro=1, range_micro=0, begins_us=NOW_US + 1, ends_us=NOW_US + 60 * DAY_US)
+    check_successor(PLAIN, later)
+
+
+def test_what_nobody_has_accepted_is_answered_with_terms_of_the_same_begin():
+    check_counter(PLAIN, terms(version=2, price_micro=30_000))
+    with pytest.raises(ContractError, match="write version 2"):
+        check_counter(PLAIN, terms(price_micro=30_000))
 
 
 def test_a_notice_is_kept():

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from medusa.errors import ContractError, LocalProtocolError, RemoteProtocolError, StateError
-from medusa.market.contract.desk import AGAIN_US, OPEN_MAX, ContractDesk
+from medusa.market.contract.desk import AGAIN_US, GIVEN_UP_US, OPEN_FOR_US_MAX, OPEN_MAX, ContractDesk
 from medusa.market.contract.messages import (
     ContractAgreed,
     ContractEnded,
@@ -21,8 +21,10 @@ from medusa.market.contract.messages import (
 )
 from medusa.market.contract.register import ContractRegister
 from medusa.market.contract.signed import (
+    SKEW_US,
     ContractDocument,
     RevocationDocument,
+    check_signatures,
     opened_document,
     sign_document,
 )
@@ -153,18 +155,31 @@ def test_a_counter_proposal_has_a_higher_version_and_takes_its_place(two):
 
 def test_a_new_version_is_negotiated_while_the_old_one_counts(two):
     finalized(two)
-    cheaper = terms(version=2, price_micro=10_000)
+    two.tick(DAY_US)
+    cheaper = terms(version=2, price_micro=10_000, begins_us=two.now_us)
     two.propose("acme", cheaper)
     two.deliver()
     assert two.counts("acme") == two.counts("bigco") == (PLAIN,)
     two.desks["bigco"].refuse(two.now_us, "acme", "c1", "no")
     two.deliver()
     assert two.counts("acme") == two.counts("bigco") == (PLAIN,)
-    two.propose("acme", terms(version=3, price_micro=10_000))
+    two.propose("acme", terms(version=3, price_micro=10_000, begins_us=two.now_us))
     two.deliver()
     two.desks["bigco"].accept(two.now_us, "acme", "c1")
     two.deliver()
     assert [each.version for each in (*two.counts("acme"), *two.counts("bigco"))] == [3, 3]
+
+
+def test_a_new_version_that_could_never_be_billed_is_not_proposed_nor_taken(two):
+    """It begins with the one before: the ledger would have no interval for that one."""
+    finalized(two)
+    cheaper = terms(version=2, price_micro=10_000)
+    with pytest.raises(ContractError, match="let it begin later"):
+        two.propose("bigco", cheaper)
+    two.give("acme", proposed(cheaper))
+    (answer,) = two.take("acme")
+    assert (type(answer), answer.code) == (ContractEnded, "version")
+    assert two.counts("acme") == two.counts("bigco") == (PLAIN,)
 
 
 def test_a_refusal_is_told_with_its_reason(two):
@@ -292,6 +307,20 @@ def test_a_provider_can_not_take_a_contract_back_by_saying_so(two):
     assert two.counts("acme") == (PLAIN,)
 
 
+@pytest.mark.parametrize("code", ["deadline", "unknown"])
+def test_a_contract_in_force_is_not_taken_back_by_who_says_it_was_never_signed(two, code):
+    finalized(two)
+    two.tick(HOUR_US + GIVEN_UP_US + 1)
+    two.give("acme", ContractEnded(contract="c1", version=1, code=code))
+    assert two.state("acme") is State.FINALIZED
+    assert two.counts("acme") == (PLAIN,)
+    early = Two()
+    finalized(early)
+    early.tick(HOUR_US + GIVEN_UP_US)
+    early.give("acme", ContractEnded(contract="c1", version=1, code=code))
+    assert early.counts("acme") == ()
+
+
 def test_it_ends_by_itself(two):
     finalized(two)
     assert two.desks["acme"].wake_at_us() == PLAIN.ends_us
@@ -376,6 +405,76 @@ def test_what_is_no_revocation_changes_nothing(two, changed, by, code):
     assert caught.value.code == code
     assert two.take("acme") == []
     assert two.registers["acme"].ends_us("bigco", "c1", 1) == PLAIN.ends_us
+
+
+def noticed(two, notice_s=10 * 86_400) -> None:
+    two.propose(contract=terms(notice_s=notice_s))
+    two.deliver()
+    two.desks["acme"].accept(two.now_us, "bigco", "c1")
+    two.deliver()
+
+
+def revoked_by_bigco(two, **changed) -> None:
+    signed = sign_document(revocation(**changed), key_of("bigco"), "bigco")
+    two.give("acme", ContractRevoked(signed=signed.to_bytes()))
+
+
+def test_a_revocation_that_is_dated_back_buys_no_shorter_notice(two):
+    noticed(two)
+    two.tick(20 * DAY_US)
+    revoked_by_bigco(two, said_us=two.now_us - 9 * DAY_US, ends_us=two.now_us + DAY_US)
+    assert two.registers["acme"].ends_us("bigco", "c1", 1) == PLAIN.ends_us
+    (noted,) = two.take("acme")
+    assert noted.ends_us == PLAIN.ends_us
+    early = Two()
+    noticed(early)
+    early.tick(11 * DAY_US)
+    revoked_by_bigco(early, said_us=early.now_us - 9 * DAY_US, ends_us=early.now_us + DAY_US)
+    assert early.registers["acme"].ends_us("bigco", "c1", 1) == early.now_us + 10 * DAY_US
+    early.tick(DAY_US)
+    assert early.counts("acme") != ()
+
+
+def test_a_revocation_that_nobody_would_say_any_more_is_refused(two):
+    noticed(two)
+    two.tick(11 * DAY_US)
+    with pytest.raises(RemoteProtocolError, match="after it was last said") as caught:
+        revoked_by_bigco(two, said_us=two.now_us - 11 * DAY_US, ends_us=two.now_us - DAY_US)
+    assert caught.value.code == "contract.late"
+    assert two.registers["acme"].ends_us("bigco", "c1", 1) == PLAIN.ends_us
+    assert two.take("acme") == []
+
+
+def test_both_count_a_contract_as_long_where_a_revocation_was_under_way(two):
+    noticed(two)
+    two.desks["acme"].revoke(two.now_us, "bigco", "c1")
+    two.take("acme")
+    two.tick(4 * DAY_US)
+    two.deliver()
+    ends = [two.registers[name].ends_us(OTHER[name], "c1", 1) for name in OTHER]
+    assert ends == [NOW_US + 14 * DAY_US] * 2
+    assert two.take("acme") == []
+
+
+def test_who_notes_a_revocation_gets_its_notice_and_no_more(two):
+    noticed(two)
+    two.desks["acme"].revoke(two.now_us, "bigco", "c1")
+    two.give("acme", ContractRevokedNoted(contract="c1", version=1, ends_us=NOW_US + 29 * DAY_US))
+    assert two.registers["acme"].ends_us("bigco", "c1", 1) == NOW_US + 10 * DAY_US + SKEW_US
+    two.give("acme", ContractRevokedNoted(contract="c1", version=1, ends_us=NOW_US + 29 * DAY_US))
+    assert two.registers["acme"].ends_us("bigco", "c1", 1) == NOW_US + 10 * DAY_US + SKEW_US
+
+
+def test_a_revocation_that_comes_again_after_the_end_is_noted_as_it_was(two):
+    noticed(two, 60)
+    said = revocation(ends_us=NOW_US + 60 * SECOND_US)
+    message = ContractRevoked(signed=sign_document(said, key_of("bigco"), "bigco").to_bytes())
+    two.give("acme", message)
+    noted = two.take("acme")
+    two.tick(DAY_US)
+    two.give("acme", message)
+    assert two.take("acme") == noted
+    assert two.registers["acme"].ends_us("bigco", "c1", 1) == said.ends_us
 
 
 def test_what_is_not_known_can_not_be_revoked(two):
@@ -467,6 +566,19 @@ def test_a_partner_has_so_many_proposals_open_and_no_more(two):
     assert len(two.desks["acme"].status()) == OPEN_MAX
 
 
+def test_a_proposal_is_not_open_for_ever(two):
+    longest = NOW_US + OPEN_FOR_US_MAX + SKEW_US
+    two.give("acme", proposed(until_us=longest + 1))
+    (answer,) = two.take("acme")
+    assert (type(answer), answer.code) == (ContractEnded, "open")
+    assert two.desks["acme"].status() == ()
+    two.give("acme", proposed(until_us=longest))
+    assert two.state("acme") is State.REQUESTED
+    with pytest.raises(ContractError, match="at most 90d, got 91d"):
+        two.propose(within_us=91 * DAY_US)
+    assert two.desks["bigco"].status() == ()
+
+
 def test_what_can_not_be_proposed_changes_nothing(two):
     finalized(two)
     for contract, says in [
@@ -522,6 +634,36 @@ def test_a_desk_goes_on_after_a_death_wherever_it_was(first):
     two.tick()
     assert two.deliver() == ["ContractRevoked", "ContractRevokedNoted"]
     assert two.counts("bigco") == ()
+
+
+def proves(two, name, contract) -> bool:
+    """Whether the desk has these terms with two signatures that are right."""
+    signed = two.desks[name].signed(OTHER[name], contract.id, contract.version)
+    if signed is None:
+        return False
+    document = opened_document(signed.to_bytes())[1]
+    check_signatures(signed, document, verify=VERIFY, keys=keys("acme", "bigco"), federation=FEDERATION)
+    return document.contract == contract
+
+
+def test_the_signatures_of_each_version_stay_whatever_is_proposed_and_whoever_dies(two):
+    finalized(two)
+    later = terms(version=2, begins_us=NOW_US + DAY_US, price_micro=10_000)
+    two.propose("acme", later)
+    two.deliver()
+    for name in OTHER:
+        assert proves(two, name, PLAIN)
+        assert not proves(two, name, later)
+    two.desks["bigco"].accept(two.now_us, "acme", "c1")
+    two.deliver()
+    for name in OTHER:
+        two.start(name, two.desks[name].snapshot())
+        assert proves(two, name, PLAIN)
+        assert proves(two, name, later)
+    two.registers["acme"].forget(later.ends_us + 1)
+    two.tick()
+    assert not proves(two, "acme", PLAIN)
+    assert proves(two, "bigco", PLAIN)
 
 
 def test_what_was_kept_and_is_damaged_changes_nothing(two):

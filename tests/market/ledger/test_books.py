@@ -236,6 +236,31 @@ def test_a_revoked_contract_stops_and_is_settled():
 
 
 @pytest.mark.parametrize("snapshot", [False, True])
+def test_a_version_that_is_signed_after_a_revocation_is_billed(snapshot):
+    pair = Pair()
+    pair.begin()
+    pair.run(20)
+    for name, other in zip(NAMES, reversed(NAMES), strict=True):
+        pair.ledgers[name].end(pair.contract.id, other, pair.now + 5 * SECOND)
+        pair.ledgers[name].sign(pair.now, terms(version=2, begins_us=BEGIN_US + 60 * SECOND))
+    pair.settle()
+    for name in NAMES:
+        if snapshot:
+            pair.disks[name] = pair.ledgers[name].snapshot()
+        pair.restart(name)
+    assert not pair.host.versions.at(BEGIN_US + 40 * SECOND)
+    pair.end()
+    pair.run(50)
+    assert pair.paid_micro == pair.worth_micro > 0
+    before = pair.paid_micro
+    pair.begin(1)
+    pair.run(30)
+    pair.end(1)
+    pair.run(20)
+    assert pair.paid_micro == pair.worth_micro > before
+
+
+@pytest.mark.parametrize("snapshot", [False, True])
 def test_a_reading_that_a_late_revocation_took_away_is_made_anew(snapshot):
     """Its receipt was lost on the way: what both have signed counts, so the host has to hear of it."""
     pair = Pair()

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medusa.errors import ContractError
-from medusa.market.ledger.intervals import ContractVersions, Slot, promise_kept
+from medusa.market.ledger.intervals import ContractIntervals, Slot, promise_kept
 from tests.market.ledger.pair import BEGIN_US, SECOND, TERMS, terms
 
 
@@ -27,7 +27,7 @@ def test_each_second_is_in_the_interval_that_counting_gives(versions, ends_s):
         ends_us = BEGIN_US + ends_s * SECOND
         made.append(later(number, at, interval_s=interval_s, ends_us=max(ends_us, BEGIN_US + at * SECOND)))
         at += after_s
-    found = ContractVersions(made[0])
+    found = ContractIntervals(made[0])
     for contract in made[1:]:
         assert found.add(contract)
         assert not found.add(contract)
@@ -60,13 +60,22 @@ def test_each_second_is_in_the_interval_that_counting_gives(versions, ends_s):
 
 
 def test_a_revocation_ends_it_and_is_never_taken_back():
-    found = ContractVersions(TERMS)
-    found.end(BEGIN_US + 25 * SECOND)
-    found.end(BEGIN_US + 90 * SECOND)
+    found = ContractIntervals(TERMS)
+    found.end(1, BEGIN_US + 25 * SECOND)
+    found.end(1, BEGIN_US + 90 * SECOND)
     assert found.at(BEGIN_US + 24 * SECOND) == Slot(1, 2)
     assert found.at(BEGIN_US + 25 * SECOND) is None
     assert found.ends_at_us(Slot(1, 2)) == BEGIN_US + 25 * SECOND
     assert not found.has(Slot(1, 3))
+
+
+def test_a_version_that_is_signed_after_a_revocation_counts():
+    found = ContractIntervals(TERMS)
+    found.end(1, BEGIN_US + 25 * SECOND)
+    assert found.add(later(2, 50))
+    assert found.at(BEGIN_US + 49 * SECOND) is None
+    assert found.at(BEGIN_US + 50 * SECOND) == Slot(2, 0)
+    assert found.ordinal(Slot(2, 0)) == 3
 
 
 @pytest.mark.parametrize(
@@ -81,7 +90,7 @@ def test_a_revocation_ends_it_and_is_never_taken_back():
     ],
 )
 def test_a_version_that_does_not_follow_is_refused_and_changes_nothing(wrong):
-    found = ContractVersions(TERMS)
+    found = ContractIntervals(TERMS)
     with pytest.raises(ContractError) as caught:
         found.add(wrong)
     assert caught.value.code == "contract.version"
@@ -89,7 +98,7 @@ def test_a_version_that_does_not_follow_is_refused_and_changes_nothing(wrong):
 
 
 def test_a_version_before_the_newest_is_refused():
-    found = ContractVersions(TERMS)
+    found = ContractIntervals(TERMS)
     found.add(later(3, 50))
     with pytest.raises(ContractError):
         found.add(later(2, 20))

@@ -11,10 +11,14 @@ import pytest
 
 from medusa.market.ledger.receipts import (
     READING_CONTEXT,
+    SETTLEMENT_CONTEXT,
     LoadReceipt,
+    SignedSettlement,
     canonical,
     read_reading,
     read_receipt,
+    read_settlement,
+    read_signed_settlement,
 )
 from medusa.market.ledger.statement import load_statement
 from medusa.market.ledger.statement_table import statement_table
@@ -97,6 +101,48 @@ def test_what_both_have_signed_counts_though_it_does_not_follow(pair):
     found = pair.statement(receipts=[*pair.receipts["host"][:-1], more])
     assert [(fault.kind, fault.number) for fault in found.faults] == [("chain", reading.number)]
     assert found.amount_micro == pair.statement().amount_micro + 5
+
+
+def settled_anew(settlement: bytes, **changed) -> bytes:
+    """Both sign another settlement."""
+    plain = read_settlement(read_signed_settlement(settlement).settlement)
+    data = canonical(msgspec.structs.replace(plain, **changed))
+    signatures = [ToyKey(name).sign(SETTLEMENT_CONTEXT + data) for name in ("host", "owner")]
+    return canonical(
+        SignedSettlement(settlement=data, provider_signature=signatures[0], consumer_signature=signatures[1])
+    )
+
+
+@pytest.mark.parametrize("more", [-5, 5])
+def test_of_two_settlements_with_one_number_the_one_counts_that_is_as_its_receipts(pair, more):
+    right = list(pair.settlements["host"])
+    assert len(right) > 1
+    due = read_settlement(read_signed_settlement(right[1]).settlement).due_micro
+    wrong = settled_anew(right[1], due_micro=due + more)
+    found = pair.statement(settlements=[wrong, *right, wrong])
+    assert {(fault.kind, fault.number) for fault in found.faults} == {("conflict", 1)}
+    assert found.settled_micro == pair.statement().settled_micro
+    assert found == pair.statement(settlements=[wrong, *right[::-1], wrong])
+
+
+def test_a_settlement_over_another_amount_than_its_receipts_counts_and_is_named(pair):
+    right = list(pair.settlements["host"])
+    due = read_settlement(read_signed_settlement(right[1]).settlement).due_micro
+    found = pair.statement(settlements=[right[0], settled_anew(right[1], due_micro=due + 7), *right[2:]])
+    assert [(fault.kind, fault.number) for fault in found.faults] == [("settlement", 1)]
+    assert found.settled_micro == pair.statement().settled_micro + 7
+    unknown = pair.statement(
+        receipts=pair.receipts["host"][:1], settlements=[settled_anew(right[1], due_micro=due + 7)]
+    )
+    assert not unknown.faults
+
+
+def test_receipts_that_two_settlements_net_are_named(pair):
+    first = pair.settlements["host"][0]
+    again = settled_anew(first, number=1)
+    found = pair.statement(settlements=[first, again])
+    assert [(fault.kind, fault.number) for fault in found.faults] == [("settlement", 1)]
+    assert "that settlement 0 nets" in found.faults[0].text
 
 
 @pytest.mark.parametrize("field", ["reading", "provider_signature", "consumer_signature"])

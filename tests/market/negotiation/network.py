@@ -56,7 +56,7 @@ def contract(consumer: str, provider: str, price: int = 1_000_000, **more: objec
         "provider": provider,
         "consumer": consumer,
         "begins_us": 0,
-        "ends_us": 1 << 60,
+        "ends_us": 10**17,
         "price_micro": price,
         "units_per_s_max_milli": 1_000_000,
         **more,

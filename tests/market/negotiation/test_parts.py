@@ -110,25 +110,45 @@ def test_an_owner_writes_names_with_stars():
 
 def test_a_book_keeps_the_newest_version_and_knows_what_was_revoked():
     book = ContractBook("a")
-    first, second = contract("a", "b", version=1), contract("a", "b", 5, version=2)
+    first, second = contract("a", "b", version=1), contract("a", "b", 5, version=2, begins_us=9)
     assert book.sign(first).contract == first
     assert book.sign(first) is None
     assert book.sign(second).contract == second
-    assert book.in_force(0, "b", "a-b").contract.version == 2
-    assert book.revoke("b", "a-b").contract == second
-    assert book.revoke("b", "a-b") is None
-    with pytest.raises(ContractError, match="2 is known"):
-        book.sign(second)
-    assert book.sign(contract("a", "b", version=3)) is not None
+    assert [book.in_force(at, "b", "a-b").contract.version for at in (0, 8, 9)] == [1, 1, 2]
+    assert (book.changes_at_us(0), book.changes_at_us(9)) == (9, second.ends_us)
+    assert [each.contract.version for each in book.all(0)] == [1, 2]
+    assert [each.contract.version for each in book.all(9)] == [2]
+    assert book.revoke(10, "b", "a-b").contract == second
+    assert book.revoke(10, "b", "a-b") is None
+    assert book.sign(second) is None
+    assert book.in_force(10, "b", "a-b") is None
+    with pytest.raises(ContractError, match="write version 3"):
+        book.sign(contract("a", "b", 7, version=2, begins_us=20))
+    with pytest.raises(ContractError, match="let it begin later"):
+        book.sign(contract("a", "b", version=3, begins_us=9))
+    assert book.sign(contract("a", "b", version=3, begins_us=20)) is not None
+    assert (book.in_force(19, "b", "a-b"), book.in_force(20, "b", "a-b").contract.version) == (None, 3)
+
+
+def test_a_book_keeps_to_the_notice_and_to_the_terms():
+    book = ContractBook("a")
+    book.sign(contract("a", "b", notice_s=30))
+    assert book.revoke(0, "b", "a-b") is not None
+    assert [book.in_force(at, "b", "a-b") is None for at in (0, 30 * S - 1, 30 * S)] == [False, False, True]
+    assert book.revoke(0, "b", "a-b", ends_us=40 * S) is None
+    assert book.revoke(0, "b", "a-b", ends_us=20 * S) is not None
+    assert book.changes_at_us(0) == 20 * S
+    with pytest.raises(ContractError, match="tolerance_ppm"):
+        book.sign(contract("a", "c", tolerance_ppm=1_000_000))
 
 
 def test_a_contract_counts_from_its_begin_to_before_its_end():
     book = ContractBook("b")
-    by = book.sign(contract("a", "b", begins_us=5, ends_us=9))
-    assert [at for at in range(12) if book.in_force(at, "a", "a-b")] == [5, 6, 7, 8]
-    assert [at for at in range(12) if book.still_holds(at, by)] == [5, 6, 7, 8]
-    assert [book.changes_at_us(at) for at in (0, 5, 9)] == [5, 9, None]
-    assert (list(book.consuming(6)), list(book.providing(6))) == ([], [by])
+    by = book.sign(contract("a", "b", begins_us=5 * S, ends_us=9 * S, interval_s=1))
+    assert [at for at in range(12) if book.in_force(at * S, "a", "a-b")] == [5, 6, 7, 8]
+    assert [at for at in range(12) if book.still_holds(at * S, by)] == [5, 6, 7, 8]
+    assert [book.changes_at_us(at * S) for at in (0, 5, 9)] == [5 * S, 9 * S, None]
+    assert (list(book.consuming(6 * S)), list(book.providing(6 * S))) == ([], [by])
 
 
 @pytest.mark.parametrize(

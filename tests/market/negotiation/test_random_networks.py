@@ -46,7 +46,9 @@ def drawn(seed: int, weather: Weather | None = None) -> Network:
                     other,
                     price,
                     range_micro=rng.choice((0, price // 10, price // 2, price)),
-                    resale=rng.choice(((), ("*",), ("a", "b"))),
+                    resale=tuple(
+                        each for each in rng.choice(((), ("*",), ("a", "b"))) if each not in (one, other)
+                    ),
                     units_per_s_max_milli=rng.choice((1_000_000, 300)),
                     shadow=rng.random() < 0.1,
                 )
@@ -82,7 +84,7 @@ def changes(net: Network, rng: random.Random, until_us: int) -> None:
             net.at(at_us, lambda one=one, first=first: net.revoke(one, first=first))
         elif chance < 0.2:
             price = max(one.price_micro * rng.choice((2, 3)) // 2, one.range_micro)
-            newer = msgspec.structs.replace(one, version=2, price_micro=price)
+            newer = msgspec.structs.replace(one, version=2, price_micro=price, begins_us=max(at_us, 1))
             net.at(at_us, lambda newer=newer, first=first: net.renew(newer, first=first))
 
 

@@ -7,6 +7,7 @@ import pytest
 from medusa.errors import ContractError, LocalProtocolError, RemoteProtocolError
 from medusa.market.contract.terms import TaskTerms
 from medusa.market.negotiation.messages import (
+    LoadAccepted,
     LoadAgreed,
     LoadEnded,
     LoadMoved,
@@ -18,6 +19,9 @@ from medusa.market.negotiation.messages import (
 from medusa.market.negotiation.reasons import TradeReason, reason_text
 from medusa.market.work import ResourceUse, TradedTask
 from tests.market.negotiation.network import Network, S, Square, contract, task
+
+CAPPED = {"settlement_s": 1, "interval_s": 1, "units_per_s_max_milli": 100}
+"""Room for one task: a cap is at least what that costs in an interval at the lowest price."""
 
 
 def provider(**more: object) -> Network:
@@ -60,7 +64,7 @@ def answer(net: Network, message: object, *, to: str = "b", of: str = "a") -> ob
     [
         ({}, {"contract": "other"}, "E_NO_CONTRACT"),
         ({}, {"version": 2}, "E_NO_CONTRACT"),
-        ({"ends_us": S}, {}, "E_NO_CONTRACT"),
+        ({"ends_us": S, "interval_s": 1}, {}, "E_NO_CONTRACT"),
         ({"begins_us": 100 * S}, {}, "E_NO_CONTRACT"),
         ({}, {"price_micro": 1_000_001}, "E_PRICE"),
         ({}, {"price_micro": 499_999}, "E_PRICE"),
@@ -74,7 +78,7 @@ def answer(net: Network, message: object, *, to: str = "b", of: str = "a") -> ob
         ),
         ({}, {"tasks": (task("b0", "b"),)}, "E_TASK_NOT_ALLOWED"),
         ({}, {"tasks": (task("a0", "a", 1.1),)}, "E_FULL"),
-        ({"cap_micro": 80_000, "settlement_s": 1}, {}, "E_CAP"),
+        ({"cap_micro": 80_000, **CAPPED}, {}, "E_CAP"),
         ({}, {"tasks": (task("a0", "a", 1.0),)}, "E_TOO_DEAR"),
     ],
 )
@@ -89,7 +93,7 @@ def test_what_a_contract_does_not_allow_is_refused_by_name(terms, asked, code):
 
 
 @pytest.mark.parametrize(
-    "terms", [{}, {"tasks": TaskTerms(definitions=("fast",))}, {"cap_micro": 100_000, "settlement_s": 1}]
+    "terms", [{}, {"tasks": TaskTerms(definitions=("fast",))}, {"cap_micro": 100_000, **CAPPED}]
 )
 def test_what_it_allows_is_agreed_and_room_is_kept(terms):
     net = provider(**terms)
@@ -101,6 +105,32 @@ def test_what_it_allows_is_agreed_and_room_is_kept(terms):
     assert trader.admits(net.now_us, "a", 7, "a1") is TradeReason.TASK_NOT_ALLOWED
     assert trader.admits(net.now_us, "a", 8, "a0") is TradeReason.LATE
     assert trader.admits(net.now_us + 31 * S, "a", 7, "a0") is TradeReason.LATE
+
+
+def test_room_that_is_kept_counts_against_the_cap():
+    """Each task costs 100,000 micro-units a second: the first of them has the whole cap."""
+    net = Network()
+    net.join("a", Square(1e6))
+    net.join("b", Square(1e6), moves_max=2)
+    capped = {"cap_micro": 199_999, "settlement_s": 1, "interval_s": 1, "units_per_s_max_milli": 300}
+    net.sign(contract("a", "b", 1_000_000, range_micro=500_000, **capped))
+    net.run(2 * S)
+    net.part("a", "b", told=False)
+    assert isinstance(answer(net, request(task("a0", "a"))), LoadAgreed)
+    assert answer(net, request(task("a1", "a"), negotiation=8)).code == "E_CAP"
+
+
+def test_an_offer_that_is_accepted_does_not_count_twice_against_the_cap():
+    net = provider(cap_micro=800_000, settlement_s=1, interval_s=1, units_per_s_max_milli=800)
+    offer = answer(net, request(task("a0", "a", 0.7), price_micro=500_000))
+    assert isinstance(offer, LoadOffer)
+    accepted = LoadAccepted(
+        contract="a-b", version=1, negotiation=7, tasks=offer.tasks, price_micro=offer.price_micro
+    )
+    net.members["b"].trader.receive(net.now_us, "a", accepted)
+    net._look("b")
+    net.run(net.now_us + S)
+    assert [each[3].tasks for each in net.messages(LoadAgreed)] == [("a0",)]
 
 
 def test_room_is_free_again_once_its_time_is_over():
@@ -251,10 +281,10 @@ def test_a_driver_that_reports_what_was_not_to_be_done_is_told():
     ("terms", "match"),
     [
         ({"provider": "c"}, "one of two"),
-        ({"consumer": "b"}, "one of two"),
-        ({"range_micro": 1_000_001}, "no price is below 0"),
-        ({"ends_us": 0}, "not after it begins"),
-        ({"cap_micro": 1}, "what changes a contract"),
+        ({"consumer": "b"}, "got 'b' for both"),
+        ({"range_micro": 1_000_001}, "at most the price of 1.00 EUR"),
+        ({"ends_us": 0}, "an end after the begin"),
+        ({"price_micro": 2_000_000}, "what is signed never changes"),
     ],
 )
 def test_a_contract_that_is_not_ours_or_contradicts_itself_is_refused(terms, match):

@@ -96,12 +96,43 @@ def test_what_runs_by_a_contract_comes_home_when_it_is_revoked(who):
 @pytest.mark.parametrize(("price", "stays"), [(2_500_000, True), (1_500_000, False)])
 def test_a_newer_version_keeps_what_it_allows_at_its_price(price, stays):
     net = away()
-    net.sign(contract("a", "b", price, range_micro=600_000, version=2))
+    net.sign(contract("a", "b", price, range_micro=600_000, version=2, begins_us=net.now_us))
     net.run(25 * S)
     assert (at(net, "b") == ["a0", "a1"]) == stays
     net.run(200 * S)
     assert net.books_agree() == []
     assert not net.trades_left()
+
+
+def test_what_runs_by_a_version_stays_until_the_next_one_begins_that_does_not_allow_it():
+    """Signed at 20 s, the cheaper version begins at 60 s: until then nothing changes."""
+    net = away()
+    there = at(net, "b")
+    net.sign(contract("a", "b", 1_500_000, range_micro=600_000, version=2, begins_us=60 * S))
+    before = {each.version: each.in_force for each in net.members["a"].trader.status(net.now_us).contracts}
+    assert before == {1: True, 2: False}
+    net.run(59 * S)
+    assert (at(net, "b"), codes(net)) == (there, set())
+    net.run(65 * S)
+    assert codes(net) == {"E_ENDED"}
+    assert not set(at(net, "b")) & set(there)
+    after = {each.version: each.in_force for each in net.members["a"].trader.status(net.now_us).contracts}
+    assert after == {2: True}
+    net.run(200 * S)
+    assert net.books_agree() == []
+    assert not net.trades_left()
+
+
+def test_what_runs_by_a_contract_stays_for_its_notice():
+    net = away(notice_s=30)
+    there = at(net, "b")
+    for name, other in (("a", "b"), ("b", "a")):
+        net.members[name].trader.revoke(net.now_us, "a-b", other)
+    net.run(net.now_us + 29 * S)
+    assert (at(net, "b"), codes(net)) == (there, set())
+    net.run(net.now_us + 10 * S)
+    assert (at(net, "b"), codes(net)) == ([], {"E_ENDED"})
+    assert net.books_agree() == []
 
 
 def test_a_task_comes_home_once_it_is_cheaper_there_and_was_held_long_enough():
@@ -362,3 +393,17 @@ def test_a_restart_forgets_no_task_and_no_number():
     numbers = [each[3].negotiation for each in net.messages(LoadRequest)]
     assert len(set(numbers)) > 1
     assert sorted(numbers) == numbers
+
+
+@pytest.mark.parametrize(("price", "stays"), [(2_500_000, True), (1_500_000, False)])
+def test_a_version_that_begins_while_both_are_down_keeps_what_it_allows(price, stays):
+    net = away()
+    there = at(net, "b")
+    newer = contract("a", "b", price, range_micro=600_000, version=2, begins_us=net.now_us)
+    net.versions[newer.id, 2] = net.contracts["a", "b"] = newer
+    for name in "ab":
+        net.members[name].contracts.append(newer)
+        net.lose_memory(name)
+    net.run(net.now_us + 10 * S)
+    assert (at(net, "b") == there) == stays
+    assert codes(net) == (set() if stays else {"E_ENDED"})

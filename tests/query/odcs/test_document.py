@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from pathlib import Path
 
 import jsonschema
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 import medusa as md
 from medusa.errors import ContractError, QueryError
 from medusa.query.odcs.document import OdcsFile, columns_for, odcs_text
+from medusa.query.odcs.yaml_text import BYTES_MAX
 from medusa.query.structs import Field
 from medusa.query.types import TYPES
 
@@ -34,6 +36,19 @@ def checked(text: str) -> dict:
 
 def read(text: str) -> OdcsFile:
     return OdcsFile(text, "x.odcs.yaml")
+
+
+def test_a_file_that_is_too_long_is_not_read_as_a_whole(tmp_path):
+    path = tmp_path / "long.yaml"
+    path.write_text(HEAD + "#" * (16 * BYTES_MAX))
+    tracemalloc.start()
+    try:
+        with pytest.raises(ContractError, match="more than 1,048,576 bytes") as caught:
+            columns_for(path, "clicks")
+        assert tracemalloc.get_traced_memory()[1] < 4 * BYTES_MAX
+    finally:
+        tracemalloc.stop()
+    assert caught.value.code == "contract.size"
 
 
 types = st.sampled_from(TYPES) | st.integers(1, 38).flatmap(
