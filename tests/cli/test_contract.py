@@ -116,6 +116,10 @@ def test_a_revocation_ends_it_after_its_notice(folder):
     found = shown(*KEYS, "--revoked", "a.revoked")
     assert found["counts"]
     assert re.fullmatch(r"for (7d|6d 23h 59 min \d+s) more", found["why"])
+    assert found["revoked"]["by"] == "acme"
+    text = run("contract", "show", "a.contract", *KEYS, "--revoked", "a.revoked")
+    assert re.search(r'^revoked     by acme, from .* on: "we move out\\u001b\[2J"$', text, re.M)
+    assert "\nrevoked" not in run("contract", "show", "a.contract", *KEYS)
     told = json.loads(run("contract", "show", "a.revoked", *KEYS, "--json"))
     assert (told["by"], told["reason"], told["compared"]) == ("acme", "we move out\x1b[2J", True)
 
@@ -163,6 +167,7 @@ def test_what_can_not_be_accepted_changes_nothing(folder):
         ((*SIGNS["carol"], *IN, *partner), "is between 'acme' and 'bigco'"),
         ((*SIGNS["bigco"], *IN, "--partner-key", "acme.pub"), "'acme' hasn't signed"),
         (("--signer", "bigco.pub", "--participant", "acme", *IN, *partner), "this needs the secret one"),
+        (("--signer", "bigco.key", "--participant", "acme", *IN, *partner), "are the same key"),
     ]:
         assert says in run(*accept, *arguments, code=1)
         assert (folder / "a.contract").read_bytes() == before

@@ -118,6 +118,12 @@ def accept(
     other = other_party(document, participant)
     key = read_participant_key(signer)
     keys = {other: public_key(partner_key), participant: key.key}
+    if keys[other] == key.key:
+        raise ContractError(
+            f"--signer and --partner-key are the same key, {key.key}: two parties have two",
+            hint=f"--signer is the secret key of {participant!r}, --partner-key the public one of {other!r}",
+            code="contract.key",
+        )
     check_signatures(signed, document, verify=verifier(), keys=keys, federation=federation, needs=(other,))
     if not is_complete(signed, document):
         _check_offer(document, at_us)
@@ -132,6 +138,7 @@ def accept(
         click.echo(json.dumps({"contract": document.id, "version": document.version, "file": str(path)}))
         return
     click.echo(f"version {document.version} of contract {document.id} is signed by both: {path}")
+    click.echo(f"{participant} signed with {key.key}")
     click.echo(f"give it to {other}, who needs your signature")
 
 

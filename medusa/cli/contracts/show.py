@@ -49,6 +49,7 @@ def show(
     from medusa.market.contract.signed import RevocationDocument
     from medusa.market.contract.standing import standing_of
     from medusa.runtime.contracts.contract_files import read_signed
+    from medusa.runtime.contracts.terms_fields import toml_text
     from medusa.runtime.keys.key_files import verifier
 
     signed, document = read_signed(file)
@@ -75,6 +76,7 @@ def show(
             },
             "counts": found.counts,
             "why": found.why,
+            "revoked": None if revocation is None else _about(revocation),
             "terms": text,
         }
         click.echo(json.dumps(told))
@@ -89,7 +91,14 @@ def show(
         )
     if not all(each.key for each in found.parties):
         click.echo(f"offer       open until {moment(document.until_us)}")
+    if revocation is not None:
+        said = f": {toml_text(revocation.reason)}" if revocation.reason else ""
+        click.echo(f"revoked     by {revocation.by}, from {moment(revocation.ends_us)} on{said}")
     click.echo(f"counts now  {'yes' if found.counts else 'no'}: {found.why}")
+
+
+def _about(revocation: RevocationDocument) -> dict[str, str | int]:
+    return {"by": revocation.by, "ends_us": revocation.ends_us, "reason": revocation.reason}
 
 
 def _text_of(document: ContractDocument | ContentDocument) -> str:
