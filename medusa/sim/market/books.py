@@ -190,6 +190,9 @@ class MarketBooks:
 
     Args:
         reaction_us: what a participant is given after a change before a loss counts as late.
+
+    Attributes:
+        handed: so many tasks each participant has handed over so far, its own and those of others.
     """
 
     def __init__(self, members: Sequence[Endowment], *, reaction_us: int = 0) -> None:
@@ -197,6 +200,7 @@ class MarketBooks:
         self.seats: list[Seat] = []
         self._owned: list[list[PlacedTask]] = []
         self.moves = self.returns = 0
+        self.handed = [0] * len(members)
         for number, member in enumerate(members):
             placed = [PlacedTask(task, number) for task in member.tasks]
             self.tasks.update((each.task.name, each) for each in placed)
@@ -224,6 +228,7 @@ class MarketBooks:
         self._enter(now_us, placed, hop.host)
         self._bill(now_us, placed, source, hop, 1)
         self.moves += 1
+        self.handed[source] += 1
 
     def hand_back(self, now_us: int, name: str, source: int) -> int:
         """A task goes one hop back; to whom.

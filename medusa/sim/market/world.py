@@ -20,7 +20,7 @@ from medusa.market.contract.terms import Contract
 from medusa.market.cost import CostFunction
 from medusa.market.negotiation.effects import HandBack, HandOver, Say, TradeEffects, TradeLine
 from medusa.market.negotiation.messages import LoadAgreed, LoadEnded, LoadMessage, LoadRequest, PriceSaid
-from medusa.market.work import TradedTask
+from medusa.market.work import TradedTask, nano_units_per_row
 from medusa.sim.market.books import Hop, MarketBooks
 from medusa.sim.market.optimum import CostCurve
 from medusa.sim.market.population import Population, redrawn_factor
@@ -225,6 +225,8 @@ class MarketWorld:
     def _deliver(self, member: int, source: int, message: LoadMessage) -> None:
         if type(message) is LoadAgreed:
             self._agreed[member, message.negotiation] = message
+            if self._lies(member, "load"):
+                message = self._as_expected(message)
         if type(message) is LoadRequest and self._lies(member, "refuse"):
             no = LoadEnded(
                 contract=message.contract,
@@ -401,6 +403,19 @@ class MarketWorld:
         if isinstance(message, PriceSaid) and self.setup.lie == "refuse":
             return msgspec.structs.replace(message, units_per_s_milli=0)
         return message
+
+    def _as_expected(self, message: LoadAgreed) -> LoadAgreed:
+        """The agreement as a liar's own trader expects it, which knows what its tasks take and nothing of the
+        lie: else it would refuse it."""
+        contract = self._contracts.get(message.contract)
+        if contract is None:
+            return message
+        tasks = [self.books.tasks[name].task for name in message.tasks]
+        nano = [
+            nano_units_per_row(task.cpu_ns_per_row, task.bytes_per_row, contract.bytes_per_unit)
+            for task in tasks
+        ]
+        return msgspec.structs.replace(message, nano_units_per_row=tuple(nano))
 
     def _note(self, member: int, text: str) -> None:
         line = f"{self.now_us / 1e6:.6f} {member} {text}"
