@@ -235,7 +235,8 @@ def broken_rules(run: MarketRun) -> list[str]:
     lied to refused, and the bound says nothing: it follows from true costs. Nor is there one for changing
     load, which moves tasks again and again, and for an auction, which knows no lowest price.
     """
-    setup, figures, broken = run.setup, run.figures, []
+    setup, figures = run.setup, run.figures
+    broken: list[str] = []
     if setup.lie:
         return broken
     if figures.rule_breaks:

@@ -126,7 +126,7 @@ def test_the_bound_on_moves_holds() -> None:
 
 
 def test_more_moves_than_the_bound_end_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a bound that is one move less than there are. Under changing load, and among liars, there is none."""
+    """With a bound of one move less than there are. Under changing load, and among liars, there is none."""
     figures = run_market(SMALL).figures
     moves = figures.moves + figures.returns
     monkeypatch.setattr("medusa.sim.market.run.moves_bound", lambda population: moves - 1)
@@ -245,15 +245,15 @@ def test_nobody_honest_does_worse_than_alone_by_lies_about_costs(lie: str, seed:
     assert figures.moves > 0
 
 
-def test_who_is_hurt_by_a_lie_about_costs_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Planted: an honest participant that takes what overloads it. Where partners are cheated it is counted."""
+def test_an_honest_loser_ends_the_run_unless_partners_are_cheated() -> None:
+    """Planted: somebody honest takes what overloads it; p03 lies. Where lies cheat partners it is counted."""
 
     def make(name: str, cost: Any, effects: Any, pick: Any) -> Trader:
-        kind = Greedy if name == "p03" else Trader
+        kind = Greedy if name == "p04" else Trader
         return kind(name, cost, settings=TradeSettings(), effects=effects, pick=pick)
 
     setup = msgspec.structs.replace(SMALL, graph="mesh", load="overload", liars=0.1, limit_s=300.0)
-    with pytest.raises(ProfitError, match="participant 3 "):
+    with pytest.raises(ProfitError, match="participant 4 "):
         run_market(msgspec.structs.replace(setup, lie="refuse"), make=make)
     assert run_market(msgspec.structs.replace(setup, lie="bill"), make=make).figures.losers > 0
 
@@ -281,7 +281,7 @@ def test_who_never_pays_gains_where_nothing_stops_it(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("medusa.sim.market.world.EXPOSURE_US", 1 << 60)
     setup = msgspec.structs.replace(SMALL, lie="receipts", liars=0.2, limit_s=300.0)
     found = liar_figures(setup, PAIRS, honest_run=HONEST)
-    assert found.gained > found.liars / 2
+    assert found.gain_median > 0
     assert found.gain > 0
 
 
