@@ -169,7 +169,7 @@ class Seat:
         spending: int = 0,
         new: bool = False,
     ) -> None:
-        """Something changes by so much. ``new``: what comes in has changed, nobody moved anything."""
+        """Something changes by so much. ``new``: by no decision of its own, so that it has to react."""
         self.until(now_us)
         self.load_pico += load
         self.income += income
@@ -230,8 +230,9 @@ class MarketBooks:
         self.moves += 1
         self.handed[source] += 1
 
-    def hand_back(self, now_us: int, name: str, source: int) -> int:
-        """A task goes one hop back; to whom.
+    def hand_back(self, now_us: int, name: str, source: int, *, recalled: bool = False) -> int:
+        """A task goes one hop back; to whom. Who didn't decide that has to react to it: its host, if it was
+        ``recalled``, else who gets it.
 
         Raises:
             SimulationError: it isn't there as a guest.
@@ -245,6 +246,7 @@ class MarketBooks:
         placed.hops.pop()
         placed.idle = False
         self._enter(now_us, placed, back)
+        self.seats[source if recalled else back].count(now_us, new=True)
         self.returns += 1
         return back
 

@@ -215,6 +215,16 @@ def test_changing_load_loses_little_and_saves_peaks() -> None:
     assert figures.loss_share < 0.02
 
 
+@pytest.mark.parametrize(("load", "seed"), [("medium", 1), ("heavy", 7)])
+def test_what_is_called_home_while_it_is_passed_on_comes_home(load: str, seed: int) -> None:
+    """In both seeds a task was recalled from a host that was handing it on. It went on, its host waited for
+    it for ever, and its owner, who calls home one at a time, called no other: a loss without end."""
+    setup = MarketSetup(
+        participants=30, load=load, task_cores=0.05, heartbeat_s=60, change_s=600, limit_s=1_800, seed=seed
+    )
+    assert run_market(setup).figures.losers == 0
+
+
 def test_an_auction_spreads_load_as_well_at_wilder_prices() -> None:
     """A market that says its prices each minute sends no more messages than 1.5 times those of the auction,
     and no fewer than half; its prices stay in the range, those of the auction don't."""
