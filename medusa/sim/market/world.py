@@ -354,7 +354,7 @@ class MarketWorld:
         self._returning.discard((member, effect.task))
         placed = self.books.tasks[effect.task]
         if placed.host == member and placed.hops:
-            recalled = effect.code == TradeReason.RECALLED
+            recalled = effect.code == TradeReason.RECALLED.value
             back = self.books.hand_back(self.now_us, effect.task, member, recalled=recalled)
             self.last_move_us = self.now_us
             self._note(member, f"<= {back} {effect.task}: {effect.code}")

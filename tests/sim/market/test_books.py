@@ -119,8 +119,8 @@ def test_a_loss_in_the_reaction_time_is_not_late() -> None:
 
 @pytest.mark.parametrize("recalled", [True, False])
 def test_who_did_not_decide_a_return_has_time_to_react(recalled: bool) -> None:
-    """b loses by a guest that isn't paid. Another goes: if its owner called it home, b has time to react; if b
-    gave it back, it hasn't."""
+    """b loses by a guest that isn't paid. Another goes: if its owner called it home, b has time to react;
+    if b gave it back, it hasn't."""
     market = books(9, 9, 0, reaction_us=3_000_000)
     market.hand_over(0, "a.0", 0, hop(1))
     market.hand_over(0, "a.1", 0, hop(1))
