@@ -15,6 +15,7 @@ import click
 from medusa.cli.options.command_options import AS_JSON, FILE, FOLDER, example
 
 if TYPE_CHECKING:
+    from medusa.sim.market.run import MarketFigures
     from medusa.sim.market.setup import MarketSetup
 
 __all__ = ["market"]
@@ -145,6 +146,11 @@ def _settings(command: Callable[..., None]) -> Callable[..., None]:
 @click.option("--game", is_flag=True, help="your own place in a market, minute by minute")
 @click.option("--file", "game_file", type=FILE, help="with --game: TOML; else it asks, or takes defaults")
 @click.option("--game-example", is_flag=True, help="print a file for --game")
+@click.option(
+    "--require-acceptable",
+    is_flag=True,
+    help="exit code 1 if somebody is overloaded in the end while another has room; of one run",
+)
 @AS_JSON
 def market(
     everything: bool,
@@ -154,6 +160,7 @@ def market(
     game: bool,
     game_file: Path | None,
     game_example: bool,
+    require_acceptable: bool,
     as_json: bool,
     **options: Any,
 ) -> None:
@@ -162,12 +169,21 @@ def market(
     The negotiation code is that of a node; only time, messages and moves are simulated. It prints how
     much capacity is unused and overload left in the end, beside what one mind could have done; how many
     moves, rounds and messages that took; prices; and profits against staying alone. With --lie it runs the
-    market with and without liars, and says what they gain.
+    market with and without liars, and says what they gain, how many who are lied to do worse than alone, and
+    how many messages receivers refused as against the protocol.
 
-    Exit code 1: somebody honest did worse than alone, beyond what is stated, or a rule was broken.
+    Exit code 1: somebody honest did worse than alone, beyond what is stated; a message broke a rule of the
+    protocol, or a move one of its contract; or, under constant load, more tasks moved than the bound allows.
+    With --require-acceptable also: the allocation isn't acceptable in the end. Without it the run only says
+    so: a fixed price, a long chain of participants or a short --limit are known not to get there.
     """
     from medusa.sim.market.setup import MarketSetup
 
+    if require_acceptable and (game or game_file or game_example or everything or names or options["lie"]):
+        raise click.UsageError(
+            "--require-acceptable judges one run of honest participants: leave out --game, --file, --all,"
+            " --experiment and --lie"
+        )
     if game_example:
         from medusa.sim.market.game import EXAMPLE
 
@@ -184,13 +200,20 @@ def market(
         elif setup.lie:
             _liars(setup, out, as_json=as_json)
         else:
-            _one(setup, out, plots=plots, as_json=as_json)
+            figures = _one(setup, out, plots=plots, as_json=as_json)
+            if require_acceptable and not figures.acceptable:
+                click.echo(
+                    f"violated: the allocation isn't acceptable: {figures.overloaded} participants are"
+                    f" overloaded while {figures.roomy} have room",
+                    err=True,
+                )
+                sys.exit(1)
     except AssertionError as error:  # SimulationError: a rule of the market
         click.echo(f"violated: {error}", err=True)
         sys.exit(1)
 
 
-def _one(setup: MarketSetup, out: Path | None, *, plots: bool, as_json: bool) -> None:
+def _one(setup: MarketSetup, out: Path | None, *, plots: bool, as_json: bool) -> MarketFigures:
     import msgspec
 
     from medusa.sim.market.plots import plot_course
@@ -206,14 +229,18 @@ def _one(setup: MarketSetup, out: Path | None, *, plots: bool, as_json: bool) ->
         (out / "run.md").write_text(f"```\n{run_text(run)}\n```\n")
         if plots:
             plot_course(run, out / "run.svg")
+    return run.figures
 
 
 def _experiments(setup: MarketSetup, names: tuple[str, ...], out: Path | None, *, plots: bool) -> None:
+    from functools import cache, partial
+
     from medusa.query.suggest import did_you_mean
     from medusa.sim.market.experiments import EXPERIMENTS, run_experiment
     from medusa.sim.market.liars import liar_figures
     from medusa.sim.market.plots import plot_experiment
     from medusa.sim.market.report import experiment_json, experiment_table, liar_table, save_json
+    from medusa.sim.market.run import broken_rules, run_market
     from medusa.sim.market.setup import LIES
 
     known = [*EXPERIMENTS, "liars"]
@@ -223,14 +250,17 @@ def _experiments(setup: MarketSetup, names: tuple[str, ...], out: Path | None, *
     if out is None:
         raise click.UsageError("experiments write tables and plots: say where, --out FOLDER")
     out.mkdir(parents=True, exist_ok=True)
-    pages, losers = [], 0
+    pages: list[str] = []
+    losers, broken = 0, list[str]()
     for name in names or known:
         with _Progress(setup.limit_s) as progress:
             if name == "liars":
+                honest_run = cache(partial(run_market, watch=partial(progress.at, "honest ")))
                 found = [
                     liar_figures(
                         _lying(setup, lie),
                         range(setup.seed, setup.seed + SEEDS_OF_LIARS),
+                        honest_run=honest_run,
                         watch=lambda seconds, lie=lie: progress.at(f"liars: {lie} ", seconds),  # type: ignore[misc]
                     )
                     for lie in LIES
@@ -247,6 +277,9 @@ def _experiments(setup: MarketSetup, names: tuple[str, ...], out: Path | None, *
                     )
                 )
                 losers += sum(run.figures.losers for _, run in rows)
+                broken += [
+                    f"{name}, {row.labels}: {words}" for row, run in rows for words in broken_rules(run)
+                ]
                 text, plain = experiment_table(experiment, rows), experiment_json(experiment, rows)
                 drawn = plots and plot_experiment(experiment, rows, out / f"{name}.svg")
         save_json(plain, out / f"{name}.json")
@@ -257,7 +290,10 @@ def _experiments(setup: MarketSetup, names: tuple[str, ...], out: Path | None, *
         click.echo(text)
     (out / "market.md").write_text("\n".join(pages))
     if losers:
-        click.echo(f"violated: {losers} participants did worse than alone, by more than is stated", err=True)
+        broken.append(f"{losers} participants did worse than alone, by more than is stated")
+    for words in broken:
+        click.echo(f"violated: {words}", err=True)
+    if broken:
         sys.exit(1)
 
 
@@ -269,7 +305,7 @@ def _liars(setup: MarketSetup, out: Path | None, *, as_json: bool) -> None:
 
     asked = msgspec.structs.replace(setup, limit_s=min(setup.limit_s, LIARS_LIMIT_S))
     with _Progress(asked.limit_s) as progress:
-        found = [liar_figures(asked, [setup.seed], watch=lambda seconds: progress.at("honest ", seconds))]
+        found = [liar_figures(asked, [setup.seed], watch=lambda seconds: progress.at("", seconds))]
     click.echo(msgspec.json.encode(found).decode() if as_json else liar_table(found))
     if out is not None:
         save_json(_plain(found), out / "liars.json")

@@ -169,7 +169,7 @@ class Seat:
         spending: int = 0,
         new: bool = False,
     ) -> None:
-        """Something changes by so much. ``new``: what comes in has changed, nobody moved anything."""
+        """Something changes by so much. ``new``: by no decision of its own, so that it has to react."""
         self.until(now_us)
         self.load_pico += load
         self.income += income
@@ -190,6 +190,9 @@ class MarketBooks:
 
     Args:
         reaction_us: what a participant is given after a change before a loss counts as late.
+
+    Attributes:
+        handed: so many tasks each participant has handed over so far, its own and those of others.
     """
 
     def __init__(self, members: Sequence[Endowment], *, reaction_us: int = 0) -> None:
@@ -197,6 +200,7 @@ class MarketBooks:
         self.seats: list[Seat] = []
         self._owned: list[list[PlacedTask]] = []
         self.moves = self.returns = 0
+        self.handed = [0] * len(members)
         for number, member in enumerate(members):
             placed = [PlacedTask(task, number) for task in member.tasks]
             self.tasks.update((each.task.name, each) for each in placed)
@@ -224,9 +228,11 @@ class MarketBooks:
         self._enter(now_us, placed, hop.host)
         self._bill(now_us, placed, source, hop, 1)
         self.moves += 1
+        self.handed[source] += 1
 
-    def hand_back(self, now_us: int, name: str, source: int) -> int:
-        """A task goes one hop back; to whom.
+    def hand_back(self, now_us: int, name: str, source: int, *, recalled: bool = False) -> int:
+        """A task goes one hop back; to whom. Who didn't decide that has to react to it: its host, if it was
+        ``recalled``, else who gets it.
 
         Raises:
             SimulationError: it isn't there as a guest.
@@ -240,6 +246,7 @@ class MarketBooks:
         placed.hops.pop()
         placed.idle = False
         self._enter(now_us, placed, back)
+        self.seats[source if recalled else back].count(now_us, new=True)
         self.returns += 1
         return back
 

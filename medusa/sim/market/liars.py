@@ -24,6 +24,8 @@ class LiarFigures(msgspec.Struct, frozen=True, kw_only=True):
         gain: the first less the second; ``gain_error``: its standard error; ``gain_median``: of one liar.
         gained: how many of them did better.
         others_lying, others_honest: of all others.
+        losers: of all others, how many did worse than alone, beyond what is stated, where they were lied to.
+        rule_breaks: messages that receivers refused as against the protocol, where some lie.
     """
 
     lie: str
@@ -37,15 +39,23 @@ class LiarFigures(msgspec.Struct, frozen=True, kw_only=True):
     gained: int
     others_lying: float
     others_honest: float
+    losers: int = 0
+    rule_breaks: int = 0
 
 
 def liar_figures(
-    setup: MarketSetup, seeds: Sequence[int], *, watch: Callable[[float], None] = lambda seconds: None
+    setup: MarketSetup,
+    seeds: Sequence[int],
+    *,
+    honest_run: Callable[[MarketSetup], MarketRun] | None = None,
+    watch: Callable[[float], None] = lambda seconds: None,
 ) -> LiarFigures:
     """Both runs take as long: profits are what was earned until ``limit_s``, not at rest only.
 
     Args:
         setup: with ``lie`` and ``liars``.
+        honest_run: runs the market without liars: several lies in the same one can share it. Without it each
+            call runs its own.
 
     Raises:
         ConfigError, SimulationError: as ``run_market``.
@@ -53,11 +63,15 @@ def liar_figures(
     lying: list[float] = []
     honest: list[float] = []
     others: tuple[list[float], list[float]] = [], []
+    losers = rule_breaks = 0
     for seed in seeds:
         # At rest nothing changes any more, so a run as long as the limit is not a longer one to compute.
         asked = msgspec.structs.replace(setup, seed=seed, quiet_s=setup.limit_s)
-        with_lie: MarketRun = run_market(asked)
-        without: MarketRun = run_market(msgspec.structs.replace(asked, lie="", liars=0.0), watch=watch)
+        with_lie = run_market(asked, watch=watch)
+        truly = msgspec.structs.replace(asked, lie="", liars=0.0)
+        without = honest_run(truly) if honest_run else run_market(truly, watch=watch)
+        losers += with_lie.figures.losers
+        rule_breaks += with_lie.figures.rule_breaks
         for member, (one, other) in enumerate(zip(with_lie.profits, without.profits, strict=True)):
             if member in with_lie.liars:
                 lying.append(one)
@@ -78,4 +92,6 @@ def liar_figures(
         gained=sum(gain > 0 for gain in gains),
         others_lying=statistics.fmean(others[0]),
         others_honest=statistics.fmean(others[1]),
+        losers=losers,
+        rule_breaks=rule_breaks,
     )

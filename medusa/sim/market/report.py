@@ -67,6 +67,7 @@ COLUMNS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "profit_median": ("median profit, micro/s", lambda value: f"{value:,.1f}"),
     "below": ("worse than alone", _count),
     "losers": ("by more than is stated", _count),
+    "rule_breaks": ("messages against a rule", _count),
     "loss_low": ("least profit of all, micro", lambda value: f"{value:,.0f}"),
     "loss_share": ("lost while reacting", lambda value: f"{value:.3%}"),
     "peak_alone": ("cores to buy alone", lambda value: f"{value:,.1f}"),
@@ -101,6 +102,7 @@ SHOWN = (
     "profit_median",
     "below",
     "losers",
+    "rule_breaks",
     "peak_alone",
     "peak",
 )
@@ -168,6 +170,8 @@ def liar_table(found: Sequence[LiarFigures]) -> str:
         "gain from it",
         "others, honest",
         "others, lied to",
+        "of them worse than alone",
+        "messages against a rule",
     ]
     lines = ["## Liars", "", _line(head), _line(["---"] * len(head))]
     for each in found:
@@ -183,6 +187,8 @@ def liar_table(found: Sequence[LiarFigures]) -> str:
             f"{each.gained / each.liars:.0%}",
             f"{each.others_honest:,.1f}",
             f"{each.others_lying:,.1f}",
+            _count(each.losers),
+            _count(each.rule_breaks),
         ]
         lines.append(_line(cells))
     return "\n".join([*lines, ""])

@@ -25,6 +25,8 @@ __all__ = [
     "MarketFigures",
     "MarketRun",
     "ProfitError",
+    "RuleError",
+    "broken_rules",
     "check_profits",
     "failed_chain_micro",
     "moves_bound",
@@ -42,12 +44,20 @@ MARGIN = SETTINGS.epsilon_ppm / 1e6
 ROUNDING_MICRO = 1e-3
 """A profit is a float: so much a second below 0 is none."""
 
+EXPOSING = ("load", "bill", "receipts", "idle")
+"""Lies that leave honest partners out of pocket, until they are found out. Lies about one's own costs, and
+refusals, must not."""
 
 NEAR = 0.01
+"""Of the capacity: so near to its end overload counts as there."""
 
 
 class ProfitError(SimulationError):
     """A participant did worse than alone, beyond what is stated."""
+
+
+class RuleError(SimulationError):
+    """A message broke a rule of the protocol, or more tasks moved than the bound allows."""
 
 
 class MarketFigures(msgspec.Struct, frozen=True, kw_only=True):
@@ -177,13 +187,16 @@ def run_market(
 
     Args:
         make: other minds than ``Trader``; for tests.
-        strict: see that nobody does worse than alone; else the figures say how many do.
+        strict: see that nobody does worse than alone, and that no rule is broken; else the figures say how
+            many do, and ``broken_rules`` which.
         watch: told each 10 s of virtual time how many have passed.
 
     Raises:
         ConfigError: the setup can't be.
-        ProfitError: somebody did worse than alone, beyond what is stated, and nobody lies: a bug.
-        SimulationError: another rule was broken.
+        ProfitError: somebody honest did worse than alone, beyond what is stated: a bug. Not raised where a
+            lie leaves partners out of pocket (``EXPOSING``): there ``losers`` says how many.
+        RuleError: as ``broken_rules``.
+        SimulationError: a contract was broken, or it never comes to rest.
     """
     population = draw_population(setup)
     if setup.pricing in ("auction", "alone"):
@@ -205,9 +218,34 @@ def run_market(
         rule_breaks=world.rule_breaks,
         trace_hash=world.trace_hash,
     )
-    if strict and not setup.lie:  # who is lied to may lose what is exposed: the figures say how many do
-        check_profits(population, world.books)
+    if not strict:
+        return run
+    if broken := broken_rules(run):
+        raise RuleError("; ".join(broken))
+    if setup.lie not in EXPOSING:
+        check_profits(population, world.books, world.liars)
     return run
+
+
+def broken_rules(run: MarketRun) -> list[str]:
+    """What of a run breaks a rule, in words: messages that a receiver refused as against the protocol, and
+    moves beyond the bound.
+
+    Both are asked of honest markets only. Where some lie, ``rule_breaks`` counts messages that those who are
+    lied to refused, and the bound says nothing: it follows from true costs. Nor is there one for changing
+    load, which moves tasks again and again, and for an auction, which knows no lowest price.
+    """
+    setup, figures = run.setup, run.figures
+    broken: list[str] = []
+    if setup.lie:
+        return broken
+    if figures.rule_breaks:
+        broken.append(f"{figures.rule_breaks} messages broke a rule of the protocol")
+    moves = figures.moves + figures.returns
+    bounded = setup.pricing in ("bounded", "fixed") and not setup.change_s
+    if bounded and moves > figures.moves_bound:
+        broken.append(f"{moves:,} moves and returns: at most {figures.moves_bound:,} suffice")
+    return broken
 
 
 def check_profits(population: Population, books: MarketBooks, liars: Collection[int] = frozenset()) -> None:
@@ -215,7 +253,7 @@ def check_profits(population: Population, books: MarketBooks, liars: Collection[
 
     Under constant load no profit is below 0 in the end. Under changing load a participant may lose something
     within the reaction time after its load, or that of a guest, has changed, and nothing later. Both but for
-    ``failed_chain_micro``.
+    ``failed_chain_micro``, once for each task that it handed over.
 
     Raises:
         ProfitError: who did, and by how much.
@@ -225,28 +263,29 @@ def check_profits(population: Population, books: MarketBooks, liars: Collection[
         changing = bool(population.setup.change_s)
         seat = books.seats[losers[0]]
         lost = seat.late_loss_micro if changing else -seat.profit_micro
+        stated = failed_chain_micro(population) * books.handed[losers[0]]
         what = f"more than {REACTION_US / 1e6:g} s after a change" if changing else "against staying alone"
         raise ProfitError(
             f"{len(losers)} of {len(books.seats)} participants lose {what}: participant {losers[0]}"
-            f" {lost:,.3f} micro-units, {failed_chain_micro(population):,.3f} are stated"
+            f" {lost:,.3f} micro-units, {stated:,.3f} are stated"
         )
 
 
 def failed_chain_micro(population: Population) -> float:
     """What a chain that comes to nothing may cost: who is full hands a task on so that another can come; if
-    that doesn't come, it has paid for the first one until that may be called home again. Nothing where prices
-    are fixed: there are no chains."""
+    that doesn't come, or goes again, it pays for the first one for nothing until that is called home, which
+    it may be after ``chain_us``, and has moved. Nothing where prices are fixed: there are no chains."""
     if not any(contract.range_micro for contract in population.contracts):
         return 0.0
     largest = max(task.use.cpu_cores for member in population.members for task in member.tasks)
     price = max(contract.price_micro for contract in population.contracts)
-    return price * largest * (SETTINGS.hold_us / 1e6 + population.setup.move_s)
+    return price * largest * (SETTINGS.chain_us / 1e6 + population.setup.move_s)
 
 
 def moves_bound(population: Population) -> int:
     """So many moves, there and back, suffice: each task that its owner would pay for at the lowest price in
     its contracts goes at most once along the longest way, one task more makes room at its end, and each of
-    these moves is taken back at most once. It is checked by experiment, and no theorem."""
+    these moves is taken back at most once. No theorem: ``run_market`` raises where it doesn't hold."""
     least = {member.name: 1 << 62 for member in population.members}
     for contract in population.contracts:
         least[contract.consumer] = min(least[contract.consumer], contract.least_micro)
@@ -277,13 +316,12 @@ def range_needed(population: Population) -> float:
 
 
 def _losers(population: Population, books: MarketBooks, liars: Collection[int]) -> list[int]:
-    stated = failed_chain_micro(population) + ROUNDING_MICRO
-    changing = bool(population.setup.change_s)
+    chain_micro, changing = failed_chain_micro(population), bool(population.setup.change_s)
     return [
         number
-        for number, seat in enumerate(books.seats)
+        for number, (seat, handed) in enumerate(zip(books.seats, books.handed, strict=True))
         if number not in liars
-        and (seat.late_loss_micro > stated if changing else seat.profit_micro < -stated)
+        and (seat.late_loss_micro if changing else -seat.profit_micro) > chain_micro * handed + ROUNDING_MICRO
     ]
 
 

@@ -20,7 +20,8 @@ from medusa.market.contract.terms import Contract
 from medusa.market.cost import CostFunction
 from medusa.market.negotiation.effects import HandBack, HandOver, Say, TradeEffects, TradeLine
 from medusa.market.negotiation.messages import LoadAgreed, LoadEnded, LoadMessage, LoadRequest, PriceSaid
-from medusa.market.work import TradedTask
+from medusa.market.negotiation.reasons import TradeReason
+from medusa.market.work import TradedTask, nano_units_per_row
 from medusa.sim.market.books import Hop, MarketBooks
 from medusa.sim.market.optimum import CostCurve
 from medusa.sim.market.population import Population, redrawn_factor
@@ -34,8 +35,9 @@ EVENTS_MAX = 200_000_000
 """More is a livelock."""
 
 REACTION_US = 120_000_000
-"""So long after its load, or that of a guest, has changed a participant may do worse than alone. A task that
-was moved stays for 60 s, and those that come back do so one after the other."""
+"""So long after its load, or that of a guest, has changed, or a partner has sent a task back or called one
+home, a participant may do worse than alone. A task that was moved stays for 60 s, and those that come back do
+so one after the other."""
 
 EXPOSURE_US = 20_000_000
 """Work that isn't receipted ends after two intervals of 10 s, with the contract."""
@@ -121,6 +123,7 @@ class MarketWorld:
         self._agreed: dict[tuple[int, int], LoadAgreed] = {}
         self._last_price: dict[str, int] = {}
         self._moving: set[str] = set()
+        self._returning: set[tuple[int, str]] = set()
         self._arrives: dict[tuple[int, int], int] = {}
         self._alarm: list[int | None] = [None] * len(population.members)
         self._dice, self._changes = self._random("network"), self._random("changes")
@@ -225,6 +228,8 @@ class MarketWorld:
     def _deliver(self, member: int, source: int, message: LoadMessage) -> None:
         if type(message) is LoadAgreed:
             self._agreed[member, message.negotiation] = message
+            if self._lies(member, "load"):
+                message = self._as_expected(message)
         if type(message) is LoadRequest and self._lies(member, "refuse"):
             no = LoadEnded(
                 contract=message.contract,
@@ -255,6 +260,7 @@ class MarketWorld:
                 self._at(self.now_us + self._move_us, self._handed_over, member, effect)
             elif isinstance(effect, HandBack):
                 self._moving.add(effect.task)
+                self._returning.add((member, effect.task))
                 self._at(self.now_us + self._move_us, self._handed_back, member, effect)
         wake_us = self._minds[member].wake_at_us()
         if wake_us is not None:
@@ -324,6 +330,8 @@ class MarketWorld:
         placed = self.books.tasks[effect.task]
         if placed.host != member:
             return "it doesn't run here"
+        if (member, effect.task) in self._returning:  # called home while it was on its way: that goes before
+            return "it goes back to its owner"
         if target == placed.owner or any(target == hop.host for hop in placed.hops):
             return "it has been there"
         refused = self._minds[target].admits(self.now_us, parties[1], effect.negotiation, effect.task)
@@ -343,9 +351,11 @@ class MarketWorld:
 
     def _handed_back(self, member: int, effect: HandBack) -> None:
         self._moving.discard(effect.task)
+        self._returning.discard((member, effect.task))
         placed = self.books.tasks[effect.task]
         if placed.host == member and placed.hops:
-            back = self.books.hand_back(self.now_us, effect.task, member)
+            recalled = effect.code == TradeReason.RECALLED.value
+            back = self.books.hand_back(self.now_us, effect.task, member, recalled=recalled)
             self.last_move_us = self.now_us
             self._note(member, f"<= {back} {effect.task}: {effect.code}")
             self._minds[back].measured(self.now_us, self.books.running_at(back))
@@ -401,6 +411,19 @@ class MarketWorld:
         if isinstance(message, PriceSaid) and self.setup.lie == "refuse":
             return msgspec.structs.replace(message, units_per_s_milli=0)
         return message
+
+    def _as_expected(self, message: LoadAgreed) -> LoadAgreed:
+        """The agreement as a liar's own trader expects it, which knows what its tasks take and nothing of the
+        lie: else it would refuse it."""
+        contract = self._contracts.get(message.contract)
+        if contract is None:
+            return message
+        tasks = [self.books.tasks[name].task for name in message.tasks]
+        nano = [
+            nano_units_per_row(task.cpu_ns_per_row, task.bytes_per_row, contract.bytes_per_unit)
+            for task in tasks
+        ]
+        return msgspec.structs.replace(message, nano_units_per_row=tuple(nano))
 
     def _note(self, member: int, text: str) -> None:
         line = f"{self.now_us / 1e6:.6f} {member} {text}"

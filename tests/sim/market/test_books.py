@@ -117,6 +117,22 @@ def test_a_loss_in_the_reaction_time_is_not_late() -> None:
     assert market.seats[0].loss_micro == pytest.approx(2 * loss)
 
 
+@pytest.mark.parametrize("recalled", [True, False])
+def test_who_did_not_decide_a_return_has_time_to_react(recalled: bool) -> None:
+    """b loses by a guest that isn't paid. Another goes: if its owner called it home, b has time to react;
+    if b gave it back, it hasn't."""
+    market = books(9, 9, 0, reaction_us=3_000_000)
+    market.hand_over(0, "a.0", 0, hop(1))
+    market.hand_over(0, "a.1", 0, hop(1))
+    market.stop_paying(0, "a.1", 1)
+    market.hand_back(10_000_000, "a.0", 1, recalled=recalled)
+    before = market.seats[1].late_loss_micro
+    market.close(12_000_000)
+    assert market.seats[1].rate_micro < 0
+    late = market.seats[1].late_loss_micro - before
+    assert late == pytest.approx(0 if recalled else -2 * market.seats[1].rate_micro)
+
+
 def test_peaks_count_from_when_they_are_asked_for() -> None:
     market = books(9, 2)
     market.hand_over(0, "a.0", 0, hop(1))

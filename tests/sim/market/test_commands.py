@@ -35,6 +35,30 @@ def test_one_run_says_its_figures() -> None:
     assert named["by more than is stated"] == "0"
 
 
+def test_acceptable_is_asked_for_by_a_flag() -> None:
+    ring = ("--participants", "20", "--graph", "ring", "--load", "heavy", "--pricing", "fixed")
+    shown = ran(*ring)
+    assert shown.exit_code == 0
+    assert "acceptable" in shown.output
+    refused = ran(*ring, "--require-acceptable")
+    assert refused.exit_code == 1
+    assert "violated: the allocation isn't acceptable: 3 participants are overloaded" in refused.output
+    assert "overload left" in refused.output
+    assert ran(*QUICK, "--load", "light", "--require-acceptable").exit_code == 0
+
+
+def test_a_broken_rule_is_exit_code_1(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("medusa.sim.market.run.moves_bound", lambda population: 0)
+    shown = ran(*QUICK)
+    assert shown.exit_code == 1
+    assert "violated: " in shown.output
+    assert "moves and returns: at most 0 suffice" in shown.output
+    shown = ran(*QUICK, "--experiment", "sizes", "--no-plots", "--out", str(tmp_path))
+    assert shown.exit_code == 1
+    assert "violated: sizes, {'participants': 10, 'load': 'heavy'}: " in shown.output
+    assert (tmp_path / "sizes.md").exists()
+
+
 def test_json_has_all_of_them_and_the_same_seed_the_same() -> None:
     first, second = ran(*QUICK, "--json", "--seed", "3"), ran(*QUICK, "--json", "--seed", "3")
     assert first.output == second.output
@@ -68,6 +92,7 @@ def test_what_a_lie_gains_is_a_row() -> None:
     shown = ran(*QUICK, "--lie", "refuse", "--liars", "0.2", "--load", "medium", "--limit", "200")
     assert shown.exit_code == 0, shown.output
     assert "| refuse |" in shown.output
+    assert "messages against a rule" in shown.output
 
 
 @pytest.mark.parametrize(
@@ -87,6 +112,7 @@ def test_what_a_lie_gains_is_a_row() -> None:
         (("--lie", "load", "--liars", "0.1", "--pricing", "auction"), "lies are told to partners"),
         (("--change", "60", "--pricing", "auction"), "constant load only"),
         (("--experiment", "size", "--out", "x"), "did you mean 'sizes'?"),
+        (("--require-acceptable", "--experiment", "sizes", "--out", "x"), "judges one run"),
         (("--all",), "say where, --out FOLDER"),
     ],
 )
