@@ -5,12 +5,13 @@ from __future__ import annotations
 import itertools
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from medusa.cli.options.command_options import AS_JSON, FILE, FOLDER, example
 
@@ -190,6 +191,7 @@ def market(
         click.echo(EXAMPLE, nl=False)
         return
     if game or game_file is not None:
+        _refuse_beside_game(options, has_file=game_file is not None)
         _play(game_file, seed=options["seed"], as_json=as_json)
         return
     setup = MarketSetup(**options)
@@ -324,6 +326,27 @@ def _plain(found: Any) -> Any:
     import msgspec
 
     return msgspec.to_builtins(found)
+
+
+def _refuse_beside_game(options: Mapping[str, Any], *, has_file: bool) -> None:
+    """The game is what its file says, or its questions: of the other options it takes the seed alone, and
+    that stands in the file where there is one.
+
+    Raises:
+        click.UsageError: another one was given.
+    """
+    context = click.get_current_context()
+    taken = () if has_file else ("seed",)
+    given = [
+        each.opts[0]
+        for each in context.command.params
+        if each.name in options
+        and each.name not in taken
+        and context.get_parameter_source(each.name) is ParameterSource.COMMANDLINE
+    ]
+    if given:
+        words = ", ".join(given)
+        raise click.UsageError(f"the game doesn't go by {words}: write it into its file (--game-example)")
 
 
 def _play(path: Path | None, *, seed: int, as_json: bool) -> None:

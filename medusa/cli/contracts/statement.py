@@ -130,5 +130,5 @@ def _say(made: LoadStatement) -> None:
     for task, micro in made.by_task.items():
         click.echo(f"  {money(micro)}  {toml_text(task)}")
     for fault in made.faults:
-        where = f"receipt {fault.number}" if fault.number >= 0 else "a receipt"
+        where = f"{fault.of} {fault.number}" if fault.number >= 0 else f"a {fault.of}"
         click.echo(f"{fault.kind}: {where}: {fault.text}")

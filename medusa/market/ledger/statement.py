@@ -58,6 +58,7 @@ class StatementLine(msgspec.Struct, frozen=True, kw_only=True):
     amount_micro: int
 
 
+StatementDocument: TypeAlias = Literal["receipt", "settlement"]
 StatementFaultKind: TypeAlias = Literal[
     "gap", "double", "conflict", "signature", "message", "audience", "chain", "settlement"
 ]
@@ -67,7 +68,7 @@ class StatementFault(msgspec.Struct, frozen=True, kw_only=True, order=True):
     """Something that is wrong with the receipts.
 
     Attributes:
-        number: of the receipt, or of the settlement; -1: it can't be told.
+        number: of the receipt, or of the settlement (``of``); -1: it can't be told.
         kind: ``gap``: receipts are missing from this number on; ``double``: it comes again, and counts once;
             ``conflict``: two that differ, of which the cheaper one counts; ``signature``, ``message``,
             ``audience``: it counts nothing; ``chain``: it doesn't follow from the one before, and counts;
@@ -78,6 +79,7 @@ class StatementFault(msgspec.Struct, frozen=True, kw_only=True, order=True):
     number: int
     kind: StatementFaultKind
     text: str
+    of: StatementDocument = "receipt"
 
 
 class LoadStatement(msgspec.Struct, frozen=True, kw_only=True):
@@ -252,7 +254,7 @@ class _Reader:
                 signed = read_signed_settlement(data)
                 settlement = read_settlement(signed.settlement)
             except RemoteProtocolError as error:
-                self._fault(-1, "message", error.message)
+                self._fault(-1, "message", error.message, "settlement")
                 continue
             signatures = (signed.provider_signature, signed.consumer_signature)
             if self._counts(settlement, signed.settlement, SETTLEMENT_CONTEXT, signatures):
@@ -262,6 +264,7 @@ class _Reader:
                         settlement.number,
                         "conflict",
                         "both signed two settlements that differ: the one counts that is as its receipts",
+                        "settlement",
                     )
                     found[settlement.number] = min(
                         known, settlement, key=lambda each: (_differs(each, dues) != 0, each.due_micro)
@@ -283,10 +286,11 @@ class _Reader:
                 "settlement",
                 f"{about} is over {money_text(due, currency)}, and they are over"
                 f" {money_text(due - differs, currency)}",
+                "settlement",
             )
         if before is not None and settlement.first <= before.through:
             text = f"{about} nets some that settlement {before.number} nets: it goes to {before.through}"
-            self._fault(settlement.number, "settlement", text)
+            self._fault(settlement.number, "settlement", text, "settlement")
 
     def _counts(
         self,
@@ -296,6 +300,7 @@ class _Reader:
         signatures: tuple[bytes, bytes],
     ) -> bool:
         """Whether it is about this contract, and both have signed it; else that is noted."""
+        of: StatementDocument = "settlement" if isinstance(document, LoadSettlement) else "receipt"
         ours = self._versions.newest
         said = document.federation, document.contract, document.provider, document.consumer
         if said != (self._federation, ours.id, ours.provider, ours.consumer):
@@ -303,12 +308,13 @@ class _Reader:
                 document.number,
                 "audience",
                 f"it is about contract {said[1]!r} of {said[2]!r} and {said[3]!r} in federation {said[0]!r}",
+                of,
             )
             return False
         for party, signature in zip((ours.provider, ours.consumer), signatures, strict=True):
             key = self._keys.get(party)
             if key is None or not self._verify(key, context + data, signature):
-                self._fault(document.number, "signature", f"the signature of {party!r} is not theirs")
+                self._fault(document.number, "signature", f"the signature of {party!r} is not theirs", of)
                 return False
         return True
 
@@ -363,8 +369,9 @@ class _Reader:
         number: int,
         kind: StatementFaultKind,
         text: str,
+        of: StatementDocument = "receipt",
     ) -> None:
-        self.faults.append(StatementFault(number=number, kind=kind, text=text))
+        self.faults.append(StatementFault(number=number, kind=kind, text=text, of=of))
 
 
 def _differs(settlement: LoadSettlement, dues: Mapping[int, int]) -> int | None:

@@ -137,6 +137,18 @@ def test_a_settlement_over_another_amount_than_its_receipts_counts_and_is_named(
     assert not unknown.faults
 
 
+def test_a_fault_of_a_settlement_is_not_laid_to_a_receipt(pair):
+    """Found by a newcomer: a settlement without its second signature was called ``receipt 0``."""
+    half = msgspec.structs.replace(
+        read_signed_settlement(pair.settlements["host"][0]), consumer_signature=bytes(64)
+    )
+    for data in (canonical(half), b"no settlement"):
+        [fault] = pair.statement(settlements=[data]).faults
+        assert fault.of == "settlement"
+    [fault] = pair.statement(receipts=[b"no receipt"], settlements=[]).faults
+    assert fault.of == "receipt"
+
+
 def test_receipts_that_two_settlements_net_are_named(pair):
     first = pair.settlements["host"][0]
     again = settled_anew(first, number=1)

@@ -182,6 +182,21 @@ def test_an_experiment_gives_its_runs_one_by_one() -> None:
 # --- the game --------------------------------------------------------------------------------------
 
 
+def test_options_that_the_game_does_not_go_by_are_refused(tmp_path: Path) -> None:
+    """They were ignored, also where they were nonsense."""
+    path = tmp_path / "game.toml"
+    path.write_text(EXAMPLE)
+    for words, named in [
+        (("--game", "--load", "nonsense"), "--load"),
+        (("--game", "--task", "1", "--range", "7"), "--range, --task"),
+        (("--game", "--file", str(path), "--seed", "5"), "--seed"),
+    ]:
+        found = ran(*words)
+        assert found.exit_code == 2
+        said = found.output.partition("the game doesn't go by ")[2].partition(":")[0]
+        assert sorted(said.split(", ")) == sorted(named.split(", "))
+
+
 def test_the_game_without_a_terminal_is_the_same_each_time() -> None:
     first, second = ran("--game"), ran("--game")
     assert first.exit_code == 0, first.output
