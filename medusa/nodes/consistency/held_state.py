@@ -82,7 +82,7 @@ class HeldState:
             meeting = {each for source in missed for each in self._together.get(source, ())}
             ahead = {each for source in back for each in self._ahead(source, stands_us)}
             others = {each for sink, above in self._above.items() if sink not in held_up for each in above}
-            resting = frozenset((meeting - set(missed)) | (ahead - set(missed))) - others
+            resting = frozenset((meeting | ahead) - set(missed) - others)
         was, self.resting = self.resting, resting
         return resting != was
 

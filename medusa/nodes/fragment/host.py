@@ -878,7 +878,7 @@ class FragmentHost:
     def fetched(self, now_us: int, token: int, payloads: Sequence[Buffer], why: str) -> None:
         """What was asked for of a segment was read; or why it couldn't be."""
         if self.rested.fetched(now_us, token, payloads, why):
-            if not self._feeding.lost_nothing():
+            if self._feeding.has_asked_again():
                 self._end_forks()  # They have had what comes again.
             self._pump(now_us)
             return

@@ -132,10 +132,10 @@ class InputQueue:
         self._has_asked_again = True
         input.ask_again(now_us)
 
-    def lost_nothing(self) -> bool:
-        """Whether nothing was asked for again since the last call."""
-        again, self._has_asked_again = self._has_asked_again, False
-        return not again
+    def has_asked_again(self) -> bool:
+        """Whether something that had come was asked for again since the last call."""
+        asked, self._has_asked_again = self._has_asked_again, False
+        return asked
 
     def waits(self, works: Iterable[Work]) -> None:
         """Take over what has come for another fragment."""
@@ -210,13 +210,15 @@ class InputQueue:
                 return work
         if (asked := self._clocked.ask(now_us, self._entries.fed_us)) is not None:
             return asked
-        # In turns: what rested comes before the rest of its source, and others don't wait until all has come.
+        work = self._next_in_turn(now_us) if self.rested else self._next_waiting(now_us)
+        return None if work is None else self._live(work, noting)
+
+    def _next_in_turn(self, now_us: int) -> Work | None:
+        """What rested comes before the rest of its source, and others don't wait until all of it has come."""
         self._is_turn_of_rested = not self._is_turn_of_rested
-        takes = (self.rested.next, self._next_waiting)
-        for take in takes if self._is_turn_of_rested else reversed(takes):
-            if (work := take(now_us)) is not None:
-                return self._live(work, noting)
-        return None
+        if self._is_turn_of_rested:
+            return self.rested.next(now_us) or self._next_waiting(now_us)
+        return self._next_waiting(now_us) or self.rested.next(now_us)
 
     def _next_waiting(self, now_us: int) -> Work | None:
         while self._waiting:

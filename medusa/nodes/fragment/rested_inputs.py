@@ -71,7 +71,7 @@ class _Source:
             these.
         writing: token, and of works that aren't fed meanwhile where each will be.
         reading: token, and works.
-        read_bytes: rows that were read back, and are in memory.
+        read: works whose rows were read back and aren't fed yet; ``read_bytes``: of these rows.
     """
 
     works: deque[tuple[int, Work]] = field(default_factory=deque)
@@ -80,7 +80,8 @@ class _Source:
     fresh_bytes: int = 0
     writing: tuple[int, dict[Work, _OnDisk]] | None = None
     reading: tuple[int, list[Work]] | None = None
-    read_bytes: dict[Work, int] = field(default_factory=dict)
+    read: dict[Work, int] = field(default_factory=dict)
+    read_bytes: int = 0
     failures: int = 0
 
 
@@ -90,8 +91,7 @@ class RestedInputs:
     Args:
         memory_bytes_max: most that may wait in memory, for the size of what is written at once.
         disk_bytes_max: most that waits on disk; beyond it the rest keeps its credit, so that its sender
-            waits.
-            0: nothing is written.
+            waits. 0: nothing is written.
         asks_again: what an input brought from where it was fed on is to come once more.
 
     Attributes:
@@ -120,6 +120,8 @@ class RestedInputs:
         self._outbox = outbox
         self._asks_again = asks_again
         self._sources: dict[str, _Source] = {}
+        self._segments: dict[int, int] = {}
+        """Token -> works whose rows are there and are needed still."""
         self._void: set[int] = set()
         """Segments under way of which nothing is needed any more."""
         self._count = 0
@@ -152,18 +154,24 @@ class RestedInputs:
 
     def next(self, now_us: int) -> Work | None:
         """The oldest that may be fed, and is in memory; it waits here no more. None: there is none."""
-        found: tuple[int, str] | None = None
-        for name, source in self._sources.items():
-            if name not in self.resting and self._is_ready(now_us, source):
-                found = min(found or (source.works[0][0], name), (source.works[0][0], name))
-        if found is None:
+        ready = [
+            (source.works[0][0], name)
+            for name, source in self._sources.items()
+            if name not in self.resting and self._is_ready(source)
+        ]
+        if not ready:
             return None
-        source = self._sources[found[1]]
+        _, name = min(ready)
+        source = self._sources[name]
         _, work = source.works.popleft()
         self._forget(source, work)
         if not source.works:
-            self._end(found[1])
+            self._end(name)
         return work
+
+    def __bool__(self) -> bool:
+        """Whether anything waits here."""
+        return bool(self._sources)
 
     def works(self) -> Iterator[Work]:
         """Those in memory, of each source in order."""
@@ -184,9 +192,8 @@ class RestedInputs:
     @property
     def tokens(self) -> tuple[int, ...]:
         """Segments that are needed still, or being written."""
-        found = {place.token: None for source in self._sources.values() for place in source.places.values()}
-        found |= {source.writing[0]: None for source in self._sources.values() if source.writing is not None}
-        return tuple(found)
+        writing = (source.writing[0] for source in self._sources.values() if source.writing is not None)
+        return (*self._segments, *writing)
 
     def tick(self, now_us: int) -> None:
         """Try again what couldn't be written."""
@@ -217,7 +224,7 @@ class RestedInputs:
             source.fresh_bytes -= work.cost
         if source.writing is not None:
             source.writing[1].pop(work, None)
-        source.read_bytes.pop(work, None)
+        source.read_bytes -= source.read.pop(work, 0)
 
     @staticmethod
     def _give_credit(now_us: int, work: Work) -> None:
@@ -286,13 +293,14 @@ class RestedInputs:
             work.leave_rows()
             source.places[work] = place
             self.disk_bytes += place.nbytes + WORK_BYTES
+            self._segments[place.token] = self._segments.get(place.token, 0) + 1
         self._write(now_us, source)
 
     # --- and back ---------------------------------------------------------------------------------
 
-    def _is_ready(self, now_us: int, source: _Source) -> bool:
+    def _is_ready(self, source: _Source) -> bool:
         """Whether the oldest work can be fed; what is on disk behind it is asked for."""
-        if source.reading is None and source.places and sum(source.read_bytes.values()) < SEGMENT_BYTES:
+        if source.reading is None and source.places and source.read_bytes < SEGMENT_BYTES:
             self._read(source)
         return source.works[0][1] not in source.places
 
@@ -328,10 +336,18 @@ class RestedInputs:
 
     def _bring_back(self, source: _Source, work: Work, payload: Buffer) -> None:
         place = source.places.pop(work)
-        self.disk_bytes -= place.nbytes + WORK_BYTES
+        self._left(place)
         train = work.input.codec.decode(place.header, payload, peer=work.input.peer)
         work.bring_rows(msgspec.structs.replace(train, arrival_us=place.arrival_us), payload)
-        source.read_bytes[work] = place.nbytes
+        source.read[work] = place.nbytes
+        source.read_bytes += place.nbytes
+
+    def _left(self, place: _OnDisk) -> None:
+        """The rows of one work are needed there no more."""
+        self.disk_bytes -= place.nbytes + WORK_BYTES
+        self._segments[place.token] -= 1
+        if not self._segments[place.token]:
+            del self._segments[place.token]
 
     def _could_not_read(self, now_us: int, name: str, source: _Source, why: str) -> None:
         """Try again at the next look; in the end its sender has it still."""
@@ -341,7 +357,8 @@ class RestedInputs:
         about = {"fragment": self._fragment, "source": name, "why": why}
         what = "what waited on disk can't be read: it is asked for again"
         self._outbox.report("error", what, rows=self.disk_rows(name), **about)
-        self.disk_bytes -= sum(place.nbytes + WORK_BYTES for place in source.places.values())
+        for place in source.places.values():
+            self._left(place)
         self._end(name)
         for _, work in source.works:
             self._give_credit(now_us, work)

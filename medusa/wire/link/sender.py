@@ -589,9 +589,9 @@ class Sender:
 
     def _says_nothing(self, entry: OutputEntry) -> bool:
         """Whether it is a boundary that another one behind it makes worthless."""
-        time_us = entry.time_us
-        is_plain = time_us is not None and not entry.note and self._over_boundaries
-        return is_plain and time_us is not None and time_us < self.log.boundary_us
+        if entry.time_us is None or entry.note or not self._over_boundaries:
+            return False
+        return entry.time_us < self.log.boundary_us
 
     def _overtaken(self, view: ReceiverView) -> None:
         """What it wants next was shed, or is damaged: it attaches anew, and so learns which rows are lost.
