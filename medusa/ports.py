@@ -21,6 +21,8 @@ __all__ = [
     "Journal",
     "Lock",
     "NodeStore",
+    "SIGNING_KEY",
+    "SKEW_US",
     "Segments",
     "Signer",
     "Spill",
@@ -39,6 +41,12 @@ Buffer = bytes | bytearray | memoryview
 
 Content = Buffer | tuple[Buffer, ...]
 """Bytes of a file, perhaps in pieces that follow each other, so that nobody has to copy them together."""
+
+SIGNING_KEY = r"\Aed25519:[0-9a-f]{64}\Z"
+"""A public key of ``Signer`` and ``Verify`` as text."""
+
+SKEW_US = 60_000_000
+"""How far the clocks of two participants may differ: what one has signed counts so much longer."""
 
 T = TypeVar("T")
 

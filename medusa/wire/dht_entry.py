@@ -15,10 +15,10 @@ from msgspec import Meta
 
 from medusa.decoders import msgpack_decoder
 from medusa.errors import LinkError, RemoteProtocolError
-from medusa.ports import Signer, Verify
+from medusa.ports import SKEW_US, Signer, Verify
 from medusa.query.boxes import Schema
 from medusa.wire import limits
-from medusa.wire.statement import CURVE_KEY, SKEW_US, Name, Number, SigningKey
+from medusa.wire.statement import CURVE_KEY, Name, Number, SigningKey
 
 __all__ = [
     "Age",

@@ -23,11 +23,10 @@ from msgspec import Meta
 
 from medusa.decoders import msgpack_decoder
 from medusa.errors import LinkError, RemoteProtocolError
-from medusa.ports import Signer, Verify
+from medusa.ports import SIGNING_KEY, SKEW_US, Signer, Verify
 from medusa.wire import limits
 
 __all__ = [
-    "SKEW_US",
     "Certificate",
     "Place",
     "Revocation",
@@ -44,14 +43,10 @@ __all__ = [
     "to_text",
 ]
 
-SKEW_US = 60_000_000
-"""How far the clocks of two participants may differ: a statement counts so much longer than it says."""
-
 CONTEXT = b"medusa statement 1\0"
 """Before what is signed, so that a signature of ours is never one of something else."""
 
 CURVE_KEY = r"\A[0-9A-Za-z.\-:+=^!/*?&<>()\[\]{}@%$#]{40}\Z"
-SIGNING_KEY = r"\Aed25519:[0-9a-f]{64}\Z"
 NAME = r"\A[a-z0-9_-]{1,64}\Z"
 
 CurveKey = Annotated[str, Meta(pattern=CURVE_KEY)]

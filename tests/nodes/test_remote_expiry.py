@@ -6,10 +6,10 @@ import msgspec
 
 from medusa.nodes.reports import Surroundings
 from medusa.nodes.spec.fragment_spec import fragment_to
+from medusa.ports import SKEW_US
 from medusa.query.codec import graph_to_msgpack
 from medusa.wire.messages.commands import Install
 from medusa.wire.messages.remote import DefineRemote
-from medusa.wire.statement import SKEW_US
 from tests.nodes.deployed import AT, Town, query
 from tests.nodes.keyed import WALL_US
 from tests.nodes.test_remote import asked, deployed, heard_by, keep, offering, part, run

@@ -6,10 +6,10 @@ from itertools import count
 
 from medusa.nodes.catalog.kept_definitions import MappedDefinition, RemoteKept
 from medusa.nodes.remote.revocation import AGAIN_US, RemoteRevocations
+from medusa.ports import SKEW_US
 from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.remote import DropRemote
 from medusa.wire.outbox import Outbox
-from medusa.wire.statement import SKEW_US
 
 
 class Node:

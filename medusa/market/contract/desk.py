@@ -41,7 +41,6 @@ from medusa.market.contract.records import (
 )
 from medusa.market.contract.register import ContractRegister
 from medusa.market.contract.signed import (
-    SKEW_US,
     ContractDocument,
     ContractPaper,
     RevocationDocument,
@@ -54,7 +53,7 @@ from medusa.market.contract.signed import (
 from medusa.market.contract.standing import check_open
 from medusa.market.contract.states import NegotiationEvent, NegotiationState
 from medusa.market.contract.terms import Contract
-from medusa.ports import Signer, Verify
+from medusa.ports import SKEW_US, Signer, Verify
 from medusa.units import duration_text
 
 __all__ = ["ContractDesk", "ContractLetter", "ExchangeStatus"]

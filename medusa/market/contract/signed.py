@@ -25,12 +25,11 @@ from medusa.decoders import msgpack_decoder
 from medusa.errors import ContractError
 from medusa.market.contract.checks import check_terms
 from medusa.market.contract.terms import Contract, ContractId, PartyName, TaskTerms
-from medusa.ports import Signer, Verify
+from medusa.ports import SIGNING_KEY, Signer, Verify
 
 __all__ = [
     "DOCUMENT_BYTES_MAX",
     "SIGNED_BYTES_MAX",
-    "SKEW_US",
     "ContentDocument",
     "ContractDocument",
     "ContractPaper",
@@ -55,11 +54,8 @@ DOCUMENT_BYTES_MAX = 64 * 1024
 SIGNED_BYTES_MAX = DOCUMENT_BYTES_MAX + 1024
 TEXT_CHARS_MAX = 2 * SIGNED_BYTES_MAX
 
-SKEW_US = 60_000_000
-"""By so much the clocks of two parties may differ."""
-
 Federation = Annotated[str, Meta(pattern=r"\A[a-z0-9_-]{1,64}\Z")]
-SigningKey = Annotated[str, Meta(pattern=r"\Aed25519:[0-9a-f]{64}\Z")]
+SigningKey = Annotated[str, Meta(pattern=SIGNING_KEY)]
 Count = Annotated[int, Meta(ge=0, le=1 << 62)]
 Version = Annotated[int, Meta(ge=1, le=1 << 31)]
 

@@ -40,14 +40,12 @@ from medusa.market.ledger.receipts import (
     refusal_bytes,
 )
 from medusa.market.ledger.records import DisputeKept, LedgerRecord, TaskBegan
+from medusa.ports import SKEW_US
 
 __all__ = ["ConsumerBook"]
 
 SILENT_INTERVALS = 3
 """After so many without a reading tasks are taken home. A provider stops by itself after two."""
-
-SKEW_US = 60_000_000
-"""How far the clocks of two parties may differ: a reading may be of an interval that isn't over here."""
 
 
 class _Short(NamedTuple):

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterator
 
 from medusa.market.negotiation.books import AwayTask, LoadBooks, kept_deal
 from medusa.market.negotiation.contract_book import SignedContract
-from medusa.market.negotiation.decisions import TradeLog, TradeStep
+from medusa.market.negotiation.decisions import TradeLog
 from medusa.market.negotiation.effects import TradeEffects
 from medusa.market.negotiation.kept import KeptDeal
 from medusa.market.negotiation.messages import LoadEnded
-from medusa.market.negotiation.reasons import TradeReason, reason_text
+from medusa.market.negotiation.reasons import TradeReason
 from medusa.market.negotiation.settings import TradeSettings
 
 __all__ = ["AwayKeeper"]
@@ -58,7 +58,7 @@ class AwayKeeper:
             return
         code = reason.value if isinstance(reason, TradeReason) else reason
         if not again:
-            self._log_task(now_us, "recalled", away, code)
+            self._log.note_task(now_us, "recalled", away, code)
         away.recall(now_us, code, self._settings.again_us, self._settings.backoff_max_us)
         self._say_ended(away, code)
         if away.virtual:
@@ -91,7 +91,7 @@ class AwayKeeper:
             mine = away.number == message.negotiation and away.signed.key == (partner, message.contract)
             if not mine or (message.tasks and key[0] not in message.tasks):
                 continue
-            self._log_task(now_us, "ended", away, message.code, message.text)
+            self._log.note_task(now_us, "ended", away, message.code, message.text)
             if away.virtual:
                 self._drop(now_us, key)
             else:
@@ -104,7 +104,7 @@ class AwayKeeper:
             return
         if not away.coming:
             self._say_ended(away, TradeReason.HOME)
-        self._log_task(now_us, "home", away, away.recalled or TradeReason.HOME.value)
+        self._log.note_task(now_us, "home", away, away.recalled or TradeReason.HOME.value)
         self._drop(now_us, (name, False))
         self._books.came(now_us, name)
 
@@ -137,30 +137,7 @@ class AwayKeeper:
 
     def _say_ended(self, away: AwayTask, reason: TradeReason | str) -> None:
         code = reason.value if isinstance(reason, TradeReason) else reason
-        self._effects.say(
-            away.partner,
-            LoadEnded(
-                contract=away.signed.contract.id,
-                version=away.signed.contract.version,
-                negotiation=away.number,
-                code=code,
-                tasks=(away.task.name,),
-                text=reason_text(code),
-            ),
-        )
-
-    def _log_task(self, now_us: int, step: TradeStep, away: AwayTask, code: str, text: str = "") -> None:
-        self._log.note(
-            now_us,
-            step,
-            away.partner,
-            away.signed.contract.id,
-            negotiation=away.number,
-            tasks=(away.task.name,),
-            price_micro=away.price_micro,
-            code=code,
-            text=text,
-        )
+        self._effects.say(away.partner, away.ended(code))
 
 
 def _nobody(now_us: int, away: AwayTask) -> None:

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from medusa.market.cost import CostFunction, unit_marginal_cost
 from medusa.market.negotiation.contract_book import SignedContract
 from medusa.market.negotiation.kept import KeptDeal, Part
+from medusa.market.negotiation.messages import LoadEnded
+from medusa.market.negotiation.reasons import reason_text
 from medusa.market.work import NANO, ResourceUse, TradedTask
 
 __all__ = ["AwayTask", "GuestTask", "LoadBooks", "TakenFigures", "kept_deal"]
@@ -67,6 +69,17 @@ class TakenFigures:
             signed is not None
             and signed.allows(self.task)
             and signed.contract.least_micro <= self.price_micro <= signed.contract.price_micro
+        )
+
+    def ended(self, code: str, text: str = "") -> LoadEnded:
+        """That this task goes back, as it is told to the partner."""
+        return LoadEnded(
+            contract=self.signed.contract.id,
+            version=self.signed.contract.version,
+            negotiation=self.number,
+            code=code,
+            tasks=(self.task.name,),
+            text=text or reason_text(code),
         )
 
     def reckon(self, now_us: int, rows_per_s_milli: int) -> None:

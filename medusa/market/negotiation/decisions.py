@@ -8,6 +8,7 @@ from typing import Literal
 
 import msgspec
 
+from medusa.market.negotiation.books import TakenFigures
 from medusa.market.negotiation.effects import TradeEffects
 from medusa.market.negotiation.reasons import reason_text
 
@@ -101,6 +102,20 @@ class TradeLog:
                 negotiation=negotiation,
                 code=code,
             )
+
+    def note_task(self, now_us: int, step: TradeStep, taken: TakenFigures, code: str, text: str = "") -> None:
+        """The same of one task that was handed over."""
+        self.note(
+            now_us,
+            step,
+            taken.partner,
+            taken.signed.contract.id,
+            negotiation=taken.number,
+            tasks=(taken.task.name,),
+            price_micro=taken.price_micro,
+            code=code,
+            text=text,
+        )
 
     def about(self, *, task: str = "", partner: str = "") -> Iterator[TradeDecision]:
         """Oldest first; empty: of all."""

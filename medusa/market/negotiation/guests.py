@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterator
 from medusa.market.negotiation.backoff import Backoff
 from medusa.market.negotiation.books import GuestTask, LoadBooks, kept_deal
 from medusa.market.negotiation.contract_book import SignedContract
-from medusa.market.negotiation.decisions import TradeLog, TradeStep
+from medusa.market.negotiation.decisions import TradeLog
 from medusa.market.negotiation.effects import HandBack, TradeEffects
 from medusa.market.negotiation.kept import KeptDeal
-from medusa.market.negotiation.messages import LoadEnded
 from medusa.market.negotiation.reasons import TradeReason, reason_text
 from medusa.market.negotiation.settings import PPM, TradeSettings
 from medusa.market.work import TradedTask, nano_units_per_row
@@ -92,8 +91,8 @@ class GuestKeeper:
             elif (name, False) in self._books.away:
                 guest.measured(now_us, guest.now)
             elif now_us - guest.seen_us >= self._settings.absent_us:
-                self._say_back(guest, TradeReason.GONE.value, "")
-                self._note(now_us, "ended", guest, TradeReason.GONE.value)
+                self._effects.say(guest.partner, guest.ended(TradeReason.GONE.value))
+                self._log.note_task(now_us, "ended", guest, TradeReason.GONE.value)
                 self._drop(now_us, guest)
         for name in list(self._strays):
             if self._books.task(name) is not None:
@@ -156,8 +155,8 @@ class GuestKeeper:
         first = not guest.leaving
         if first:
             guest.leave(code, text)
-            self._note(now_us, "handed_back", guest, code, text)
-        self._say_back(guest, guest.leaving, guest.text)
+            self._log.note_task(now_us, "handed_back", guest, code, text)
+        self._effects.say(guest.partner, guest.ended(guest.leaving, guest.text))
         if guest.virtual:
             self._drop(now_us, guest)
         elif first and (guest.task.name, False) in self._books.away:
@@ -234,33 +233,6 @@ class GuestKeeper:
             code=code,
         )
         self._effects.append(HandBack(partner=signed.partner, task=name, code=code, text=reason_text(code)))
-
-    def _say_back(self, guest: GuestTask, code: str, text: str) -> None:
-        contract = guest.signed.contract
-        self._effects.say(
-            guest.partner,
-            LoadEnded(
-                contract=contract.id,
-                version=contract.version,
-                negotiation=guest.number,
-                code=code,
-                tasks=(guest.task.name,),
-                text=text or reason_text(code),
-            ),
-        )
-
-    def _note(self, now_us: int, step: TradeStep, guest: GuestTask, code: str, text: str = "") -> None:
-        self._log.note(
-            now_us,
-            step,
-            guest.partner,
-            guest.signed.contract.id,
-            negotiation=guest.number,
-            tasks=(guest.task.name,),
-            price_micro=guest.price_micro,
-            code=code,
-            text=text,
-        )
 
 
 def _nobody(now_us: int, guest: GuestTask) -> None:

@@ -41,7 +41,7 @@ from medusa.nodes.requests import Requests
 from medusa.nodes.security.registry import Caller, no_deploy
 from medusa.nodes.security.sessions import refusal_of
 from medusa.nodes.spec.fragment_spec import FragmentSpec, fragment_to
-from medusa.ports import Buffer
+from medusa.ports import SKEW_US, Buffer
 from medusa.query.suggest import did_you_mean
 from medusa.wire.messages.commands import Install, Reply
 from medusa.wire.messages.remote import (
@@ -54,7 +54,6 @@ from medusa.wire.messages.remote import (
     StoppedRemote,
 )
 from medusa.wire.outbox import Outbox
-from medusa.wire.statement import SKEW_US
 
 __all__ = ["RemoteDefinitions"]
 

@@ -24,11 +24,10 @@ from medusa.nodes.deploy.stale_requests import StaleRequests
 from medusa.nodes.remote.stopping import StoppedParts
 from medusa.nodes.security.registry import Caller
 from medusa.nodes.spec.fragment_spec import Feed, FragmentSpec
-from medusa.ports import Buffer
+from medusa.ports import SKEW_US, Buffer
 from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.remote import DropRemote, Instantiate, KeepRemote
 from medusa.wire.outbox import Outbox
-from medusa.wire.statement import SKEW_US
 
 __all__ = ["RemoteKeeper"]
 

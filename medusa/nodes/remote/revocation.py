@@ -10,10 +10,10 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Mapping
 
 from medusa.nodes.catalog.kept_definitions import RemoteKept
+from medusa.ports import SKEW_US
 from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.remote import DropRemote
 from medusa.wire.outbox import Outbox
-from medusa.wire.statement import SKEW_US
 
 __all__ = ["RemoteRevocations"]
 

@@ -16,9 +16,8 @@ from dataclasses import dataclass
 from medusa.errors import RemoteProtocolError
 from medusa.nodes.config.fields import matches
 from medusa.nodes.config.settings_security import ClientRules, Security
-from medusa.ports import Verify
+from medusa.ports import SKEW_US, Verify
 from medusa.wire.statement import (
-    SKEW_US,
     Certificate,
     Place,
     Revocation,

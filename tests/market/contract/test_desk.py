@@ -21,7 +21,6 @@ from medusa.market.contract.messages import (
 )
 from medusa.market.contract.register import ContractRegister
 from medusa.market.contract.signed import (
-    SKEW_US,
     ContractDocument,
     RevocationDocument,
     check_signatures,
@@ -29,6 +28,7 @@ from medusa.market.contract.signed import (
     sign_document,
 )
 from medusa.market.contract.states import NegotiationState as State
+from medusa.ports import SKEW_US
 from tests.market.contract.parties import (
     DAY_US,
     FEDERATION,
