@@ -99,9 +99,5 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """The lowest price of a unit."""
         return self.price_micro - self.range_micro
 
-    def counts_at(self, now_us: int) -> bool:
-        """Whether it has begun, and hasn't ended."""
-        return self.begins_us <= now_us < self.ends_us
-
     def may_resell_to(self, party: str) -> bool:
         return ANY in self.resale or party in self.resale

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from medusa.errors import RemoteProtocolError
 from medusa.market.contract.terms import Contract
-from medusa.market.cost import CostFunction
+from medusa.market.cost import CostFunction, check_convex
 from medusa.market.negotiation.answers import AnswerJudge
 from medusa.market.negotiation.aways import AwayKeeper
 from medusa.market.negotiation.backoff import Backoff
@@ -45,6 +45,9 @@ from medusa.market.work import ResourceUse, TradedTask
 
 __all__ = ["Trader"]
 
+ONE_CORE = ResourceUse(cpu_cores=1.0)
+"""Where no capacity is declared the cost is looked at up to twice that."""
+
 
 class Trader:
     """Consumer and provider at once. The caller drives it: every call has the time, never before the last.
@@ -55,6 +58,9 @@ class Trader:
         policy: the owner's; None: the paper's.
         effects: where what is to be done is put.
         pick: a number in [0, n), at random, for jitter and the order among equals.
+
+    Raises:
+        ContractError: the cost isn't convex, up to twice the declared capacity (or two cores).
     """
 
     def __init__(
@@ -69,6 +75,7 @@ class Trader:
     ) -> None:
         self.name = name
         settings, policy = settings or TradeSettings(), policy or LoadPolicy()
+        check_convex(cost, settings.capacity or ONE_CORE)
         self._settings, self._pick = settings, pick
         self._away_partners: dict[str, None] = {}
         self._contracts = ContractBook(name)

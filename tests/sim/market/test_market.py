@@ -320,7 +320,7 @@ class _Blind:
         self._cost = cost
 
     def cost(self, use: ResourceUse) -> float:
-        return 0.5 * float(self._cost.cost(ResourceUse(cpu_cores=min(use.cpu_cores, 0.3)))) + use.cpu_cores
+        return use.cpu_cores * float(self._cost.cost(ResourceUse(cpu_cores=0.3))) / 0.6
 
 
 def test_a_receiver_that_takes_what_overloads_it_is_noticed() -> None:
