@@ -37,6 +37,7 @@ from medusa.wire.messages.links import (
 from medusa.wire.messages.load import Load
 from medusa.wire.messages.move import (
     Fed,
+    FedTogether,
     GiveUp,
     Got,
     Grant,
@@ -297,6 +298,7 @@ MESSAGES: dict[type, MessageRow] = {
     Piece: MessageRow(OWN_NODES, MessageOwner.COMING),
     Whole: MessageRow(OWN_NODES, MessageOwner.COMING),
     Fed: MessageRow(OWN_NODES, MessageOwner.COMING),
+    FedTogether: MessageRow(OWN_NODES, MessageOwner.COMING),
     Standing: MessageRow(OWN_NODES, MessageOwner.COMING),
     Handover: MessageRow(OWN_NODES, MessageOwner.COMING),
     Got: MessageRow(OWN_NODES, MessageOwner.GOING),

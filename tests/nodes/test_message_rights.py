@@ -44,6 +44,7 @@ EXPECTED = {
     **dict.fromkeys(["Expect", "Unexpect", "Release", "Follow", "Moved", "Read"], "ppeeee"),
     **dict.fromkeys(["KeepRemote", "DropRemote", "Instantiate", "StoppedRemote"], "ppeeee"),
     **dict.fromkeys(["Load", "Receive", "Ready", "Piece", "Whole", "Fed", "Standing", "Handover"], "peeeee"),
+    "FedTogether": "peeeee",
     **dict.fromkeys(["Got", "GiveUp", "Settle", "Settled"], "peeeee"),
     **dict.fromkeys(["Configure", "Prepare", "Accept", "Vote", "Seed"], "peeeee"),
 }
@@ -183,7 +184,7 @@ OWNERS = {
     "QUERIES": "Deploy DeployGuarded Define Remove",
     "FRAGMENTS": "Install",
     "ORDERS": "Move Grant Split Merge",
-    "COMING": "Receive Piece Whole Fed Standing Handover Settle",
+    "COMING": "Receive Piece Whole Fed FedTogether Standing Handover Settle",
     "GOING": "Ready Got GiveUp Settled",
     "REROUTING": "Expect Unexpect Release Follow Moved Placed Read",
     "AGREEMENT": "Configure Prepare Accept Vote",
@@ -198,7 +199,7 @@ REQUIRED = (
     "Data Define DefineRemote Deploy DeployGuarded Entries Install KeepRemote Piece Receive Seed Standing "
     "TentativeRows"
 )
-OPTIONAL = "Digest Fed Reply Whole"
+OPTIONAL = "Digest Fed FedTogether Reply Whole"
 
 
 def test_each_message_comes_to_the_part_that_is_to_have_it():

@@ -24,7 +24,7 @@ from typing import Any, Protocol
 from medusa.automaton import next_state
 from medusa.elements import END_US, START_US, Boundary, Element, Train
 from medusa.engine.operators.source import newest_time_us
-from medusa.nodes.consistency.catching_up import CatchingUp, FedInstance
+from medusa.nodes.consistency.catching_up import CatchingUp, CatchingUpInRounds, FedInstance
 from medusa.nodes.consistency.corrections import BoxesAbove, UncorrectedRows, behind_us
 from medusa.nodes.consistency.fork import ForkedFragment
 from medusa.nodes.consistency.held_state import HeldState
@@ -38,6 +38,7 @@ from medusa.nodes.fragment.outputs import FragmentOutput, leaving
 from medusa.nodes.fragment.rested_inputs import RestedInputs
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.boxes import Source
+from medusa.query.delay import margin_us
 from medusa.query.waiting_rows import waiting_rows
 from medusa.wire.codec import latest_us
 from medusa.wire.link.named_subscriptions import owner_and_name
@@ -60,6 +61,10 @@ failure; too large: so long nothing new shows once less comes."""
 UNREAD_US = 5_000_000
 """So long a fork goes on that nobody reads. Too small: for a reader that comes again it is copied anew; too
 large: it takes memory and half of the engine's time for nobody."""
+
+LATE_SHARE = 3
+"""Once new rows have waited for a fork for one part in so many of X, the fragment is fed one element at a
+time. Too small: they are late before; too large: corrections stop for every hiccup."""
 
 BEGUN_MAX = 2
 """So many forks begin within that time: a sender that says another one with each word costs no more."""
@@ -125,7 +130,7 @@ class _Output:
 
     state: ConsistencyState = _S.STABLE
     since_us: int | None = None
-    catching: CatchingUp | None = None
+    catching: CatchingUpInRounds | None = None
     uncorrected: UncorrectedRows = field(default_factory=UncorrectedRows)
 
 
@@ -169,6 +174,7 @@ class DelayBound:
             restored=restored,
         )
         self._new_rows = NewRows(of.spec)
+        self._late_us, self._moment_us = of.spec.delay_us // LATE_SHARE, margin_us(of.spec.delay_us)
         before = {each: each.fed_us for each in of.inputs.values()}
         self._history = PromiseHistory(self._new_rows.wait_us, before) if self._new_rows.delays else None
         self._outputs: dict[str, _Output] = {}
@@ -259,6 +265,11 @@ class DelayBound:
             for fork in self._forks:
                 fork.feed(now_us, idle, hold_us)
             self._answer(now_us, self._forks[0])
+
+    def is_late(self, now_us: int) -> bool:
+        """Whether new rows have waited so long for a fork that it is to be served before the fragment."""
+        since = (each.waits_since_us() for each in self._forks)
+        return any(at_us is not None and now_us - at_us >= self._late_us for at_us in since)
 
     def fed(self, now_us: int) -> None:
         """The fragment was given what it may be given, or what came of that may leave."""
@@ -451,7 +462,7 @@ class DelayBound:
         missed, behind, lost = missing.missed_sources(), missing.behind_sources(), missing.lost_sources()
         for id in self._of.outputs:
             output, above = self._output(id), self._meeting.above[self._sink(id)]
-            event = self._event(output, above, missed, behind, lost)
+            event = self._event(now_us, output, above, missed, behind, lost)
             if event is None:
                 continue
             before = output.state
@@ -465,7 +476,13 @@ class DelayBound:
         return changed
 
     def _event(
-        self, output: _Output, above: Set[str], missed: Set[str], behind: Set[str], lost: Set[str]
+        self,
+        now_us: int,
+        output: _Output,
+        above: Set[str],
+        missed: Set[str],
+        behind: Set[str],
+        lost: Set[str],
     ) -> ConsistencyEvent | None:
         if not missed.isdisjoint(above):
             return _E.LOST if above <= lost else _E.MISSED
@@ -477,8 +494,9 @@ class DelayBound:
         if output.state is _S.STABLE:
             return None
         if output.catching is None:
-            output.catching = CatchingUp(each for each in self._of.inputs.values() if each.source in above)
-        return _E.CORRECTED if output.catching.is_over(self._of) else None
+            inputs = [each for each in self._of.inputs.values() if each.source in above]
+            output.catching = CatchingUpInRounds(now_us, inputs, self._moment_us)
+        return _E.CORRECTED if output.catching.is_over(now_us, self._of) else None
 
     def _tell(self, id: str, state: ConsistencyState) -> None:
         level = "warning" if state in _MISSES else "info"

@@ -669,6 +669,8 @@ class FragmentHost:
         taps = self._taps()
         due = self._wanted and self._writing is None and not self._feeding.repeating
         due = due and self._may_checkpoint and not any(tap.holds_checkpoints for tap in taps)
+        is_late = self.bound is not None and self.bound.is_late(now_us)
+        running_max = 1 if is_late else RUNNING_MAX
         if due and not self._running:
             self._checkpoint(now_us)
             due = self._wanted and self._writing is None
@@ -676,7 +678,7 @@ class FragmentHost:
             not (self.failed or due or self._stopping or self.frozen or self.decided.full)
             and not any(tap.full for tap in taps)
             and not (self._renumbers or self._renumbered > self.checkpoint_on_disk)
-            and len(self._running) < RUNNING_MAX
+            and len(self._running) < running_max
         ):
             if all_full(self.outputs.values(), self._running_bytes, self._link.fragment_bytes_max):
                 break
