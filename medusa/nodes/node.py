@@ -103,10 +103,6 @@ __all__ = ["NodeMind"]
 ROWS = (Data, Boundary, Progress, Ack, TentativeRows, TentativeBoundary, TentativeTaken, Heartbeat)
 """What is about rows alone, or about nothing; unless it tells that a peer is back."""
 
-SLEPT_US = 2_000_000
-"""A node that did nothing for so long stood still itself (SIGSTOP, a machine that slept): what its peers
-said meanwhile waits to be read. Too small: a long turn is taken for that; too large: peers seem silent."""
-
 LOOK_US = 100_000
 """While only rows come all parts are looked at in the first turn after so long. Each says when it has work.
 Too small: CPU of a node with few rows; too large: so late is done what a part hasn't said."""
@@ -644,7 +640,7 @@ class NodeMind:
                 return
             self.sessions[peer] = self._session(peer, calls=False)
             self.clients[peer] = now_us  # Silent until it is up: what it says may not hold.
-        self._come_to(now_us)
+        self._now_us = now_us
         client = peer in self.clients
         event: LinkEvent | None = None
         try:
@@ -745,12 +741,6 @@ class NodeMind:
             case _:
                 if self._completions.take(now_us, report):
                     self._wake(now_us, rows=isinstance(report, Ran))
-
-    def _come_to(self, now_us: int) -> None:
-        if now_us - self._now_us >= SLEPT_US:
-            for session in self.sessions.values():
-                session.slept(now_us)
-        self._now_us = now_us
 
     def _sent_to_itself(self, now_us: int, report: SentToItself) -> None:
         self._now_us = now_us
@@ -879,7 +869,7 @@ class NodeMind:
 
     def tick(self, now_us: int) -> None:
         """Do what is due, take note of how it goes."""
-        self._come_to(now_us)
+        self._now_us = now_us
         self._completions.tick(now_us)
         for peer, session in list(self.sessions.items()):
             self._spread(now_us, peer, session.tick(now_us))

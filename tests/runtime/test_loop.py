@@ -17,7 +17,6 @@ from medusa.runtime.transport.link_events import Arrival, LinkDown, LinkRefused,
 from medusa.testing import ManualClock
 from medusa.wire import limits
 from medusa.wire.codec import encode_frame
-from medusa.wire.link.session import SESSION
 from medusa.wire.messages.links import Heartbeat, Hello
 from medusa.wire.outbox import ReportLine
 from medusa.wire.status_and_metrics import status_of
@@ -71,9 +70,6 @@ class Host:
         done, self.done = self.done, []
         return done
 
-    def persist(self, effect: Any) -> None:
-        pass
-
 
 def said(link: str, message: Any) -> Arrival:
     return Arrival(link, tuple(memoryview(part) for part in encode_frame(message)))
@@ -111,15 +107,6 @@ def test_a_peer_is_silent_at_once_when_either_of_its_links_ends(loop: NodeLoop, 
     assert state(loop) == "silent"
     loop.turn([said("b", HELLO)])
     assert state(loop) == "up"
-
-
-def test_a_node_that_stood_still_takes_no_peer_for_silent(loop: NodeLoop) -> None:
-    loop._clock.advance(30_000_000)
-    loop.turn([])
-    assert state(loop) == "up"
-    loop._clock.advance(SESSION.timeout_us)
-    loop.turn([])
-    assert state(loop) == "silent"
 
 
 def test_messages_have_their_turn_while_much_was_finished(loop: NodeLoop) -> None:

@@ -59,19 +59,6 @@ def test_silence_is_noticed_after_the_timeout_and_any_word_ends_it():
     assert one.receive(400_000, StatusRequest(request=1)) is None
 
 
-def test_who_stood_still_itself_gives_the_peer_the_time_that_it_always_has():
-    """What the peer said meanwhile waits to be read."""
-    one, _ = session()
-    one.receive(0, hello())
-    woke_us = 30_000_000
-    one.slept(woke_us)
-    assert one.tick(woke_us) is None
-    assert one.broken_since_us is None
-    assert one.tick(woke_us + KNOBS.timeout_us) is LinkEvent.PEER_DOWN
-    one.slept(2 * woke_us)
-    assert one.broken_since_us == woke_us, "who was silent before stays so"
-
-
 def test_a_new_incarnation_is_a_restart_and_an_old_one_is_left_over():
     one, _ = session()
     one.receive(0, hello(incarnation=5))

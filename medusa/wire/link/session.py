@@ -117,11 +117,6 @@ class PeerSession:
             return None
         return self._heard_at_us if self.state is PeerState.SILENT else self._unheard_since_us
 
-    def slept(self, now_us: int) -> None:
-        """This process stood still until now: what the peer has said since waits to be read."""
-        if self.state is PeerState.UP:
-            self._heard_at_us = now_us
-
     def listens_at(self, address: str) -> None:
         """Where we listen; said with each ``Hello``."""
         self._address = address
