@@ -142,6 +142,9 @@ class DelayBound:
         broken_since_us: since when a peer isn't heard, or doesn't hear us; None: all is well.
         restored: it goes on where it stood before: until it has caught up its streams are behind.
         waiting_bytes_max: by so much the state may grow while an input is missing.
+
+    Attributes:
+        is_calm: when it was last looked all was well: there is no fork, and nothing rests.
     """
 
     def __init__(
@@ -183,8 +186,7 @@ class DelayBound:
         self._number = self._now_us = 0
         self._begun_us: deque[int] = deque(maxlen=BEGUN_MAX)
         """When the last ones began."""
-        self._is_calm = False
-        """When it was last looked, all was well."""
+        self.is_calm = False
         self._is_again = False
         """An input went missing while corrections came."""
         self._is_due = False
@@ -219,7 +221,7 @@ class DelayBound:
         self._missing.rest()
 
     def came(self, now_us: int, input: FragmentInput, works: Iterable[Work]) -> None:
-        """A message came for an input, and brought this; ``fed`` follows."""
+        """A message came for an input, and brought this; ``look`` follows."""
         for work in works:
             if isinstance(work.element, Train | Boundary):
                 self._missing.came(now_us, input)
@@ -229,7 +231,7 @@ class DelayBound:
                     fork.take(now_us, work)
         lane = input.take_tentative()
         if lane or not flows(input):
-            self._is_calm = False
+            self.is_calm = False
             self._take_lane(now_us, lane)
 
     def _promise_of(self, work: Work) -> int:
@@ -254,7 +256,8 @@ class DelayBound:
                 fork.take_tentative(each)
 
     def look(self, now_us: int) -> None:
-        """Time has passed, or something about inputs, readers or the fragment is otherwise."""
+        """Time has passed, or something about inputs, readers or the fragment is otherwise; while it isn't
+        ``is_calm``, also when the fragment was given something, or what came of that may leave."""
         self._now_us = now_us
         for input in list(self._of.inputs.values()):
             self._take_lane(now_us, input.take_tentative())
@@ -271,20 +274,15 @@ class DelayBound:
         since = (each.waits_since_us() for each in self._forks)
         return any(at_us is not None and now_us - at_us >= self._late_us for at_us in since)
 
-    def fed(self, now_us: int) -> None:
-        """The fragment was given what it may be given, or what came of that may leave."""
-        if not self._is_calm:
-            self.look(now_us)
-
     def gave(self, work: Work) -> None:
         """The engine was given rows."""
-        if not self._is_calm:
+        if not self.is_calm:
             self._state.fed(work.cost)
 
     def weighed(self, now_us: int, held_bytes: int) -> bool:
         """The engine says how much the boxes hold; whether other sources rest than before."""
         self._state.told(held_bytes)
-        if self._is_calm:
+        if self.is_calm:
             self._state.calm()
             return False
         return self._look_at_state()
@@ -303,7 +301,7 @@ class DelayBound:
 
     def end(self) -> None:
         """It rests, or goes: no fork of it is left. Where it goes on there is another one, if need be."""
-        self._is_calm = False
+        self.is_calm = False
         if self._forks or any(out.sender.tentative.fork for out in self._of.outputs.values()):
             self._close_forks()
             # Who reads goes on without: nothing comes of them any more, and what came of them is void.
@@ -330,7 +328,7 @@ class DelayBound:
 
     def wake_at_us(self) -> int | None:
         """When ``look`` has work; None: not before something else happens."""
-        if not self._of.may_fork:
+        if self.is_calm or not self._of.may_fork:
             return None
         times = [self._missing.due_at_us(), self._retry_at_us, self._unread_at_us]
         times += [each.due_at_us() for each in self._forks]
@@ -439,8 +437,8 @@ class DelayBound:
         while self._step(now_us):
             pass
         states = [self._output(id).state for id in self._of.outputs]
-        self._is_calm = self._missing.calm and all(state is _S.STABLE for state in states)
-        if self._is_calm:
+        self.is_calm = self._missing.calm and all(state is _S.STABLE for state in states)
+        if self.is_calm:
             self._state.calm()
         else:
             self._look_at_state()
