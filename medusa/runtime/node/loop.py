@@ -59,7 +59,6 @@ from medusa.wire.outbox import (
     Send,
     Stopped,
     Trust,
-    WakeAt,
     Weigh,
     WriteSegment,
 )
@@ -260,12 +259,13 @@ class NodeLoop:
             self._configure(now_us)
         while self._asked:
             self._asked.popleft()(self._brain.status(now_us))
-        if now_us >= self._wake_at_us:
+        if now_us >= self._brain.wake_at_us(now_us):
             self._inform()
             self._brain.tick(now_us)
         self._perform()
         if self._own_first or self._own:
             self._transport.wake()
+        self._wake_at_us = self._brain.wake_at_us(now_us)
         return self._wake_at_us
 
     def _configure(self, now_us: int) -> None:
@@ -436,8 +436,6 @@ class NodeLoop:
                 self._host.fetch(effect)
             case Parse():
                 self._parser.parse(effect)
-            case WakeAt():
-                self._wake_at_us = effect.at_us
             case OpenFragment():
                 self._host.open(
                     effect.fragment, effect.graph, effect.files, counts=effect.counts, deltas=effect.deltas
