@@ -1,4 +1,4 @@
-"""The bench of the market at rest: what it counts, with few contracts, and that it notices what isn't right."""
+"""The bench of the market at rest: what it counts, with few contracts, and that it notices mistakes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_rows_that_a_partner_has_not_are_noticed():
     rest.begin()
     (contract,) = rest.contracts
     rest.run(rest.now_us + 5 * INTERVAL_S * S)
-    number, began_us, name = rest.running[contract.id]
+    number, _, name = rest.running[contract.id]
     provider, more = rest.sides[HUB].ledger, rest.rows(contract.id) + 10_000
     provider.counted(rest.now_us, contract.id, contract.consumer, number, name, more)
     with pytest.raises(AssertionError):
