@@ -46,6 +46,7 @@ spark: ## install what Spark needs, into .venv-spark; it needs Java 17 besides; 
 # An environment of its own: the tool pins versions that we don't want to be bound by.
 odcs: ## install the linter of data contracts, into .venv-odcs: a test looks for it there
 	@$(MAKE) --no-print-directory VENV=$(VENV)-odcs $(VENV)-odcs/.stamp-extra-test-odcs
+	@echo 'ready: make test ARGS=tests/query/odcs'
 
 # OUTCOME=file keeps what came out, and BEFORE=file counts it again, in one summary of both.
 KEEP = $(if $(OUTCOME),-p tests.outcome --outcome=$(OUTCOME) --outcome-of="make $@") $(BEFORE:%=-p tests.outcome --before=%)
