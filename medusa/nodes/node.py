@@ -59,6 +59,7 @@ from medusa.nodes.repartition.coordinator import RepartitionCoordinator
 from medusa.nodes.reports import (
     LaneChanged,
     Listening,
+    Logged,
     NodeReport,
     NotLetIn,
     PeerLost,
@@ -102,6 +103,9 @@ __all__ = ["NodeMind"]
 
 ROWS = (Data, Boundary, Progress, Ack, TentativeRows, TentativeBoundary, TentativeTaken, Heartbeat)
 """What is about rows alone, or about nothing; unless it tells that a peer is back."""
+
+ROWS_DONE = Ran | Logged
+"""What becomes of rows alone."""
 
 LOOK_US = 100_000
 """While only rows come all parts are looked at in the first turn after so long. Each says when it has work.
@@ -711,7 +715,7 @@ class NodeMind:
             LocalProtocolError: rules were read for a node that has no keys.
             RemoteProtocolError: what the node has sent to itself broke a rule.
         """
-        if not isinstance(report, Ran | Stats | Surroundings):
+        if not isinstance(report, ROWS_DONE | Stats | Surroundings):
             self._others_may_act = True
         match report:
             case SentToItself():
@@ -742,7 +746,7 @@ class NodeMind:
                 self._stop(now_us)
             case _:
                 if self._completions.take(now_us, report):
-                    self._turned(now_us, rows=isinstance(report, Ran))
+                    self._turned(now_us, rows=isinstance(report, ROWS_DONE))
 
     def _sent_to_itself(self, now_us: int, report: SentToItself) -> None:
         self._now_us = now_us

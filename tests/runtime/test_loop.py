@@ -27,8 +27,9 @@ CONFIG = 'name = "a"\nlisten = "ipc:///tmp/a"\ndata = "d"\n[peers]\nb = "ipc:///
 class Links:
     """One link that we called, to b; callers say who they are."""
 
+    woken = 0
+
     def __init__(self) -> None:
-        self.woken = 0
         self.sent: dict[str, list[bytes]] = {}
         """The last message by link."""
 
