@@ -1,0 +1,65 @@
+"""A fragment goes to a node of another participant and comes home, whoever dies: the answer is the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from medusa.nodes.abroad.abroad_moves import HandedOver, Lost, Refused, Returned
+from tests.nodes.abroad.lending import CUT, HALF, UNITED, Lending, counting, uniting
+
+BOTH = pytest.mark.parametrize(("make", "at"), [(counting, CUT), (uniting, UNITED)], ids=["plain", "decided"])
+
+
+def flowing(make: Any = counting, at: Any = CUT, **more: Any) -> tuple[Lending, str]:
+    """Deployed, guarded, and the first half of the rows is on its way."""
+    run = Lending(make(), at, **more)
+    fragment = run.deploy()
+    run.publish(0, HALF)
+    run.fed.run(for_us=30_000)
+    return run, fragment
+
+
+@BOTH
+def test_it_goes_there_while_rows_flow_and_who_had_it_follows(make: Any, at: Any) -> None:
+    run, fragment = flowing(make, at)
+    before = run.newest()
+    run.lend(fragment)
+    replicas, newest = run.replicas(fragment), run.newest()
+    assert replicas.abroad and replicas.epoch == 2
+    assert replicas.secondaries == ("m", "s") and replicas.members == ("m", "s")
+    assert set(newest.voters) == set(before.voters), "a host votes on nothing"
+    run.publish(HALF)
+    run.check()
+    [event] = run.events["m"]
+    assert isinstance(event, HandedOver) and event.node == "h"
+    [guest] = run.moves("h").guests()
+    assert (guest.fragment, guest.participant) == (fragment, "alice")
+    assert guest.rows_in > 0 and guest.rows_out > 0
+
+
+@BOTH
+def test_it_comes_home_when_it_is_recalled(make: Any, at: Any) -> None:
+    run, fragment = flowing(make, at)
+    run.lend(fragment)
+    run.publish(HALF)
+    run.fed.run(for_us=40_000)
+    run.recall(fragment)
+    run.until_at(fragment, "m")
+    run.check()
+    assert [type(each) for each in run.events["m"]] == [HandedOver, Returned]
+    run.until(lambda: fragment not in run.node("h").brain.fragments, "the host has dropped it")
+    assert run.moves("h").guests() == ()
+
+
+@BOTH
+def test_a_host_that_vanishes_loses_it(make: Any, at: Any) -> None:
+    run, fragment = flowing(make, at)
+    run.lend(fragment)
+    run.publish(HALF)
+    run.fed.run(for_us=40_000)
+    run.node("h").crash()
+    run.until_at(fragment, "m")
+    run.check()
+    assert [type(each) for each in run.events["m"]] == [HandedOver, Lost]
