@@ -354,6 +354,7 @@ class Handovers:
                 self._done(order, now_us - order.stopped_us if order.stopped_us else 0)
             elif late:
                 self._end(order, self._too_late(order))
+            order.look_at_us = now_us + LOOK_US
             return True
         code, why = self._replication.refused(order.fragment, order.to)
         if code and code not in NOT_HEARD:

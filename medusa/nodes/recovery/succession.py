@@ -152,6 +152,8 @@ class Succession:
                     self._followings.inherit(hosted.spec, replicas.owner)
                 case Step.REST if hosted is not None:
                     self._keep(hosted)
+                    if replicas.abroad or self._foreign(new.query):
+                        hosted.unlink(now_us)
                 case Step.STEP_DOWN if hosted is not None:
                     self._step_down(now_us, hosted, replicas)
                 case Step.FOLLOW if self._me not in (*replicas.followers, *replicas.predecessors):

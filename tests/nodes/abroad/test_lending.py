@@ -63,3 +63,67 @@ def test_a_host_that_vanishes_loses_it(make: Any, at: Any) -> None:
     run.until_at(fragment, "m")
     run.check()
     assert [type(each) for each in run.events["m"]] == [HandedOver, Lost]
+
+
+MOMENTS_US = [1_000, 3_000, 6_000, 10_000, 15_000, 25_000, 40_000, 80_000, 160_000, 400_000]
+
+
+def sent(moment_us: int, make: Any, at: Any, **more: Any) -> tuple[Lending, str]:
+    """It was sent so long ago."""
+    run, fragment = flowing(make, at, **more)
+    run.contract(fragment)
+    run.send(fragment)
+    run.fed.run(for_us=moment_us)
+    return run, fragment
+
+
+@BOTH
+@pytest.mark.parametrize("moment_us", MOMENTS_US)
+def test_the_host_is_lost_at_any_moment(moment_us: int, make: Any, at: Any) -> None:
+    run, fragment = sent(moment_us, make, at, seed=moment_us)
+    run.node("h").crash()
+    run.publish(HALF)
+    run.check()
+    run.until_at(fragment, "m")
+
+
+@BOTH
+@pytest.mark.parametrize("name", ["h", "m", "s", "e", "c"])
+@pytest.mark.parametrize("moment_us", MOMENTS_US)
+def test_a_node_is_restarted_at_any_moment(moment_us: int, name: str, make: Any, at: Any) -> None:
+    run, fragment = sent(moment_us, make, at, seed=moment_us)
+    run.node(name).crash()
+    run.fed.run(for_us=moment_us)
+    run.node(name).restart()
+    run.publish(HALF)
+    run.check()
+    run.until(lambda: run.guarded(fragment), "guarded again")
+
+
+@BOTH
+@pytest.mark.parametrize("name", ["h", "m", "s"])
+@pytest.mark.parametrize("moment_us", MOMENTS_US)
+def test_a_node_is_restarted_while_it_comes_home(moment_us: int, name: str, make: Any, at: Any) -> None:
+    run, fragment = flowing(make, at, seed=moment_us)
+    run.lend(fragment)
+    run.publish(HALF)
+    run.recall(fragment)
+    run.fed.run(for_us=moment_us // 4)
+    run.node(name).crash()
+    run.fed.run(for_us=moment_us)
+    run.node(name).restart()
+    run.check()
+    run.until(lambda: run.guarded(fragment), "guarded again")
+
+
+@BOTH
+@pytest.mark.parametrize("moment_us", MOMENTS_US)
+def test_all_die_at_once(moment_us: int, make: Any, at: Any) -> None:
+    run, fragment = sent(moment_us, make, at, seed=moment_us)
+    for node in run.fed.nodes.values():
+        node.crash()
+    for node in run.fed.nodes.values():
+        node.restart()
+    run.publish(HALF)
+    run.check()
+    run.until(lambda: run.guarded(fragment), "guarded again")
