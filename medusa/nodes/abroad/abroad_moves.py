@@ -6,11 +6,11 @@
     moves.take_events()                    # what became of it, since the last time
     moves.guests()                         # fragments of others that run here, and how far they are
 
-A move abroad is a move of a guarded fragment (``nodes.recovery.handovers``) to a guest of another
-participant, by a decision of the owner's voters. From then on the node that had it is the secondary: what the
-host shows of decisions, and what it acknowledges, waits for that. So a host that vanishes loses the fragment as
-any owner does that vanishes (``Lost``), and coming home is a takeover of which nobody is suspected. While it is
-abroad its secondaries stay what they are: one that was restarted is seeded anew, and the host waits for it.
+A move abroad is a move of a guarded fragment (``nodes.recovery.handovers``) to a guest of another participant,
+by a decision of the owner's voters. From then on the node that had it is the secondary: what the host shows of
+decisions, and what it acknowledges, waits for that. So a host that vanishes loses the fragment as any owner
+does that vanishes (``Lost``), and coming home is a takeover of which nobody is suspected. While it is abroad
+its secondaries stay what they are: one that was restarted is seeded anew, and the host waits for it.
 
 Everything that may happen follows from two things that are on disk: the configuration, which says who has the
 fragment, and the permits (``permits``). What was asked here is forgotten by a restart, and is asked again.
@@ -51,8 +51,8 @@ BEGIN_US = 10_000_000
 """A host that is heard and doesn't send what it runs for so long hasn't begun: the fragment comes home."""
 
 AWAY_US = 2_000_000
-"""Another secondary of a fragment that is abroad is silent for so long: the host waits for it, so the fragment
-comes home, where it can be counted out."""
+"""Another secondary of a fragment that is abroad is silent for so long: the host waits for it, so the
+fragment comes home, where it can be counted out."""
 
 AGAIN_US = 1_000_000
 """A host that gives a guest back asks again after this, the next of its owner's nodes."""
@@ -364,11 +364,16 @@ class AbroadMoves:
         name, host = before.fragment, before.owner
         why = self._recalled.pop(name, "")
         self._idle_since_us.pop(name, None)
-        if self.permits.out(name) is not None:
-            event = Returned(fragment=name, node=host, why=why) if why else Lost(fragment=name, node=host)
-            self._events.append(event)
+        if not why and self._is_up(host):
+            why = f"node {after.owner!r} has taken it home"
+        if self.permits.out(name) is None:
+            return
+        event = Returned(fragment=name, node=host, why=why) if why else Lost(fragment=name, node=host)
+        self._events.append(event)
         about = {"fragment": name, "from_node": host, "to": after.owner}
-        self._outbox.report("info" if why else "warning", "fragment is home", why=why or "silent", **about)
+        self._outbox.report(
+            "info" if why else "warning", "fragment is home", why=why or "its host is silent", **about
+        )
 
     # --- messages -------------------------------------------------------------------------------------
 
@@ -389,7 +394,9 @@ class AbroadMoves:
         if replicas is None or self._recovery.foreign(fragment.partition("/")[0]):
             return False
         permit = self.permits.out(fragment)
-        return node in (replicas.guest, *replicas.predecessors) or (permit is not None and permit.node == node)
+        return node in (replicas.guest, *replicas.predecessors) or (
+            permit is not None and permit.node == node
+        )
 
     def takes(self, heard: Heard) -> bool:
         """Take what another participant's node says of moving a fragment; whether it is one's."""
@@ -434,9 +441,7 @@ class AbroadMoves:
         if not reply.code:
             rows_in, rows_out = self.progress(fragment) or (0, 0)
             host = "" if replicas is None else replicas.owner
-            self._events.append(
-                HandedOver(fragment=fragment, node=host, rows_in=rows_in, rows_out=rows_out)
-            )
+            self._events.append(HandedOver(fragment=fragment, node=host, rows_in=rows_in, rows_out=rows_out))
             return True
         if replicas is not None and replicas.abroad:
             self.recall(now_us, fragment, f"its host hasn't begun: {reply.text}")

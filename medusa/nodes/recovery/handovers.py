@@ -226,8 +226,14 @@ class Handovers:
         if not node.abroad:
             return against(node, self._me)
         if not self._permitted(now_us, fragment, to):
-            why = f"it is of participant {node.abroad!r}, and no contract in force lets the fragment run there"
-            return why, "make a contract with it first, and have the market lend the fragment", "E_NO_CONTRACT"
+            why = (
+                f"it is of participant {node.abroad!r}, and no contract in force lets the fragment run there"
+            )
+            return (
+                why,
+                "make a contract with it first, and have the market lend the fragment",
+                "E_NO_CONTRACT",
+            )
         if fragment in self._fragments and (why_not := why_not_abroad(self._fragments[fragment].spec)):
             return why_not
         return against(replace(node, abroad=""), self._me)
@@ -345,9 +351,7 @@ class Handovers:
             if now_us >= order.look_at_us:
                 self._ask(now_us, order)
 
-    def _goes_abroad(
-        self, now_us: int, order: _Order, replicas: Replicas, *, late: bool, here: bool
-    ) -> bool:
+    def _goes_abroad(self, now_us: int, order: _Order, replicas: Replicas, *, late: bool, here: bool) -> bool:
         """Whether nothing more is to be done for now about an order to a host."""
         if replicas.owner == order.to:
             if not here:  # It runs there, and we follow it.

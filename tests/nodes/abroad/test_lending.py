@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from medusa.nodes.abroad.abroad_moves import HandedOver, Lost, Refused, Returned
+from medusa.nodes.abroad.abroad_moves import HandedOver, Lost, Returned
 from tests.nodes.abroad.lending import CUT, HALF, UNITED, Lending, counting, uniting
 
 BOTH = pytest.mark.parametrize(("make", "at"), [(counting, CUT), (uniting, UNITED)], ids=["plain", "decided"])
@@ -27,16 +27,20 @@ def test_it_goes_there_while_rows_flow_and_who_had_it_follows(make: Any, at: Any
     before = run.newest()
     run.lend(fragment)
     replicas, newest = run.replicas(fragment), run.newest()
-    assert replicas.abroad and replicas.epoch == 2
-    assert replicas.secondaries == ("m", "s") and replicas.members == ("m", "s")
+    assert replicas.abroad
+    assert replicas.epoch == 2
+    assert replicas.secondaries == ("m", "s")
+    assert replicas.members == ("m", "s")
     assert set(newest.voters) == set(before.voters), "a host votes on nothing"
     run.publish(HALF)
     run.check()
     [event] = run.events["m"]
-    assert isinstance(event, HandedOver) and event.node == "h"
+    assert isinstance(event, HandedOver)
+    assert event.node == "h"
     [guest] = run.moves("h").guests()
     assert (guest.fragment, guest.participant) == (fragment, "alice")
-    assert guest.rows_in > 0 and guest.rows_out > 0
+    assert guest.rows_in > 0
+    assert guest.rows_out > 0
 
 
 @BOTH
