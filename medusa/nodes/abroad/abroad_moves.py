@@ -506,8 +506,10 @@ class AbroadMoves:
             self._leave(permit)
         elif over and now_us - asking.since_us >= permit.keep_us:
             self._turn_out(permit, hosted)
-        elif owns and replicas is not None and now_us >= asking.again_us:
-            self._ask_back(now_us, replicas, asking)
+        elif now_us >= asking.again_us:
+            asking.again_us = now_us + AGAIN_US
+            if owns and replicas is not None:
+                self._ask_back(replicas, asking)
 
     def _has_lost(self, replicas: Replicas) -> bool:
         """Whether we were to have a guest, and have nothing of it."""
@@ -519,10 +521,9 @@ class AbroadMoves:
         shadow = self._recovery.followings.shadow(fragment) is not None
         return named or shadow or fragment in self._fragments
 
-    def _ask_back(self, now_us: int, replicas: Replicas, asking: _Over) -> None:
+    def _ask_back(self, replicas: Replicas, asking: _Over) -> None:
         """Of the owner's nodes that are heard one after the other."""
         homes = [node for node in replicas.secondaries if self._is_up(node)]
-        asking.again_us = now_us + AGAIN_US
         if not homes:
             return
         home = homes[asking.asked % len(homes)]

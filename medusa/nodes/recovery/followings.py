@@ -65,6 +65,7 @@ class Followings:
         check: raises LinkError if there is no room for a fragment.
         memory: raises LinkError if there is no room for so many streams more.
         next_token: gives tickets: of this life only.
+        abroad: whether a node is of another participant.
         admits: raises LinkError if we may not run a fragment for that owner.
         rests: whether a fragment of ours is here, and another node has it.
         closes: whether what was here of a fragment isn't closed yet.
@@ -86,12 +87,13 @@ class Followings:
         check: Callable[[FragmentSpec], None],
         memory: Callable[[int], None],
         next_token: Callable[[], int],
+        abroad: Callable[[str], bool],
         admits: Callable[[int, str, FragmentSpec], None],
         rests: Callable[[str], bool],
         closes: Callable[[str], bool],
         step_aside: Callable[[int, str], None],
     ) -> None:
-        self._admits = admits
+        self._abroad, self._admits = abroad, admits
         self._rests, self._closes, self._step_aside = rests, closes, step_aside
         self._settings = settings
         self._catalog = catalog
@@ -364,7 +366,13 @@ class Followings:
 
     def _stands_by(self, fragment: str, epoch: int) -> None:
         """From now on we may be chosen; what our disk says then it says with our vote on that."""
+        before = self._catalog.ownership.stood_by.get(fragment)
         self._catalog.ownership.stood_by[fragment] = epoch
+        configuration = self._configuration(fragment.partition("/")[0])
+        replicas = None if configuration is None else replicas_of(configuration, fragment)
+        lent = replicas is not None and any(map(self._abroad, replicas.holders))
+        if before != epoch and lent:  # It may count already: then no decision follows that would be written.
+            self._saver.save()
 
     def _check_room(self, taking: StateReceiver) -> None:
         """Checkpoints that come at once are in memory. Raises RemoteProtocolError if they don't fit."""

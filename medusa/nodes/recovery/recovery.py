@@ -169,6 +169,7 @@ class Recovery:
             make=make,
             check=check,
             memory=memory,
+            abroad=hosting.is_abroad,
             admits=hosting.admits,
             rests=lambda fragment: self.succession.stands_by(fragment),
             closes=lambda fragment: self.succession.closes(fragment),
