@@ -65,7 +65,17 @@ from medusa.wire.messages.split import Merge, Split
 from medusa.wire.messages.standby import DeployGuarded
 from medusa.wire.messages.tentative import StreamState, TentativeBoundary, TentativeRows, TentativeTaken
 
-__all__ = ["MESSAGES", "Heard", "MessageOwner", "MessageRow", "Right", "Rights", "check_payload", "refusal"]
+__all__ = [
+    "MESSAGES",
+    "Heard",
+    "MessageOwner",
+    "MessageRow",
+    "Right",
+    "Rights",
+    "check_payload",
+    "no_contract",
+    "refusal",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,11 +130,14 @@ class Right:
         against: gives the refusal that answers a message of this caller, or None where it may say it; the
             link stays. None: every message is allowed.
         ends: the message breaks the protocol (``E_ROLE``), and the link ends.
+        permit: the message is of a fragment that a contract in force lets run at the other one's node
+            (``nodes.abroad``); without it it is refused.
     """
 
     words: str
     against: Callable[[Caller, Message, str], Refusal | None] | None = None
     ends: bool = False
+    permit: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +164,8 @@ class MessageRow:
 
 YES = Right("yes")
 NO = Right("no", ends=True)
+PERMIT = Right("by a contract: else `E_NO_CONTRACT`", permit=True)
+"""What is said of a fragment that runs, or is to run, at a node of another participant."""
 
 
 def _role(role: str, name: Callable[[Message], str], of: str) -> Right:
@@ -232,6 +247,8 @@ LANE_DATA = Rights(YES, NO, _PUBLISH)
 LANE_READING = Rights(YES, NO, _READ)
 DEPLOYING = Rights(NO, NO, _some("deploy"))
 ORDERING = Rights(YES, NO, _role("deploy", _query_of_fragment, "query"))
+MOVING = Rights(YES, PERMIT, _role("deploy", _query_of_fragment, "query"))
+SEEDING = Rights(YES, PERMIT, NO)
 
 MESSAGES: dict[type, MessageRow] = {
     # --- who is there
@@ -289,28 +306,28 @@ MESSAGES: dict[type, MessageRow] = {
     Placed: MessageRow(Rights(YES, _NO_CONTRACT, NO), MessageOwner.REROUTING),
     Read: MessageRow(NODES, MessageOwner.REROUTING),
     # --- fragments that move, or are split
-    Move: MessageRow(ORDERING, MessageOwner.ORDERS),
+    Move: MessageRow(MOVING, MessageOwner.ORDERS),
     Grant: MessageRow(ORDERING, MessageOwner.ORDERS),
     Split: MessageRow(ORDERING, MessageOwner.ORDERS),
     Merge: MessageRow(ORDERING, MessageOwner.ORDERS),
     Receive: MessageRow(OWN_NODES, MessageOwner.COMING),
-    Ready: MessageRow(OWN_NODES, MessageOwner.GOING),
-    Piece: MessageRow(OWN_NODES, MessageOwner.COMING),
-    Whole: MessageRow(OWN_NODES, MessageOwner.COMING),
-    Fed: MessageRow(OWN_NODES, MessageOwner.COMING),
-    FedTogether: MessageRow(OWN_NODES, MessageOwner.COMING),
-    Standing: MessageRow(OWN_NODES, MessageOwner.COMING),
+    Ready: MessageRow(SEEDING, MessageOwner.GOING),
+    Piece: MessageRow(SEEDING, MessageOwner.COMING),
+    Whole: MessageRow(SEEDING, MessageOwner.COMING),
+    Fed: MessageRow(SEEDING, MessageOwner.COMING),
+    FedTogether: MessageRow(SEEDING, MessageOwner.COMING),
+    Standing: MessageRow(SEEDING, MessageOwner.COMING),
     Handover: MessageRow(OWN_NODES, MessageOwner.COMING),
-    Got: MessageRow(OWN_NODES, MessageOwner.GOING),
-    GiveUp: MessageRow(OWN_NODES, MessageOwner.GOING),
+    Got: MessageRow(SEEDING, MessageOwner.GOING),
+    GiveUp: MessageRow(SEEDING, MessageOwner.GOING),
     Settle: MessageRow(OWN_NODES, MessageOwner.COMING),
     Settled: MessageRow(OWN_NODES, MessageOwner.GOING),
     # --- who owns what, where fragments have replicas
-    Configure: MessageRow(OWN_NODES, MessageOwner.AGREEMENT),
+    Configure: MessageRow(SEEDING, MessageOwner.AGREEMENT),
     Prepare: MessageRow(OWN_NODES, MessageOwner.AGREEMENT),
     Accept: MessageRow(OWN_NODES, MessageOwner.AGREEMENT),
     Vote: MessageRow(OWN_NODES, MessageOwner.AGREEMENT),
-    Seed: MessageRow(OWN_NODES, MessageOwner.FOLLOWING),
+    Seed: MessageRow(SEEDING, MessageOwner.FOLLOWING),
     # --- parts that another node keeps
     DefineRemote: MessageRow(DEPLOYING, MessageOwner.REMOTE),
     RevokeRemote: MessageRow(DEPLOYING, MessageOwner.REMOTE),
@@ -324,13 +341,30 @@ MESSAGES: dict[type, MessageRow] = {
 _NOBODY = Rights(NO, NO, NO)
 
 
-def refusal(peer: str, caller: Caller | None, message: Message, own: str, *, client: bool) -> Refusal | None:
+def no_contract(caller: Caller, message: Message) -> Refusal:
+    """Nothing lets what a message is about run at the other one's node."""
+    what = type(message).__name__
+    text = f"node {caller.name!r} of participant {caller.participant!r}: no contract in force allows {what}"
+    hint = "a fragment goes to another participant by a contract, and for as long as that is in force"
+    return Refusal(code="E_NO_CONTRACT", text=text, hint=hint)
+
+
+def refusal(
+    peer: str,
+    caller: Caller | None,
+    message: Message,
+    own: str,
+    *,
+    client: bool,
+    permits: Callable[[Caller, Message], Refusal | None] = no_contract,
+) -> Refusal | None:
     """What stands against a message; None: nothing.
 
     Args:
         caller: who has the key of ``peer``; None: this node has no keys.
         own: the participant of this node.
         client: ``peer`` came as a client.
+        permits: what stands against a message that only a contract allows; None: nothing does.
 
     Raises:
         RemoteProtocolError: it is not for this kind of caller to say (``E_ROLE``).
@@ -342,6 +376,8 @@ def refusal(peer: str, caller: Caller | None, message: Message, own: str, *, cli
     if right.ends:
         what = type(message).__name__
         raise RemoteProtocolError(f"{what} is not for it to say", peer=peer, code="E_ROLE")
+    if caller is not None and right.permit:
+        return permits(caller, message)
     return None if caller is None or right.against is None else right.against(caller, message, own)
 
 

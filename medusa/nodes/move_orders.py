@@ -10,6 +10,7 @@ from collections.abc import Callable
 
 import msgspec
 
+from medusa.nodes.abroad.abroad_moves import AbroadMoves
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.message_table import Heard
@@ -72,6 +73,7 @@ class MoveOrders:
         own_peer: whether a node is one of our participant's.
         recovery: takes what secondaries are sent, and what they say of it.
         handovers: moves what others stand by for.
+        abroad: takes what nodes of other participants order, and says what may go to them.
     """
 
     def __init__(
@@ -89,7 +91,9 @@ class MoveOrders:
         own_peer: Callable[[str], bool],
         recovery: Recovery,
         handovers: Handovers,
+        abroad: AbroadMoves,
     ) -> None:
+        self._abroad = abroad
         self.moves = moves
         self._recovery = recovery
         self._handovers = handovers
@@ -179,6 +183,9 @@ class MoveOrders:
     def receive(self, heard: Heard) -> None:
         """Take an order."""
         assert isinstance(heard.message, Order)
+        if self._abroad.takes(heard):
+            self._recovery.tick(heard.now_us)
+            return
         self._ordered(heard.now_us, heard.peer, heard.message, heard.caller if heard.client else None)
 
     def from_owner(self, heard: Heard) -> None:
@@ -238,7 +245,14 @@ class MoveOrders:
     def _guarded(self, now_us: int, peer: str, message: Move) -> None:
         """What others stand by for goes elsewhere by their decision."""
         name, request = message.fragment, message.request
-        if (why := self.moves.may_not(name, message.to)) is not None:
+        why = self.moves.may_not(name, message.to)
+        if (
+            why is not None
+            and why.code == "E_ROLE"
+            and self._abroad.permits.goes_to(now_us, name, message.to)
+        ):
+            why = None
+        if why is not None:
             self._refuse(peer, request, why.code, why.text, why.hint)
         else:
             self._handovers.order(now_us, peer, request, name, message.to, message.timeout_ms * 1000)
@@ -315,7 +329,7 @@ class MoveOrders:
         """Take an answer; whether it was to a question of ours."""
         relayed = self._relayed.get(reply.request)
         if relayed is None:
-            if self._handovers.answered(now_us, peer, reply):
+            if self._abroad.answered(now_us, peer, reply) or self._handovers.answered(now_us, peer, reply):
                 return True
             if self.splits.answered(now_us, peer, reply):
                 return True

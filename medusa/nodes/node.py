@@ -16,6 +16,8 @@ from functools import partial
 from typing import Any
 
 from medusa.errors import LocalProtocolError, RemoteProtocolError
+from medusa.nodes.abroad.abroad_moves import AbroadMoves
+from medusa.nodes.abroad.permits import Permits
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.catalog.directory import Directory
 from medusa.nodes.catalog.persistence import CatalogWriter
@@ -52,7 +54,7 @@ from medusa.nodes.names.participant_catalog import ParticipantCatalog
 from medusa.nodes.placement.standby_plan import StandbyNode
 from medusa.nodes.recovery.coordination import CoordinatorRole
 from medusa.nodes.recovery.query_fence import QueryFence
-from medusa.nodes.recovery.recovery import Recovery
+from medusa.nodes.recovery.recovery import Hosting, Recovery
 from medusa.nodes.remote.definitions import RemoteDefinitions
 from medusa.nodes.repair.resolution import DoubtResolution
 from medusa.nodes.repartition.coordinator import RepartitionCoordinator
@@ -132,6 +134,8 @@ class NodeMind:
     Attributes:
         peers: node that we know -> ``up`` or ``silent``.
         clients: clients we know -> since when they are silent (0: they are there).
+        abroad: fragments at other participants' nodes, and guests of theirs here; ``permits`` says which may
+            be.
         refusals: messages that broke a rule, or that their sender may not say, by code.
         guard: keys and rules; None: who reaches us, on this machine alone, may do everything.
     """
@@ -192,6 +196,7 @@ class NodeMind:
                 certificate=certificate,
                 wall=self.wall,
                 count=self._count,
+                permits=lambda caller, message: self.abroad.against(caller, message),
             )
         self.fragments: dict[str, FragmentHost] = {}
         self.rates, self._unmoved = FragmentRates(), UnmovedBoundaries()
@@ -313,6 +318,14 @@ class NodeMind:
             is_up=self._is_linked,
             **shared,
         )
+        self.permits = Permits(
+            catalog.permits,
+            me=settings.name,
+            participant=settings.participant,
+            wall=self.wall,
+            save=saver.save,
+            whose=diverting.participant_of,
+        )
         self.recovery = Recovery(
             settings,
             catalog,
@@ -335,6 +348,25 @@ class NodeMind:
             ),
             nodes=self._known_nodes,
             regrouped=lambda fragment: self.orders.alone(fragment),
+            hosting=Hosting(
+                is_abroad=lambda node: bool(naming.abroad(node)),
+                permitted=self.permits.goes_to,
+                admits=lambda *spec: self.abroad.admits(*spec),
+                told_by=lambda *told: self.abroad.told_by(*told),
+                comes_home=lambda replicas: self.abroad.comes_home(replicas),
+                decided=lambda *decided: self.abroad.decided(*decided),
+            ),
+            **shared,
+        )
+        self.abroad = AbroadMoves(
+            settings,
+            catalog,
+            fragments,
+            permits=self.permits,
+            recovery=self.recovery,
+            number=number,
+            whose=diverting.participant_of,
+            is_up=self._is_linked,
             **shared,
         )
         moving: dict[str, Any] = {**shared, "diverting": diverting, "next_token": self._next_token}
@@ -375,6 +407,7 @@ class NodeMind:
             own_peer=lambda node: node == settings.name or node in settings.own_peers,
             recovery=self.recovery,
             handovers=self.recovery.handovers,
+            abroad=self.abroad,
         )
         self._definitions = Definitions(
             settings, catalog, naming.directory, self.coordinator, fragments, parsing=parsing, outbox=outbox
@@ -898,6 +931,7 @@ class NodeMind:
             self._reading.tick(now_us)
             self.remotes.tick(now_us)
             self.orders.tick(now_us)
+            self.abroad.tick(now_us)
         self.recovery.tick(now_us, rows=rows)
         if not rows:
             self._resolving.tick(now_us)
@@ -956,7 +990,7 @@ class NodeMind:
         times = [*moving, self._saver.wake_at_us(), self.coordinator.wake_at_us()]
         times += [self._definitions.wake_at_us(), self._reading.wake_at_us(), self.remotes.wake_at_us()]
         times += [self._resolving.wake_at_us(), self.naming.wake_at_us(), self.recovery.wake_at_us(now_us)]
-        times.append(self._queries.wake_at_us())
+        times += [self._queries.wake_at_us(), self.abroad.wake_at_us(now_us)]
         return min((time_us for time_us in times if time_us is not None), default=None)
 
     # --- status ---------------------------------------------------------------------------------------

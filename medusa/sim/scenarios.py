@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from medusa.sim.shrink import RUNS_MAX, shrink
+from medusa.sim.lending.abroad import ABROAD
 from medusa.sim.trials.amnesia import AMNESIA
 from medusa.sim.trials.chains import CHAINS
 from medusa.sim.trials.colocated import TOGETHER
@@ -49,6 +50,7 @@ SCENARIOS: dict[str, Scenario] = {
     **UPSTREAM_BACKUP,
     **PRECISE,
     **DELAY,
+    **ABROAD,
 }
 
 

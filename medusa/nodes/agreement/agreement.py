@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from medusa.errors import LocalProtocolError
+from medusa.errors import LinkError, LocalProtocolError
 from medusa.nodes.agreement.automaton import AgreementEvent, ProposerState
 from medusa.nodes.agreement.bid import Bid, Change
 from medusa.nodes.agreement.changes import next_number
@@ -26,6 +26,7 @@ from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.message_table import Heard
+from medusa.nodes.security.sessions import refusal_of
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.configuration import (
@@ -69,6 +70,10 @@ def _nobody(query: str) -> Collection[str]:
     return ()
 
 
+def _nothing(configuration: Configuration, node: str) -> Configuration | None:
+    return None
+
+
 def _not_heard(now_us: int, current: Configuration, owner: str, fragments: Collection[str]) -> None:
     pass
 
@@ -87,6 +92,8 @@ class Agreement:
         life_of: the newest life of a node that was heard of; 0: it wasn't.
         lost: of a voter whose disk was lost: fragments that it owns by a configuration and has no more.
         owner_lost: told of an owner that is such a voter, and of what it has lost.
+        told_abroad: what a peer of another participant is told of a configuration; None: nothing.
+        told_by: whether a node may have us go by a configuration; raises LinkError if not.
     """
 
     def __init__(
@@ -104,6 +111,8 @@ class Agreement:
         life_of: Callable[[str], int] = lambda node: 0,
         lost: Callable[[Configuration], tuple[str, ...]] = lambda current: (),
         owner_lost: Callable[[int, Configuration, str, Collection[str]], None] = _not_heard,
+        told_abroad: Callable[[Configuration, str], Configuration | None] = _nothing,
+        told_by: Callable[[str, Configuration], None] = lambda node, told: None,
     ) -> None:
         self._me = settings.name
         self._peers = settings.own_peers
@@ -118,6 +127,7 @@ class Agreement:
         self._life_of = life_of
         self._lost = lost
         self._owner_lost = owner_lost
+        self._told_by = told_by
         self._voter = Voter(catalog, saver=saver, is_up=is_up)
         self._announcements = Announcements(
             settings.name,
@@ -131,6 +141,7 @@ class Agreement:
             audience=audience,
             ended=ended,
             since=lambda query, node: self._since.get(query, {}).get(node, 0),
+            told_abroad=told_abroad,
         )
         self._bids: dict[str, Bid] = {}
         self._since: dict[str, dict[str, int]] = {}
@@ -268,6 +279,11 @@ class Agreement:
         if bid is not None:
             bid.step(_E.IDLE)
 
+    def leave(self, query: str) -> None:
+        """The query of another participant isn't this node's business any more; it may be again."""
+        self._kept.pop(query, None)
+        self.forget(query)
+
     def forget(self, query: str) -> None:
         """The query is removed."""
         self.withdraw(query)
@@ -328,6 +344,12 @@ class Agreement:
         told = message.configuration
         query, current = told.query, self.current(told.query)
         code = text = ""
+        try:
+            self._told_by(peer, told)
+        except LinkError as error:
+            if message.request:
+                self._outbox.send(peer, refusal_of(message.request, error.code, error.message, error.hint))
+            return
         if self._catalog.is_buried(query, told.life):
             code, text = "E_REMOVED", f"query {query!r} was removed from node {self._me!r}"
         elif current is None and self._is_undone(peer, told):

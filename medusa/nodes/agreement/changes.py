@@ -12,6 +12,7 @@ __all__ = [
     "begun",
     "changed",
     "given_back",
+    "lent_to",
     "next_number",
     "owned_by",
     "remembering",
@@ -25,15 +26,24 @@ def next_number(current: Configuration) -> Configuration:
     return msgspec.structs.replace(current, number=current.number + 1)
 
 
-def changed(current: Configuration, fragments: tuple[Replicas, ...]) -> Configuration | None:
+def _nobody(node: str) -> bool:
+    return False
+
+
+def changed(
+    current: Configuration, fragments: tuple[Replicas, ...], *, abroad: Callable[[str], bool] = _nobody
+) -> Configuration | None:
     """With these fragments; None: they are as they were.
 
     Who comes to a fragment votes, since only voters propose. Who has nothing any more votes no more once
     others do in its place: of those the last that came.
+
+    Args:
+        abroad: whether a node is of another participant: it votes on nothing.
     """
     if fragments == current.fragments:
         return None
-    having = _having(fragments)
+    having = {node: None for node in _having(fragments) if not abroad(node)}
     voters = list(dict.fromkeys((*current.voters, *having)))
     idle = [node for node in voters if node not in (*having, current.coordinator, *current.witnesses)]
     while idle and len(voters) > current.voters_least > 0:
@@ -57,7 +67,7 @@ def owned_by(
     replicas: Replicas, owner: str, secondaries: Iterable[str], predecessors: Iterable[str] = ()
 ) -> Replicas:
     """Another node has it. One that is no member takes the place of who had it: as many stand by as
-    before."""
+    before. Where it was abroad it is home again: whoever had it there is no guest any more."""
     members = replicas.members
     if owner not in members:
         members = tuple(owner if node == replicas.owner else node for node in members)
@@ -67,7 +77,23 @@ def owned_by(
         epoch=replicas.epoch + 1,
         secondaries=tuple(secondaries),
         members=members,
-        guest="" if owner == replicas.guest else replicas.guest,
+        guest="" if replicas.guest in (owner, replicas.owner) else replicas.guest,
+        predecessors=tuple(predecessors),
+    )
+    return remembering(replicas, made)
+
+
+def lent_to(
+    replicas: Replicas, host: str, secondaries: Iterable[str], predecessors: Iterable[str] = ()
+) -> Replicas:
+    """A node of another participant has it, as a guest: the members are those that may have it back, and each
+    of the secondaries keeps all that was shown and acknowledged."""
+    made = msgspec.structs.replace(
+        replicas,
+        owner=host,
+        epoch=replicas.epoch + 1,
+        secondaries=tuple(secondaries),
+        guest=host,
         predecessors=tuple(predecessors),
     )
     return remembering(replicas, made)
@@ -80,7 +106,9 @@ def taken_from(replicas: Replicas, owner: str) -> Replicas:
     return owned_by(replicas, owner, left, (replicas.owner, *replicas.predecessors))
 
 
-def given_back(replicas: Replicas, *, began: bool, is_up: Callable[[str], bool]) -> Replicas | None:
+def given_back(
+    replicas: Replicas, *, began: bool, is_up: Callable[[str], bool], abroad: Callable[[str], bool] = _nobody
+) -> Replicas | None:
     """Its owner has nothing of it; None: nobody else may have it, or none of them is heard.
 
     It is that of the next in order, who has all that was shown or acknowledged before. Unless the owner may
@@ -90,13 +118,19 @@ def given_back(replicas: Replicas, *, began: bool, is_up: Callable[[str], bool])
     Args:
         began: the owner may have shown or acknowledged something in its epoch.
         is_up: whether a node is heard.
+        abroad: whether a node is of another participant: it has a fragment again only if it had it last. All
+            members that are heard are to follow it then.
     """
     before = () if began else replicas.predecessors
-    new = next(filter(is_up, (*replicas.secondaries, *before[:1])), None)
+    home = (node for node in replicas.secondaries if not abroad(node))
+    new = next(filter(is_up, (*home, *before[:1])), None)
     if new is None:
         return None
-    left = (node for node in replicas.secondaries if node != new)
-    return owned_by(replicas, new, left, (node for node in before if node != new))
+    left = tuple(node for node in replicas.secondaries if node != new)
+    rest = tuple(node for node in before if node != new)
+    if abroad(new):
+        return lent_to(replicas, new, filter(is_up, replicas.members), rest)
+    return owned_by(replicas, new, left, rest)
 
 
 def begun(replicas: Replicas) -> Replicas:

@@ -94,6 +94,7 @@ class Announcements:
         audience: nodes that have a part of a query, beside those that its configuration names.
         ended: told of a query that another node says was removed.
         since: the life of a node in which it was so that a query was deployed here; 0: unknown.
+        told_abroad: what a peer of another participant is told of a configuration; None: nothing.
     """
 
     def __init__(
@@ -110,6 +111,7 @@ class Announcements:
         audience: Callable[[str], Collection[str]],
         ended: Callable[[int, str], None],
         since: Callable[[str, str], int],
+        told_abroad: Callable[[Configuration, str], Configuration | None],
     ) -> None:
         self._me = me
         self._peers = peers
@@ -122,6 +124,7 @@ class Announcements:
         self._audience = audience
         self._ended = ended
         self._since = since
+        self._told_abroad = told_abroad
         self._telling: dict[str, Telling] = {}
 
     def untold(self, query: str) -> Collection[str]:
@@ -146,12 +149,19 @@ class Announcements:
         telling.knows = {told_by, self._me} - {""}
         named = (*new.nodes(), *(old.nodes() if old is not None else ()), *self._audience(query))
         if new.number > 1 or not told_by:  # The first one is its coordinator's to tell.
-            telling.add((node for node in named if node in self._peers), at_us)
+            telling.add((node for node in named if self._may_hear(new, node)), at_us)
+
+    def _told(self, configuration: Configuration, node: str) -> Configuration | None:
+        """A configuration as a node may hear it; None: it may not."""
+        return configuration if node in self._peers else self._told_abroad(configuration, node)
+
+    def _may_hear(self, configuration: Configuration, node: str) -> bool:
+        return self._told(configuration, node) is not None
 
     def tell(self, now_us: int, query: str, node: str) -> None:
         """Tell one node what is current, now and until it answers."""
         telling, current = self._telling_of(query), self._current(query)
-        if telling is None or current is None or node not in self._peers:
+        if telling is None or current is None or not self._may_hear(current, node):
             return
         telling.knows.discard(node)
         telling.add((node,), now_us + telling.wait_us)
@@ -164,7 +174,8 @@ class Announcements:
             return
         for node in telling.untold:
             self._say(telling, current, node)
-        telling.told(now_us, reached=any(map(self._reaches, telling.untold)))
+        reached = any(self._reaches(current, node) for node in telling.untold)
+        telling.told(now_us, reached=reached)
 
     def _current(self, query: str) -> Configuration | None:
         kept = self._kept.get(query)
@@ -181,14 +192,15 @@ class Announcements:
 
     def _say(self, telling: Telling, current: Configuration, node: str) -> None:
         """The first configuration is decided by our word alone, so our disk has it first."""
-        if self._reaches(node):
+        told = self._told(current, node)
+        if told is not None and self._is_up(node):
             after = self._written(current.query) if current.number == 1 else 0
             since = self._since(current.query, node)
-            message = Configure(request=telling.request, configuration=current, since=since)
+            message = Configure(request=telling.request, configuration=told, since=since)
             self._saver.send(node, message, after=after)
 
-    def _reaches(self, node: str) -> bool:
-        return node in self._peers and self._is_up(node)
+    def _reaches(self, current: Configuration, node: str) -> bool:
+        return self._may_hear(current, node) and self._is_up(node)
 
     def _concerns(self, query: str, node: str) -> bool:
         """Whether it is named by the current configuration, or has a part."""
@@ -214,8 +226,11 @@ class Announcements:
         """Take an answer to a ``Configure``; whether it was one."""
         for query, telling in self._telling.items():
             # Others see these numbers too: only who was told answers.
-            if telling.request == reply.request and peer in self._peers and telling.concerns(peer):
+            if telling.request == reply.request and telling.concerns(peer):
                 first = True
+                if peer not in self._peers:  # A host's word is about what it has, never about the query.
+                    telling.known_by(peer)
+                    return True
                 if reply.code == "E_QUERY":  # It still has one of that name which was removed: told again.
                     first = telling.refused_by(peer)
                 else:

@@ -17,6 +17,7 @@ from medusa.nodes.catalog.in_doubt import InDoubt
 from medusa.nodes.catalog.kept_configurations import KeptConfiguration
 from medusa.nodes.catalog.kept_definitions import RemoteKept
 from medusa.nodes.catalog.kept_moves import Ownership
+from medusa.nodes.catalog.kept_permits import KeptPermits
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
 from medusa.query.codec import graph_to_msgpack
@@ -236,6 +237,7 @@ class _Saved(msgspec.Struct, frozen=True, kw_only=True):
     configurations: dict[str, KeptConfiguration] = {}
     buried: dict[str, tuple[int, ...]] = {}
     birth: Birth = Birth()
+    permits: KeptPermits | msgspec.UnsetType = msgspec.UNSET
 
 
 _SAVED = msgpack_decoder(_Saved)
@@ -265,6 +267,7 @@ class Catalog:
         (``nodes.agreement.agreement``).
         buried: query -> the lives of its last configurations, which were removed from here, the newest last.
         birth: how it began.
+        permits: what may run at other participants', and of theirs here (``nodes.abroad.permits``).
         becoming: what is written as if it were so already: if the write fails nothing has been.
     """
 
@@ -288,6 +291,7 @@ class Catalog:
         self.configurations: dict[str, KeptConfiguration] = {}
         self.buried: dict[str, tuple[int, ...]] = {}
         self.birth = Birth()
+        self.permits = KeptPermits()
         self.becoming: list[PendingReplacement] = []
 
     def add(self, fragment: FragmentSpec, owner: str, request: int = 0) -> None:
@@ -604,6 +608,7 @@ class Catalog:
             configurations=dict(self.configurations),
             buried=dict(self.buried),
             birth=self.birth,
+            permits=msgspec.UNSET if self.permits.empty else self.permits,
         )
         return msgspec.msgpack.encode(saved)
 
@@ -645,6 +650,8 @@ class Catalog:
         made.removed, made.in_doubt = saved.removed, saved.in_doubt
         made.configurations, made.buried = saved.configurations, saved.buried
         made.birth = saved.birth
+        if saved.permits is not msgspec.UNSET:
+            made.permits = saved.permits
         return made
 
 

@@ -252,6 +252,8 @@ class FragmentHost:
         """When the newest checkpoint was taken; how long the policy took to hold one for durable."""
         self._wanted = False
         self._retry: dict[tuple[str, str], int] = {}
+        self._unlinked = False
+        """It rests for long, and another node reads what it read: it asks nobody for rows."""
         self.rows_in = 0
         self.bound: DelayBound | None = None
         if spec.delay_us:
@@ -385,12 +387,18 @@ class FragmentHost:
             secondaries: whose word counts from now on.
         """
         self.durability.require(secondaries)
+        self._unlinked = False
         self._link_anew(now_us)
         self.begin(now_us)
         # Who reads has waited already: the fragment rests for a checkpoint later. Its first is on disk.
         self._checkpoint_at_us = now_us + self._every_us
         self.thaw(now_us)
         self.secondaries_said(now_us)
+
+    def unlink(self, now_us: int) -> None:
+        """It rests, and whoever has it reads in its place until ``own``."""
+        self._unlinked = True
+        self._link_anew(now_us)
 
     def _link_anew(self, now_us: int) -> None:
         """Nodes that it reads from have had another reader meanwhile."""
@@ -595,7 +603,7 @@ class FragmentHost:
                 input.falls_silent(now_us)
             else:
                 input.is_heard()
-            if not self._waits(input):
+            if not (self._waits(input) or (self._unlinked and input.judged)):
                 input.receiver.peer_event(now_us, event)
         for output in self.outputs.values():
             output.sender.peer(now_us, peer, event)
@@ -658,7 +666,7 @@ class FragmentHost:
         self._retry.pop(old, None)
         input = self.inputs[source, node] = self.inputs.pop(old)
         self._feeding.renamed(old, (source, node))
-        input.redirect(now_us, node, up=up)
+        input.redirect(now_us, node, up=up and not self._unlinked)
 
     # --- the engine -------------------------------------------------------------------------
 

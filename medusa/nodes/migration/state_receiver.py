@@ -211,6 +211,27 @@ class StateReceiver:
             raise self._broken_rule(f"file {message.file!r} is damaged at {message.offset:,}")
         file += data
 
+    def is_next(self, message: Carried) -> bool:
+        """Whether a frame of this attempt goes on where the last one ended."""
+        return message.ticket == self.ticket and message.frame == self._frames
+
+    def check_whole(self, message: Whole) -> None:
+        """Whether all of a checkpoint has come that ends with this, as far as that can be told without
+        opening it.
+
+        Raises:
+            RemoteProtocolError: it hasn't, or it is of another fragment.
+        """
+        short = [name for name, size in self._sizes.items() if len(self._files[name]) != size]
+        if short or message.files != len(self._files):
+            raise self._broken_rule("the checkpoint isn't whole")
+        try:
+            record = read_record(self._files.get(RECORD, b""), where=f"the checkpoint of node {self.owner!r}")
+        except StateError as error:
+            raise self._broken_rule(f"the checkpoint can't be used: {error}") from None
+        if record.fragment != self.spec.name:
+            raise self._broken_rule(f"the checkpoint is of {record.fragment!r}")
+
     def _whole(self, now_us: int, message: Whole, payload: Buffer | None) -> None:
         short = [name for name, size in self._sizes.items() if len(self._files[name]) != size]
         if self.state is not TargetState.FILLING or short or message.files != len(self._files):

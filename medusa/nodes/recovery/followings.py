@@ -3,6 +3,9 @@
     owner ── Seed ──> can we? ── Ready ──> Piece ... Whole: opened ── Fed ... ──> fed, mute
                                                                        Got <── fed so far, on disk so far
 
+What rests here since a host has it (``nodes.abroad``) stays until the host's checkpoint has come whole, then
+what rests is closed, the disk says so, and what came is opened: between them lies only memory of ours.
+
 An owner that was restarted seeds anew. What was followed before stays until the new checkpoint is whole:
 between the two there is no moment at which nothing here could take over.
 """
@@ -24,7 +27,7 @@ from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.message_table import Heard
 from medusa.nodes.migration.automaton import TargetState
 from medusa.nodes.migration.standby import StandbyFragment
-from medusa.nodes.migration.state_receiver import Carried, StateReceiver
+from medusa.nodes.migration.state_receiver import WINDOW_BYTES, Carried, StateReceiver
 from medusa.nodes.recovery.heirs import Heir
 from medusa.nodes.recovery.held_checkpoint import CheckpointReceiver
 from medusa.nodes.recovery.rewiring import replicas_of
@@ -46,6 +49,10 @@ FOLLOWED_MAX = 256
 _Failure: TypeAlias = LinkError | QueryError
 
 
+def _copied(payload: Buffer | None) -> bytes | None:
+    return None if payload is None else bytes(payload)
+
+
 class Followings:
     """The secondary's side, for all fragments that a node follows.
 
@@ -58,6 +65,11 @@ class Followings:
         check: raises LinkError if there is no room for a fragment.
         memory: raises LinkError if there is no room for so many streams more.
         next_token: gives tickets: of this life only.
+        abroad: whether a node is of another participant.
+        admits: raises LinkError if we may not run a fragment for that owner.
+        rests: whether a fragment of ours is here, and another node has it.
+        closes: whether what was here of a fragment isn't closed yet.
+        step_aside: has what rests closed, at a time: we are about to follow it.
     """
 
     def __init__(
@@ -75,7 +87,14 @@ class Followings:
         check: Callable[[FragmentSpec], None],
         memory: Callable[[int], None],
         next_token: Callable[[], int],
+        abroad: Callable[[str], bool],
+        admits: Callable[[int, str, FragmentSpec], None],
+        rests: Callable[[str], bool],
+        closes: Callable[[str], bool],
+        step_aside: Callable[[int, str], None],
     ) -> None:
+        self._abroad, self._admits = abroad, admits
+        self._rests, self._closes, self._step_aside = rests, closes, step_aside
         self._settings = settings
         self._catalog = catalog
         self._running = running
@@ -95,6 +114,9 @@ class Followings:
         self._heirs: dict[str, Heir] = {}
         """What could be begun anew here, by fragment."""
         self._promises = RoomPromises()
+        self._held_frames: dict[str, list[tuple[str, Carried, Buffer | None]]] = {}
+        """Fragment -> what its host sent from the end of its checkpoint on, until what rested here is
+        closed."""
         self._deferred_seeds: dict[str, Callable[[int], None]] = {}
         """Fragment -> to look again at who wants us to follow it, once the disk says that it has left us."""
 
@@ -102,6 +124,11 @@ class Followings:
         """What follows this fragment here."""
         taking = self._followed.get(fragment)
         return None if taking is None else taking.shadow
+
+    def spec_of(self, fragment: str) -> FragmentSpec | None:
+        """Of what could take over, or is about to."""
+        taking = self._followed.get(fragment)
+        return None if taking is None else taking.spec
 
     def on_disk(self, fragment: str) -> bool:
         """Whether we would find again all that we were fed of what we follow."""
@@ -207,7 +234,8 @@ class Followings:
         if (replicas.owner, replicas.epoch) != (peer, message.epoch):
             text = f"fragment {name!r} is of node {replicas.owner!r} in epoch {replicas.epoch}"
             raise LinkError(text, code="E_SUCCEEDED")
-        if me not in replicas.followers or name in self._running:
+        here = name in self._running and not (replicas.abroad and self._rests(name))
+        if me not in replicas.followers or here:
             raise LinkError(f"node {me!r} is no standby of fragment {name!r}", code="E_ROLE")
         if self._leaving(name):  # If we died we would take what we had then for what we were sent since.
             text = f"the disk of node {me!r} doesn't say yet that fragment {name!r} has left it"
@@ -245,6 +273,7 @@ class Followings:
             self._check_free(peer, message)
             if (spec.name, spec.node) != (name, me):
                 raise LinkError(f"the spec is of {spec.name!r} at {spec.node!r}", code="E_SPEC")
+            self._admits(now_us, peer, spec)
             others = {feed.node for feed in spec.feeds} | {message.coordinator}
             others |= {node for nodes in spec.readers.values() for node in nodes}
             if strangers := sorted(others - {me, *self._settings.peers}):
@@ -298,10 +327,15 @@ class Followings:
         """A frame of an owner."""
         name = message.fragment
         taking = self._taking(peer, name, message.attempt)
-        if taking is None:
+        if taking is None or self._is_held(peer, message, payload):
             return
         try:
             taking.heard(now_us)
+            if isinstance(message, Whole) and self._rests(name) and taking.is_next(message):
+                taking.check_whole(message)
+                self._held_frames[name] = [(peer, message, _copied(payload))]
+                self._step_aside(now_us, name)
+                return
             if isinstance(message, Whole) and name in self._coming and name in self._followed:
                 self._followed.pop(name).drop()  # The engine runs one of a name.
             taking.receive(now_us, message, payload)
@@ -313,9 +347,32 @@ class Followings:
             self._followed[name] = self._coming.pop(name)
             self._stands_by(name, taking.epoch)
 
+    def _is_held(self, peer: str, message: Carried, payload: Buffer | None) -> bool:
+        """Whether a frame waits until what rests here is closed; of too many the last are sent again."""
+        held = self._held_frames.get(message.fragment)
+        if held is not None and sum(len(each or b"") for _, _, each in held) < WINDOW_BYTES:
+            held.append((peer, message, _copied(payload)))
+        return held is not None
+
+    def holds(self, fragment: str) -> bool:
+        """Whether what we are to follow has come, and waits until what rested here is closed."""
+        return fragment in self._held_frames
+
+    def take_held(self, now_us: int) -> None:
+        """Open what waits for nothing any more."""
+        for name in [name for name in self._held_frames if not self._closes(name)]:
+            for peer, message, payload in self._held_frames.pop(name):
+                self.frame(now_us, peer, message, payload)
+
     def _stands_by(self, fragment: str, epoch: int) -> None:
         """From now on we may be chosen; what our disk says then it says with our vote on that."""
+        before = self._catalog.ownership.stood_by.get(fragment)
         self._catalog.ownership.stood_by[fragment] = epoch
+        configuration = self._configuration(fragment.partition("/")[0])
+        replicas = None if configuration is None else replicas_of(configuration, fragment)
+        lent = replicas is not None and any(map(self._abroad, replicas.holders))
+        if before != epoch and lent:  # It may count already: then no decision follows that would be written.
+            self._saver.save()
 
     def _check_room(self, taking: StateReceiver) -> None:
         """Checkpoints that come at once are in memory. Raises RemoteProtocolError if they don't fit."""
@@ -376,6 +433,7 @@ class Followings:
         """Follow a fragment no more; ``only``: if this is what follows it."""
         if only is None:
             self._heirs.pop(fragment, None)
+        self._held_frames.pop(fragment, None)
         for known in (self._coming, self._followed):
             if fragment in known and only in (None, known[fragment]):
                 known.pop(fragment).drop()

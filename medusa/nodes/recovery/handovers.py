@@ -11,16 +11,21 @@ It is a takeover of which the owner is asked first. It counts nobody out, so no 
 the owner. ``succession`` proposes it and does what is decided. Nothing of an order is on disk: the
 configuration says whether it happened, and who asks again hears so. An owner that knows of no order sends
 the guest away.
+
+To a node of another participant, a *host*, it goes by the same steps, but that the host proposes nothing:
+once it is close behind the owner proposes it, with itself as secondary. There is an end to the order when the
+host runs it, and the old owner follows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
 from medusa.errors import LinkError
+from medusa.nodes.abroad.guest_spec import why_not_abroad
 from medusa.nodes.agreement.agreement import Agreement
 from medusa.nodes.agreement.changes import changed, with_guest
 from medusa.nodes.catalog.persistence import CatalogWriter
@@ -48,6 +53,9 @@ AGAIN_US = 300_000
 LOOK_US = 20_000
 """So often it is looked whether the target is close behind. Too long: a busy fragment waits in vain."""
 
+NOT_HEARD = ("E_FRAGMENT", "E_BUSY", "E_ROLE", "E_SUCCEEDED")
+"""After these a host is asked again to follow: it goes by an older configuration."""
+
 PREPARING, HANDING = "preparing", "handing"
 """As other moves call these states."""
 
@@ -64,6 +72,7 @@ class _Order:
         could: of the question whether a target could that doesn't stand by for it.
         comes: it doesn't stand by as the order is given.
         fit: it stands by, or has said that it could.
+        abroad: the target is of another participant.
         answers: (peer, number of the request) of those that wait for the end of it -> until when.
         asked_us: when the target was asked last; None: never.
         look_at_us: when it is looked at again.
@@ -77,6 +86,7 @@ class _Order:
     could: int
     comes: bool
     fit: bool
+    abroad: bool
     answers: dict[tuple[str, int], int] = field(default_factory=dict)
     asked_us: int | None = None
     look_at_us: int = 0
@@ -115,6 +125,8 @@ class Handovers:
         leaves: whether a fragment that is here rests, since another node is to have it.
         nodes: as they are known here, by name.
         room: promises an owner room for what it asks for, or raises LinkError.
+        permitted: whether a fragment of ours may run at a node of another participant now.
+        abroad: whether a node is of another participant.
     """
 
     def __init__(
@@ -131,7 +143,11 @@ class Handovers:
         leaves: Callable[[str], bool],
         nodes: Callable[[], Mapping[str, StandbyNode]],
         room: Callable[[int, str, RoomWanted], None],
+        permitted: Callable[[int, str, str], bool],
+        abroad: Callable[[str], bool],
     ) -> None:
+        self._permitted = permitted
+        self._is_abroad = abroad
         self._settings = settings
         self._me = settings.name
         self._fragments = fragments
@@ -161,7 +177,7 @@ class Handovers:
         order = self._orders.get(fragment)
         if order is not None and order.to == to:
             order.answers.setdefault((peer, request), now_us + timeout_us)
-        elif (why := self._may_not(fragment, to)) is not None:
+        elif (why := self._may_not(now_us, fragment, to)) is not None:
             self._refuse(peer, request, why)
         elif to == self._me:
             self._answer(peer, request, to, 0)
@@ -174,12 +190,13 @@ class Handovers:
                 could=self._number(),
                 comes=not fit,
                 fit=fit,
+                abroad=self._is_abroad(to),
             )
             order.answers[peer, request] = now_us + timeout_us
             self._orders[fragment] = order
             self._go_on(now_us, order)
 
-    def _may_not(self, fragment: str, to: str) -> Refusal | None:
+    def _may_not(self, now_us: int, fragment: str, to: str) -> Refusal | None:
         """Why nothing is even begun."""
         configuration, replicas = self._configuration(fragment), self._replicas(fragment)
         again = "try again in a moment"
@@ -197,19 +214,39 @@ class Handovers:
         if fragment in self._fragments and self._fragments[fragment].spec.reads_again:
             text = f"fragment {fragment!r} is recovered by upstream backup: its rows would be read again"
             return no("E_STORE", text, "leave it where it is, or deploy its query anew")
-        if to not in replicas.followers and (why := self._may_not_come(configuration, replicas, to)):
+        if to not in replicas.followers and (why := self._may_not_come(now_us, configuration, replicas, to)):
             return why
         if silent := self.majority_away(fragment, to):
             return no("E_STANDBY", silent, "order it again when more than half of them are there")
         return None
 
-    def _may_not_come(self, configuration: Configuration, replicas: Replicas, to: str) -> Refusal | None:
+    def _against(self, now_us: int, fragment: str, to: str) -> tuple[str, str, str] | None:
+        """Why a node can't have a fragment of ours, whatever the configuration: reason, hint and code."""
+        node = self._nodes()[to]
+        if not node.abroad:
+            return against(node, self._me)
+        if not self._permitted(now_us, fragment, to):
+            why = (
+                f"it is of participant {node.abroad!r}, and no contract in force lets the fragment run there"
+            )
+            return (
+                why,
+                "make a contract with it first, and have the market lend the fragment",
+                "E_NO_CONTRACT",
+            )
+        if fragment in self._fragments and (why_not := why_not_abroad(self._fragments[fragment].spec)):
+            return why_not
+        return against(replace(node, abroad=""), self._me)
+
+    def _may_not_come(
+        self, now_us: int, configuration: Configuration, replicas: Replicas, to: str
+    ) -> Refusal | None:
         """Why a node that doesn't stand by for a fragment of ours can't have it, as far as we know without
         asking."""
         label = f"node {to!r} doesn't stand by for fragment {replicas.fragment!r}"
         others = f"move it to {' or '.join(node for node in replicas.members if node != self._me)}"
         query = configuration.query
-        if found := against(self._nodes()[to], self._me):
+        if found := self._against(now_us, replicas.fragment, to):
             why, hint, code = found
             return no(code, f"{label}, and {why}", f"{hint}; or {others}")
         if len(replicas.members) > limits.STANDBY_MAX:
@@ -221,7 +258,7 @@ class Handovers:
             return no("E_STANDBY", f"{text}participant, or its names are too long", others)
         fragments = (with_guest(each, to) if each is replicas else each for each in configuration.fragments)
         try:
-            after = changed(configuration, tuple(fragments))
+            after = changed(configuration, tuple(fragments), abroad=self._is_abroad)
         except ValueError as error:
             return no("E_LIMIT", f"{label}, and with it there would be {error}", others)
         if (after is not None and len(after.voters) > VOTERS_MAX) or len(replicas.former) >= FORMER_MAX:
@@ -239,6 +276,18 @@ class Handovers:
         order = self._orders.get(replicas.fragment)
         return order.to if order is not None and order.fit and order.to not in replicas.members else ""
 
+    def lends(self, replicas: Replicas) -> str:
+        """The host that is to have a fragment of ours now; empty: none is."""
+        order = self._orders.get(replicas.fragment)
+        if order is None or not order.abroad or order.asked_us is None or replicas.owner != self._me:
+            return ""
+        return order.to if order.to in replicas.secondaries else ""
+
+    def cancel(self, fragment: str, why: Refusal) -> None:
+        """A fragment of ours is to go nowhere any more."""
+        if (order := self._orders.get(fragment)) is not None:
+            self._end(order, why)
+
     def going(self, fragment: str) -> bool:
         """Whether somebody wants a fragment of ours elsewhere."""
         return fragment in self._orders
@@ -251,7 +300,7 @@ class Handovers:
             return ""
         voters = configuration.voters
         silent = [node for node in voters if not self._is_up(node)]
-        comes = to not in voters
+        comes = to not in voters and not self._is_abroad(to)
         number = len(voters) + comes
         if len(voters) - len(silent) >= number // 2 + 1:
             return ""
@@ -290,6 +339,8 @@ class Handovers:
             self._end(order, no("E_BROKEN", text, "order it again"))
             return
         late, here = now_us >= order.until_us, order.fragment in self._fragments
+        if order.abroad and self._goes_abroad(now_us, order, replicas, late=late, here=here):
+            return
         if order.pause_us is not None and replicas.owner == order.to and (late or not here):
             self._done(order, order.pause_us)
         elif late:
@@ -300,6 +351,25 @@ class Handovers:
             if now_us >= order.look_at_us:
                 self._ask(now_us, order)
 
+    def _goes_abroad(self, now_us: int, order: _Order, replicas: Replicas, *, late: bool, here: bool) -> bool:
+        """Whether nothing more is to be done for now about an order to a host."""
+        if replicas.owner == order.to:
+            if not here:  # It runs there, and we follow it.
+                self._done(order, now_us - order.stopped_us if order.stopped_us else 0)
+            elif late:
+                self._end(order, self._too_late(order))
+            order.look_at_us = now_us + LOOK_US
+            return True
+        code, why = self._replication.refused(order.fragment, order.to)
+        if code and code not in NOT_HEARD:
+            self._end(order, no(code, why, "the contract says what it takes"))
+            return True
+        if not self._permitted(now_us, order.fragment, order.to):
+            text = f"no contract in force lets fragment {order.fragment!r} run at node {order.to!r}"
+            self._end(order, no("E_NO_CONTRACT", text, "make another contract"))
+            return True
+        return False
+
     def _ask(self, now_us: int, order: _Order) -> None:
         """Unless something is in the way, or it has said that it has it."""
         if not order.fit:
@@ -307,7 +377,9 @@ class Handovers:
             return
         hindered = bool(self._hinders(order))
         taken = order.pause_us is not None and order.stopped_us > 0
-        if not (hindered or taken):
+        if order.abroad:  # We propose it ourselves, for as long as nothing is in the way.
+            order.asked_us = None if hindered else now_us
+        elif not (hindered or taken):
             order.asked_us = now_us
             left_ms = max((order.until_us - now_us) // 1000, 1)
             move = Move(request=order.number, fragment=order.fragment, to=order.to, timeout_ms=left_ms)
@@ -324,7 +396,8 @@ class Handovers:
         spec = hosted.spec
         beside = [feed.node for feed in spec.feeds]
         beside += [node for nodes in spec.readers.values() for node in nodes]
-        links = dict.fromkeys((*configuration.voters, configuration.coordinator, *beside))
+        others = replicas.members if order.abroad else configuration.voters  # A host knows no voters.
+        links = dict.fromkeys((*others, configuration.coordinator, *beside))
         left_ms = max((order.until_us - now_us) // 1000, 1)
         self._outbox.send(
             order.to,

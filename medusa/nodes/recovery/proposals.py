@@ -5,6 +5,8 @@
     secondary lost ── the owner proposes to go on without it ── decided ──> its word counts no more
     a node follows ── the owner proposes it as secondary ── decided ──> it may succeed
     it is to go elsewhere ── the owner proposes a guest ── decided ──> that is seeded as a secondary is
+    it is to go abroad ── the owner proposes the guest as owner ── decided ──> it runs there, and rests here
+    it is to come home ── a secondary proposes itself ── decided ──> it is the owner
 
 Whether a node takes over decides ``_should_succeed``; when a peer counts as silent ``wire/link/session``
 says, and how long an owner is waited for ``nodes/config/settings_recovery``. The voters decide in
@@ -23,6 +25,7 @@ from medusa.nodes.agreement.changes import (
     begun,
     changed,
     given_back,
+    lent_to,
     next_number,
     owned_by,
     remembering,
@@ -60,8 +63,11 @@ class Proposals:
     Args:
         fragments: what runs here, by name.
         wait_us: so long an owner may be silent before what it has goes on with nothing.
-        wanted: whether the owner of what we follow wants us to have it.
+        wanted: whether we are to have what we follow, though its owner lives: that wants so, or it is to come
+            home.
         guest: the node that is no member and is to have a fragment of ours; empty: none is.
+        lends: the host that is to have a fragment of ours now; empty: none is.
+        abroad: whether a node is of another participant.
         regrouped: whether a fragment of ours is just being split or merged: then nobody stands by for it.
         is_up: whether a node is heard here.
     """
@@ -80,6 +86,8 @@ class Proposals:
         wait_us: int,
         wanted: Callable[[Replicas], bool],
         guest: Callable[[Replicas], str],
+        lends: Callable[[Replicas], str],
+        abroad: Callable[[str], bool],
         regrouped: Callable[[str], bool],
         is_up: Callable[[str], bool],
     ) -> None:
@@ -94,6 +102,8 @@ class Proposals:
         self._wait_us = wait_us
         self._wanted = wanted
         self._guest = guest
+        self._lends = lends
+        self._abroad = abroad
         self._regrouped = regrouped
         self._is_up = is_up
         self._silent_since_us: dict[str, int] = {}
@@ -133,10 +143,14 @@ class Proposals:
                 self._agreement.propose(now_us, query, succeeding, suspects=suspects)
         for query in self._succession.queries_without_state():
             current = self._agreement.current(query)
-            if current is not None and self._resigning(current) and not self._agreement.proposing(query):
+            votes = current is not None and self._me in current.voters
+            if votes and current and self._resigning(current) and not self._agreement.proposing(query):
                 self._agreement.propose(now_us, query, self._resigning)
         for query in self._unheard(now_us):
             self._agreement.propose(now_us, query, next_number)
+        for query in self._lent():
+            if not self._agreement.proposing(query):
+                self._agreement.propose(now_us, query, self._lending)
         self._look_after(now_us)
 
     # --- who takes over ----------------------------------------------------------------------------
@@ -150,8 +164,7 @@ class Proposals:
         due: dict[str, dict[str, None]] = {}
         wanted: dict[str, tuple[str, ...]] = {}
         for name, query in self._successors():
-            configuration = self._agreement.current(query)
-            replicas = None if configuration is None else configuration.replicas(name)
+            replicas = self._voted_on(name, query)
             if replicas is None:
                 continue
             given = self._wanted(replicas) or self._is_emptied(now_us, replicas)
@@ -160,6 +173,13 @@ class Proposals:
             elif self._should_succeed(now_us, replicas):
                 due.setdefault(query, {})[replicas.owner] = None
         return {query: tuple(owners) for query, owners in due.items()} | wanted
+
+    def _voted_on(self, fragment: str, query: str) -> Replicas | None:
+        """Who has a fragment, where this node votes on that: a host never does, and proposes nothing."""
+        configuration = self._agreement.current(query)
+        if configuration is None or self._me not in configuration.voters:
+            return None
+        return configuration.replicas(fragment)
 
     def _successors(self) -> Iterator[tuple[str, str]]:
         """Fragments of others that we could have, and their queries."""
@@ -176,8 +196,7 @@ class Proposals:
         """
         found: dict[str, None] = {}
         for name, query in self._successors():
-            configuration = self._agreement.current(query)
-            replicas = None if configuration is None else configuration.replicas(name)
+            replicas = self._voted_on(name, query)
             since_us = None if replicas is None else self._silent_since_us.get(replicas.owner)
             if replicas is None or since_us is None or self._me in replicas.secondaries:
                 continue
@@ -251,12 +270,12 @@ class Proposals:
             if not (ours and due) or (taken | self._read_here(but=each.fragment)).intersection(each.reads):
                 return each
             taken.update(each.reads)
-            if not (wanted or emptied):
+            if each.abroad or not (wanted or emptied):
                 return taken_from(each, self._me)
             others = (each.owner, *each.secondaries) if wanted else each.secondaries
             return owned_by(each, self._me, tuple(node for node in others if node != self._me))
 
-        return changed(current, tuple(map(after, current.fragments)))
+        return changed(current, tuple(map(after, current.fragments)), abroad=self._abroad)
 
     def _resigning(self, current: Configuration) -> Configuration | None:
         """What we propose: what we were chosen for and can't run is that of another node, who has all that
@@ -266,15 +285,36 @@ class Proposals:
             began = self._succession.began_without_state(each)
             if each.owner != self._me or began is None:
                 return each
-            return given_back(each, began=began, is_up=self._is_up) or each
+            return given_back(each, began=began, is_up=self._is_up, abroad=self._abroad) or each
 
-        return changed(current, tuple(map(after, current.fragments)))
+        return changed(current, tuple(map(after, current.fragments)), abroad=self._abroad)
+
+    # --- what goes abroad --------------------------------------------------------------------------
+
+    def _lent(self) -> list[str]:
+        """Queries of which a fragment of ours is to be a host's now."""
+        owned = list(self._replication.owned())
+        return list(dict.fromkeys(of.query for _, of, each in owned if self._lends(each)))
+
+    def _lending(self, current: Configuration) -> Configuration | None:
+        """What we propose, since a host doesn't: it has ours, and we keep what we have until we follow it."""
+
+        def after(each: Replicas) -> Replicas:
+            host = self._lends(each)
+            if not host or each.owner != self._me or host not in each.secondaries:
+                return each
+            others = (node for node in each.secondaries if node != host)
+            return lent_to(each, host, (self._me, *others))
+
+        return changed(current, tuple(map(after, current.fragments)), abroad=self._abroad)
 
     # --- who stands by for what is ours ------------------------------------------------------------
 
     def _look_after(self, now_us: int) -> None:
         """Secondaries of our fragments: those that are lost go, those that follow come; so do guests."""
         for hosted, configuration, replicas in list(self._replication.owned()):
+            if replicas.abroad:  # Its owner's nodes say who stands by for it.
+                continue
             offered = self._succession.undecided(replicas)
             # From here on, since it may be decided before we hear so.
             counted = dict.fromkeys((*replicas.secondaries, *offered, *self._coming(replicas)))
@@ -374,7 +414,7 @@ class Proposals:
 
         regrouped = listed(current, self._made(current), self._is_gone, self._catalog.epoch)
         before = msgspec.structs.replace(current, parts=regrouped.parts)
-        revised = changed(before, tuple(map(after, regrouped.fragments)))
+        revised = changed(before, tuple(map(after, regrouped.fragments)), abroad=self._abroad)
         if revised is not None:
             return revised
         ours = [
@@ -412,8 +452,7 @@ class Proposals:
         """When ``tick`` has work."""
         times: list[int] = []
         for name, query in self._successors():
-            configuration = self._agreement.current(query)
-            replicas = None if configuration is None else configuration.replicas(name)
+            replicas = self._voted_on(name, query)
             if replicas is None:
                 continue
             if (emptied_us := self._emptied_due_us(replicas)) is not None:
@@ -433,6 +472,8 @@ class Proposals:
         if any(not self._agreement.proposing(query) for query in self._unlisted()):
             times.append(now_us + GUEST_US)
         for hosted, configuration, replicas in self._replication.owned():
+            if replicas.abroad:
+                continue
             since = (self._silent_since_us.get(node) for node in replicas.secondaries)
             times += [at_us + LOST_US for at_us in since if at_us is not None and at_us + LOST_US > now_us]
             settled = replicas.guest == self._guest(replicas) and self._settled(hosted, replicas)

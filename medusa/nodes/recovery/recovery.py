@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
+from medusa.nodes.abroad.host_view import hosts_of, told_to
 from medusa.nodes.agreement.agreement import Agreement
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.catalog.persistence import CatalogWriter
@@ -48,7 +50,28 @@ from medusa.wire.status_and_metrics import (
     SecondaryStatus,
 )
 
-__all__ = ["Recovery"]
+__all__ = ["Hosting", "Recovery"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Hosting:
+    """What nodes of other participants may have of ours, and ours of theirs: ``nodes.abroad`` answers.
+
+    Attributes:
+        is_abroad: whether a node is of another participant; not where nobody knows.
+        permitted: whether a fragment of ours may run at such a node now.
+        admits: raises LinkError if a fragment with this spec may not run here for that owner.
+        told_by: raises LinkError if a node may not have us go by a configuration.
+        comes_home: whether a fragment that is abroad is to be ours again.
+        decided: told of each configuration that is current from now on, and which was before.
+    """
+
+    is_abroad: Callable[[str], bool]
+    permitted: Callable[[int, str, str], bool]
+    admits: Callable[[int, str, FragmentSpec], None]
+    told_by: Callable[[str, Configuration], None]
+    comes_home: Callable[[Replicas], bool]
+    decided: Callable[[int, Configuration | None, Configuration], None]
 
 
 class Recovery:
@@ -67,6 +90,7 @@ class Recovery:
         next_token: gives tokens and numbers of attempts: larger than any before.
         role: told who coordinates what, where that changes.
         nodes: as they are known here, by name.
+        hosting: what this node has to do with other participants' nodes in this.
 
     Attributes:
         agreement: on the configuration of each query.
@@ -99,8 +123,10 @@ class Recovery:
         role: CoordinatorRole,
         nodes: Callable[[], Mapping[str, StandbyNode]],
         regrouped: Callable[[str], bool],
+        hosting: Hosting,
     ) -> None:
         me = settings.name
+        self._hosting = hosting
         self._own_peers = settings.own_peers
         self._me = me
         self._catalog = catalog
@@ -120,6 +146,8 @@ class Recovery:
             life_of=life_of,
             lost=self._lost,
             owner_lost=self._owner_lost,
+            told_abroad=self._told_abroad,
+            told_by=hosting.told_by,
         )
         self._missing_voters = MissingVoters(me, catalog, agreement, outbox=outbox, is_up=is_up)
         self.coordination = Coordination(
@@ -141,6 +169,11 @@ class Recovery:
             make=make,
             check=check,
             memory=memory,
+            abroad=hosting.is_abroad,
+            admits=hosting.admits,
+            rests=lambda fragment: self.succession.stands_by(fragment),
+            closes=lambda fragment: self.succession.closes(fragment),
+            step_aside=lambda now_us, fragment: self.succession.step_aside(now_us, fragment),
             **shared,
         )
         self.handovers = Handovers(
@@ -155,6 +188,8 @@ class Recovery:
             leaves=lambda fragment: self.succession.stands_by(fragment),
             nodes=nodes,
             room=self.followings.promise_room,
+            permitted=hosting.permitted,
+            abroad=hosting.is_abroad,
         )
         self.succession = Succession(
             me,
@@ -168,6 +203,7 @@ class Recovery:
             diverting=diverting,
             empty=empty,
             owned=owned,
+            foreign=self.foreign,
         )
         self.proposals = Proposals(
             me,
@@ -179,8 +215,10 @@ class Recovery:
             followings=self.followings,
             succession=self.succession,
             wait_us=settings.recovery.wait_us,
-            wanted=self.handovers.wanted,
+            wanted=lambda each: self.handovers.wanted(each) or hosting.comes_home(each),
             guest=self.handovers.guest,
+            lends=self.handovers.lends,
+            abroad=hosting.is_abroad,
             regrouped=regrouped,
             is_up=is_up,
         )
@@ -188,6 +226,19 @@ class Recovery:
 
     def _audience(self, query: str) -> Collection[str]:
         return audience(self._catalog, query, [taking.spec for _, _, taking in self.followings.followed()])
+
+    def _told_abroad(self, configuration: Configuration, node: str) -> Configuration | None:
+        """What a host may hear: from those alone who vote on it."""
+        votes = self._me in configuration.voters
+        if not votes or not self._hosting.is_abroad(node) or node not in hosts_of(configuration):
+            return None
+        return told_to(configuration, node)
+
+    def foreign(self, query: str) -> bool:
+        """Whether a query of which something is here, or is known, is another participant's."""
+        current = self.agreement.current(query)
+        known = "" if current is None else current.coordinator
+        return self._hosting.is_abroad(self._catalog.coordinator_of(query, known))
 
     def leads(self, query: str) -> bool:
         """Whether, as far as is heard here, no majority without us can have given away what is ours."""
@@ -214,6 +265,7 @@ class Recovery:
                 if each.fragment in lost:
                     self.succession.lost(each)
         self.handovers.decided(now_us, new)
+        self._hosting.decided(now_us, old, new)
 
     # --- messages -----------------------------------------------------------------------------------
 
@@ -450,6 +502,12 @@ class Recovery:
             or self.succession.changes(fragment)
         )
 
+    def leave(self, query: str) -> None:
+        """Nothing of another participant's query is here any more, and what it decides is no matter of
+        ours."""
+        self.agreement.leave(query)
+        self.removed(query)
+
     def removed(self, query: str) -> None:
         """The query is no more."""
         for name in [name for name in self._fragments if name.partition("/")[0] == query]:
@@ -478,6 +536,7 @@ class Recovery:
         if rows:
             return
         self.succession.tick(now_us)
+        self.followings.take_held(now_us)
         self.proposals.tick(now_us)
         self.handovers.tick(now_us)
         self.coordination.tick(now_us)

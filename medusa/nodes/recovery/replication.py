@@ -65,6 +65,7 @@ class _Link:
         spec: that it was sent.
         since_us: since when it is in its state.
         why: how it broke last.
+        code: with which the other side refused it then; empty: it didn't.
     """
 
     fragment: str
@@ -79,6 +80,7 @@ class _Link:
     again_us: int = 0
     tries: int = 0
     why: str = ""
+    code: str = ""
 
     @property
     def close(self) -> bool:
@@ -152,6 +154,11 @@ class Replication:
         link = self._links.get((fragment, node))
         return "" if link is None else link.why
 
+    def refused(self, fragment: str, node: str) -> tuple[str, str]:
+        """Code and text with which one that is to follow refused that last; empty: it didn't."""
+        link = self._links.get((fragment, node))
+        return ("", "") if link is None or not link.code else (link.code, link.why)
+
     def status(self, now_us: int, fragment: str, node: str) -> SecondaryStatus:
         """Of a secondary."""
         link = self._links.get((fragment, node))
@@ -199,7 +206,7 @@ class Replication:
                     link.sender.got(now_us, message)
                     self._heard(now_us, hosted, link)
             case GiveUp():
-                self._broken(now_us, link, message.text or "it gave up")
+                self._broken(now_us, link, message.text or "it gave up", message.code)
 
     def _heard(self, now_us: int, hosted: FragmentHost, link: _Link) -> None:
         sender = link.sender
@@ -231,14 +238,14 @@ class Replication:
 
     # --- ends ---------------------------------------------------------------------------------------
 
-    def _broken(self, now_us: int, link: _Link, why: str) -> None:
+    def _broken(self, now_us: int, link: _Link, why: str, code: str = "") -> None:
         if link.state is _S.RESTING:
             return
         said = link.state is _S.FOLLOWING
         link.move(now_us, _E.BROKEN)
         link.again_us = now_us + min(REST_US << min(link.tries, 10), REST_US_MAX)
         link.tries += 1
-        link.why = why
+        link.why, link.code = why, code
         link.sender = None
         self._outbox.report(
             "warning" if said else "info",

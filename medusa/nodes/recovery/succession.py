@@ -53,6 +53,7 @@ class Succession:
         empty: makes what succeeds a lost owner with nothing.
         owned: called when a fragment that was taken over, or is ours again, may begin, with the secondaries
             whose word counts.
+        foreign: whether a query is another participant's: what was here of it is a guest.
     """
 
     def __init__(
@@ -69,7 +70,9 @@ class Succession:
         diverting: Rerouting,
         empty: Callable[[FragmentSpec], FragmentHost],
         owned: Callable[[int, FragmentHost, Collection[str]], None],
+        foreign: Callable[[str], bool],
     ) -> None:
+        self._foreign = foreign
         self._me = me
         self._catalog = catalog
         self._fragments = fragments
@@ -149,6 +152,8 @@ class Succession:
                     self._followings.inherit(hosted.spec, replicas.owner)
                 case Step.REST if hosted is not None:
                     self._keep(hosted)
+                    if replicas.abroad or self._foreign(new.query):
+                        hosted.unlink(now_us)
                 case Step.STEP_DOWN if hosted is not None:
                     self._step_down(now_us, hosted, replicas)
                 case Step.FOLLOW if self._me not in (*replicas.followers, *replicas.predecessors):
@@ -213,6 +218,8 @@ class Succession:
             replicas = None if configuration is None else configuration.replicas(name)
             if configuration is None or replicas is None or replicas.owner != self._me:
                 del self._logging[name]
+                continue
+            if self._followings.holds(name):
                 continue
             self._followings.open(now_us, name)
             if self._followings.shadow(name) is None or self._followings.on_disk(name):
@@ -340,11 +347,43 @@ class Succession:
         del self._fragments[name]
         for known in (self._catalog.ownership.epochs, self._catalog.ownership.unplaced, self._offered):
             known.pop(name, None)
-        token = self._diverting.left(now_us, hosted, replicas.owner, replicas.epoch)
+        if self._foreign(hosted.spec.query):  # Its neighbours hear so from their own nodes.
+            token = self._forget_guest(hosted.spec)
+        else:
+            token = self._diverting.left(now_us, hosted, replicas.owner, replicas.epoch)
         self._closing.append((token, name))
         self._outbox.report(
             "warning", "fragment has another owner", fragment=name, to=replicas.owner, epoch=replicas.epoch
         )
+
+    def _forget_guest(self, spec: FragmentSpec) -> int:
+        """Nothing here names it any more; the token of the catalog that says so."""
+        self._catalog.remove(spec.query, [spec.name])
+        return self._saver.save()
+
+    def step_aside(self, now_us: int, fragment: str) -> None:
+        """What rests here, since a host has it, makes room for what we follow."""
+        current = self._agreement.current(fragment.partition("/")[0])
+        replicas = None if current is None else current.replicas(fragment)
+        hosted = self._fragments.get(fragment)
+        if replicas is not None and hosted is not None and self.stands_by(fragment):
+            self._step_down(now_us, hosted, replicas)
+
+    def turn_out(self, hosted: FragmentHost) -> None:
+        """A guest goes though nobody has said that its owner has it: it was kept for as long as was
+        agreed."""
+        name = hosted.spec.name
+        for known in (self._kept, self._takeovers, self._alone_since_us, self._taken_over_at_us):
+            known.pop(name, None)
+        self._had_before.pop(name, None)
+        self._replication.drop(name)
+        hosted.freeze()
+        del self._fragments[name]
+        self._closing.append((self._forget_guest(hosted.spec), name))
+
+    def closes(self, fragment: str) -> bool:
+        """Whether what was here of a fragment isn't closed yet, since the disk hasn't said that it left."""
+        return any(name == fragment for _, name in self._closing)
 
     def changes(self, fragment: str) -> bool:
         """Whether it isn't ours for certain, or not any more."""

@@ -12,7 +12,7 @@ from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.clock.wall_clock import WallClock
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.config.settings_security import Security
-from medusa.nodes.message_table import refusal
+from medusa.nodes.message_table import no_contract, refusal
 from medusa.nodes.security.registry import Caller, Refusal, Registry
 from medusa.nodes.security.sessions import CLIENTS_PER_KEY, say_no
 from medusa.ports import Verify
@@ -51,6 +51,7 @@ class Guard:
         certificate: of our own key, said to peers when they come up; empty: none.
         wall: the time of the node.
         count: told the code of each message that a known caller may not say.
+        permits: what stands against a message that only a contract allows.
 
     Attributes:
         registry: who is who.
@@ -67,7 +68,9 @@ class Guard:
         certificate: bytes = b"",
         wall: WallClock,
         count: Callable[[str], None],
+        permits: Callable[[Caller, Message], Refusal | None] = no_contract,
     ) -> None:
+        self._permits = permits
         if settings.security is None or verify is None:
             raise LocalProtocolError("a guard needs [keys] and something that checks signatures")
         self.registry = Registry(
@@ -136,7 +139,8 @@ class Guard:
         Raises:
             RemoteProtocolError: it is not for this kind of caller to say.
         """
-        against = refusal(peer, caller, message, self.registry.participant, client=client)
+        own = self.registry.participant
+        against = refusal(peer, caller, message, own, client=client, permits=self._permits)
         if against is None:
             return False
         if isinstance(message, Install) and (

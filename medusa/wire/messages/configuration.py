@@ -68,7 +68,8 @@ class Replicas(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
             or merged, and is no more.
         reads: streams that it reads of other fragments.
         streams: those that it has: what it puts out, and sources that publishers feed.
-        guest: no member, and follows so that the fragment can be moved to it; empty: none does.
+        guest: no member, and follows so that the fragment can be moved to it; empty: none does. One of
+            another participant stays the guest while it owns the fragment: it never is a member, nor votes.
         former: nodes that were members or guests. Who was away meanwhile may know no other owner.
         predecessors: owners before this one, the last first, none of whose successors is known to have begun.
             Each keeps what it has until its successor says so: one that never began, and has nothing, resigns
@@ -90,6 +91,11 @@ class Replicas(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     def gone(self) -> bool:
         """It is no more, in this epoch and those before."""
         return not (self.members or self.secondaries)
+
+    @property
+    def abroad(self) -> bool:
+        """A node of another participant has it, as a guest."""
+        return self.owner == self.guest
 
     @property
     def followers(self) -> tuple[str, ...]:

@@ -1,0 +1,344 @@
+"""A fragment of one participant goes to nodes of others and comes home, under faults: the same answer.
+
+Whoever has a contract sends, recalls and gives back at random moments, and ends it; in the end all ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+
+from medusa.nodes.abroad.abroad_moves import AbroadMoves
+from medusa.nodes.abroad.permits import Allowance, PermitIn, PermitOut
+from medusa.nodes.config.settings_security import ClientRules
+from medusa.ports import Buffer
+from medusa.query.builder import Query
+from medusa.query.expressions.aggregates import count, sum
+from medusa.runtime.embedded.embedded_run import collect
+from medusa.sim.actors.client import Client
+from medusa.sim.actors.node import NodeMachine
+from medusa.sim.checkers.delivery import check_restarted
+from medusa.sim.lending.lent_checks import LentChecks
+from medusa.sim.trials.federations import OFTEN, ROWS, SCHEMA, options, table
+from medusa.sim.trials.owners import MACHINES_IN_TIME
+from medusa.sim.trials.queries import QueryOptions, QueryTrial
+from medusa.sim.trials.trial import Scenario
+from medusa.sim.world.fault_kinds import BELIEVED, LATE, LINKS, WEATHER
+from medusa.sim.world.keyring import Keyring
+from medusa.sim.world.virtual_time import SimulationError, World
+from medusa.wire.messages.configuration import Replicas
+
+__all__ = ["ABROAD", "AbroadTrial"]
+
+NODES = {"a1": "alice", "a2": "alice", "a3": "alice", "s1": "alice", "w1": "alice", "b1": "bob", "k1": "carol"}
+HOSTS = ("b1", "k1")
+OWNER = "a2"
+"""Who has it at first, and has the contracts."""
+ALL = ("*",)
+CLIENTS = {"alice": ClientRules(key="", participant="alice", publish=ALL, subscribe=ALL, deploy=ALL, status=True)}
+ALLOWS = Allowance(boxes=("filter", "select", "aggregate", "union"))
+KEEP_US = 20_000_000
+"""Longer than any fault: what is turned out sooner may be lost."""
+LOOK_US = 50_000
+
+
+def windows() -> tuple[Query, dict[str, list[str]]]:
+    """What is lent counts one stream: nothing is decided."""
+    q = Query("q")
+    flows = q.source("flows", SCHEMA, time="ts").filter("v > -80", name="most")
+    per_k = flows.window("1s").group_by("k").aggregate(n=count(), t=sum("v"), name="per_k")
+    q.sink("out", per_k.filter("n > 0", name="all"))
+    return q, {"a1": ["flows", "most"], "a2": ["per_k"], "a3": ["all", "out"]}
+
+
+def unions() -> tuple[Query, dict[str, list[str]]]:
+    """What is lent has two streams meet: their order is decided there."""
+    q = Query("u")
+    left = q.source("left", SCHEMA, time="ts").filter("v > -80", name="l")
+    right = q.source("right", SCHEMA, time="ts").filter("v < 80", name="r")
+    q.sink("out", left.union(right, name="both").filter("v > -90", name="last"))
+    return q, {"a1": ["left", "l", "right", "r"], "a2": ["both"], "a3": ["last", "out"]}
+
+
+KINDS = {"windows": (windows, "q/per_k"), "unions": (unions, "u/both")}
+
+
+@lru_cache(maxsize=64)
+def answered(kind: str, seed: int, rows: int) -> tuple[dict[str, pa.Table], dict[str, pa.Table]]:
+    """Rows, and what one program makes of them."""
+    q, _ = KINDS[kind][0]()
+    tables = {source: table(Random(f"{kind} {source} {seed}"), rows) for source in q.sources}
+    return tables, dict(collect(q, **tables))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AbroadOptions(QueryOptions):
+    """What a seed decided beside.
+
+    Attributes:
+        standby: who stands by at home.
+        orders: (when, what, host) that the market says, from the deployment on.
+        vanishes: (host, when) that is lost for good; None: none is.
+    """
+
+    standby: Sequence[str]
+    orders: Sequence[tuple[int, str, str]]
+    vanishes: tuple[str, int] | None = None
+
+
+class AbroadTrial(QueryTrial):
+    """One query of alice; bob and carol are hosts."""
+
+    def __init__(
+        self,
+        world: World,
+        fragment: str,
+        q: Query,
+        tables: Mapping[str, pa.Table],
+        decided: AbroadOptions,
+        want: Mapping[str, pa.Table],
+    ) -> None:
+        self._ring = Keyring(NODES, CLIENTS, {})
+        self._plain: dict[str, str] = {}
+        self._decided = decided
+        self.fragment = fragment
+        self._burnt: set[str] = set()
+        self._ends = self._begun = False
+        self._owners: dict[int, str] = {}
+        """Epoch -> who runs it."""
+        self.events: list[str] = []
+        super().__init__(world, q, tables, decided, want=want, nodes=list(NODES), keyring=self._ring)
+        self._checks = LentChecks(self.nodes, self.clients, NODES, "alice")
+
+    # --- programs, and their names --------------------------------------------------------------------
+
+    def client(self, name: str, node: str) -> Client:
+        real = self._ring.name_of("alice", name.replace(" ", "-"))
+        self._plain[real] = name
+        made = self.clients[name] = Client(self.world, self.network, real, node)
+        return made
+
+    def _deliver(self, source: str, target: str, frames: list[Buffer]) -> None:
+        self._checks.delivered(source, frames)
+        super()._deliver(source, self._plain.get(target, target), frames)
+
+    @property
+    def links(self) -> Sequence[tuple[str, str]]:
+        real = {plain: name for name, plain in self._plain.items()}
+        return [(real.get(one, one), two) for one, two in super().links]
+
+    @property
+    def living(self) -> list[NodeMachine]:
+        """Those that aren't lost."""
+        return [node for name, node in self.nodes.items() if name not in self._burnt]
+
+    @property
+    def owned(self) -> Sequence[Sequence[NodeMachine]]:
+        return [
+            [node for node in self.living if NODES[node.name] == whose] for whose in self._ring.participants
+        ]
+
+    def _together(self) -> bool:
+        """Every node is there, as its peers know, but those that are lost."""
+        there = {node.name for node in self.living if node.alive}
+        if len(there) < len(self.living):
+            return False
+        up = all(
+            node.brain.peers[peer] == "up" for node in self.living for peer in there - {node.name}
+        )
+        return up and self._is_home()
+
+    def _all_saved(self) -> bool:
+        return not self._burnt and super()._all_saved() or bool(self._burnt)
+
+    # --- what the market says -------------------------------------------------------------------------
+
+    def _ask_for_it(self) -> int:
+        at = self._decided.at
+        return self.reader.deploy_guarded(self.q, at, {OWNER: list(self._decided.standby)}, ["w1"])
+
+    def _begin(self) -> None:
+        super()._begin()
+        self._begun = True
+        for at_us, what, host in self._decided.orders:
+            self.world.after(at_us, lambda what=what, host=host: self._order(what, host))  # type: ignore[misc]
+        if self._decided.vanishes is not None:
+            host, at_us = self._decided.vanishes
+            self.world.after(at_us, lambda: self._lose(host))
+
+    def _lose(self, host: str) -> None:
+        """For good, once somebody at home could go on."""
+        replicas = self._checks.newest.replicas(self.fragment) if self._checks.newest is not None else None
+        if replicas is not None and replicas.owner == host and not self._guarded(replicas):
+            self.world.after(LOOK_US, lambda: self._lose(host))
+            return
+        self.world.trace(host, "vanishes")
+        self._burnt.add(host)
+        self._look_at_us, self._resting = 0, False
+        self.nodes[host].crash()
+
+    def _guarded(self, replicas: Replicas) -> bool:
+        recoveries = [self.nodes[name].brain.recovery for name in replicas.secondaries if self.nodes[name].alive]
+        return any(each.successor(self.fragment) is not None for each in recoveries)
+
+    def restart(self, name: str) -> None:
+        if name not in self._burnt:
+            super().restart(name)
+
+    def _say(self, name: str, what: Callable[[AbroadMoves, int], None]) -> None:
+        """A market tells its node, if that lives."""
+        node = self.nodes[name]
+        if node.alive and name not in self._burnt:
+            node.order(lambda now_us: what(node.brain.abroad, now_us))
+
+    def _order(self, what: str, host: str) -> None:
+        fragment = self.fragment
+        self.world.trace("market", f"{what} {fragment} {host}")
+        match what:
+            case "contract" if not self._ends:
+                self._say(host, lambda moves, now_us: self._permit_in(moves, host))
+                self._say(OWNER, lambda moves, now_us: self._permit_out(moves, host))
+            case "send" if not self._ends:
+                self._say(OWNER, lambda moves, now_us: moves.send(now_us, fragment, host))
+            case "recall":
+                self._say(OWNER, lambda moves, now_us: moves.recall(now_us, fragment))
+            case "give back":
+                self._say(host, lambda moves, now_us: moves.give_back(now_us, fragment))
+            case "end":
+                self._say(OWNER, lambda moves, now_us: self._end_out(moves, host))
+                self._say(host, lambda moves, now_us: moves.permits.end_in(fragment))
+
+    def _permit_in(self, moves: AbroadMoves, host: str) -> None:
+        permit = PermitIn(fragment=self.fragment, participant="alice", allows=ALLOWS, keep_us=KEEP_US)
+        moves.permits.permit_in(permit)
+
+    def _permit_out(self, moves: AbroadMoves, host: str) -> None:
+        known = moves.permits.out(self.fragment)
+        if known is None or known.node == host:
+            moves.permits.permit_out(PermitOut(fragment=self.fragment, participant=NODES[host], node=host))
+
+    def _end_out(self, moves: AbroadMoves, host: str) -> None:
+        known = moves.permits.out(self.fragment)
+        if known is not None and known.node == host:
+            moves.permits.end_out(self.fragment)
+
+    def heal(self) -> None:
+        super().heal()
+        self._end_all()
+
+    def _end_all(self) -> None:
+        """All contracts end, as often as it takes: who died may not have written it."""
+        self._ends = True
+        if self._begun:
+            for host in HOSTS:
+                self._order("end", host)
+        if not self._is_home():
+            self.world.after(1_000_000, self._end_all)
+
+    # --- what must hold -------------------------------------------------------------------------------
+
+    def _watch(self, node: NodeMachine) -> None:
+        super()._watch(node)
+        if not node.alive:
+            return
+        self._checks.look(node)
+        self.events += [type(each).__name__ for each in node.brain.abroad.take_events()]
+        hosted = node.brain.fragments.get(self.fragment)
+        if hosted is None or hosted.frozen:
+            return
+        epoch = node.brain.catalog.ownership.epoch(self.fragment)
+        if (owner := self._owners.setdefault(epoch, node.name)) != node.name:
+            raise SimulationError(f"owner: {self.fragment} in epoch {epoch} is of {owner} and {node.name}")
+        if node.name in HOSTS and node.brain.permits.into(self.fragment) is None:
+            raise SimulationError(f"permit: {self.fragment} runs at {node.name}, and nothing allows it")
+
+    def _check_restarted(self, node: NodeMachine) -> None:
+        newest = self._checks.newest
+        owners = {} if newest is None else {each.fragment: each.owner for each in newest.fragments}
+        check_restarted(node, self.nodes, self.clients, owners=owners)
+
+    def _is_home(self) -> bool:
+        """It runs at one of alice's nodes, somebody stands by, and nothing is left of contracts."""
+        newest = self._checks.newest
+        replicas = None if newest is None else newest.replicas(self.fragment)
+        if replicas is None or replicas.guest or NODES[replicas.owner] != "alice" or not replicas.secondaries:
+            return False
+        for node in self.living:
+            if not node.alive:
+                return False
+            brain, whose = node.brain, NODES[node.name]
+            if brain.catalog.permits.out or brain.catalog.permits.into:
+                return False
+            if whose != "alice" and (brain.catalog.fragments or brain.catalog.configurations):
+                return False
+        return True
+
+    @property
+    def ended(self) -> bool:
+        return self._ends and super().ended
+
+
+def abroad(world: World, rows: int | None, parts: Any) -> AbroadTrial:
+    return _trial(world, rows, vanishes=False)
+
+
+def vanished(world: World, rows: int | None, parts: Any) -> AbroadTrial:
+    return _trial(world, rows, vanishes=True)
+
+
+def _trial(world: World, rows: int | None, *, vanishes: bool) -> AbroadTrial:
+    dice = world.dice("options")
+    kind = dice.choice(sorted(KINDS))
+    make, fragment = KINDS[kind]
+    q, at = make()
+    tables, want = answered(kind, world.seed % 16, ROWS // 2 if rows is None else rows)
+    decided = options(dice, at)
+    span_us = decided.publish_us + 800_000
+    orders, at_us = [(0, "contract", host) for host in dice.sample(HOSTS, 1)], 0
+    host = orders[0][2]
+    while at_us < span_us:
+        at_us += dice.randrange(30_000, 500_000)
+        what = dice.choice(["send", "send", "send", "recall", "give back", "end"])
+        orders.append((at_us, what, host))
+        if what == "end":
+            host = dice.choice(HOSTS)
+            orders += [(at_us + 50_000 * n, "contract", host) for n in range(1, 4)]
+    made = AbroadOptions(
+        at=at,
+        publish_us=decided.publish_us,
+        piece_rows=decided.piece_rows,
+        sync_us=min(decided.sync_us, 20_000),
+        job_us=decided.job_us,
+        delay_us=decided.delay_us,
+        limits=decided.limits,
+        standby=dice.choice([["s1"], ["s1"], ["a3"], ["s1", "a1"]]),
+        orders=tuple(orders),
+        vanishes=(dice.choice(HOSTS), dice.randrange(100_000, span_us)) if vanishes else None,
+    )
+    return AbroadTrial(world, fragment, q, tables, made, want)
+
+
+ABROAD: dict[str, Scenario] = {
+    "abroad": Scenario(
+        about="a fragment goes to nodes of other participants and comes home: one owner, the same answer",
+        build=abroad,
+        kinds=[*WEATHER, *LINKS, *OFTEN, *MACHINES_IN_TIME],
+        more=[*LATE, *BELIEVED],
+        count=6,
+        liveness_us=60_000_000,
+        events_max=900_000,
+    ),
+    "vanished": Scenario(
+        about="a host is lost for good with a fragment of another: it comes home, the same answer",
+        build=vanished,
+        kinds=[*WEATHER, *LINKS],
+        count=5,
+        liveness_us=60_000_000,
+        events_max=900_000,
+    ),
+}

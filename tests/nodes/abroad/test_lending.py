@@ -1,0 +1,133 @@
+"""A fragment goes to a node of another participant and comes home, whoever dies: the answer is the same."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from medusa.nodes.abroad.abroad_moves import HandedOver, Lost, Returned
+from tests.nodes.abroad.lending import CUT, HALF, UNITED, Lending, counting, uniting
+
+BOTH = pytest.mark.parametrize(("make", "at"), [(counting, CUT), (uniting, UNITED)], ids=["plain", "decided"])
+
+
+def flowing(make: Any = counting, at: Any = CUT, **more: Any) -> tuple[Lending, str]:
+    """Deployed, guarded, and the first half of the rows is on its way."""
+    run = Lending(make(), at, **more)
+    fragment = run.deploy()
+    run.publish(0, HALF)
+    run.fed.run(for_us=30_000)
+    return run, fragment
+
+
+@BOTH
+def test_it_goes_there_while_rows_flow_and_who_had_it_follows(make: Any, at: Any) -> None:
+    run, fragment = flowing(make, at)
+    before = run.newest()
+    run.lend(fragment)
+    replicas, newest = run.replicas(fragment), run.newest()
+    assert replicas.abroad
+    assert replicas.epoch == 2
+    assert replicas.secondaries == ("m", "s")
+    assert replicas.members == ("m", "s")
+    assert set(newest.voters) == set(before.voters), "a host votes on nothing"
+    run.publish(HALF)
+    run.check()
+    [event] = run.events["m"]
+    assert isinstance(event, HandedOver)
+    assert event.node == "h"
+    [guest] = run.moves("h").guests()
+    assert (guest.fragment, guest.participant) == (fragment, "alice")
+    assert guest.rows_in > 0
+    assert guest.rows_out > 0
+
+
+@BOTH
+def test_it_comes_home_when_it_is_recalled(make: Any, at: Any) -> None:
+    run, fragment = flowing(make, at)
+    run.lend(fragment)
+    run.publish(HALF)
+    run.fed.run(for_us=40_000)
+    run.recall(fragment)
+    run.until_at(fragment, "m")
+    run.check()
+    assert [type(each) for each in run.events["m"]] == [HandedOver, Returned]
+    run.until(lambda: fragment not in run.node("h").brain.fragments, "the host has dropped it")
+    assert run.moves("h").guests() == ()
+
+
+@BOTH
+def test_a_host_that_vanishes_loses_it(make: Any, at: Any) -> None:
+    run, fragment = flowing(make, at)
+    run.lend(fragment)
+    run.publish(HALF)
+    run.fed.run(for_us=40_000)
+    run.node("h").crash()
+    run.until_at(fragment, "m")
+    run.check()
+    assert [type(each) for each in run.events["m"]] == [HandedOver, Lost]
+
+
+MOMENTS_US = [1_000, 3_000, 6_000, 10_000, 15_000, 25_000, 40_000, 80_000, 160_000, 400_000]
+
+
+def sent(moment_us: int, make: Any, at: Any, **more: Any) -> tuple[Lending, str]:
+    """It was sent so long ago."""
+    run, fragment = flowing(make, at, **more)
+    run.contract(fragment)
+    run.send(fragment)
+    run.fed.run(for_us=moment_us)
+    return run, fragment
+
+
+@BOTH
+@pytest.mark.parametrize("moment_us", MOMENTS_US)
+def test_the_host_is_lost_at_any_moment(moment_us: int, make: Any, at: Any) -> None:
+    run, fragment = sent(moment_us, make, at, seed=moment_us)
+    run.node("h").crash()
+    run.publish(HALF)
+    run.check()
+    run.until_at(fragment, "m")
+
+
+@BOTH
+@pytest.mark.parametrize("name", ["h", "m", "s", "e", "c"])
+@pytest.mark.parametrize("moment_us", MOMENTS_US)
+def test_a_node_is_restarted_at_any_moment(moment_us: int, name: str, make: Any, at: Any) -> None:
+    run, fragment = sent(moment_us, make, at, seed=moment_us)
+    run.node(name).crash()
+    run.fed.run(for_us=moment_us)
+    run.node(name).restart()
+    run.publish(HALF)
+    run.check()
+    run.until(lambda: run.guarded(fragment), "guarded again")
+
+
+@BOTH
+@pytest.mark.parametrize("name", ["h", "m", "s"])
+@pytest.mark.parametrize("moment_us", MOMENTS_US)
+def test_a_node_is_restarted_while_it_comes_home(moment_us: int, name: str, make: Any, at: Any) -> None:
+    run, fragment = flowing(make, at, seed=moment_us)
+    run.lend(fragment)
+    run.publish(HALF)
+    run.recall(fragment)
+    run.fed.run(for_us=moment_us // 4)
+    run.node(name).crash()
+    run.fed.run(for_us=moment_us)
+    run.node(name).restart()
+    run.check()
+    run.until(lambda: run.guarded(fragment), "guarded again")
+
+
+@BOTH
+@pytest.mark.parametrize("moment_us", MOMENTS_US)
+def test_all_die_at_once(moment_us: int, make: Any, at: Any) -> None:
+    run, fragment = sent(moment_us, make, at, seed=moment_us)
+    for node in run.fed.nodes.values():
+        node.crash()
+    for node in run.fed.nodes.values():
+        node.restart()
+    run.publish(HALF)
+    run.check()
+    run.until(lambda: run.guarded(fragment), "guarded again")
