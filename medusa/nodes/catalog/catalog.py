@@ -16,6 +16,7 @@ from medusa.nodes.catalog.deployment_automaton import DEPLOYMENT, DeploymentEven
 from medusa.nodes.catalog.in_doubt import InDoubt
 from medusa.nodes.catalog.kept_configurations import KeptConfiguration
 from medusa.nodes.catalog.kept_definitions import RemoteKept
+from medusa.nodes.catalog.kept_market import KeptMarket
 from medusa.nodes.catalog.kept_moves import Ownership
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
@@ -236,6 +237,7 @@ class _Saved(msgspec.Struct, frozen=True, kw_only=True):
     configurations: dict[str, KeptConfiguration] = {}
     buried: dict[str, tuple[int, ...]] = {}
     birth: Birth = Birth()
+    market: KeptMarket = KeptMarket()
 
 
 _SAVED = msgpack_decoder(_Saved)
@@ -265,6 +267,7 @@ class Catalog:
         (``nodes.agreement.agreement``).
         buried: query -> the lives of its last configurations, which were removed from here, the newest last.
         birth: how it began.
+        market: what runs where by contracts, and what is owed (``nodes.market.node_market``).
         becoming: what is written as if it were so already: if the write fails nothing has been.
     """
 
@@ -288,6 +291,7 @@ class Catalog:
         self.configurations: dict[str, KeptConfiguration] = {}
         self.buried: dict[str, tuple[int, ...]] = {}
         self.birth = Birth()
+        self.market = KeptMarket()
         self.becoming: list[PendingReplacement] = []
 
     def add(self, fragment: FragmentSpec, owner: str, request: int = 0) -> None:
@@ -447,6 +451,10 @@ class Catalog:
         """What the disk has lost may name it, and nothing else says where it is."""
         return self.in_doubt.hides(stream) and self.place(stream) is None
 
+    def keep_market(self, kept: KeptMarket) -> None:
+        """This is to outlive the process."""
+        self.market = kept
+
     def learns_from(self, runs: Callable[[], tuple[EntryRun, ...]]) -> None:
         """What is written of the directory is what this says then."""
         self.learned = runs
@@ -604,6 +612,7 @@ class Catalog:
             configurations=dict(self.configurations),
             buried=dict(self.buried),
             birth=self.birth,
+            market=self.market,
         )
         return msgspec.msgpack.encode(saved)
 
@@ -645,6 +654,7 @@ class Catalog:
         made.removed, made.in_doubt = saved.removed, saved.in_doubt
         made.configurations, made.buried = saved.configurations, saved.buried
         made.birth = saved.birth
+        made.market = saved.market
         return made
 
 
