@@ -331,6 +331,7 @@ class NodeMarket:
     def _turn(self, now_us: int, time_us: int) -> None:
         """Follow what has moved, keep what is to be kept, and do what is durable, until nothing is left."""
         while True:
+            self._take_effects()  # What is to go is known before it is looked where it is.
             self._tasks.follow(now_us, time_us)
             self._take_effects()
             self._tasks.permit(time_us)
