@@ -2,14 +2,14 @@
 
 A task is in the ledger from the row on at which it was handed over, up to the one at which it came home. The
 owner of a task says both (``task_rows``), and its host looks whether they can be true: a task that begins
-behind the rows that have come in would run for nothing.
+behind the rows that have come in would run for nothing. As long as an owner doesn't say where its task ended
+the contract takes no other: a number that only one knows ends nothing.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TypeAlias
 
 from medusa.errors import ContractError, RemoteProtocolError
 from medusa.market.contract.terms import Contract
@@ -23,13 +23,7 @@ from medusa.nodes.market.market_words import TaskRows, TaskRowsHeard
 from medusa.nodes.market.task_rows import TaskMarks
 from medusa.ports import Signer, Verify
 
-__all__ = ["GuestKey", "GuestTerms", "PaidTasks"]
-
-GuestKey: TypeAlias = tuple[str, str, int, str]
-"""Partner, contract, negotiation, task."""
-
-GONE_INTERVALS = 3
-"""So long the word of an owner is waited for whose task is no guest any more."""
+__all__ = ["GuestTerms", "PaidTasks"]
 
 TERMS_MAX = 1_000
 """Guests that left before their owner said from which row on they are paid for, and that are remembered."""
@@ -81,8 +75,6 @@ class PaidTasks:
             kept.ledger, own, federation, signer=signer, verify=verify, keys=keys, effects=self.effects
         )
         self._seen: dict[tuple[str, int, str], GuestTerms] = {}
-        self._gone_us: dict[GuestKey, int] = {}
-        """Since when a task that the ledger has is no guest any more."""
 
     # --- contracts ------------------------------------------------------------------------------------
 
@@ -208,31 +200,6 @@ class PaidTasks:
             self.effects.report("warning", f"a guest isn't paid for: {error.message}", partner=partner)
             return
         self._ledger.counted(time_us, *about, word.negotiation, word.task, seen.row)
-
-    def settle_gone(self, time_us: int, here: Collection[GuestKey]) -> None:
-        """Of tasks that are no guests any more: all that came in is paid for, where the owner doesn't say for
-        three intervals up to which row it counts.
-
-        Args:
-            here: those that are.
-        """
-        gone = [key for key in self._running_here() if key not in here]
-        self._gone_us = {key: self._gone_us.get(key, time_us) for key in gone}
-        for partner, contract, negotiation, task in gone:
-            book = self._ledger.book(contract, partner)
-            patience_us = GONE_INTERVALS * book.versions.newest.interval_s * 1_000_000
-            if time_us - self._gone_us[partner, contract, negotiation, task] >= patience_us:
-                row = book.tasks[negotiation, task].counted
-                self._ledger.ended(time_us, contract, partner, negotiation, task, row)
-
-    def _running_here(self) -> list[GuestKey]:
-        return [
-            (each.partner, each.contract, *key)
-            for each in self._ledger.status()
-            if each.role == "provider"
-            for key, task in self._ledger.book(each.contract, each.partner).tasks.items()
-            if not task.home
-        ]
 
     # --- both -----------------------------------------------------------------------------------------
 

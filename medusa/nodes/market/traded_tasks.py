@@ -36,6 +36,10 @@ OwnFragments: TypeAlias = Callable[[], Mapping[str, FragmentSpec]]
 RECALL_US = 10_000_000
 """What is to come home and doesn't is ordered home again."""
 
+DISTRUST_US = 60_000_000
+DISTRUST_US_MAX = 3_600_000_000
+"""From a partner that didn't say what it pays for nothing is taken for so long, doubled each time."""
+
 RESTARTED = "the node was restarted"
 
 
@@ -96,6 +100,9 @@ class TradedTasks:
         self._why_stayed: dict[str, str] = {}
         self._lost: dict[str, None] = {}
         self._recalled_us: dict[str, int] = {}
+        self._given_us: dict[str, int] = {}
+        self._distrusted: dict[str, tuple[int, int]] = {}
+        """Partner -> until when nothing is taken from it, and for how long the next time."""
         self._guests: dict[str, int] = {}
         """Those that are here, and since when."""
 
@@ -191,6 +198,8 @@ class TradedTasks:
     def _takes_nothing(self, partner: str) -> str:
         if not self._moves.takes_guests:
             return "this node takes no fragment of another participant"
+        if self._time_us < self._distrusted.get(partner, (0, 0))[0]:
+            return f"{partner!r} didn't say from which row on it pays"
         mine = self._contracts.items()
         ours = [name for (whose, name), consumes in mine if whose == partner and not consumes]
         stopped = [self._paid.stopped(name, partner) for name in ours]
@@ -268,13 +277,31 @@ class TradedTasks:
             unsaid_us = time_us - since_us
             if name not in self._guests:
                 self.took += 1
+            elif deal.part == "guest" and name not in self._in:
+                self._give_back(now_us, name)
             elif unsaid_us >= deal.contract.interval_s * 1_000_000 and not self._paid.is_paid(deal):
-                # Its owner doesn't say from which row on it pays.
-                self._moves.give_back(now_us, fragment_of(name))
+                self._give_back_unpaid(now_us, time_us, deal)
         for name in [name for name in self._guests if name not in here]:
             self.gave_back += 1
             self.trader.handed_back(time_us, name)
         self._guests = here
+        self._given_us = {name: at_us for name, at_us in self._given_us.items() if name in here}
+
+    def _give_back_unpaid(self, now_us: int, time_us: int, deal: KeptDeal) -> None:
+        """Its owner doesn't say from which row on it pays."""
+        until_us, pause_us = self._distrusted.get(deal.partner, (0, DISTRUST_US))
+        if time_us >= until_us:
+            self._distrusted[deal.partner] = time_us + pause_us, min(2 * pause_us, DISTRUST_US_MAX)
+            about = {"task": deal.task.name, "partner": deal.partner}
+            self._outbox.report("warning", "a guest that nobody pays for goes back", **about)
+        self._give_back(now_us, deal.task.name)
+
+    def _give_back(self, now_us: int, task: str) -> None:
+        """Ask its owner to take it home, now and then."""
+        last_us = self._given_us.get(task)
+        if last_us is None or now_us >= last_us + RECALL_US:
+            self._given_us[task] = now_us
+            self._moves.give_back(now_us, fragment_of(task))
 
     # --- what is measured -----------------------------------------------------------------------------
 
@@ -310,18 +337,15 @@ class TradedTasks:
             if found is not None:
                 self._paid.count(time_us, deal, found.row)
         missed: dict[tuple[str, str], int] = {}
-        here = []
         for name, deal in self.deals("guest").items():
             guest = guests.get(fragment_of(name))
             if guest is None or guest.participant != deal.partner:
                 continue
-            here.append((deal.partner, deal.contract.id, deal.negotiation, name))
             self._paid.count(time_us, deal, guest.row)
             key = deal.contract.id, deal.partner
             missed[key] = missed.get(key, 0) if guest.runs else since_us
         for (contract, partner), missed_us in missed.items():
             self._paid.measured(time_us, contract, partner, missed_us)
-        self._paid.settle_gone(time_us, here)
 
     # --- permits --------------------------------------------------------------------------------------
 

@@ -320,7 +320,7 @@ class Owners:
 
     Args:
         names: of the participants; each is a partner of all others.
-        shown: rows that a fragment shows to the world: counted once.
+        more: of their rules.
     """
 
     def __init__(self, *names: str, **more: Any) -> None:
@@ -329,7 +329,10 @@ class Owners:
         self._order = 0
         self.fragments: dict[str, Fragment] = {}
         self.cut: set[frozenset[str]] = set()
+        self.drops: Callable[[str, Any, bytes], bool] = lambda name, message, payload: False
+        """Whether what a participant says is lost."""
         self.said: list[tuple[str, str, object, bytes]] = []
+        self.answers: list[tuple[str, Reply]] = []
         nodes = {name: f"{name}-1" for name in names}
         self.security = Security(
             node_key="k",
@@ -411,6 +414,8 @@ class Owners:
         else:
             found.host, found.begin_row, found.home_row = node, found.row, found.row
             source.moves.events.append(TaskHandedOver(fragment=found.name))
+        self._tell(found.owner)
+        self._tell(node)
 
     def bring_home(self, found: Fragment) -> None:
         found.coming = False
@@ -424,13 +429,24 @@ class Owners:
             self._home(found, lost=True)
 
     def _home(self, found: Fragment, *, lost: bool) -> None:
+        host = found.host
         found.host, found.came_home_at, found.home_row = found.owner, found.row, found.row
         self.owners[found.owner].moves.events.append(TaskHome(fragment=found.name, lost=lost))
+        self._tell(found.owner)
+        self._tell(host)
+
+    def _tell(self, node: str) -> None:
+        """Whatever happens at a node, all its parts are looked at."""
+        owner = self.owners[node]
+        if owner.up:
+            owner.market.tick(self.now_us)
+            owner.perform()
 
     # --- links ------------------------------------------------------------------------------------
 
     def linked(self, a: str, b: str) -> bool:
-        return self.owners[a].up and self.owners[b].up and frozenset((a, b)) not in self.cut
+        up = all(node in self.owners and self.owners[node].up for node in (a, b))
+        return up and frozenset((a, b)) not in self.cut
 
     def link(self) -> None:
         """Who is there sees who else is."""
@@ -447,9 +463,12 @@ class Owners:
         self.link()
 
     def send(self, source: Owner, effect: Send) -> None:
-        if not isinstance(effect.message, Reply):
+        if isinstance(effect.message, Reply):
+            self.answers.append((effect.peer, effect.message))
+        else:
             self.said.append((source.name, effect.peer, effect.message, bytes(effect.payload or b"")))
-        if self.linked(source.node, effect.peer):
+        lost = self.drops(source.name, effect.message, bytes(effect.payload or b""))
+        if not lost and self.linked(source.node, effect.peer):
             life = self.owners[effect.peer].life
             self.at(self.now_us + LINK_US, lambda: self._deliver(source, effect, life))
 
