@@ -177,9 +177,7 @@ class NodeMarket:
         for name, why in refused.items():
             if self._papers.refused.get(name) != why:
                 self._outbox.report("warning", "a contract doesn't count", file=name, why=why)
-        self._papers = SignedPapers(
-            contracts=found.contracts, revocations=found.revocations, refused=refused
-        )
+        self._papers = SignedPapers(contracts=found.contracts, revocations=found.revocations, refused=refused)
 
     def _book(self, time_us: int, contract: Contract) -> None:
         try:
@@ -214,6 +212,7 @@ class NodeMarket:
         if now_us >= self._look_at_us:
             self._look(now_us, time_us)
         self._tasks.tick(time_us)
+        self._tasks.count(time_us)
         self._paid.tick(time_us)
         for partner, word in self._paid.marks.due(time_us):
             self._book_word(partner, word)
@@ -223,8 +222,9 @@ class NodeMarket:
         since_us, self._looked_us = now_us - self._looked_us, now_us
         self._look_at_us = now_us + LOOK_US
         self._book_waiting(time_us)
+        # What came home is known as such before it is measured here: its last row is taken then.
         self._tasks.follow(now_us, time_us)
-        self._tasks.count(time_us, since_us)
+        self._tasks.missed(time_us, since_us)
         if now_us >= self._started_us + WARM_US:
             self._tasks.measure(time_us)
 
@@ -313,6 +313,7 @@ class NodeMarket:
         elif isinstance(word, TaskRowsHeard):
             self._paid.marks.heard(partner, word)
         else:
+            self._tasks.count(time_us)  # A reading is compared with what is here by now.
             self._paid.receive(time_us, partner, word)
 
     def answered(self, peer: str, reply: Reply) -> bool:
@@ -385,9 +386,7 @@ class NodeMarket:
         if kept != before:
             self._catalog.keep_market(kept)
             self._token = self._saver.save()
-        self._orders = [
-            _Order(self._token, each.do) if each.after < 0 else each for each in self._orders
-        ]
+        self._orders = [_Order(self._token, each.do) if each.after < 0 else each for each in self._orders]
         says, self._says = self._says, []
         for partner, kind, payload in says:
             request = self._number()

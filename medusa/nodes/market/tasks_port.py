@@ -2,8 +2,8 @@
 
 A fragment is ours, or a guest: one of another participant that runs here. It leaves by ``send`` and comes
 home by ``recall``; a host gives it back by ``give_back``. Each of these is an order that is carried out later
-and may fail; said again it changes nothing. Without a permit nothing moves: at the owner for going out, at the
-host for coming in. Both outlive a restart, and so does what ``away``, ``going`` and ``guests`` say.
+and may fail; said again it changes nothing. Without a permit nothing moves: at the owner for going out, at
+the host for coming in. Both outlive a restart, and so does what ``away``, ``going`` and ``guests`` say.
 
 Rows are counted where they come in. Each input of a fragment numbers its rows; the *row* of a fragment is the
 sum, over its inputs, of the numbers up to which they are in. It never goes back while the fragment lives, and

@@ -7,7 +7,7 @@ a word about it was lost, or who has died since.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TypeAlias
 
 from medusa.errors import LinkError
@@ -24,7 +24,14 @@ from medusa.nodes.market.dice import Dice
 from medusa.nodes.market.measured_tasks import KnownLoads, MeasuredTasks, fragment_of, task_of
 from medusa.nodes.market.paid_tasks import PaidTasks
 from medusa.nodes.market.task_policy import TaskPolicy, terms_against
-from medusa.nodes.market.tasks_port import FragmentAway, TaskHome, TaskMoves, TaskPermit, TaskStayed
+from medusa.nodes.market.tasks_port import (
+    FragmentAway,
+    HostedGuest,
+    TaskHome,
+    TaskMoves,
+    TaskPermit,
+    TaskStayed,
+)
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.wire.outbox import Outbox
 
@@ -325,27 +332,35 @@ class TradedTasks:
                 found[fragment] = whys[0]
         return found
 
-    def count(self, time_us: int, since_us: int) -> None:
-        """Tell the ledger how many rows there are.
-
-        Args:
-            since_us: how long ago that was done last.
-        """
-        away, guests = self._moves.away(), self._moves.guests()
+    def count(self, time_us: int) -> None:
+        """Tell the ledger how many rows there are."""
+        away = self._moves.away()
         for name, deal in self.deals("away").items():
             found = away.get(fragment_of(name))
             if found is not None:
                 self._paid.count(time_us, deal, found.row)
-        missed: dict[tuple[str, str], int] = {}
-        for name, deal in self.deals("guest").items():
-            guest = guests.get(fragment_of(name))
-            if guest is None or guest.participant != deal.partner:
-                continue
+        for deal, guest in self._paying():
             self._paid.count(time_us, deal, guest.row)
+
+    def missed(self, time_us: int, since_us: int) -> None:
+        """Tell the ledger how long guests didn't run that should have.
+
+        Args:
+            since_us: how long ago that was done last.
+        """
+        missed: dict[tuple[str, str], int] = {}
+        for deal, guest in self._paying():
             key = deal.contract.id, deal.partner
             missed[key] = missed.get(key, 0) if guest.runs else since_us
         for (contract, partner), missed_us in missed.items():
             self._paid.measured(time_us, contract, partner, missed_us)
+
+    def _paying(self) -> Iterator[tuple[KeptDeal, HostedGuest]]:
+        guests = self._moves.guests()
+        for name, deal in self.deals("guest").items():
+            guest = guests.get(fragment_of(name))
+            if guest is not None and guest.participant == deal.partner:
+                yield deal, guest
 
     # --- permits --------------------------------------------------------------------------------------
 

@@ -1,4 +1,4 @@
-"""Owners with a node each, in virtual time: real markets, catalogs and writers; moves that are kept in memory.
+"""Owners with a node each, in virtual time: real markets, catalogs and writers; moves kept in memory.
 
 ``Fragments`` is the truth: where each fragment is, and how many rows it has had. Its moves do what
 ``TaskMoves`` says: nothing goes without permits on both sides, a host that is silent loses what it has, and
@@ -47,7 +47,7 @@ from medusa.wire.outbox import Outbox, Persist, ReportLine, Send
 from medusa.wire.status_and_metrics import MarketStatus, SmoothedLoad
 from tests.nodes.keyed import Signer, curve, verify
 
-__all__ = ["FEDERATION", "SECOND_US", "WALL_US", "Fragment", "Owner", "Owners", "contract", "revoked", "signed"]
+__all__ = ["SECOND_US", "WALL_US", "Fragment", "Owner", "Owners", "contract", "revoked", "signed"]
 
 SECOND_US = 1_000_000
 WALL_US = 1_700_000_000 * SECOND_US
@@ -133,7 +133,8 @@ class Moves:
         found = self._world.fragments[fragment]
         assert found.host == self._node, f"{fragment} isn't here"
         permit = self.out.get(fragment)
-        assert permit is not None and permit.node == node, f"{fragment} goes without a permit"
+        assert permit is not None, f"{fragment} goes without a permit"
+        assert permit.node == node, f"{fragment} goes to another than its permit says"
         if not found.going:
             found.going = node
             self._world.at(now_us + MOVE_US, lambda: self._world.arrive(found))
@@ -153,7 +154,8 @@ class Moves:
         return found.owner, found.host
 
     def going(self) -> list[str]:
-        return [each.name for each in self._world.fragments.values() if each.going and each.host == self._node]
+        found = self._world.fragments.values()
+        return [each.name for each in found if each.going and each.host == self._node]
 
     def away(self) -> dict[str, FragmentAway]:
         return {
@@ -217,7 +219,9 @@ class Owner:
 
     def start(self) -> None:
         self.life += 1
-        catalog = Catalog.from_bytes(self.disk, node=self.node, where="disk") if self.disk else Catalog(self.node)
+        catalog = Catalog(self.node)
+        if self.disk:
+            catalog = Catalog.from_bytes(self.disk, node=self.node, where="disk")
         tokens = iter(range(self.life << 20, 1 << 62))
         numbers = iter(range(self.life << 20, 1 << 62))
         self.outbox = Outbox()
@@ -424,7 +428,8 @@ class Owners:
 
     def take_over(self, found: Fragment) -> None:
         found.coming = False
-        if found.host != found.owner and not self.linked(found.owner, found.host) and self.owners[found.owner].up:
+        apart = not self.linked(found.owner, found.host)
+        if found.host != found.owner and apart and self.owners[found.owner].up:
             found.row = found.home_row
             self._home(found, lost=True)
 
