@@ -45,6 +45,7 @@ EXPECTED = {
     **dict.fromkeys(["KeepRemote", "DropRemote", "Instantiate", "StoppedRemote"], "ppeeee"),
     **dict.fromkeys(["Load", "Receive", "Ready", "Piece", "Whole", "Fed", "Standing", "Handover"], "peeeee"),
     **dict.fromkeys(["Got", "GiveUp", "Settle", "Settled"], "peeeee"),
+    **dict.fromkeys(["Traded", "Booked"], "epeeee"),
     **dict.fromkeys(["Configure", "Prepare", "Accept", "Vote", "Seed"], "peeeee"),
 }
 
@@ -190,13 +191,14 @@ OWNERS = {
     "FOLLOWING": "Seed",
     "REMOTE": "DefineRemote RevokeRemote KeepRemote DropRemote Instantiate StoppedRemote",
     "LOADS": "Load",
+    "MARKET": "Traded Booked",
     "STATUS": "StatusRequest",
     "ANSWERS": "Reply",
 }
 
 REQUIRED = (
-    "Data Define DefineRemote Deploy DeployGuarded Entries Install KeepRemote Piece Receive Seed Standing "
-    "TentativeRows"
+    "Booked Data Define DefineRemote Deploy DeployGuarded Entries Install KeepRemote Piece Receive Seed "
+    "Standing TentativeRows Traded"
 )
 OPTIONAL = "Digest Fed Reply Whole"
 

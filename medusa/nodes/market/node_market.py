@@ -105,7 +105,7 @@ class NodeMarket:
     ) -> None:
         self._own, self._rules, self._partners = own, rules, dict(rules.partners)
         self._federation, self._verify = security.federation, verify
-        self._keys = dict(security.participants)
+        self._keys = dict(security.counting().participants)
         self._files, self._papers = dict(papers), SignedPapers()
         self._catalog, self._saver, self._outbox = catalog, saver, outbox
         self._wall, self._peers, self._number, self._count = wall, peers, number, count
@@ -139,7 +139,7 @@ class NodeMarket:
         """Keys, and contracts (None: those stay), were read again. A file that is gone changes nothing: a
         contract ends by its date, or by a revocation."""
         self._keys.clear()
-        self._keys.update(security.participants)
+        self._keys.update(security.counting().participants)
         if papers is not None:
             self._files = dict(papers)
         time_us = self._advance(now_us)
@@ -360,7 +360,7 @@ class NodeMarket:
                 case HandOver() | HandBack():
                     self._order(traded)
                 case TradeLine():
-                    self._outbox.report(traded.level, traded.text, **dict(traded.about))
+                    self._outbox.report(traded.level, traded.text, **_told(traded.about))
 
     def _order(self, effect: HandOver | HandBack | StopWork) -> None:
         # The write that it waits for comes behind it: which one that is, ``_keep`` says.
@@ -416,3 +416,8 @@ class NodeMarket:
             refused_papers=self._papers.refused,
             refused_by=self._refused_by,
         )
+
+
+def _told(about: Mapping[str, str | int | float]) -> dict[str, str | int]:
+    """As the log has it."""
+    return {name: f"{value:g}" if isinstance(value, float) else value for name, value in about.items()}

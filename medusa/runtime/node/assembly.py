@@ -22,7 +22,7 @@ from medusa.runtime.node.configuration import NodeConfig
 from medusa.runtime.node.graph_parser import GraphParser
 from medusa.runtime.node.loop import NodeLoop
 from medusa.runtime.node.node_keys import load_keys
-from medusa.runtime.node.reloading import rules_again
+from medusa.runtime.node.reloading import papers_of, rules_again
 from medusa.runtime.node.reports import Reports
 from medusa.runtime.repair.startup import recover
 from medusa.runtime.store.node_store import open_store
@@ -92,8 +92,8 @@ def assembled(
         rebuild: its disk was lost: it gets what its peers know of it.
 
     Raises:
-        ConfigError: a key can't be used, figures can't be served, there is ``[spark]`` and no elsewhere, or
-            what keeps nothing is to be rebuilt.
+        ConfigError: a key can't be used, figures can't be served, there is ``[spark]`` and no elsewhere,
+            there is no folder of contracts, or what keeps nothing is to be rebuilt.
         StateError: the data folder can't be used.
         LinkError: it can't listen at its address.
     """
@@ -135,6 +135,7 @@ def assembled(
             note_key=keys.own.derived("notes") if keys.own is not None else b"",
             session=PROMPT,
             signer=keys.signer,
+            papers=papers_of(settings),
             accepting=None if elsewhere is None else Admission(elsewhere.accept, elsewhere.told),
         )
         transport = Transport(
@@ -176,6 +177,7 @@ def assembled(
             parser=parser,
             say=reports.report,
             reload=reload,
+            papers=papers_of,
             usage=lambda: process_usage(host.engine_us(), host.held()),
         )
         if settings.metrics is not None:

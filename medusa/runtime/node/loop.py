@@ -115,6 +115,7 @@ class NodeLoop:
         parser: reads graphs beside the loop.
         say: takes a report.
         reload: reads the keys and rules of the configuration again; None: they stay.
+        papers: reads the contracts again by which the node trades; None: it doesn't.
         usage: reads what the process has used; None: that can't be told.
 
     Attributes:
@@ -131,6 +132,7 @@ class NodeLoop:
         parser: GraphParser,
         say: Callable[[ReportLine], None],
         reload: Callable[[], Settings] | None = None,
+        papers: Callable[[Settings], Mapping[str, str]] | None = None,
         usage: Callable[[], Usage] | None = None,
     ) -> None:
         self._brain = brain
@@ -141,6 +143,7 @@ class NodeLoop:
         self._clock = clock
         self._say = say
         self._reload = reload
+        self._papers = papers
         self._reloads = False
         self._usage = usage
         self._usage_at_us = -(1 << 62)
@@ -267,7 +270,8 @@ class NodeLoop:
         try:
             settings = self._reload()
             assert settings.security is not None
-            self._brain.report(now_us, RulesRead(settings.security, settings.offers))
+            papers = None if self._papers is None else self._papers(settings)
+            self._brain.report(now_us, RulesRead(settings.security, settings.offers, papers))
         except ConfigError as error:
             self._say(ReportLine(level="error", what=f"keys and rules stay as they were: {error}"))
             return
