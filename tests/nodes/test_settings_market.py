@@ -1,4 +1,4 @@
-"""``[market]`` of a node's configuration: what is said counts, and what can't be says its line and what to do."""
+"""``[market]`` of a node's configuration: what is said counts; what can't be says its line and what to do."""
 
 from __future__ import annotations
 
@@ -126,4 +126,4 @@ def test_what_needs_more_than_its_table():
     memory = WHOLE.replace('data = "d"', 'store = "memory"')
     assert "has to outlive the process" in slip(memory).hint
     policy = slip(WHOLE + '[market.policy]\nnever = ["x"]\n')
-    assert "line 20" in policy.message and "unknown field 'never'" in policy.message
+    assert "line 20: market.policy.never: unknown field 'never'" in policy.message

@@ -34,8 +34,8 @@ def market_lines(status: NodeStatus) -> Iterator[str]:
     over = ", OVERLOADED" if market.overloaded else ""
     watches = ", only watches" if market.shadow else ""
     yield (
-        f"market: {market.used:.2f} of {market.capacity:g} cores{over}{watches}, {len(market.away)} tasks away, "
-        f"{len(market.guests)} guests; {market.why_still or 'something moves'}"
+        f"market: {market.used:.2f} of {market.capacity:g} cores{over}{watches}, {len(market.away)} tasks "
+        f"away, {len(market.guests)} guests; {market.why_still or 'something moves'}"
     )
     for file, why in market.refused_papers.items():
         yield f"CONTRACT {file} doesn't count: {why}"
