@@ -130,7 +130,7 @@ def _of_market(
         raise LinkError(f"nothing is known there of {about!r:.100}", hint=hint, code="E_QUERY")
     for node, lines in found.items():
         click.echo(f"{node}:")
-        for line in lines or ["nothing would be offered"]:
+        for line in lines:
             click.echo(plain(f"  {line}"))
 
 

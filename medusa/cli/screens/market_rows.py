@@ -148,6 +148,8 @@ def planned_lines(market: MarketStatus) -> Iterator[str]:
         )
     yield from (line for line in market.explained if " isn't offered to " in line)
     yield from (f"{name} stays: {why}" for name, why in market.stays.items())
+    if not market.planned:
+        yield f"nothing would be offered: {market.why_still}"
 
 
 def _seconds(duration_us: int) -> int:

@@ -214,7 +214,7 @@ class NodeMarket:
         self._tasks.tick(time_us)
         self._tasks.count(time_us)
         self._paid.tick(time_us)
-        for partner, word in self._paid.marks.due(time_us):
+        for partner, word in self._paid.due(time_us):
             self._book_word(partner, word)
         self._turn(now_us, time_us)
 
@@ -259,7 +259,7 @@ class NodeMarket:
     def _reach(self, time_us: int) -> None:
         for partner, node in self._partners.items():
             if self._tasks.reaches(time_us, partner, up=self._peers.get(node) == "up"):
-                self._paid.marks.is_reached(partner)
+                self._paid.is_reached(partner)
 
     # --- messages -------------------------------------------------------------------------------------
 
@@ -311,7 +311,7 @@ class NodeMarket:
                 self._ledger_changed = True
                 self._book_word(partner, answer)
         elif isinstance(word, TaskRowsHeard):
-            self._paid.marks.heard(partner, word)
+            self._paid.heard(partner, word)
         else:
             self._tasks.count(time_us)  # A reading is compared with what is here by now.
             self._paid.receive(time_us, partner, word)
@@ -341,7 +341,7 @@ class NodeMarket:
                 break
 
     def _take_effects(self) -> None:
-        for booked in self._paid.effects.take():
+        for booked in self._paid.take_effects():
             match booked:
                 case KeepRecord():
                     self._ledger_changed = True
@@ -353,7 +353,7 @@ class NodeMarket:
                     self._order(booked)
                 case LedgerLine():
                     self._outbox.report(booked.level, booked.text, **dict(booked.about))
-        for traded in self._tasks.effects.take():
+        for traded in self._tasks.take_effects():
             match traded:
                 case Say():
                     self._say(traded.partner, Traded, encode_word(traded.message))
@@ -380,7 +380,7 @@ class NodeMarket:
         kept = KeptMarket(
             trades=self._tasks.kept(),
             ledger=self._paid.snapshot() if self._ledger_changed else before.ledger,
-            marks=self._paid.marks.kept(),
+            marks=self._paid.kept_marks(),
         )
         self._ledger_changed = False
         if kept != before:

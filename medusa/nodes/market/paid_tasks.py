@@ -8,17 +8,17 @@ the contract takes no other: a number that only one knows ends nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from medusa.errors import ContractError, RemoteProtocolError
 from medusa.market.contract.terms import Contract
-from medusa.market.ledger.effects import LedgerEffects
+from medusa.market.ledger.effects import LedgerEffect, LedgerEffects
 from medusa.market.ledger.intervals import ContractIntervals
 from medusa.market.ledger.ledger import LedgerStanding, PartyLedger
 from medusa.market.ledger.messages import LedgerMessage
 from medusa.market.negotiation.kept import KeptDeal
-from medusa.nodes.catalog.kept_market import KeptMarket
+from medusa.nodes.catalog.kept_market import KeptMarket, TaskMark
 from medusa.nodes.market.market_words import TaskRows, TaskRowsHeard
 from medusa.nodes.market.task_rows import TaskMarks
 from medusa.ports import Signer, Verify
@@ -51,10 +51,6 @@ class PaidTasks:
         keys: participant -> its public key; may change.
         kept: as it was before a restart.
 
-    Attributes:
-        effects: what the ledger wants done.
-        marks: what partners have to know of our tasks.
-
     Raises:
         StateError: what was kept is no ledger.
     """
@@ -69,12 +65,16 @@ class PaidTasks:
         keys: Mapping[str, str],
         kept: KeptMarket,
     ) -> None:
-        self.effects = LedgerEffects()
-        self.marks = TaskMarks(kept.marks)
+        self._effects = LedgerEffects()
+        self._marks = TaskMarks(kept.marks)
         self._ledger = PartyLedger.restored(
-            kept.ledger, own, federation, signer=signer, verify=verify, keys=keys, effects=self.effects
+            kept.ledger, own, federation, signer=signer, verify=verify, keys=keys, effects=self._effects
         )
         self._seen: dict[tuple[str, int, str], GuestTerms] = {}
+
+    def take_effects(self) -> Iterator[LedgerEffect]:
+        """What the ledger wants done, oldest first."""
+        return self._effects.take()
 
     # --- contracts ------------------------------------------------------------------------------------
 
@@ -124,7 +124,7 @@ class PaidTasks:
             )
         except ContractError as error:
             return error.message
-        self.marks.began(partner, contract, deal.negotiation, deal.task.name, row)
+        self._marks.began(partner, contract, deal.negotiation, deal.task.name, row)
         return ""
 
     def came_home(self, time_us: int, deal: KeptDeal, row: int | None) -> None:
@@ -132,12 +132,28 @@ class PaidTasks:
         partner, contract, task = deal.partner, deal.contract.id, deal.task.name
         if row is None:
             row = self._counted(contract, partner, deal.negotiation, task)
-        mark = self.marks.find(partner, contract, deal.negotiation, task)
+        mark = self._marks.find(partner, contract, deal.negotiation, task)
         if mark is None:
             return
         row = max(row, mark.begin_row)
         self._ledger.ended(time_us, contract, partner, deal.negotiation, task, row)
-        self.marks.ended(partner, contract, deal.negotiation, task, row)
+        self._marks.ended(partner, contract, deal.negotiation, task, row)
+
+    def due(self, time_us: int) -> Iterator[tuple[str, TaskRows]]:
+        """What partners have to be told of our tasks now."""
+        return self._marks.due(time_us)
+
+    def heard(self, partner: str, word: TaskRowsHeard) -> None:
+        """A partner knows."""
+        self._marks.heard(partner, word)
+
+    def is_reached(self, partner: str) -> None:
+        """A partner is there again."""
+        self._marks.is_reached(partner)
+
+    def kept_marks(self) -> tuple[TaskMark, ...]:
+        """What partners have to know, for the next life."""
+        return self._marks.kept()
 
     # --- tasks of others ------------------------------------------------------------------------------
 
@@ -197,7 +213,7 @@ class PaidTasks:
                 price_micro=terms[1],
             )
         except ContractError as error:
-            self.effects.report("warning", f"a guest isn't paid for: {error.message}", partner=partner)
+            self._effects.report("warning", f"a guest isn't paid for: {error.message}", partner=partner)
             return
         self._ledger.counted(time_us, *about, word.negotiation, word.task, seen.row)
 
@@ -225,7 +241,7 @@ class PaidTasks:
 
     def wake_at_us(self, time_us: int) -> int | None:
         """When ``tick`` has something to do, or something is to be said again."""
-        times = self._ledger.wake_at_us(time_us), self.marks.wake_at_us(time_us)
+        times = self._ledger.wake_at_us(time_us), self._marks.wake_at_us(time_us)
         return min((each for each in times if each is not None), default=None)
 
     def status(self) -> tuple[LedgerStanding, ...]:

@@ -13,7 +13,7 @@ from typing import TypeAlias
 from medusa.errors import LinkError
 from medusa.market.contract.terms import Contract
 from medusa.market.ledger.effects import StopWork
-from medusa.market.negotiation.effects import HandBack, HandOver, TradeEffects
+from medusa.market.negotiation.effects import HandBack, HandOver, TradeEffect, TradeEffects
 from medusa.market.negotiation.kept import KeptDeal, KeptTrades, Part
 from medusa.market.negotiation.messages import LoadMessage
 from medusa.market.negotiation.settings import TradeSettings
@@ -61,7 +61,6 @@ class TradedTasks:
 
     Attributes:
         trader: decides.
-        effects: what it wants done.
         policy: what may move at all.
         used_cores: by all that runs here and the node itself, when it was looked last.
         handed_over, came_home, lost, took, gave_back: tasks of ours that went, came home, and of these were
@@ -80,14 +79,14 @@ class TradedTasks:
         fragments: OwnFragments,
         outbox: Outbox,
     ) -> None:
-        self.effects = TradeEffects()
+        self._effects = TradeEffects()
         self.policy = TaskPolicy(own, rules, stays=self._stays, takes_nothing=self._takes_nothing)
         self.trader = Trader(
             own,
             cost_function(rules),
             policy=self.policy,
             settings=TradeSettings(capacity=rules.capacity),
-            effects=self.effects,
+            effects=self._effects,
             pick=Dice(seed).pick,
         )
         self.handed_over = self.came_home = self.lost = self.took = self.gave_back = 0
@@ -166,6 +165,10 @@ class TradedTasks:
     def wake_at_us(self) -> int | None:
         """When ``tick`` has something to do, by the clock of the wall."""
         return self.trader.wake_at_us()
+
+    def take_effects(self) -> Iterator[TradeEffect]:
+        """What the trader wants done, oldest first."""
+        return self._effects.take()
 
     def kept(self) -> KeptTrades:
         """For the next life."""
