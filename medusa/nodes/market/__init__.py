@@ -11,6 +11,7 @@ move fragments go out, and what has to outlive the process is in the catalog bef
     task_rows         the same, told to the partner until it has heard it
     measured_tasks    fragments as tasks: rows, and what a row takes
     signed_papers     contracts and revocations as files hold them; which of them count here
+    signed_documents  receipts and settlements among the records of the ledger, for files
     task_policy       what may move at all: the owner's lists, and what stands in the way
     market_words      payloads of ``Traded`` and ``Booked``, with their bounds
     market_status     what status and ``medusa explain market`` show

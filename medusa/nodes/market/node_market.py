@@ -29,6 +29,7 @@ from medusa.nodes.market.market_words import (
 )
 from medusa.nodes.market.measured_tasks import KnownLoads
 from medusa.nodes.market.paid_tasks import PaidTasks
+from medusa.nodes.market.signed_documents import signed_by_both
 from medusa.nodes.market.signed_papers import SignedPapers, read_papers
 from medusa.nodes.market.tasks_port import TaskMoves
 from medusa.nodes.market.traded_tasks import OwnFragments, TradedTasks
@@ -38,7 +39,7 @@ from medusa.nodes.security.sessions import say_no
 from medusa.ports import Signer, Verify
 from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.market import Booked, Traded
-from medusa.wire.outbox import Outbox
+from medusa.wire.outbox import AddReceipt, Outbox
 from medusa.wire.status_and_metrics import MarketStatus
 
 __all__ = ["NodeMarket"]
@@ -254,7 +255,11 @@ class NodeMarket:
         if not self._begun:
             self._begun = True
             self._take_papers(time_us)
-            self._tasks.resume(time_us, self._catalog.market.trades)
+            kept = self._catalog.market
+            self._tasks.resume(time_us, kept.trades)
+            # Of these the process may have died before they were in the file.
+            for document in (each for record in kept.ledger for each in signed_by_both(record)):
+                self._outbox.append(document)
 
     def _reach(self, time_us: int) -> None:
         for partner, node in self._partners.items():
@@ -345,6 +350,7 @@ class NodeMarket:
             match booked:
                 case KeepRecord():
                     self._ledger_changed = True
+                    self._orders += [_Order(-1, self._filed(each)) for each in signed_by_both(booked.data)]
                 case SayInLedger():
                     self._book_word(booked.partner, booked.message)
                 case StopWork():
@@ -365,6 +371,9 @@ class NodeMarket:
     def _order(self, effect: HandOver | HandBack | StopWork) -> None:
         # The write that it waits for comes behind it: which one that is, ``_keep`` says.
         self._orders.append(_Order(-1, self._tasks.order(effect)))
+
+    def _filed(self, document: AddReceipt) -> Callable[[int], None]:
+        return lambda now_us: self._outbox.append(document)
 
     def _book_word(self, partner: str, word: BookedWord) -> None:
         self._say(partner, Booked, encode_word(word))

@@ -12,6 +12,7 @@ from medusa.nodes.config.settings import Settings
 from medusa.nodes.deploy.admission import Admission
 from medusa.nodes.node import NodeMind
 from medusa.nodes.reports import Listening
+from medusa.runtime.contracts.receipt_files import ReceiptFolder
 from medusa.runtime.engine_host.budgets import bounds_of
 from medusa.runtime.engine_host.gathering import Elsewhere, GatheringHost
 from medusa.runtime.engine_host.host import EngineHost
@@ -178,6 +179,7 @@ def assembled(
             say=reports.report,
             reload=reload,
             papers=papers_of,
+            receipts=None if settings.market is None else ReceiptFolder(settings.market.contracts).add,
             usage=lambda: process_usage(host.engine_us(), host.held()),
         )
         if settings.metrics is not None:

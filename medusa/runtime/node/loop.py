@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
 
-from medusa.errors import ConfigError, RemoteProtocolError
+from medusa.errors import ConfigError, ContractError, RemoteProtocolError
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.config.settings_streams import stream_settings
 from medusa.nodes.load.loads import LOOK_US, Usage
@@ -40,6 +40,7 @@ from medusa.wire.link.lanes import way_of
 from medusa.wire.messages import Message
 from medusa.wire.messages.links import Hello, Refuse
 from medusa.wire.outbox import (
+    AddReceipt,
     CallAt,
     CloseFragment,
     Copy,
@@ -116,6 +117,7 @@ class NodeLoop:
         say: takes a report.
         reload: reads the keys and rules of the configuration again; None: they stay.
         papers: reads the contracts again by which the node trades; None: it doesn't.
+        receipts: keeps what both parties of a contract have signed; None: it isn't kept.
         usage: reads what the process has used; None: that can't be told.
 
     Attributes:
@@ -133,6 +135,7 @@ class NodeLoop:
         say: Callable[[ReportLine], None],
         reload: Callable[[], Settings] | None = None,
         papers: Callable[[Settings], Mapping[str, str]] | None = None,
+        receipts: Callable[[AddReceipt], None] | None = None,
         usage: Callable[[], Usage] | None = None,
     ) -> None:
         self._brain = brain
@@ -144,6 +147,7 @@ class NodeLoop:
         self._say = say
         self._reload = reload
         self._papers = papers
+        self._receipts = receipts
         self._reloads = False
         self._usage = usage
         self._usage_at_us = -(1 << 62)
@@ -450,8 +454,19 @@ class NodeLoop:
                 self._transport.introduce(effect.peer, effect.lane, encode_frame(effect.hello))
             case Stopped():
                 self._stopped = effect
+            case AddReceipt():
+                self._add_receipt(effect)
             case ReportLine():
                 self._say(effect)
+
+    def _add_receipt(self, receipt: AddReceipt) -> None:
+        if self._receipts is None:
+            return
+        try:
+            self._receipts(receipt)
+        except ContractError as error:
+            # Totals go on in the catalog; the statement names what is missing.
+            self._say(ReportLine(level="error", what="a receipt isn't kept", fields={"why": str(error)}))
 
     def _link(self, peer: str) -> str | None:
         return peer if self._transport.calls(peer) else self._links.get(peer)

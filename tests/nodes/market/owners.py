@@ -43,11 +43,21 @@ from medusa.nodes.security.registry import Caller
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.boxes import Graph
 from medusa.wire.messages.commands import Reply
-from medusa.wire.outbox import Outbox, Persist, ReportLine, Send
+from medusa.wire.outbox import AddReceipt, Outbox, Persist, ReportLine, Send
 from medusa.wire.status_and_metrics import MarketStatus, SmoothedLoad
 from tests.nodes.keyed import Signer, curve, verify
 
-__all__ = ["SECOND_US", "WALL_US", "Fragment", "Owner", "Owners", "contract", "revoked", "signed"]
+__all__ = [
+    "FEDERATION",
+    "SECOND_US",
+    "WALL_US",
+    "Fragment",
+    "Owner",
+    "Owners",
+    "contract",
+    "revoked",
+    "signed",
+]
 
 SECOND_US = 1_000_000
 WALL_US = 1_700_000_000 * SECOND_US
@@ -208,6 +218,7 @@ class Owner:
     disk_fails: bool = False
     refused: dict[str, int] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
+    receipts: dict[bytes, str] = field(default_factory=dict)
 
     @property
     def node(self) -> str:
@@ -275,6 +286,8 @@ class Owner:
                         self._persist(effect)
                     case ReportLine():
                         self.lines.append(effect.what)
+                    case AddReceipt():
+                        self.receipts[effect.data] = effect.kind
         if self.up:
             self._wake()
 

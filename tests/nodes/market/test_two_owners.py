@@ -5,12 +5,14 @@ from __future__ import annotations
 import pytest
 
 from medusa.errors import RemoteProtocolError
+from medusa.market.ledger.statement import load_statement
 from medusa.nodes.config.settings_market import MarketPolicyRules
 from medusa.nodes.market.market_words import TaskRows, TaskRowsHeard, encode_word, read_booked
 from medusa.wire import limits
 from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.market import Booked, Traded
-from tests.nodes.market.owners import SECOND_US, WALL_US, Owners, contract, revoked, signed
+from tests.nodes.keyed import Signer, verify
+from tests.nodes.market.owners import FEDERATION, SECOND_US, WALL_US, Owners, contract, revoked, signed
 
 PRICE_MICRO = 1_000_000
 NANO_PER_ROW = 20_000_000
@@ -96,6 +98,38 @@ def test_each_books_what_the_other_books():
     assert (found[0].role, found[1].role) == ("consumer", "provider")
     for each in found:
         assert 0 <= each.exposure_micro <= each.exposure_most_micro
+
+
+def statement(world, owner):
+    """What the documents say that an owner has kept, who forgets all else."""
+    found = world[owner].receipts.items()
+    keys = {name: Signer(name).key for name in ("alice", "bob")}
+    return load_statement(
+        [data for data, kind in found if kind == "receipt"],
+        [contract("bob", "alice")],
+        federation=FEDERATION,
+        keys=keys,
+        verify=verify,
+        settlements=[data for data, kind in found if kind == "settlement"],
+    )
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_receipts_alone_say_who_owes_whom(dies):
+    world = moved()
+    for name in ("alice", "bob") * dies:
+        world.run(7.3)
+        world[name].die()
+        world[name].start()
+    world.run(45)
+    agrees(world)
+    for name in ("alice", "bob"):
+        found = statement(world, name)
+        assert found.faults == ()
+        known = world[name].contract()
+        assert (found.owed_micro, found.settled_micro) == (known.owed_micro, known.settled_micro)
+        assert (found.receipts, found.missing_micro) == (known.receipts, 0)
+        assert found.amount_micro > 10_000_000
 
 
 def test_a_host_that_dies_loses_its_guests_and_is_paid_for_what_its_owner_has():
