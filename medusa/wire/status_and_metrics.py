@@ -82,8 +82,8 @@ class Metric(NamedTuple):
     served whether there is any.
 
     Attributes:
-        name: behind ``medusa_node_``, ``medusa_query_``, ``medusa_link_``, ``medusa_fragment_`` or
-            ``medusa_box_``.
+        name: behind ``medusa_node_``, ``medusa_query_``, ``medusa_link_``, ``medusa_fragment_``,
+            ``medusa_market_``, ``medusa_contract_`` or ``medusa_box_``.
         text: what it is, in a sentence.
         title: of its column or line on screens and in the dashboard; empty: they lay it out by hand, or leave
             it out.
