@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from msgspec import UnsetType
 
 from medusa.cli.options.command_options import FILE, NODE_WHERE_IT_RUNS
 from medusa.cli.options.key_options import key_options
@@ -19,7 +20,7 @@ from medusa.errors import LinkError
 from medusa.query.suggest import did_you_mean
 from medusa.runtime.client.status.bounded_streams import STABLE, unstable_text
 from medusa.units import duration_text
-from medusa.wire.status_and_metrics import ConsistencyStatus
+from medusa.wire.status_and_metrics import ConsistencyStatus, status_of
 
 __all__ = ["explain"]
 
@@ -30,17 +31,21 @@ Example:
   medusa explain netmon.json
   medusa explain netmon.json --svg > netmon.svg
   medusa explain netmon --node tcp://127.0.0.1:5557 --all
-  medusa explain heavy --node tcp://127.0.0.1:5557"""
+  medusa explain heavy --node tcp://127.0.0.1:5557
+  medusa explain market/ --node tcp://127.0.0.1:5557 --dry-run"""
+
+MARKET = "market/"
 
 
 @click.command(epilog=EXAMPLES)
-@click.argument("query", metavar="QUERY|BOX")
+@click.argument("query", metavar="QUERY|BOX|market/[TASK|PARTNER]")
 @NODE_WHERE_IT_RUNS
 @key_options
 @all_option
 @click.option("--svg", "form", flag_value="svg", help="draw it, as SVG; of a file")
 @click.option("--mermaid", "form", flag_value="mermaid", help="draw it, as Mermaid text; of a file")
 @click.option("--json", "as_json", is_flag=True, help="one JSON document, for scripts; with --node")
+@click.option("--dry-run", is_flag=True, help="of market/: what would be offered now, and why nothing else")
 @click.pass_context
 def explain(
     context: click.Context,
@@ -50,18 +55,29 @@ def explain(
     all_nodes: bool,
     form: str | None,
     as_json: bool,
+    dry_run: bool,
     **keys: Any,
 ) -> None:
-    """Say what a query does box by box, or what the boxes of a running one wait for.
+    """Say what a query does box by box, what the boxes of a running one wait for, or why load moved.
 
     QUERY is a file that q.to_json() wrote. With --node it is the name of a query that runs there, or of a box
     or source of one: of each box it says what it needs, which input holds it back since when, and why that
     one doesn't move: who has promised nothing more, is silent, has no credit, or which disk is waited for. Of
     an output with a delay it says how its stream is, which input is missing, and how much is to be corrected.
+
+    market/ is about load that a node trades with other participants: what runs where, what was decided, and
+    why nothing else moves; market/NAME of a task, a fragment or a partner.
     """
+    if query.startswith(MARKET) and address is not None:
+        _of_market(query.removeprefix(MARKET), address, all_nodes, as_json, dry_run, **keys)
+        return
+    if dry_run:
+        raise click.UsageError("--dry-run goes with market/ and --node")
     if address is None:
         if all_nodes or as_json or any(keys.values()):
             raise click.UsageError("--all, --json and keys go with --node")
+        if query.startswith(MARKET):
+            raise click.UsageError(f"{MARKET} is what runs at a node: add --node")
         _of_file(FILE.convert(query, context.command.params[0], context), form)
         return
     if form is not None:
@@ -79,6 +95,43 @@ def explain(
         click.echo(plain(line))
     if hidden:
         click.echo(plain(f"hint: more of it is at {', '.join(hidden)}: --all shows that too"), err=True)
+
+
+def _of_market(
+    about: str, address: str | list[str], all_nodes: bool, as_json: bool, dry_run: bool, **keys: Any
+) -> None:
+    """Print what nodes say of load that they trade.
+
+    Raises:
+        LinkError: none of them trades, or none knows what is asked about.
+    """
+    from medusa.cli.screens.market_rows import explained_lines, planned_lines
+    from medusa.runtime.client.client import connect
+
+    with connect(address, **keys) as fed:
+        statuses = [status_of(said) for said in fed.statuses(all=all_nodes) if "rows_in" in said]
+    trading = [(each, each.market) for each in statuses if not isinstance(each.market, UnsetType)]
+    if not trading:
+        hint = "its configuration would have to have [market]: docs/market.md"
+        raise LinkError("no node that answers trades load", hint=hint, code="E_NO_CONTRACT")
+    found = {
+        status.node: [
+            line
+            for line in (planned_lines(market) if dry_run else explained_lines(status, about))
+            if about in line
+        ]
+        for status, market in trading
+    }
+    if as_json:
+        click.echo(json.dumps({"nodes": found}))
+        return
+    if about and not any(found.values()):
+        hint = f"{MARKET} alone says all that is known"
+        raise LinkError(f"nothing is known there of {about!r:.100}", hint=hint, code="E_QUERY")
+    for node, lines in found.items():
+        click.echo(f"{node}:")
+        for line in lines:
+            click.echo(plain(f"  {line}"))
 
 
 def _of_file(path: Path, form: str | None) -> None:

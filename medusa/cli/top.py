@@ -79,6 +79,8 @@ def _print_json(looked: Looked, address: str, by: str) -> None:
     import msgspec
 
     document = {"address": address, "boxes": ordered(looked.boxes, by), "streams": looked.streams}
+    if looked.market:
+        document["market"] = looked.market
     click.echo(msgspec.json.encode(document).decode())
 
 

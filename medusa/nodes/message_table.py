@@ -35,6 +35,7 @@ from medusa.wire.messages.links import (
     Refuse,
 )
 from medusa.wire.messages.load import Load
+from medusa.wire.messages.market import Booked, Traded
 from medusa.wire.messages.move import (
     Fed,
     FedTogether,
@@ -117,6 +118,7 @@ class MessageOwner(Enum):
     FOLLOWING = "what this node is to stand by for"
     REMOTE = "parts that one node keeps for another"
     LOADS = "how much there is to do"
+    MARKET = "load that participants run for each other under contracts"
     STATUS = "how the node is"
     ANSWERS = "answers: the part that asked, found by the number"
 
@@ -238,6 +240,9 @@ _NO_CONTRACT = _not_abroad(
 _NO_STATUS = _not_abroad("E_ROLE", "may not ask for the status")
 _NO_CATALOG = _not_abroad("E_ROLE", "takes no part in the catalog of participant {own!r}")
 
+_CONTRACT = Right("with a contract: else `E_NO_CONTRACT`")
+"""The part that trades asks: which contracts there are no table knows."""
+
 ANYBODY = Rights(YES, YES, YES)
 NODES = Rights(YES, YES, NO)
 OWN_NODES = Rights(YES, NO, NO)
@@ -246,6 +251,7 @@ READING = Rights(YES, YES, _READ)
 LANE_DATA = Rights(YES, NO, _PUBLISH)
 LANE_READING = Rights(YES, NO, _READ)
 DEPLOYING = Rights(NO, NO, _some("deploy"))
+TRADING = Rights(NO, _CONTRACT, NO)
 ORDERING = Rights(YES, NO, _role("deploy", _query_of_fragment, "query"))
 MOVING = Rights(YES, PERMIT, _role("deploy", _query_of_fragment, "query"))
 SEEDING = Rights(YES, PERMIT, NO)
@@ -335,6 +341,9 @@ MESSAGES: dict[type, MessageRow] = {
     DropRemote: MessageRow(NODES, MessageOwner.REMOTE),
     Instantiate: MessageRow(NODES, MessageOwner.REMOTE),
     StoppedRemote: MessageRow(NODES, MessageOwner.REMOTE),
+    # --- load that participants run for each other
+    Traded: MessageRow(TRADING, MessageOwner.MARKET),
+    Booked: MessageRow(TRADING, MessageOwner.MARKET),
 }
 """Every message of the wire."""
 

@@ -15,6 +15,8 @@ from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
+from msgspec import UNSET
+
 from medusa.errors import LocalProtocolError, RemoteProtocolError
 from medusa.nodes.abroad.abroad_moves import AbroadMoves
 from medusa.nodes.abroad.permits import Permits
@@ -41,6 +43,8 @@ from medusa.nodes.fragments import Fragments, opening
 from medusa.nodes.lanes import Lanes
 from medusa.nodes.load.load_status import node_load
 from medusa.nodes.load.loads import NodeLoads
+from medusa.nodes.market.lent_tasks import LentTasks
+from medusa.nodes.market.node_market import NodeMarket
 from medusa.nodes.message_table import MESSAGES, Heard, MessageOwner, check_payload
 from medusa.nodes.migration.incoming import IncomingMoves
 from medusa.nodes.migration.outgoing import OutgoingMoves
@@ -75,8 +79,8 @@ from medusa.nodes.reports import (
     Surroundings,
 )
 from medusa.nodes.security.guard import Guard, may_say
-from medusa.nodes.security.registry import Caller, visible
-from medusa.nodes.security.sessions import check_caller, makes_room
+from medusa.nodes.security.registry import Caller, Refusal, visible
+from medusa.nodes.security.sessions import check_caller, makes_room, say_no
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.nodes.status.blocking_reasons import UnmovedBoundaries, explained
 from medusa.nodes.status.fragment_status import (
@@ -109,6 +113,10 @@ ROWS = (Data, Boundary, Progress, Ack, TentativeRows, TentativeBoundary, Tentati
 ROWS_DONE = Ran | Logged
 """What becomes of rows alone."""
 
+NO_MARKET = Refusal(
+    code="E_NO_CONTRACT", text="this node doesn't trade", hint="its configuration would have to have [market]"
+)
+
 LOOK_US = 100_000
 """While only rows come all parts are looked at in the first turn after so long. Each says when it has work.
 Too small: CPU of a node with few rows; too large: so late is done what a part hasn't said."""
@@ -128,6 +136,7 @@ class NodeMind:
         certificate: a signed statement about our own key, said to peers; empty: none.
         note_key: secret; seals what a node without a disk leaves with its neighbours.
         session: when a peer counts as silent.
+        papers: file -> its text: contracts by which it trades, and their ends.
         accepting: whether fragments are taken here; None: all for which there is room.
         loop_bytes_max: a larger graph is read beside the loop.
 
@@ -152,6 +161,7 @@ class NodeMind:
         signer: Signer | None = None,
         certificate: bytes = b"",
         note_key: bytes = b"",
+        papers: Mapping[str, str] | None = None,
         session: SessionSettings = SESSION,
         accepting: Admission | None = None,
         loop_bytes_max: int = LOOP_BYTES_MAX,
@@ -204,6 +214,7 @@ class NodeMind:
         self.accepting = accepting or Admission()
         self.parsing = BackgroundParsing(settings.name, outbox, loop_bytes_max)
         self._make_parts(verify, signer)
+        self.market = self._market(verify, signer, papers or {})
         self._owners: dict[MessageOwner, Callable[[Heard], None]] = {
             MessageOwner.SESSION: lambda heard: None,  # It has heard it before all others.
             MessageOwner.KEYS: self._declared,
@@ -222,6 +233,7 @@ class NodeMind:
             MessageOwner.FOLLOWING: self.recovery.followings.receive,
             MessageOwner.REMOTE: self.remotes.receive,
             MessageOwner.LOADS: self._load_said,
+            MessageOwner.MARKET: self._traded,
             MessageOwner.STATUS: self._status_asked,
             MessageOwner.ANSWERS: self._answered,
         }
@@ -476,6 +488,43 @@ class NodeMind:
             count=self._count,
         )
 
+    def _market(
+        self, verify: Verify | None, signer: Signer | None, papers: Mapping[str, str]
+    ) -> NodeMarket | None:
+        """Trades for the participant, if the configuration says so."""
+        rules, security = self.settings.market, self.settings.security
+        if rules is None or security is None or verify is None or signer is None:
+            return None
+        return NodeMarket(
+            self.settings.participant,
+            self.settings.name,
+            rules,
+            security,
+            papers,
+            incarnation=self.incarnation,
+            catalog=self.catalog,
+            saver=self._saver,
+            outbox=self.outbox,
+            signer=signer,
+            verify=verify,
+            loads=self.loads,
+            moves=LentTasks(self.abroad, self.fragments),
+            fragments=self._own_fragments,
+            wall=self.wall.at,
+            peers=self.peers,
+            number=self.diverting.number,
+            count=self._count,
+        )
+
+    def _own_fragments(self) -> dict[str, FragmentSpec]:
+        """Those that run here for our participant."""
+        whose, own = self.diverting.participant_of, self.settings.participant
+        return {
+            name: hosted.spec
+            for name, hosted in self.fragments.items()
+            if (whose(self.catalog.coordinator_of(hosted.spec.query)) or own) == own
+        }
+
     # --- what parts ask of each other -----------------------------------------------------------------
 
     def _known_before(self, peer: str, version: int) -> None:
@@ -718,6 +767,13 @@ class NodeMind:
         assert isinstance(heard.message, Load)
         self.loads.heard(heard.now_us, heard.peer, heard.message)
 
+    def _traded(self, heard: Heard) -> None:
+        if self.market is not None:
+            self.market.receive(heard)
+        else:
+            self._count("E_NO_CONTRACT")
+            say_no(self.outbox, heard.peer, heard.message, NO_MARKET)
+
     def _status_asked(self, heard: Heard) -> None:
         assert isinstance(heard.message, StatusRequest)
         status, caller = self._status(heard.now_us), heard.caller
@@ -735,6 +791,7 @@ class NodeMind:
             or self._reading.answered(now_us, peer, reply)
             or self.recovery.answered(now_us, peer, reply)
             or self._queries.answered(now_us, peer, reply)
+            or (self.market is not None and self.market.answered(peer, reply))
             or self.diverting.answered(now_us, peer, reply)
         ):
             self.coordinator.reply(now_us, peer, reply)
@@ -811,6 +868,8 @@ class NodeMind:
         self.recovery.written(now_us)
         self.orders.splits.tick(now_us)  # What is there from now on is listed too.
         self.naming.written(now_us)
+        if self.market is not None:
+            self.market.written(now_us)
         if self.guard is not None:
             self.guard.written([peer for peer in self.settings.peers if self._is_up(peer)])
         self.orders.tick(now_us)
@@ -824,6 +883,8 @@ class NodeMind:
         for peer in self.guard.configure(rules.security):
             self.outbox.append(CutPeer(peer=peer))
             self._lost(now_us, peer)
+        if self.market is not None:
+            self.market.rules_read(now_us, rules.security, rules.papers)
         self._cut_off(now_us)
         self._turned(now_us)
 
@@ -840,6 +901,8 @@ class NodeMind:
         self.orders.start(now_us)
         self.recovery.start(now_us)
         self._resolving.start(now_us)
+        if self.market is not None:
+            self.market.start(now_us)
         self.tick(now_us)
 
     def _stop(self, now_us: int) -> None:
@@ -936,6 +999,8 @@ class NodeMind:
         if not rows:
             self._resolving.tick(now_us)
             self.naming.tick(now_us)
+            if self.market is not None and not self._stopping:
+                self.market.tick(now_us)
         self.rates.tick(now_us, self.fragments.values(), self.installed.counts)
         self.loads.tick(now_us, (peer for peer in self.settings.own_peers if self.peers[peer] == "up"))
         self._unmoved.tick(now_us, self.installed.counts)
@@ -991,6 +1056,8 @@ class NodeMind:
         times += [self._definitions.wake_at_us(), self._reading.wake_at_us(), self.remotes.wake_at_us()]
         times += [self._resolving.wake_at_us(), self.naming.wake_at_us(), self.recovery.wake_at_us(now_us)]
         times += [self._queries.wake_at_us(), self.abroad.wake_at_us(now_us)]
+        if self.market is not None:
+            times.append(self.market.wake_at_us(now_us))
         return min((time_us for time_us in times if time_us is not None), default=None)
 
     # --- status ---------------------------------------------------------------------------------------
@@ -1039,4 +1106,5 @@ class NodeMind:
             undecided=self.recovery.undecided(now_us),
             in_doubt=self._resolving.status(),
             runs_on=self.accepting.status(),
+            market=UNSET if self.market is None else self.market.status(now_us),
         )

@@ -65,6 +65,12 @@ NOTE_BYTES_MAX = 16 << 10
 LANES_MAX = 16
 """Connections for streams from one node to another."""
 
+TRADED_BYTES_MAX = 512 << 10
+"""Of one message of a negotiation between participants: names of up to 1,000 tasks, and what they take."""
+
+BOOKED_BYTES_MAX = 256 << 10
+"""Of one message about what participants owe each other: two readings, with their signatures."""
+
 STATEMENT_BYTES_MAX = 1 << 10
 """Of what a participant signs."""
 

@@ -23,6 +23,7 @@ from medusa.wire.messages.links import Hello
 
 __all__ = [
     "GAVE_WAY",
+    "AddReceipt",
     "CallAt",
     "CloseFragment",
     "Copy",
@@ -330,6 +331,22 @@ class Stopped:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class AddReceipt:
+    """Add what two participants have signed to the file of their contract, once: it may come again.
+
+    Attributes:
+        partner, contract: whose file it is.
+        kind: ``receipt`` or ``settlement``.
+        data: its bytes, as they were signed, with both signatures.
+    """
+
+    partner: str
+    contract: str
+    kind: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ReportLine:
     """A line for people: ``level`` is debug, info, warning or error.
 
@@ -364,6 +381,7 @@ Effect: TypeAlias = (
     | Trust
     | Introduce
     | Stopped
+    | AddReceipt
     | ReportLine
 )
 

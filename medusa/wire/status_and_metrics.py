@@ -42,6 +42,11 @@ __all__ = [
     "InputStatus",
     "LinkStatus",
     "LoadStatus",
+    "MarketContractStatus",
+    "MarketDecisionStatus",
+    "MarketOfferStatus",
+    "MarketStatus",
+    "MarketTaskStatus",
     "Metric",
     "MissingStatus",
     "MovesStatus",
@@ -77,8 +82,8 @@ class Metric(NamedTuple):
     served whether there is any.
 
     Attributes:
-        name: behind ``medusa_node_``, ``medusa_query_``, ``medusa_link_``, ``medusa_fragment_`` or
-            ``medusa_box_``.
+        name: behind ``medusa_node_``, ``medusa_query_``, ``medusa_link_``, ``medusa_fragment_``,
+            ``medusa_market_``, ``medusa_contract_`` or ``medusa_box_``.
         text: what it is, in a sentence.
         title: of its column or line on screens and in the dashboard; empty: they lay it out by hand, or leave
             it out.
@@ -770,6 +775,157 @@ class DoubtfulStatus(_Status, frozen=True, kw_only=True):
     why: str = ""
 
 
+class MarketTaskStatus(_Status, frozen=True, kw_only=True):
+    """A fragment that runs at a partner, or a guest of it.
+
+    Attributes:
+        task: its name in the market: its owner's, and that of the fragment.
+        price_micro: of a core-second, in millionths of the currency.
+        nano_units_per_row: nanoseconds of a core that a row is billed as.
+        paid_row: rows before this one count as delivered here; None: it isn't in the ledger yet.
+        for_us: so long it is there.
+        recalled: why it is on its way home; empty: it isn't.
+        virtual: it is only as if it were: its contract is a shadow.
+    """
+
+    task: str
+    partner: str
+    contract: str
+    negotiation: int = 0
+    price_micro: int = 0
+    nano_units_per_row: int = 0
+    paid_row: int | None = None
+    for_us: int = 0
+    recalled: str = ""
+    virtual: bool = False
+
+
+class MarketContractStatus(_Status, frozen=True, kw_only=True):
+    """A contract, and what is owed by it. Amounts are millionths of its currency.
+
+    Attributes:
+        role: ours: ``consumer`` or ``provider``.
+        node: that trades for the partner.
+        reached: it is there.
+        ask_micro: what a core-second would be offered for next, or is said to be taken for.
+        room: cores that the partner, or this node, has said to have; None: nothing was said.
+        cores: that run by it now.
+        rests_us: nothing is asked for so long.
+        stopped: why no task is taken under it; empty: one may be.
+        virtual_micro: of a shadow, what would have been paid.
+    """
+
+    id: str
+    version: int
+    partner: str
+    node: str
+    role: str
+    currency: str = "EUR"
+    in_force: bool = True
+    ends_us: int = 0
+    reached: bool = True
+    shadow: bool = False
+    ask_micro: int = 0
+    room: float | None = None
+    cores: Annotated[float, Metric("cores", "Cores that run by the contract now.")] = 0.0
+    rests_us: int = 0
+    stopped: str = ""
+    receipts: Annotated[
+        int, Metric("receipts", "Readings of the contract that both have signed.", counts=True)
+    ] = 0
+    owed_micro: Annotated[
+        int,
+        Metric(
+            "owed_micro",
+            "Millionths of the currency that the consumer owes the provider by receipts, and that aren't"
+            " settled.",
+        ),
+    ] = 0
+    settled_micro: Annotated[int, Metric("settled_micro", "What was settled so far, alike.")] = 0
+    exposure_micro: Annotated[
+        int, Metric("exposure_micro", "Work that was done and isn't receipted, as this node counts it.")
+    ] = 0
+    exposure_most_micro: int = 0
+    written_off_micro: int = 0
+    disputes: Annotated[int, Metric("disputes", "Disputes since the last settlement.")] = 0
+    virtual_micro: int = 0
+
+
+class MarketOfferStatus(_Status, frozen=True, kw_only=True):
+    """A negotiation that is under way, or (``state`` is empty) one that would be begun now.
+
+    Attributes:
+        buying: we are the consumer.
+        saved_micro_per_s: what the second kind would save, in millionths of the currency a second.
+    """
+
+    partner: str
+    contract: str
+    tasks: tuple[str, ...]
+    price_micro: int
+    state: str = ""
+    buying: bool = True
+    saved_micro_per_s: float = 0.0
+
+
+class MarketDecisionStatus(_Status, frozen=True, kw_only=True):
+    """What was decided lately, and why; ``ago_us``: so long ago."""
+
+    ago_us: int
+    step: str
+    partner: str
+    contract: str
+    tasks: tuple[str, ...] = ()
+    price_micro: int = 0
+    code: str = ""
+    text: str = ""
+
+
+class MarketStatus(_Status, frozen=True, kw_only=True):
+    """How a node trades load with other participants.
+
+    Attributes:
+        capacity: cores that were declared; ``used``: that fragments here and the node itself take of it.
+        overloaded: more is used than was declared.
+        shadow: it only watches.
+        away, guests: fragments of ours at partners, and of partners here.
+        open: negotiations; ``planned``: what would be offered now.
+        stays: fragment -> why it isn't offered.
+        why_still: why nothing moves now.
+        explained: all of it in sentences, for ``medusa explain market``.
+        refused_papers: file of a contract -> why it doesn't count here.
+        refused_by: partner -> what its node has answered.
+    """
+
+    capacity: Annotated[float, Metric("capacity_cores", "Cores declared for own load and that of others.")]
+    used: Annotated[float, Metric("used_cores", "Cores that fragments and the node itself take.")] = 0.0
+    overloaded: bool = False
+    shadow: bool = False
+    contracts: tuple[MarketContractStatus, ...] = ()
+    away: tuple[MarketTaskStatus, ...] = ()
+    guests: tuple[MarketTaskStatus, ...] = ()
+    open: tuple[MarketOfferStatus, ...] = ()
+    planned: tuple[MarketOfferStatus, ...] = ()
+    stays: dict[str, str] = {}
+    why_still: str = ""
+    decisions: tuple[MarketDecisionStatus, ...] = ()
+    explained: tuple[str, ...] = ()
+    refused_papers: dict[str, str] = {}
+    refused_by: dict[str, str] = {}
+    handed_over: Annotated[
+        int, Metric("handed_over_tasks", "Fragments of its own that went to a partner.", counts=True)
+    ] = 0
+    came_home: Annotated[
+        int, Metric("came_home_tasks", "Fragments of its own that came home.", counts=True)
+    ] = 0
+    lost: Annotated[
+        int,
+        Metric("lost_tasks", "Of these those that were taken over, as their host was silent.", counts=True),
+    ] = 0
+    took: Annotated[int, Metric("taken_tasks", "Fragments of partners that came.", counts=True)] = 0
+    gave_back: Annotated[int, Metric("given_back_tasks", "Fragments of partners that went.", counts=True)] = 0
+
+
 class RunsOnStatus(_Status, frozen=True, kw_only=True):
     """What the fragments of the node run on instead."""
 
@@ -860,6 +1016,7 @@ class NodeStatus(_Status, frozen=True, kw_only=True):
     undecided: dict[str, AgreementStatus] = {}
     in_doubt: DoubtStatus = DoubtStatus()
     runs_on: RunsOnStatus | UnsetType = UNSET
+    market: MarketStatus | UnsetType = UNSET
 
     def link_state(self, peer: str) -> str:
         """``up`` or ``silent`` of a node in the configuration, ``here`` of the node itself, else

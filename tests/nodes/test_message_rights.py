@@ -46,6 +46,7 @@ EXPECTED = {
     **dict.fromkeys(["Load", "Receive", "Ready", "Piece", "Whole", "Fed", "Standing", "Handover"], "peeeee"),
     "FedTogether": "peeeee",
     **dict.fromkeys(["Got", "GiveUp", "Settle", "Settled"], "peeeee"),
+    **dict.fromkeys(["Traded", "Booked"], "epeeee"),
     **dict.fromkeys(["Configure", "Prepare", "Accept", "Vote", "Seed"], "peeeee"),
 }
 
@@ -191,13 +192,14 @@ OWNERS = {
     "FOLLOWING": "Seed",
     "REMOTE": "DefineRemote RevokeRemote KeepRemote DropRemote Instantiate StoppedRemote",
     "LOADS": "Load",
+    "MARKET": "Traded Booked",
     "STATUS": "StatusRequest",
     "ANSWERS": "Reply",
 }
 
 REQUIRED = (
-    "Data Define DefineRemote Deploy DeployGuarded Entries Install KeepRemote Piece Receive Seed Standing "
-    "TentativeRows"
+    "Booked Data Define DefineRemote Deploy DeployGuarded Entries Install KeepRemote Piece Receive Seed "
+    "Standing TentativeRows Traded"
 )
 OPTIONAL = "Digest Fed FedTogether Reply Whole"
 

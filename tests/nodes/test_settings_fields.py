@@ -15,6 +15,7 @@ from medusa.nodes.config.settings_delay import DelayRules
 from medusa.nodes.config.settings_dht import DhtRules
 from medusa.nodes.config.settings_links import LinkRules
 from medusa.nodes.config.settings_load import LoadRules
+from medusa.nodes.config.settings_market import CostRules, MarketPolicyRules, MarketRules
 from medusa.nodes.config.settings_offers import OfferRules
 from medusa.nodes.config.settings_recovery import RecoveryRules
 from medusa.nodes.config.settings_security import ClientRules
@@ -211,6 +212,9 @@ TABLES_OF = {
     "offers.PARTICIPANT": OfferRules,
     "clients.NAME": ClientRules,
     "dht": DhtRules,
+    "market": MarketRules,
+    "market.cost": CostRules,
+    "market.policy": MarketPolicyRules,
     "spark": SparkRules,
 }
 

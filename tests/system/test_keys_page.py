@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,60 +12,12 @@ from click.testing import CliRunner
 import medusa as md
 from medusa.cli.main import main
 from tests.blocks import blocks
-from tests.ports import free_ports
-from tests.system.nodes import DEADLINE_S, RUN, first_line, until
+from tests.system.nodes import until
+from tests.system.page_reader import Reader
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "keys.md"
 
 pytestmark = pytest.mark.system
-
-
-class Reader:
-    """Somebody who does what the page says, in one folder."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.ports = dict(zip(("5555", "5557"), map(str, free_ports(2)), strict=True))
-        self.nodes: dict[str, subprocess.Popen[str]] = {}
-        self.printed: dict[str, str] = {}
-
-    def here(self, text: str) -> str:
-        for shown, port in self.ports.items():
-            text = text.replace(f":{shown}", f":{port}")
-        return text
-
-    def write(self, text: str) -> None:
-        def key(found: re.Match[str]) -> str:
-            public = (self.folder / found[1]).read_text()
-            return f'key = "{re.search(r"public = .(.+).$", public, re.MULTILINE)[1]}"'
-
-        name = text.splitlines()[0].removeprefix("# ")
-        (self.folder / name).write_text(re.sub(r'key = "\.\.\."  # (\S+)', key, self.here(text)))
-
-    def do(self, line: str) -> None:
-        words = shlex.split(self.here(line))
-        if words[-1] == "&":
-            self._start(words[:-1])
-            return
-        if words[0] == "medusa":
-            done = CliRunner().invoke(main, words[1:])
-            assert done.exit_code == 0, f"{line}\n{done.output}"
-            self.printed[" ".join(words[1:3])] = done.output
-            return
-        subprocess.run(words, timeout=DEADLINE_S, check=True)
-
-    def _start(self, words: list[str]) -> None:
-        with open(self.folder / f"{len(self.nodes)}.log", "w") as log:
-            command = [sys.executable, "-c", RUN, *words[1:]]
-            made = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
-        self.nodes[words[2]] = made
-        assert "listening" in first_line(made), Path(log.name).read_text()
-
-    def close(self) -> None:
-        for made in self.nodes.values():
-            made.kill()
-            made.wait(DEADLINE_S)
-            made.stdout.close()
 
 
 def test_two_participants_as_the_page_tells_it(tmp_path, monkeypatch):

@@ -79,6 +79,8 @@ WAYS = {
     "DropRemote": "node to node",
     "Instantiate": "node to node",
     "StoppedRemote": "node to node",
+    "Traded": "node to node",
+    "Booked": "node to node",
     "Split": "client to node, node to node",
     "Merge": "client to node, node to node",
     "DhtFind": "member to member",

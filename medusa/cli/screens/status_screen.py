@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import UNSET
 
+from medusa.cli.screens.market_rows import CONTRACTS, TASKS, contract_rows, market_lines, task_rows
 from medusa.cli.screens.terminal_text import figure, number, plain, share
 from medusa.query.delay import delay_line, delay_promise
 from medusa.query.delay_policies import PROCESS
@@ -60,6 +61,8 @@ def screen(statuses: Sequence[Status]) -> RenderableType:
         ("fragments", _FRAGMENTS, _fragments(whole)),
         ("links", _LINKS, _links(whole)),
         ("streams", _STREAMS, _streams(whole)),
+        ("contracts", CONTRACTS, contract_rows(whole)),
+        ("traded tasks", TASKS, task_rows(whole)),
     ):
         lines = list(rows)
         if lines:
@@ -112,6 +115,7 @@ def _of_node(status: NodeStatus, guarded: Sequence[GuardedFragment]) -> Iterator
         last = duration_text(min(each.last_us or 0 for each in gone) // 1_000_000 * 1_000_000)
         count = sum(each.count for each in gone)
         yield f"gone publishers, whose positions are kept: {count:,}, the last for {last}"
+    yield from market_lines(status)
     if status.disk_error:
         yield f"DISK: {status.disk_error}"
     yield from _doubts(status.in_doubt)

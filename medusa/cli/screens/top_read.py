@@ -40,14 +40,20 @@ class StreamRow(ConsistencyStatus, frozen=True, kw_only=True):
 
 
 class Looked(NamedTuple):
-    """What is there at a moment; a run in a program has no such streams."""
+    """What is there at a moment; a run in a program has no such streams, and trades nothing.
+
+    Attributes:
+        market: lines of nodes that trade load.
+    """
 
     boxes: list[Box]
     streams: list[StreamRow]
+    market: Sequence[str] = ()
 
 
 _BOXES = converter(list[Box])
 _STREAMS = converter(list[StreamRow])
+_MARKET = converter(list[str])
 
 
 @contextmanager
@@ -97,12 +103,14 @@ def _url(address: str) -> str:
 
 
 def _status_rows(statuses: Sequence[Mapping[str, Any]]) -> Any:
+    from medusa.cli.screens.market_rows import top_lines
     from medusa.runtime.client.status.overview import whole
     from medusa.runtime.exposition.server import status_rows, stream_rows
 
     nodes = [whole(status) for status in statuses]
     boxes = [row for node in nodes for row in status_rows(node)]
-    return {"boxes": boxes, "streams": [row for node in nodes for row in stream_rows(node)]}
+    streams = [row for node in nodes for row in stream_rows(node)]
+    return {"boxes": boxes, "streams": streams, "market": list(top_lines(nodes))}
 
 
 def _stats(url: str, address: str, timeout_s: float) -> Any:
@@ -137,8 +145,10 @@ def _stats(url: str, address: str, timeout_s: float) -> Any:
 
 def _looked(said: Any, address: str) -> Looked:
     try:
-        # Releases before this one say nothing of streams.
-        return Looked(_BOXES(said["boxes"]), _STREAMS(said.get("streams", [])))
+        # Releases before this one say nothing of streams, and what serves metrics nothing of the market.
+        return Looked(
+            _BOXES(said["boxes"]), _STREAMS(said.get("streams", [])), _MARKET(said.get("market", []))
+        )
     except (KeyError, TypeError, AttributeError):
         raise _stranger(address, "its answer can't be read") from None
     except msgspec.ValidationError as error:

@@ -345,7 +345,7 @@ class ProviderBook(LedgerBook):
         if slot is None:
             if now_us >= self.versions.last_us:
                 self._stop("contract.ended", f"contract {self.contract_id} is over")
-        elif self.may_work(now_us):
+        elif self.may_work(now_us) or not self._runs:
             self._rests_since_us = None
         elif self._rests_since_us is None:
             self._rests_since_us = now_us
@@ -357,6 +357,11 @@ class ProviderBook(LedgerBook):
                 f" {money_text(exposure_most_micro(contract), contract.currency)} that two intervals may be"
                 " worth",
             )
+
+    @property
+    def _runs(self) -> bool:
+        """Whether a task does: a contract without tasks rests for nothing, and wakes nobody."""
+        return any(not task.home for task in self.tasks.values())
 
     def _takes_nothing(self, contract: Contract, slot: Slot) -> str:
         lost_micro = self._lost_so_far_micro(slot)

@@ -16,6 +16,7 @@ from medusa.nodes.catalog.deployment_automaton import DEPLOYMENT, DeploymentEven
 from medusa.nodes.catalog.in_doubt import InDoubt
 from medusa.nodes.catalog.kept_configurations import KeptConfiguration
 from medusa.nodes.catalog.kept_definitions import RemoteKept
+from medusa.nodes.catalog.kept_market import KeptMarket
 from medusa.nodes.catalog.kept_moves import Ownership
 from medusa.nodes.catalog.kept_permits import KeptPermits
 from medusa.nodes.spec.fragment_spec import FragmentSpec
@@ -238,6 +239,7 @@ class _Saved(msgspec.Struct, frozen=True, kw_only=True):
     buried: dict[str, tuple[int, ...]] = {}
     birth: Birth = Birth()
     permits: KeptPermits | msgspec.UnsetType = msgspec.UNSET
+    market: KeptMarket = KeptMarket()
 
 
 _SAVED = msgpack_decoder(_Saved)
@@ -268,6 +270,7 @@ class Catalog:
         buried: query -> the lives of its last configurations, which were removed from here, the newest last.
         birth: how it began.
         permits: what may run at other participants', and of theirs here (``nodes.abroad.permits``).
+        market: what runs where by contracts, and what is owed (``nodes.market.node_market``).
         becoming: what is written as if it were so already: if the write fails nothing has been.
     """
 
@@ -292,6 +295,7 @@ class Catalog:
         self.buried: dict[str, tuple[int, ...]] = {}
         self.birth = Birth()
         self.permits = KeptPermits()
+        self.market = KeptMarket()
         self.becoming: list[PendingReplacement] = []
 
     def add(self, fragment: FragmentSpec, owner: str, request: int = 0) -> None:
@@ -451,6 +455,10 @@ class Catalog:
         """What the disk has lost may name it, and nothing else says where it is."""
         return self.in_doubt.hides(stream) and self.place(stream) is None
 
+    def keep_market(self, kept: KeptMarket) -> None:
+        """This is to outlive the process."""
+        self.market = kept
+
     def learns_from(self, runs: Callable[[], tuple[EntryRun, ...]]) -> None:
         """What is written of the directory is what this says then."""
         self.learned = runs
@@ -609,6 +617,7 @@ class Catalog:
             buried=dict(self.buried),
             birth=self.birth,
             permits=msgspec.UNSET if self.permits.empty else self.permits,
+            market=self.market,
         )
         return msgspec.msgpack.encode(saved)
 
@@ -652,6 +661,7 @@ class Catalog:
         made.birth = saved.birth
         if saved.permits is not msgspec.UNSET:
             made.permits = saved.permits
+        made.market = saved.market
         return made
 
 

@@ -27,6 +27,7 @@ from medusa.nodes.config.settings_delay import DelayRules, read_delay
 from medusa.nodes.config.settings_dht import DhtRules, read_dht
 from medusa.nodes.config.settings_links import LinkRules, read_links
 from medusa.nodes.config.settings_load import LoadRules, read_load
+from medusa.nodes.config.settings_market import MarketRules, read_market
 from medusa.nodes.config.settings_offers import OfferRules, read_offers
 from medusa.nodes.config.settings_recovery import RecoveryRules, read_recovery
 from medusa.nodes.config.settings_security import FIELDS as SECURITY_FIELDS
@@ -134,6 +135,8 @@ class Settings:
     """Where state is kept: a key of ``settings_store.STORES``. ``data`` says where there, if need be."""
     dht: DhtRules | None = None
     """How it takes part in the catalog between participants; None: it doesn't."""
+    market: MarketRules | None = None
+    """How it trades load with other participants; None: it doesn't."""
     security: Security | None = None
     """Keys and rules; None: who reaches the node, on this machine alone, may do everything."""
     spark: SparkRules | None = None
@@ -196,6 +199,8 @@ _FIELDS = (
     "delay",
     "offers",
     "dht",
+    "node",
+    "market",
     "streams",
     "spark",
     *SECURITY_FIELDS,
@@ -249,6 +254,14 @@ class _Reader(ConfigFile):
             offers=read_offers(self, own=participant, participants=tuple(self.table("participants"))),
             streams=read_streams(self, store=store),
             dht=read_dht(self, participant=participant, folder=self._folder, peers=peers, security=security),
+            market=read_market(
+                self,
+                participant=participant,
+                folder=self._folder,
+                peers=peers,
+                security=security,
+                store=store,
+            ),
             security=security,
             spark=read_spark(self),
         )

@@ -213,7 +213,8 @@ class StateReceiver:
 
     def is_next(self, message: Carried) -> bool:
         """Whether a frame of this attempt goes on where the last one ended."""
-        return message.ticket == self.ticket and message.frame == self._frames
+        frame = message.fed[0].frame if isinstance(message, FedTogether) else message.frame
+        return message.ticket == self.ticket and frame == self._frames
 
     def check_whole(self, message: Whole) -> None:
         """Whether all of a checkpoint has come that ends with this, as far as that can be told without

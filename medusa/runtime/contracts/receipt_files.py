@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import os
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -15,10 +16,16 @@ from typing import NamedTuple
 
 from medusa.errors import ContractError
 from medusa.market.ledger.receipts import READING_BYTES_MAX, LoadReceipt, SignedSettlement, canonical
+from medusa.wire.outbox import AddReceipt
 
-__all__ = ["ReceiptsOfFile", "read_receipts", "receipt_lines"]
+__all__ = ["ReceiptsOfFile", "ReceiptFolder", "read_receipts", "receipt_lines"]
 
 LINE_CHARS_MAX = 2 * READING_BYTES_MAX
+
+LINES_KNOWN = 8
+"""A node that was restarted says the last receipt and the last settlement again."""
+
+TAIL_BYTES = 4 * LINE_CHARS_MAX
 
 
 class ReceiptsOfFile(NamedTuple):
@@ -72,3 +79,45 @@ def _no_line(path: Path, number: int, line: str) -> ContractError:
         hint="leave the line out: the statement names the receipt that is missing",
         code="contract.receipts",
     )
+
+
+class ReceiptFolder:
+    """Where a node keeps what both parties of its contracts have signed: a file of each contract, to which
+    lines are only added."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = Path(folder)
+        self._last: dict[Path, set[bytes]] = {}
+        """Of each file the last lines: what comes again is there already."""
+
+    def add(self, document: AddReceipt) -> None:
+        """Add one, durably, unless it is among the last that are there.
+
+        Raises:
+            ContractError: the file can't be written; names it.
+        """
+        path = self._folder / f"{document.partner}.{document.contract}.receipts"
+        line = f"{document.kind} {base64.b64encode(document.data).decode()}\n".encode()
+        try:
+            if path not in self._last:
+                self._last[path] = _last_lines(path)
+            if line in self._last[path]:
+                return
+            with path.open("ab") as file:
+                file.write(line)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            raise ContractError(f"{path} can't be written: {error.strerror}", code="contract.file") from None
+        known = self._last[path]
+        if len(known) >= LINES_KNOWN:
+            known.clear()
+        known.add(line)
+
+
+def _last_lines(path: Path) -> set[bytes]:
+    if not path.exists():
+        return set()
+    with path.open("rb") as file:
+        file.seek(max(path.stat().st_size - TAIL_BYTES, 0))
+        return set(file.read().splitlines(keepends=True))

@@ -22,6 +22,8 @@ from medusa.wire.status_and_metrics import (
     FragmentStatus,
     LinkStatus,
     LoadStatus,
+    MarketContractStatus,
+    MarketStatus,
     MissingStatus,
     NodeStatus,
     ReplicasStatus,
@@ -36,13 +38,17 @@ __all__ = ["node_families"]
 
 
 def node_families(status: NodeStatus) -> Iterator[Metric]:
-    """Of the node itself, its links to other nodes, its fragments, their streams with ``delay``, and of
-    queries of which something isn't decided; what is null has no sample."""
+    """Of the node itself, its links to other nodes, its fragments, their streams with ``delay``, of queries
+    of which something isn't decided, and of contracts by which it trades; what is null has no sample."""
     node, link, fragment = ["node"], ["node", "peer"], ["node", "query", "fragment"]
     yield from _families(LoadStatus, "node", node, [(status.load, [status.node])])
     yield from _families(NodeStatus, "node", node, [(status, [status.node])])
     undecided = [(of, [status.node, query]) for query, of in status.undecided.items()]
     yield from _families(AgreementStatus, "query", ["node", "query"], undecided)
+    trading = [] if status.market is UNSET else [status.market]
+    yield from _families(MarketStatus, "market", node, [(of, [status.node]) for of in trading])
+    contracts = [(each, [status.node, each.partner, each.id]) for of in trading for each in of.contracts]
+    yield from _families(MarketContractStatus, "contract", ["node", "partner", "contract"], contracts)
     yield _up(status, link)
     # Clients come and go under names that nobody could list.
     links = [(to, [status.node, peer]) for peer in status.peers if (to := status.load.links.get(peer))]

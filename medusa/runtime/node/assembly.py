@@ -12,6 +12,7 @@ from medusa.nodes.config.settings import Settings
 from medusa.nodes.deploy.admission import Admission
 from medusa.nodes.node import NodeMind
 from medusa.nodes.reports import Listening
+from medusa.runtime.contracts.receipt_files import ReceiptFolder
 from medusa.runtime.engine_host.budgets import bounds_of
 from medusa.runtime.engine_host.gathering import Elsewhere, GatheringHost
 from medusa.runtime.engine_host.host import EngineHost
@@ -22,7 +23,7 @@ from medusa.runtime.node.configuration import NodeConfig
 from medusa.runtime.node.graph_parser import GraphParser
 from medusa.runtime.node.loop import NodeLoop
 from medusa.runtime.node.node_keys import load_keys
-from medusa.runtime.node.reloading import rules_again
+from medusa.runtime.node.reloading import papers_of, rules_again
 from medusa.runtime.node.reports import Reports
 from medusa.runtime.repair.startup import recover
 from medusa.runtime.store.node_store import open_store
@@ -92,8 +93,8 @@ def assembled(
         rebuild: its disk was lost: it gets what its peers know of it.
 
     Raises:
-        ConfigError: a key can't be used, figures can't be served, there is ``[spark]`` and no elsewhere, or
-            what keeps nothing is to be rebuilt.
+        ConfigError: a key can't be used, figures can't be served, there is ``[spark]`` and no elsewhere,
+            there is no folder of contracts, or what keeps nothing is to be rebuilt.
         StateError: the data folder can't be used.
         LinkError: it can't listen at its address.
     """
@@ -135,6 +136,7 @@ def assembled(
             note_key=keys.own.derived("notes") if keys.own is not None else b"",
             session=PROMPT,
             signer=keys.signer,
+            papers=papers_of(settings),
             accepting=None if elsewhere is None else Admission(elsewhere.accept, elsewhere.told),
         )
         transport = Transport(
@@ -176,6 +178,8 @@ def assembled(
             parser=parser,
             say=reports.report,
             reload=reload,
+            papers=papers_of,
+            receipts=None if settings.market is None else ReceiptFolder(settings.market.contracts).add,
             usage=lambda: process_usage(host.engine_us(), host.held()),
         )
         if settings.metrics is not None:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, Protocol
 
-from medusa.errors import ConfigError, RemoteProtocolError
+from medusa.errors import ConfigError, ContractError, RemoteProtocolError
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.config.settings_streams import stream_settings
 from medusa.nodes.load.loads import LOOK_US, Usage
@@ -40,6 +40,7 @@ from medusa.wire.link.lanes import way_of
 from medusa.wire.messages import Message
 from medusa.wire.messages.links import Hello, Refuse
 from medusa.wire.outbox import (
+    AddReceipt,
     CallAt,
     CloseFragment,
     Copy,
@@ -120,6 +121,8 @@ class NodeLoop:
         parser: reads graphs beside the loop.
         say: takes a report.
         reload: reads the keys and rules of the configuration again; None: they stay.
+        papers: reads the contracts again by which the node trades; None: it doesn't.
+        receipts: keeps what both parties of a contract have signed; None: it isn't kept.
         usage: reads what the process has used; None: that can't be told.
 
     Attributes:
@@ -136,6 +139,8 @@ class NodeLoop:
         parser: GraphParser,
         say: Callable[[ReportLine], None],
         reload: Callable[[], Settings] | None = None,
+        papers: Callable[[Settings], Mapping[str, str]] | None = None,
+        receipts: Callable[[AddReceipt], None] | None = None,
         usage: Callable[[], Usage] | None = None,
     ) -> None:
         self._brain = brain
@@ -146,6 +151,8 @@ class NodeLoop:
         self._clock = clock
         self._say = say
         self._reload = reload
+        self._papers = papers
+        self._receipts = receipts
         self._reloads = False
         self._usage = usage
         self._usage_at_us = -(1 << 62)
@@ -274,7 +281,8 @@ class NodeLoop:
         try:
             settings = self._reload()
             assert settings.security is not None
-            self._brain.report(now_us, RulesRead(settings.security, settings.offers))
+            papers = None if self._papers is None else self._papers(settings)
+            self._brain.report(now_us, RulesRead(settings.security, settings.offers, papers))
         except ConfigError as error:
             self._say(ReportLine(level="error", what=f"keys and rules stay as they were: {error}"))
             return
@@ -462,8 +470,19 @@ class NodeLoop:
                 self._transport.introduce(effect.peer, effect.lane, encode_frame(effect.hello))
             case Stopped():
                 self._stopped = effect
+            case AddReceipt():
+                self._add_receipt(effect)
             case ReportLine():
                 self._say(effect)
+
+    def _add_receipt(self, receipt: AddReceipt) -> None:
+        if self._receipts is None:
+            return
+        try:
+            self._receipts(receipt)
+        except ContractError as error:
+            # Totals go on in the catalog; the statement names what is missing.
+            self._say(ReportLine(level="error", what="a receipt isn't kept", fields={"why": str(error)}))
 
     def _link(self, peer: str) -> str | None:
         return peer if self._transport.calls(peer) else self._links.get(peer)

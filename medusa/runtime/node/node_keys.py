@@ -27,7 +27,7 @@ class NodeKeys:
 
     Attributes:
         certificate: a signed statement about ``own``, as it is said to peers.
-        signer: the key of the participant, where the node publishes for it.
+        signer: the key of the participant, where the node publishes or trades for it.
     """
 
     own: CurveKey | None = None
@@ -55,16 +55,18 @@ def load_keys(settings: Settings) -> NodeKeys:
 
 
 def _signer(settings: Settings, security: Security) -> ParticipantKey | None:
-    if settings.dht is None or not settings.dht.key:
-        return None
-    key = read_participant_key(settings.dht.key)
-    who = settings.participant
-    if key.key != security.participants[who]:
-        raise ConfigError(
-            f"{settings.dht.key} holds the key {key.key}, that of participant {who!r} is another",
-            hint=f"compare it with [participants.{who}]",
-            code="config.key.participant",
-        )
+    """The key of the participant: it publishes by it, and signs what is owed."""
+    files = [settings.dht.key] if settings.dht is not None and settings.dht.key else []
+    files += [settings.market.key] if settings.market is not None else []
+    who, key = settings.participant, None
+    for file in files:
+        key = read_participant_key(file)
+        if key.key != security.participants[who]:
+            raise ConfigError(
+                f"{file} holds the key {key.key}, that of participant {who!r} is another",
+                hint=f"compare it with [participants.{who}]",
+                code="config.key.participant",
+            )
     return key
 
 

@@ -1,4 +1,4 @@
-"""Reading again, while a node runs, what its configuration says of keys and of who may do what."""
+"""Reading again, while a node runs, its contracts, and what it is told of keys and of who may do what."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from dataclasses import fields, replace
 from medusa.errors import ConfigError
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.config.settings_dht import DhtRules
+from medusa.runtime.contracts.contract_folder import read_folder
 from medusa.runtime.node.configuration import NodeConfig, load_settings, shown
 
-__all__ = ["rules_again"]
+__all__ = ["papers_of", "rules_again"]
 
 HINT = (
-    "only [participants], [clients], [offers] and the keys of [peers] are read again: "
+    "only [participants], [clients], [offers], the keys of [peers] and contracts are read again: "
     "restart the node for the rest; deny = true in [participants.NAME] cuts another owner off at once"
 )
 AGAIN = ("security", "offers")
@@ -41,6 +42,15 @@ def rules_again(config: NodeConfig, before: Settings) -> Settings:
     if changed:
         raise ConfigError(f"{where}: {', '.join(changed)} changed too", hint=HINT, code="config.reload")
     return after
+
+
+def papers_of(settings: Settings) -> dict[str, str]:
+    """The contracts by which a node trades, as they lie in its folder now: name of the file -> its text.
+
+    Raises:
+        ConfigError: there is no such folder.
+    """
+    return {} if settings.market is None else read_folder(settings.market.contracts)
 
 
 def _joins_anew(settings: Settings) -> DhtRules | None:

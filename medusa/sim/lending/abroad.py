@@ -35,12 +35,22 @@ from medusa.wire.messages.configuration import Replicas
 
 __all__ = ["ABROAD", "AbroadTrial"]
 
-NODES = {"a1": "alice", "a2": "alice", "a3": "alice", "s1": "alice", "w1": "alice", "b1": "bob", "k1": "carol"}
+NODES = {
+    "a1": "alice",
+    "a2": "alice",
+    "a3": "alice",
+    "s1": "alice",
+    "w1": "alice",
+    "b1": "bob",
+    "k1": "carol",
+}
 HOSTS = ("b1", "k1")
 OWNER = "a2"
 """Who has it at first, and has the contracts."""
 ALL = ("*",)
-CLIENTS = {"alice": ClientRules(key="", participant="alice", publish=ALL, subscribe=ALL, deploy=ALL, status=True)}
+CLIENTS = {
+    "alice": ClientRules(key="", participant="alice", publish=ALL, subscribe=ALL, deploy=ALL, status=True)
+}
 ALLOWS = Allowance(boxes=("filter", "select", "aggregate", "union"))
 KEEP_US = 20_000_000
 """Longer than any fault: what is turned out sooner may be lost."""
@@ -148,9 +158,7 @@ class AbroadTrial(QueryTrial):
         there = {node.name for node in self.living if node.alive}
         if len(there) < len(self.living):
             return False
-        up = all(
-            node.brain.peers[peer] == "up" for node in self.living for peer in there - {node.name}
-        )
+        up = all(node.brain.peers[peer] == "up" for node in self.living for peer in there - {node.name})
         return up and self._is_home()
 
     def _all_saved(self) -> bool:
@@ -183,7 +191,9 @@ class AbroadTrial(QueryTrial):
         self.nodes[host].crash()
 
     def _guarded(self, replicas: Replicas) -> bool:
-        recoveries = [self.nodes[name].brain.recovery for name in replicas.secondaries if self.nodes[name].alive]
+        recoveries = [
+            self.nodes[name].brain.recovery for name in replicas.secondaries if self.nodes[name].alive
+        ]
         return any(each.successor(self.fragment) is not None for each in recoveries)
 
     def restart(self, name: str) -> None:

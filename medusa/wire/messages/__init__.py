@@ -19,6 +19,7 @@ from medusa.wire.messages import (
     directory,
     links,
     load,
+    market,
     move,
     remote,
     rerouting,
@@ -32,7 +33,7 @@ __all__ = ["Message"]
 
 _SUBJECTS = (
     *(links, commands, rerouting, directory, dht, load),
-    *(move, remote, split, standby, configuration, tentative),
+    *(move, remote, split, standby, configuration, tentative, market),
 )
 
 if TYPE_CHECKING:

@@ -434,3 +434,14 @@ def test_a_contract_without_tasks_says_nothing():
     assert not said
     with pytest.raises(ContractError):
         pair.ledgers["host"].book("light", "owner")
+
+
+def test_a_contract_that_is_old_and_has_no_tasks_wakes_nobody() -> None:
+    """Its provider rested since the second interval, for work that nobody did, and wanted to be woken at
+    once, for ever."""
+    pair = Pair()
+    late_us = BEGIN_US + 500 * SECOND
+    for ledger in pair.ledgers.values():
+        for now_us in (late_us, late_us + 10 * SECOND):
+            ledger.tick(now_us)
+            assert ledger.wake_at_us(now_us) is None

@@ -1,0 +1,101 @@
+"""The payloads of ``Traded`` and ``Booked``: read with their bounds, and written."""
+
+from __future__ import annotations
+
+from typing import Annotated, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from medusa.decoders import msgpack_decoder
+from medusa.errors import RemoteProtocolError
+from medusa.market.contract.terms import ContractId
+from medusa.market.ledger.messages import LedgerMessage
+from medusa.market.negotiation.messages import LoadMessage
+from medusa.market.work import TaskName
+from medusa.ports import Buffer
+from medusa.wire import limits
+
+__all__ = ["BookedWord", "TaskRows", "TaskRowsHeard", "encode_word", "read_booked", "read_traded"]
+
+Number = Annotated[int, Meta(ge=0, le=1 << 62)]
+
+
+class TaskRows(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="task_rows"):
+    """From the owner of a task to its host: these of its rows are paid for.
+
+    Attributes:
+        negotiation: by which it was handed over.
+        begin_row: those before this number had come in then.
+        end_row: those from this number on come in at home; None: it is away.
+    """
+
+    contract: ContractId
+    negotiation: Number
+    task: TaskName
+    begin_row: Number
+    end_row: Number | None = None
+
+
+class TaskRowsHeard(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="task_rows_heard"):
+    """The answer, once it is kept.
+
+    Attributes:
+        ended: the host knows where it ended, too.
+    """
+
+    contract: ContractId
+    negotiation: Number
+    task: TaskName
+    ended: bool = False
+
+
+BookedWord: TypeAlias = LedgerMessage | TaskRows | TaskRowsHeard
+
+_traded: msgspec.msgpack.Decoder[LoadMessage] = msgpack_decoder(LoadMessage)
+_booked: msgspec.msgpack.Decoder[BookedWord] = msgpack_decoder(BookedWord)
+_encoder = msgspec.msgpack.Encoder()
+
+
+def encode_word(word: LoadMessage | BookedWord) -> bytes:
+    """The payload that says it."""
+    return _encoder.encode(word)
+
+
+def read_traded(peer: str, payload: Buffer | None) -> LoadMessage:
+    """What a ``Traded`` says.
+
+    Raises:
+        RemoteProtocolError: it is too long, or none.
+    """
+    data = _bounded(peer, payload, limits.TRADED_BYTES_MAX)
+    try:
+        return _traded.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise _unreadable(peer, error) from None
+
+
+def read_booked(peer: str, payload: Buffer | None) -> BookedWord:
+    """What a ``Booked`` says.
+
+    Raises:
+        RemoteProtocolError: it is too long, or none.
+    """
+    data = _bounded(peer, payload, limits.BOOKED_BYTES_MAX)
+    try:
+        return _booked.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise _unreadable(peer, error) from None
+
+
+def _bounded(peer: str, payload: Buffer | None, most: int) -> Buffer:
+    nbytes = 0 if payload is None else memoryview(payload).nbytes
+    if payload is None or nbytes > most:
+        raise RemoteProtocolError(
+            f"a word of the market has {nbytes:,} bytes: 1 to {most:,} are allowed", peer=peer, code="E_FRAME"
+        )
+    return payload
+
+
+def _unreadable(peer: str, error: Exception) -> RemoteProtocolError:
+    return RemoteProtocolError(f"no word of the market: {str(error)[:200]}", peer=peer, code="E_FRAME")

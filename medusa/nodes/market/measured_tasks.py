@@ -1,0 +1,97 @@
+"""Fragments as tasks: how many rows come, and what a row takes, as whole numbers.
+
+The name of a task is that of its fragment behind that of its owner: ``alice/clicks/filter``. So it is the
+same at whoever runs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
+
+from medusa.market.work import ResourceUse, TradedTask
+from medusa.nodes.load.loads import Usage
+from medusa.nodes.market.tasks_port import HostedGuest
+from medusa.wire.status_and_metrics import SmoothedLoad
+
+__all__ = ["TASK_CHARS_MAX", "KnownLoads", "MeasuredTasks", "fragment_of", "task_of"]
+
+TASK_CHARS_MAX = 256
+
+STEADY = 0.02
+"""A figure counts as unchanged while it is within so much of the last one. Too small: all partners hear of
+each flicker; too large: load is judged by old figures."""
+
+IDLE_STEP = 0.01
+"""What the process takes beside its fragments is told in steps of so many cores."""
+
+
+def task_of(owner: str, fragment: str) -> str:
+    """The name of a fragment's task."""
+    return f"{owner}/{fragment}"
+
+
+def fragment_of(task: str) -> str:
+    """The fragment of a task."""
+    return task.partition("/")[2]
+
+
+class KnownLoads(Protocol):
+    """What is asked of ``NodeLoads``."""
+
+    @property
+    def usage(self) -> Usage | None: ...
+
+    @property
+    def cpu_share(self) -> float | None: ...
+
+    def fragment(self, name: str) -> SmoothedLoad | None: ...
+
+
+class MeasuredTasks:
+    """Measures what runs here.
+
+    Args:
+        own: our participant.
+    """
+
+    def __init__(self, own: str, loads: KnownLoads) -> None:
+        self._own, self._loads = own, loads
+        self._last: dict[str, TradedTask] = {}
+
+    def look(self, own: Iterable[str], guests: Mapping[str, HostedGuest]) -> list[TradedTask]:
+        """All that runs here, our own fragments and guests, as they are now."""
+        owners = {name: self._own for name in own if name not in guests}
+        owners |= {name: each.participant for name, each in guests.items()}
+        tasks = [self._task(name, owner) for name, owner in owners.items() if _fits(owner, name)]
+        self._last = {each.name: each for each in tasks}
+        return tasks
+
+    def idle(self, tasks: Iterable[TradedTask]) -> ResourceUse:
+        """What the process takes beside them."""
+        share, usage = self._loads.cpu_share, self._loads.usage
+        if share is None or usage is None:
+            return ResourceUse()
+        beside = share * usage.cores - sum(each.use.cpu_cores for each in tasks)
+        return ResourceUse(cpu_cores=max(round(beside / IDLE_STEP), 0) * IDLE_STEP)
+
+    def _task(self, fragment: str, owner: str) -> TradedTask:
+        name, load = task_of(owner, fragment), self._loads.fragment(fragment)
+        before = self._last.get(name)
+        rows_milli = 0 if load is None else round(load.rows_in_per_s * 1_000)
+        # Of one to which nothing comes just now it is known what a row took.
+        cpu_ns = 0 if before is None else before.cpu_ns_per_row
+        if load is not None and rows_milli:
+            cpu_ns = round(load.busy_share * 1e12 / rows_milli)
+        if before is not None:
+            rows_milli = _steady(before.rows_per_s_milli, rows_milli)
+            cpu_ns = _steady(before.cpu_ns_per_row, cpu_ns)
+        return TradedTask(name=name, owner=owner, rows_per_s_milli=rows_milli, cpu_ns_per_row=cpu_ns)
+
+
+def _fits(owner: str, fragment: str) -> bool:
+    return len(task_of(owner, fragment)) <= TASK_CHARS_MAX
+
+
+def _steady(before: int, now: int) -> int:
+    return before if abs(now - before) <= STEADY * before else now
