@@ -733,8 +733,7 @@ class NodeMind:
         event: LinkEvent | None = None
         try:
             if lane == 0:
-                event = self.sessions[peer].receive(now_us, message)
-                self._spread(now_us, peer, event)
+                event = self._heard(now_us, peer, message)
             if may_say(self.guard, peer, caller, message, client=client):
                 self._dispatch(Heard(now_us, peer, message, payload, client, caller, lane))
         except RemoteProtocolError as error:
@@ -742,6 +741,15 @@ class NodeMind:
             raise
         finally:
             self._turned(now_us, rows=event is None and self._is_about_rows(peer, message))
+
+    def _heard(self, now_us: int, peer: str, message: Message) -> LinkEvent | None:
+        """The last thing that the message says of whether its peer is there."""
+        session = self.sessions[peer]
+        if (silence := session.look(now_us)) is not None:
+            self._spread(now_us, peer, silence)
+        event = session.receive(now_us, message)
+        self._spread(now_us, peer, event)
+        return event or silence
 
     def _is_about_rows(self, peer: str, message: Message) -> bool:
         return type(message) in ROWS or (isinstance(message, Got) and self.recovery.is_routine(peer, message))

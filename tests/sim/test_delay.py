@@ -12,6 +12,15 @@ CI = 20
 """Seeds of ``make test-ci``."""
 
 
+FOUND = {
+    68: "a node stood still, and what its publisher had said meanwhile hid that it hadn't been heard",
+    109: "a machine stood still while the query was deployed: that it was down wasn't seen",
+    125: "a node crashed before a checkpoint knew of its publisher",
+    180: "a node crashed before the first checkpoint of what another one sends",
+}
+"""Seeds that have failed, and why."""
+
+
 def passed(seed: int, scenario: str = "delay") -> None:
     outcome = run_scenario(scenario, seed)
     assert outcome.ok, str(outcome)
@@ -20,6 +29,11 @@ def passed(seed: int, scenario: str = "delay") -> None:
 @pytest.mark.parametrize("seed", range(CI))
 def test_seed(seed: int) -> None:
     """Chaos and checks: as ``medusa.sim.trials.delay`` says."""
+    passed(seed)
+
+
+@pytest.mark.parametrize("seed", FOUND)
+def test_seed_that_has_failed(seed: int) -> None:
     passed(seed)
 
 

@@ -59,6 +59,19 @@ def test_silence_is_noticed_after_the_timeout_and_any_word_ends_it():
     assert one.receive(400_000, StatusRequest(request=1)) is None
 
 
+def test_who_stood_still_itself_learns_of_the_silence_before_it_takes_what_came_meanwhile():
+    one, outbox = session()
+    one.receive(0, hello())
+    said(outbox)
+    assert one.look(KNOBS.timeout_us - 1) is None
+    assert one.look(KNOBS.timeout_us) is LinkEvent.PEER_DOWN
+    assert one.look(KNOBS.timeout_us) is None
+    assert one.broken_since_us == 0
+    assert said(outbox) == [], "it only looks"
+    assert one.receive(KNOBS.timeout_us, Heartbeat(incarnation=1)) is LinkEvent.PEER_UP
+    assert one.broken_since_us is None
+
+
 def test_a_new_incarnation_is_a_restart_and_an_old_one_is_left_over():
     one, _ = session()
     one.receive(0, hello(incarnation=5))

@@ -142,6 +142,7 @@ class DelayBound:
         broken_since_us: since when a peer isn't heard, or doesn't hear us; None: all is well.
         restored: it goes on where it stood before: until it has caught up its streams are behind.
         waiting_bytes_max: by so much the state may grow while an input is missing.
+        grace_us: publishers have so long to come back to a node that has started.
 
     Attributes:
         is_calm: when it was last looked all was well: there is no fork, and nothing rests.
@@ -156,6 +157,7 @@ class DelayBound:
         outbox: Outbox,
         next_token: Callable[[], int],
         waiting_bytes_max: int = 1 << 62,
+        grace_us: int = 0,
     ) -> None:
         graph = of.spec.graph
         self._of = of
@@ -175,6 +177,7 @@ class DelayBound:
             together=self._meeting.together,
             has_ended=lambda source: of.fed_us[source] >= END_US,
             restored=restored,
+            grace_us=grace_us,
         )
         self._new_rows = NewRows(of.spec)
         self._late_us, self._moment_us = of.spec.delay_us // LATE_SHARE, margin_us(of.spec.delay_us)
@@ -203,9 +206,7 @@ class DelayBound:
         self.why = ""
         """Why there was no fork when there should have been one; empty: there was."""
         if restored:
-            for id in of.outputs:
-                self._outputs[id] = _Output(state=_S.STABILIZATION)
-            self._say(0)
+            self._restore(0)
 
     def _waited(self) -> Iterator[str]:
         """Sources that publishers feed, and that may not bring nothing."""
@@ -216,9 +217,19 @@ class DelayBound:
 
     # --- what happens to the fragment -----------------------------------------------------------------
 
-    def begin(self) -> None:
-        """The node starts: before nobody could be heard, and it may not have known the time."""
-        self._missing.rest()
+    def begin(self, now_us: int) -> None:
+        """The node starts: before nobody could be heard, and it may not have known the time. Without a
+        checkpoint of the fragment there may have been rows all the same."""
+        self._missing.begin(now_us)
+        self._restore(now_us)
+
+    def _restore(self, now_us: int) -> None:
+        """Until it has caught up its streams are behind."""
+        self.is_calm = False
+        for id in self._of.outputs:
+            if self._output(id).state is _S.STABLE:
+                self._outputs[id] = _Output(state=_S.STABILIZATION, since_us=now_us or None)
+        self._say(now_us)
 
     def came(self, now_us: int, input: FragmentInput, works: Iterable[Work]) -> None:
         """A message came for an input, and brought this; ``look`` follows."""

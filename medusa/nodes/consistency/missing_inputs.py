@@ -8,7 +8,8 @@ sends nothing, and is silent too. *Behind* is one that is back and hasn't brough
 then, is far from where the fork stands that goes on without it (without one: from how far those are that wait
 for it), or whose sender has corrections to come.
 
-A source into which nobody publishes is missing too (``unpublished_sources``); who then does is behind.
+A source into which nobody publishes is missing too (``unpublished_sources``); who then does is behind. So is
+one of which the publishers are to come back (``awaited_publishers``).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from types import MappingProxyType
 
 from medusa.elements import END_US, START_US
 from medusa.nodes.consistency.approach import Approach
+from medusa.nodes.consistency.awaited_publishers import AwaitedPublishers
 from medusa.nodes.consistency.states import ConsistencyState
 from medusa.nodes.consistency.unpublished_sources import UnpublishedSources
 from medusa.nodes.fragment.inputs import FragmentInput
@@ -69,6 +71,7 @@ class MissingInputs:
         together: source -> those with which it shares a box, itself among them.
         has_ended: whether nothing more comes by such a source.
         restored: the fragment goes on where it stood before, so its inputs have something to catch up with.
+        grace_us: publishers of which the node knows nothing have so long to come back to it.
     """
 
     def __init__(
@@ -82,6 +85,7 @@ class MissingInputs:
         together: Mapping[str, Set[str]] = MappingProxyType({}),
         has_ended: Callable[[str], bool] = lambda source: False,
         restored: bool = False,
+        grace_us: int = 0,
     ) -> None:
         self._inputs = inputs
         self._broken_since_us = broken_since_us
@@ -89,6 +93,7 @@ class MissingInputs:
         self._together = together
         self._wait_us, self._margin_us = fork_after_us(delay_us), margin_us(delay_us)
         self._unpublished = UnpublishedSources(meeting, has_ended, self._wait_us)
+        self._awaited = AwaitedPublishers(meeting, has_ended, grace_us)
         self._seen: dict[FragmentInput, _Seen] = {}
         self._restored = dict.fromkeys(inputs.values() if restored else ())
         """Those that haven't brought yet what came up while the fragment wasn't there."""
@@ -100,6 +105,15 @@ class MissingInputs:
     def came(self, now_us: int, input: FragmentInput) -> None:
         """It brought rows or a promise."""
         self._came_us[input] = now_us
+
+    def begin(self, now_us: int) -> None:
+        """The fragment was there before the node started, or is the node's from now on: its inputs have
+        something to catch up with, and not all who published may be known."""
+        self.rest()
+        self._restored.update(dict.fromkeys(self._inputs.values()))
+        for seen in self._seen.values():
+            seen.behind, seen.approach = True, None
+        self._awaited.begin(now_us, self._inputs.values())
 
     def rest(self) -> None:
         """Nobody is heard here meanwhile: whose silence was short counts anew when the fragment goes on. Who
@@ -116,6 +130,7 @@ class MissingInputs:
         known, self._seen = self._seen, {}
         first = {each: self._first_seen(each) for each in inputs if each not in known}
         self._unpublished.look(now_us, inputs, self._came_us)
+        self._awaited.look(now_us, inputs)
         if len(self._came_us) > len(inputs):
             there = set(inputs)
             self._came_us = {each: at_us for each, at_us in self._came_us.items() if each in there}
@@ -129,7 +144,8 @@ class MissingInputs:
         """Who is the first to publish into a source isn't there before it is heard, and what it brings."""
         before = self._unpublished.of(input.source)
         since_us = None if before is None else before.held_us
-        is_behind = input in self._restored or (before is not None and before.missed)
+        awaited = input in self._restored or input.source in self._awaited.sources
+        is_behind = awaited or (before is not None and before.missed)
         return _Seen(silent_us=since_us, since_us=since_us, behind=is_behind)
 
     def _look(self, now_us: int, input: FragmentInput, seen: _Seen) -> None:
@@ -190,8 +206,9 @@ class MissingInputs:
 
     @property
     def calm(self) -> bool:
-        """All inputs are heard, none is behind, and no source that others wait for is without a publisher."""
-        return not self._unpublished.any and not any(
+        """All inputs are heard, none is behind, and no source that others wait for is without a publisher, or
+        awaits one."""
+        return not (self._unpublished.any or self._awaited.sources) and not any(
             seen.behind or seen.silent_us is not None for seen in self._seen.values()
         )
 
@@ -230,8 +247,9 @@ class MissingInputs:
         return self.missed_sources() - fed - ended | self._unpublished.sources
 
     def behind_sources(self) -> set[str]:
-        """Those, and those by which something is back that isn't done yet."""
-        return {*self.unpublished(), *(each.source for each in self.behind())}
+        """Those, those by which something is back that isn't done yet, and those that await a publisher."""
+        behind = (each.source for each in self.behind())
+        return {*self.unpublished(), *self._awaited.sources, *behind}
 
     def lane(self, input: FragmentInput) -> int:
         """The fork from which tentative rows come in place of those that are missing; 0: none."""
@@ -275,5 +293,5 @@ class MissingInputs:
             if seen.since_us is not None and not seen.overdue
         ]
         near = [seen.approach.due_at_us() for seen in self._seen.values() if seen.behind and seen.approach]
-        near.append(self._unpublished.due_at_us())
+        near += [self._unpublished.due_at_us(), self._awaited.due_at_us()]
         return min([*times, *(due_us for due_us in near if due_us is not None)], default=None)

@@ -265,6 +265,7 @@ class FragmentHost:
                 outbox=outbox,
                 next_token=next_token,
                 waiting_bytes_max=link.waiting_bytes_max,
+                grace_us=link.idle_us,
             )
 
     def _add_input(
@@ -306,7 +307,7 @@ class FragmentHost:
         """The node starts: publishers known from before have some time to come back."""
         self._entries.begin(now_us)
         if self.bound is not None:
-            self.bound.begin()
+            self.bound.begin(now_us)
 
     # --- its state ------------------------------------------------------------------------------
 

@@ -212,8 +212,9 @@ class DelayTrial(QueryTrial):
     def scene(self) -> Scene:
         return Scene(machines=list(self.nodes), links=self.links, span_us=FAULTS_US)
 
-    def _begin(self) -> None:
-        super()._begin()
+    def start(self) -> None:
+        """What is down while the query is deployed is down for its fragments too: they are there already."""
+        super().start()
         self._outages = Outages(self._parts, self._works, self._starts)
         self._look(self._outages)
 

@@ -208,12 +208,19 @@ class PeerSession:
         self.state = PeerState.SILENT
         return LinkEvent.PEER_DOWN
 
-    def tick(self, now_us: int) -> LinkEvent | None:
-        """Speak when due; ``PEER_DOWN`` when the peer has been silent for too long."""
-        event = None
+    def look(self, now_us: int) -> LinkEvent | None:
+        """``PEER_DOWN`` when the peer has been silent for too long.
+
+        Who stood still itself asks before it takes what has come meanwhile: that would hide the silence.
+        """
         if self.state is PeerState.UP and now_us - self._heard_at_us >= self.settings.timeout_us:
             self.state = PeerState.SILENT
-            event = LinkEvent.PEER_DOWN
+            return LinkEvent.PEER_DOWN
+        return None
+
+    def tick(self, now_us: int) -> LinkEvent | None:
+        """The same, and speak when due."""
+        event = self.look(now_us)
         if now_us >= self._speak_at_us(now_us):
             if self.state is PeerState.UP:
                 self._outbox.send(self.peer, Heartbeat(incarnation=self._me.incarnation))
