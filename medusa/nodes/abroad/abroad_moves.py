@@ -549,11 +549,11 @@ class AbroadMoves:
     def _leave(self, permit: PermitIn) -> None:
         """Nothing of it is here any more."""
         self._over.pop(permit.fragment, None)
-        self.permits.forget(permit)
         query = permit.fragment.partition("/")[0]
-        if not self.permits.fragments_of(permit.participant, query) and self._recovery.foreign(query):
+        others = set(self.permits.fragments_of(permit.participant, query)) - {permit.fragment}
+        if not others and self._recovery.foreign(query):
             self._recovery.leave(query)
-            self._saver.save()
+        self.permits.forget(permit)  # In one write with that.
 
     def wake_at_us(self, now_us: int) -> int | None:
         """When ``tick`` has work."""
