@@ -6,11 +6,11 @@
     moves.take_events()                    # what became of it, since the last time
     moves.guests()                         # fragments of others that run here, and how far they are
 
-A move abroad is a move of a guarded fragment (``nodes.recovery.handovers``) to a guest of another participant,
-by a decision of the owner's voters. From then on the node that had it is the secondary: what the host shows of
-decisions, and what it acknowledges, waits for that. So a host that vanishes loses the fragment as any owner
-does that vanishes (``Lost``), and coming home is a takeover of which nobody is suspected. While it is abroad
-its secondaries stay what they are: one that was restarted is seeded anew, and the host waits for it.
+A move abroad is a move of a guarded fragment (``nodes.recovery.handovers``) to a guest of another
+participant, by a decision of the owner's voters. From then on the node that had it is the secondary: what the
+host shows of decisions, and what it acknowledges, waits for that. So a host that vanishes loses the fragment
+as any owner does that vanishes (``Lost``), and coming home is a takeover of which nobody is suspected. While
+it is abroad its secondaries stay what they are: one that was restarted is seeded anew, and the host waits.
 
 Everything that may happen follows from two things that are on disk: the configuration, which says who has the
 fragment, and the permits (``permits``). What was asked here is forgotten by a restart, and is asked again.
