@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from medusa.sim.shrink import RUNS_MAX, shrink
 from medusa.sim.lending.abroad import ABROAD
+from medusa.sim.shrink import RUNS_MAX, shrink
 from medusa.sim.trials.amnesia import AMNESIA
 from medusa.sim.trials.chains import CHAINS
 from medusa.sim.trials.colocated import TOGETHER

@@ -6,11 +6,11 @@
     moves.take_events()                    # what became of it, since the last time
     moves.guests()                         # fragments of others that run here, and how far they are
 
-A move abroad is a move of a guarded fragment (``nodes.recovery.handovers``) to a guest of another participant,
-by a decision of the owner's voters. From then on the node that had it is the secondary: what the host shows of
-decisions, and what it acknowledges, waits for that. So a host that vanishes loses the fragment as any owner
-does that vanishes (``Lost``), and coming home is a takeover of which nobody is suspected. While it is abroad
-its secondaries stay what they are: one that was restarted is seeded anew, and the host waits for it.
+A move abroad is a move of a guarded fragment (``nodes.recovery.handovers``) to a guest of another
+participant, by a decision of the owner's voters. From then on the node that had it is the secondary: what the
+host shows of decisions, and what it acknowledges, waits for that. So a host that vanishes loses the fragment
+as any owner does that vanishes (``Lost``), and coming home is a takeover of which nobody is suspected. While
+it is abroad its secondaries stay what they are: one that was restarted is seeded anew, and the host waits.
 
 Everything that may happen follows from two things that are on disk: the configuration, which says who has the
 fragment, and the permits (``permits``). What was asked here is forgotten by a restart, and is asked again.
@@ -553,11 +553,11 @@ class AbroadMoves:
     def _leave(self, permit: PermitIn) -> None:
         """Nothing of it is here any more."""
         self._over.pop(permit.fragment, None)
-        self.permits.forget(permit)
         query = permit.fragment.partition("/")[0]
-        if not self.permits.fragments_of(permit.participant, query) and self._recovery.foreign(query):
+        others = set(self.permits.fragments_of(permit.participant, query)) - {permit.fragment}
+        if not others and self._recovery.foreign(query):
             self._recovery.leave(query)
-            self._saver.save()
+        self.permits.forget(permit)  # In one write with that.
 
     def wake_at_us(self, now_us: int) -> int | None:
         """When ``tick`` has work."""

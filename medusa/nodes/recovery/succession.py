@@ -331,6 +331,7 @@ class Succession:
         name = hosted.spec.name
         self._keep(hosted)
         del self._kept[name]
+        self._followings.drop(name)  # Its host had begun to send us what it made of it.
         self._catalog.ownership.epochs[name] = replicas.epoch
         self._takeovers[name] = _Takeover(hosted=hosted, token=self._saver.save(), epoch=replicas.epoch)
 

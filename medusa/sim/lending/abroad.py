@@ -55,6 +55,8 @@ ALLOWS = Allowance(boxes=("filter", "select", "aggregate", "union"))
 KEEP_US = 20_000_000
 """Longer than any fault: what is turned out sooner may be lost."""
 LOOK_US = 50_000
+PUBLISH_US = 2_500_000
+"""So long rows flow in most seeds: while it goes and comes."""
 
 
 def windows() -> tuple[Query, dict[str, list[str]]]:
@@ -92,12 +94,12 @@ class AbroadOptions(QueryOptions):
 
     Attributes:
         standby: who stands by at home.
-        orders: (when, what, host) that the market says, from the deployment on.
+        steps: when the market looks, from the deployment on, and does something.
         vanishes: (host, when) that is lost for good; None: none is.
     """
 
     standby: Sequence[str]
-    orders: Sequence[tuple[int, str, str]]
+    steps: Sequence[int]
     vanishes: tuple[str, int] | None = None
 
 
@@ -119,6 +121,9 @@ class AbroadTrial(QueryTrial):
         self.fragment = fragment
         self._burnt: set[str] = set()
         self._ends = self._begun = False
+        self._market = world.dice("market")
+        self._host = self._market.choice(HOSTS)
+        """With whom there is a contract, or will be."""
         self._owners: dict[int, str] = {}
         """Epoch -> who runs it."""
         self.events: list[str] = []
@@ -159,10 +164,7 @@ class AbroadTrial(QueryTrial):
         if len(there) < len(self.living):
             return False
         up = all(node.brain.peers[peer] == "up" for node in self.living for peer in there - {node.name})
-        return up and self._is_home()
-
-    def _all_saved(self) -> bool:
-        return not self._burnt and super()._all_saved() or bool(self._burnt)
+        return up and self._is_home() and all(node.brain.saved for node in self.living)
 
     # --- what the market says -------------------------------------------------------------------------
 
@@ -173,8 +175,8 @@ class AbroadTrial(QueryTrial):
     def _begin(self) -> None:
         super()._begin()
         self._begun = True
-        for at_us, what, host in self._decided.orders:
-            self.world.after(at_us, lambda what=what, host=host: self._order(what, host))  # type: ignore[misc]
+        for at_us in self._decided.steps:
+            self.world.after(at_us, self._step)
         if self._decided.vanishes is not None:
             host, at_us = self._decided.vanishes
             self.world.after(at_us, lambda: self._lose(host))
@@ -205,6 +207,27 @@ class AbroadTrial(QueryTrial):
         node = self.nodes[name]
         if node.alive and name not in self._burnt:
             node.order(lambda now_us: what(node.brain.abroad, now_us))
+
+    def _step(self) -> None:
+        """Whoever has a contract sends, and in a while takes back; now and then anything is said at any
+        time."""
+        newest, dice = self._checks.newest, self._market
+        replicas = None if newest is None else newest.replicas(self.fragment)
+        if replicas is None or self._ends:
+            return
+        if dice.random() < 0.15:
+            what = dice.choice(["send", "recall", "give back", "end"])
+        elif replicas.abroad:
+            what = dice.choice(["recall", "give back", "end", "wait", "wait", "wait"])
+        elif replicas.guest:
+            what = dice.choice(["wait", "wait", "wait", "recall", "end"])
+        else:
+            what = "send"
+        self._order("contract" if what == "send" else what, self._host)
+        if what == "send":
+            self.world.after(dice.choice([0, 1_000, 50_000]), lambda host=self._host: self._order(what, host))
+        elif what == "end":
+            self._host = dice.choice(HOSTS)
 
     def _order(self, what: str, host: str) -> None:
         fragment = self.fragment
@@ -273,10 +296,14 @@ class AbroadTrial(QueryTrial):
         check_restarted(node, self.nodes, self.clients, owners=owners)
 
     def _is_home(self) -> bool:
-        """It runs at one of alice's nodes, somebody stands by, and nothing is left of contracts."""
+        """It runs at one of alice's nodes, those that should stand by, and nothing is left of contracts."""
         newest = self._checks.newest
         replicas = None if newest is None else newest.replicas(self.fragment)
-        if replicas is None or replicas.guest or NODES[replicas.owner] != "alice" or not replicas.secondaries:
+        if (
+            replicas is None
+            or replicas.guest
+            or {replicas.owner, *replicas.secondaries} != {*replicas.members}
+        ):
             return False
         for node in self.living:
             if not node.alive:
@@ -308,26 +335,19 @@ def _trial(world: World, rows: int | None, *, vanishes: bool) -> AbroadTrial:
     q, at = make()
     tables, want = answered(kind, world.seed % 16, ROWS // 2 if rows is None else rows)
     decided = options(dice, at)
-    span_us = decided.publish_us + 800_000
-    orders, at_us = [(0, "contract", host) for host in dice.sample(HOSTS, 1)], 0
-    host = orders[0][2]
-    while at_us < span_us:
-        at_us += dice.randrange(30_000, 500_000)
-        what = dice.choice(["send", "send", "send", "recall", "give back", "end"])
-        orders.append((at_us, what, host))
-        if what == "end":
-            host = dice.choice(HOSTS)
-            orders += [(at_us + 50_000 * n, "contract", host) for n in range(1, 4)]
+    publish_us = dice.choice([decided.publish_us, PUBLISH_US, PUBLISH_US])
+    span_us = PUBLISH_US + 300_000
+    steps = sorted(dice.randrange(1, span_us) for _ in range(dice.randrange(4, 20)))
     made = AbroadOptions(
         at=at,
-        publish_us=decided.publish_us,
+        publish_us=publish_us,
         piece_rows=decided.piece_rows,
         sync_us=min(decided.sync_us, 20_000),
         job_us=decided.job_us,
         delay_us=decided.delay_us,
         limits=decided.limits,
         standby=dice.choice([["s1"], ["s1"], ["a3"], ["s1", "a1"]]),
-        orders=tuple(orders),
+        steps=tuple(steps),
         vanishes=(dice.choice(HOSTS), dice.randrange(100_000, span_us)) if vanishes else None,
     )
     return AbroadTrial(world, fragment, q, tables, made, want)
