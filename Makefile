@@ -27,7 +27,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo federation spark spark-there test test-ci test-full test-spark spark-ready spark-packages lint bench bench-spark sanitize sim docs wheel clean
+.PHONY: help demo federation spark spark-there odcs test test-ci test-full test-spark spark-ready spark-packages lint bench bench-spark sanitize sim docs wheel clean
 
 help: ## list the targets
 	@echo "make TARGET, where TARGET is one of:"
@@ -42,6 +42,11 @@ federation: $(READY) $(VENV)/.stamp-extra-federation $(VENV)/.stamp-extra-dashbo
 spark: ## install what Spark needs, into .venv-spark; it needs Java 17 besides; SPARK_CONNECT=yes for Connect
 	@$(MAKE) --no-print-directory VENV=$(SPARK_VENV) spark-there
 	@echo 'ready: export PATH="$(abspath $(SPARK_VENV))/bin:$$PATH", then medusa demo spark, or docs/spark.md step by step'
+
+# An environment of its own: the tool pins versions that we don't want to be bound by.
+odcs: ## install the linter of data contracts, into .venv-odcs: a test looks for it there
+	@$(MAKE) --no-print-directory VENV=$(VENV)-odcs $(VENV)-odcs/.stamp-extra-test-odcs
+	@echo 'ready: make test ARGS=tests/query/odcs'
 
 # OUTCOME=file keeps what came out, and BEFORE=file counts it again, in one summary of both.
 KEEP = $(if $(OUTCOME),-p tests.outcome --outcome=$(OUTCOME) --outcome-of="make $@") $(BEFORE:%=-p tests.outcome --before=%)

@@ -16,6 +16,7 @@ TARGETS = (
         "demo",
         "federation",
         "spark",
+        "odcs",
         "test",
         "test-ci",
         "test-full",
@@ -157,8 +158,9 @@ def test_ci_runs_everything_and_ends_with_the_summary_of_the_tests(
     )
     assert (done.returncode != 0) == (status != 0)
     made = (tmp_path / "make.log").read_text().split("\n")[:-1]
-    made.remove("made spark-packages")  # beside the others, and before the tests
-    assert "spark-packages" not in done.stdout
+    for beside in ("spark-packages", "odcs"):  # the others, and before the tests
+        made.remove(f"made {beside}")
+        assert beside not in done.stdout
     counts_both = "" if "dies" in failing else " BEFORE of kept"
     assert made == ["made lint", "made sanitize", "made test OUTCOME", f"made test-ci{counts_both}"]
     assert done.stdout.split("\n")[-2] == "== 3 things in test-ci =="
@@ -230,6 +232,14 @@ def test_spark_gets_an_environment_of_its_own_and_installs_are_a_path() -> None:
     more = subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
     assert ".venv-none-spark/wanted-spark-connect.txt" in more
     assert re.search(r"--config-settings editable_mode=compat -e \. && touch", planned)
+
+
+def test_the_linter_of_data_contracts_gets_an_environment_of_its_own() -> None:
+    env = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MFLAGS", "ARGS")}
+    command = ["make", "-n", "-C", ROOT, "VENV=.venv-none", "odcs"]
+    planned = subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout
+    assert ".venv-none-odcs/wanted-test-odcs.txt" in planned
+    assert ".venv-none/" not in planned
 
 
 @pytest.mark.skipif(not (ROOT / ".venv" / ".stamp-ready").exists(), reason="no make has installed it")

@@ -111,6 +111,15 @@ class Setup:
     out: str = "q.out"
 
 
+LIMITS = """
+subscriber_timeout = "10min"
+[streams."*"]
+at_limit = "spill"
+"""
+"""What a sender keeps for who waits for a missing input goes to its disk, else it would be held back by it
+once that is as much as its retention."""
+
+
 class Place(Protocol):
     """Where the nodes are."""
 
@@ -217,9 +226,7 @@ def _placed(setup: Setup) -> Iterator[Place]:
         folder = Path(held.enter_context(tempfile.TemporaryDirectory(prefix="md")))
         if setup.cut == "stop":
             nodes = held.enter_context(
-                contextlib.closing(
-                    ForkedNodes(folder, list(setup.nodes), limits='subscriber_timeout = "10min"')
-                )
+                contextlib.closing(ForkedNodes(folder, list(setup.nodes), limits=LIMITS))
             )
             nodes.start()
             yield _Stopped(nodes)

@@ -38,6 +38,7 @@ from medusa.wire.messages.load import Load
 from medusa.wire.messages.market import Booked, Traded
 from medusa.wire.messages.move import (
     Fed,
+    FedTogether,
     GiveUp,
     Got,
     Grant,
@@ -303,6 +304,7 @@ MESSAGES: dict[type, MessageRow] = {
     Piece: MessageRow(OWN_NODES, MessageOwner.COMING),
     Whole: MessageRow(OWN_NODES, MessageOwner.COMING),
     Fed: MessageRow(OWN_NODES, MessageOwner.COMING),
+    FedTogether: MessageRow(OWN_NODES, MessageOwner.COMING),
     Standing: MessageRow(OWN_NODES, MessageOwner.COMING),
     Handover: MessageRow(OWN_NODES, MessageOwner.COMING),
     Got: MessageRow(OWN_NODES, MessageOwner.GOING),

@@ -30,6 +30,7 @@ from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.move import (
     Fed,
+    FedTogether,
     GiveUp,
     Got,
     Grant,
@@ -49,7 +50,7 @@ __all__ = ["MoveOrders"]
 
 Order = Move | Grant | Split | Merge
 Answered = Ready | Got | GiveUp | Settled
-Seeding = Piece | Whole | Fed | Standing
+Seeding = Piece | Whole | Fed | FedTogether | Standing
 """Who stands by for a fragment gets these too; it is handed over to nobody."""
 
 

@@ -1,8 +1,8 @@
 """One node: messages, time and reports come in; what is to be done goes out. No IO.
 
 A driver has this face of it: ``receive`` a message, ``tick``, ``report`` what became of effects and what only
-a driver sees, and perform the ``outbox`` in order. It asks three things: whether a caller may come in
-(``admit``, ``earlier``), and for the ``status``.
+a driver sees, and perform the ``outbox`` in order. It asks four things: whether a caller may come in
+(``admit``, ``earlier``), when to come again (``wake_at_us``), and for the ``status``.
 
 The node decides nothing about a protocol. It makes its parts in the order in which they need each other, asks
 the table of messages (``nodes.message_table``) whether a sender may say what it says, and brings that to its
@@ -63,6 +63,7 @@ from medusa.nodes.repartition.coordinator import RepartitionCoordinator
 from medusa.nodes.reports import (
     LaneChanged,
     Listening,
+    Logged,
     NodeReport,
     NotLetIn,
     PeerLost,
@@ -99,7 +100,7 @@ from medusa.wire.messages.load import Load
 from medusa.wire.messages.move import Got
 from medusa.wire.messages.rerouting import DivertMessage
 from medusa.wire.messages.tentative import TentativeBoundary, TentativeRows, TentativeTaken
-from medusa.wire.outbox import CutPeer, Introduce, Outbox, Owned, Stopped, WakeAt
+from medusa.wire.outbox import CutPeer, Introduce, Outbox, Owned, Stopped
 from medusa.wire.status_and_metrics import FragmentStatus, NodeStatus, plain
 
 __all__ = ["NodeMind"]
@@ -110,6 +111,9 @@ ROWS = (Data, Boundary, Progress, Ack, TentativeRows, TentativeBoundary, Tentati
 NO_MARKET = Refusal(
     code="E_NO_CONTRACT", text="this node doesn't trade", hint="its configuration would have to have [market]"
 )
+
+ROWS_DONE = Ran | Logged
+"""What becomes of rows alone."""
 
 LOOK_US = 100_000
 """While only rows come all parts are looked at in the first turn after so long. Each says when it has work.
@@ -175,6 +179,8 @@ class NodeMind:
         self._seal = CutSealer(note_key)
         self.wall = WallClock()
         self._now_us = self._started_us = 0
+        self._wake_at_us: int | None = 0
+        """When there is something to do; None: it hasn't been looked since something happened."""
         self._others_at_us: int | None = None
         """When there is something to do that isn't about rows, as far as was looked."""
         self._only_rows_flow = False
@@ -702,7 +708,7 @@ class NodeMind:
             self._count(error.code)
             raise
         finally:
-            self._wake(now_us, rows=event is None and self._is_about_rows(peer, message))
+            self._turned(now_us, rows=event is None and self._is_about_rows(peer, message))
 
     def _is_about_rows(self, peer: str, message: Message) -> bool:
         return type(message) in ROWS or (isinstance(message, Got) and self.recovery.is_routine(peer, message))
@@ -766,7 +772,7 @@ class NodeMind:
             LocalProtocolError: rules were read for a node that has no keys.
             RemoteProtocolError: what the node has sent to itself broke a rule.
         """
-        if not isinstance(report, Ran | Stats | Surroundings):
+        if not isinstance(report, ROWS_DONE | Stats | Surroundings):
             self._others_may_act = True
         match report:
             case SentToItself():
@@ -777,7 +783,7 @@ class NodeMind:
                 self._lane_changed(now_us, report)
             case Persisted():
                 self._persisted(now_us, report)
-                self._wake(now_us)
+                self._turned(now_us)
             case Surroundings():
                 self.wall.told(now_us, report.wall_us)
                 self._door = report.door
@@ -797,14 +803,14 @@ class NodeMind:
                 self._stop(now_us)
             case _:
                 if self._completions.take(now_us, report):
-                    self._wake(now_us, rows=isinstance(report, Ran))
+                    self._turned(now_us, rows=isinstance(report, ROWS_DONE))
 
     def _sent_to_itself(self, now_us: int, report: SentToItself) -> None:
         self._now_us = now_us
         try:
             self._dispatch(Heard(now_us, self.settings.name, report.message, report.payload))
         finally:
-            self._wake(now_us)
+            self._turned(now_us)
 
     def _lost(self, now_us: int, peer: str) -> None:
         """Nothing that it asked and that hasn't been looked at is done any more."""
@@ -813,14 +819,14 @@ class NodeMind:
         self._streams.lost(peer)
         if peer in self.sessions:
             self._spread(now_us, peer, self.sessions[peer].lost())
-            self._wake(now_us)
+            self._turned(now_us)
 
     def _lane_changed(self, now_us: int, report: LaneChanged) -> None:
         peer, lane = report.peer, report.lane
         if report.up:
             self.outbox.append(Introduce(peer=peer, lane=lane, hello=self.lanes.hello(lane)))
         self.lanes.changed(now_us, peer, lane, flowing=report.up and self._is_up(peer))
-        self._wake(now_us)
+        self._turned(now_us)
 
     def _persisted(self, now_us: int, report: Persisted) -> None:
         if not self._saver.written(now_us, report.token, report.ok, report.why):
@@ -847,7 +853,7 @@ class NodeMind:
         if self.market is not None:
             self.market.rules_read(now_us, rules.security, rules.papers)
         self._cut_off(now_us)
-        self._wake(now_us)
+        self._turned(now_us)
 
     def _start(self, now_us: int) -> None:
         """Call the peers, go on with what was installed, undo what was half deployed."""
@@ -964,7 +970,7 @@ class NodeMind:
         self.rates.tick(now_us, self.fragments.values(), self.installed.counts)
         self.loads.tick(now_us, (peer for peer in self.settings.own_peers if self.peers[peer] == "up"))
         self._unmoved.tick(now_us, self.installed.counts)
-        self._wake(now_us, rows=rows)
+        self._turned(now_us, rows=rows)
         if not rows:
             self._others_may_act, self._look_at_us = False, now_us + LOOK_US
 
@@ -978,8 +984,9 @@ class NodeMind:
             return True
         return at_us is not None and now_us >= at_us
 
-    def _wake(self, now_us: int, *, rows: bool = False) -> None:
-        """Say when there is something to do next.
+    def _turned(self, now_us: int, *, rows: bool = False) -> None:
+        """Something happened: send what was gathered, and note that there may be something to do at another
+        time.
 
         Args:
             rows: only rows came, were fed or acknowledged. That is most of what happens, and what isn't about
@@ -990,12 +997,22 @@ class NodeMind:
         self.recovery.flush(now_us)
         if not (rows and self._only_rows_flow):
             self._others_at_us, self._others_may_act = self._others_wake_at_us(now_us), True
+        self._wake_at_us = None
+        self._say_stopped()
+
+    def wake_at_us(self, now_us: int) -> int:
+        """When ``tick`` has work. A driver asks once it has brought all that it had: it costs as much as a
+        message."""
+        if self._wake_at_us is None:
+            self._wake_at_us = self._next_at_us(now_us)
+        return self._wake_at_us
+
+    def _next_at_us(self, now_us: int) -> int:
         times = [session.wake_at_us(now_us) for session in self.sessions.values()]
         times += [hosted.wake_at_us() for hosted in self.fragments.values()]
         times += [silent_us + self._link.idle_us for silent_us in self.clients.values() if silent_us]
         times += [self._others_at_us, self.recovery.rows_wake_at_us(now_us)]
-        self.outbox.append(WakeAt(at_us=min((t for t in times if t is not None), default=now_us + 1_000_000)))
-        self._say_stopped()
+        return min((time_us for time_us in times if time_us is not None), default=now_us + 1_000_000)
 
     def _others_wake_at_us(self, now_us: int) -> int | None:
         """When there is something to do that isn't about rows."""

@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import tomllib
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 import yaml
 from click.testing import CliRunner
 
 import medusa as md
 from medusa.cli.main import main
-from medusa.market.contract.signed import RevocationDocument, sign_document
+from medusa.market.contract.signed import RevocationDocument, document_to_text, sign_document
 from medusa.runtime.contracts.contract_files import read_signed, write_signed
 from medusa.runtime.keys.key_files import read_participant_key
 from tests.blocks import blocks
@@ -181,6 +184,77 @@ def test_what_can_not_be_accepted_changes_nothing(folder):
     assert not (folder / "x").exists()
 
 
+NONE = "no signed contract in this text: "
+
+
+def changed_document(folder, change) -> None:
+    """What was signed by both, with something else in it."""
+    signed, _ = read_signed(folder / "a.contract")
+    plain = msgspec.msgpack.decode(signed.document)
+    change(plain)
+    data = msgspec.structs.replace(signed, document=msgspec.msgpack.encode(plain))
+    (folder / "a.contract").write_text(document_to_text(data))
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        (lambda plain: plain[2].update(price_micro=1), "range"),
+        (
+            lambda plain: plain[2].update(price_micro="1"),
+            "a.contract: no document: contract.price_micro: Expected",
+        ),
+        (lambda plain: plain[2].update(prize_micro=1), "unknown field `prize_micro`"),
+        (lambda plain: plain.__setitem__(3, "Net Mon"), "a.contract: no document: federation: Expected"),
+        (lambda plain: plain.__setitem__(1, -1), "a.contract: no document: until_us: Expected"),
+    ],
+)
+def test_terms_that_nobody_signed_are_told_with_their_field(folder, change, says):
+    text = (folder / "terms.toml").read_text()
+    (folder / "terms.toml").write_text(text.replace('amount = "0.02"', 'amount = "0.02"\nrange = "0.01"'))
+    accepted()
+    changed_document(folder, change)
+    said = run("contract", "show", "a.contract", *KEYS, code=1)
+    assert says in said
+    assert "hint: it was changed or cut short after it was signed" in said
+
+
+def test_it_is_told_whether_terms_or_a_signature_were_changed(folder):
+    accepted()
+    changed_document(folder, lambda plain: plain[2].update(price_micro=10_000_000))
+    said = run("contract", "show", "a.contract", *KEYS, code=1)
+    assert "not that of 'acme': what was signed has other bytes, so terms in this file were changed" in said
+    assert "hint: ask 'acme' for the file that they signed" in said
+    (folder / "a.contract").unlink()
+    accepted()
+    signed, _ = read_signed(folder / "a.contract")
+    wrong = msgspec.structs.replace(signed.consumer, signature=bytes(64))
+    (folder / "a.contract").write_text(document_to_text(msgspec.structs.replace(signed, consumer=wrong)))
+    said = run("contract", "show", "a.contract", *KEYS, code=1)
+    assert (
+        "not that of 'bigco': what was signed has other bytes, so it was changed after 'bigco' signed" in said
+    )
+
+
+def test_a_wrong_key_is_told_with_its_option(folder):
+    accepted()
+    acme, bigco, carol = (
+        re.search(r"ed25519:\w+", (folder / f"{name}.pub").read_text())[0]
+        for name in ("acme", "bigco", "carol")
+    )
+    said = run("contract", "show", "a.contract", "--provider-key", "carol.pub", code=1)
+    assert f"is signed for 'acme' by {acme}, --provider-key is {carol}" in said
+    assert (
+        "hint: ask 'acme', not over the same way, which key is theirs; if that one, another has signed"
+        in said
+    )
+    said = run("contract", "show", "a.contract", "--provider-key", "bigco.pub", code=1)
+    assert f"is signed for 'acme' by {acme}, --provider-key is {bigco}" in said
+    assert "hint: with that one 'bigco' has signed: --provider-key is the key of 'acme'" in said
+    revoke = ("contract", "revoke", "a.contract", "-o", "r", "--signer", "carol.key", "--participant", "acme")
+    assert f"is signed for 'acme' by {acme}, --signer is {carol}" in run(*revoke, code=1)
+
+
 def test_a_changed_file_is_noticed(folder):
     accepted()
     lines = (folder / "a.contract").read_text().split("\n")
@@ -189,6 +263,16 @@ def test_a_changed_file_is_noticed(folder):
         changed[number] = ("B" if lines[number][0] == "A" else "A") + lines[number][1:]
         (folder / "a.contract").write_text("\n".join(changed))
         assert "error: " in run("contract", "show", "a.contract", *KEYS, code=1)
+    text = "\n".join(lines)
+    for changed, says in [
+        ("\n".join([*lines[:2], "*", *lines[3:]]), "no signed contract in this text: line 3 is no base64"),
+        (text.replace("-----END", "---END"), "its last line, -----END MEDUSA CONTRACT-----, is missing"),
+        ("\n".join(lines[:-2]), "its last line, -----END MEDUSA CONTRACT-----, is missing"),
+    ]:
+        (folder / "a.contract").write_text(changed)
+        said = run("contract", "show", "a.contract", code=1)
+        assert f"error: a.contract: no signed contract in this text: {says.removeprefix(NONE)}" in said
+        assert "hint: it was changed or cut short after it was signed: have it sent again" in said
     (folder / "a.contract").write_text("hello")
     assert "no signed contract" in run("contract", "show", "a.contract", code=1)
     (folder / "a.contract").write_bytes(b"\xff")
@@ -219,6 +303,110 @@ def test_a_later_version_replaces_what_both_signed(folder):
     assert "isn't signed by both" in run(*third, "--replaces", "b.contract", code=1)
     run(*accept, "--replaces", "a.contract")
     run(*third, "--replaces", "b.contract")
+
+
+def second_version(folder, begins: str) -> None:
+    text = (folder / "terms.toml").read_text()
+    (folder / "two.toml").write_text("version = 2\n" + re.sub("begins = .*", f"begins = {begins}", text))
+    run(
+        "contract",
+        "propose",
+        "two.toml",
+        *SIGNS["bigco"],
+        *IN,
+        "-o",
+        "b.contract",
+        "--replaces",
+        "a.contract",
+    )
+    accept = ("contract", "accept", "b.contract", *SIGNS["acme"], *IN, "--partner-key", "bigco.pub")
+    run(*accept, "--replaces", "a.contract")
+
+
+def test_a_version_that_was_replaced_counts_no_more(folder):
+    accepted()
+    second_version(folder, "2026-01-02")
+    found = shown(*KEYS)
+    assert not found["counts"]
+    assert re.fullmatch(r"version 2 does, since \d+d.*", found["why"])
+    assert "counts now  no: version 2 does, since " in run("contract", "show", "a.contract", *KEYS)
+    assert json.loads(run("contract", "show", "b.contract", *KEYS, "--json"))["counts"]
+    # Elsewhere it has to be named.
+    (folder / "b.contract").rename(folder / "b.signed")
+    assert shown(*KEYS)["counts"]
+    assert not shown(*KEYS, "--newer", "b.signed")["counts"]
+
+
+def test_a_version_counts_until_the_next_one_begins(folder):
+    accepted()
+    in_ten_days = datetime.now(UTC).date() + timedelta(days=10)
+    second_version(folder, f"{in_ten_days}T00:00:00Z")
+    found = shown(*KEYS)
+    assert found["counts"]
+    assert re.fullmatch(r"for (9d .*|10d) more", found["why"])
+
+
+def test_only_a_later_version_that_both_signed_takes_the_place(folder):
+    accepted()
+    second_version(folder, "2026-01-02")
+    run("contract", "propose", "two.toml", *SIGNS["bigco"], *IN, "-o", "b.offer")
+    (folder / "b.contract").write_text((folder / "b.offer").read_text())
+    (folder / "c.contract").write_text("hello")
+    assert shown(*KEYS)["counts"]
+    assert "'acme' hasn't signed" in run(
+        "contract", "show", "a.contract", *KEYS, "--newer", "b.offer", code=1
+    )
+    assert "no signed contract" in run("contract", "show", "a.contract", "--newer", "c.contract", code=1)
+    assert "write version 2" in run("contract", "show", "a.contract", *KEYS, "--newer", "a.contract", code=1)
+
+
+def drafted_terms(*more, code=0) -> str:
+    parties = ("--provider", "acme", "--consumer", "bigco", "--price", "0.02")
+    return run("contract", "draft", *parties, *more, code=code)
+
+
+def test_a_draft_counts_from_now_on_or_as_it_is_told(folder):
+    now = datetime.now(UTC)
+    terms = tomllib.loads(drafted_terms())
+    assert (
+        timedelta(0) <= datetime.now(UTC) - terms["begins"] < timedelta(minutes=2) + (datetime.now(UTC) - now)
+    )
+    assert terms["ends"] - terms["begins"] == timedelta(days=365)
+    assert terms["notice"] == "7d"
+    terms = tomllib.loads(drafted_terms("--begins", "2999-12-01", "--ends", "2999-12-03T08:00:00+01:00"))
+    assert terms["begins"] == datetime(2999, 12, 1, tzinfo=UTC)
+    assert terms["ends"] == datetime(2999, 12, 3, 7, tzinfo=UTC)
+    assert "notice" not in terms
+    terms = tomllib.loads(drafted_terms("--begins", "2999-12-01T00:00:00Z", "--period", "30d"))
+    assert terms["ends"] == datetime(2999, 12, 31, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        (("--begins", "soon"), "--begins: expected a date, or a time with its zone, after 1970, got 'soon'"),
+        (
+            ("--begins", "2999-12-01T08:00:00"),
+            "hint: write --begins 2026-12-01 (its midnight, UTC) or --begins",
+        ),
+        (("--ends", "1969-12-01"), "--ends: expected a date, or a time with its zone, after 1970"),
+        (("--ends", "2026-01-01"), "--ends: expected an end after now, 20"),
+        (
+            ("--begins", "2999-12-02", "--ends", "2999-12-01"),
+            "after its begin, 2999-12-02T00:00:00Z, got 2999-12-01",
+        ),
+        (("--begins", "2020-01-01", "--period", "1d"), "--period: expected an end after now, 20"),
+    ],
+)
+def test_a_draft_of_another_time_is_refused(folder, given, says):
+    said = drafted_terms(*given, code=1)
+    assert says in said
+    assert "hint: " in said
+
+
+def test_an_end_is_said_once(folder):
+    said = drafted_terms("--ends", "2999-12-01", "--period", "1d", code=2)
+    assert "--ends and --period both say when it ends: give one of them" in said
 
 
 def test_what_can_not_be_revoked(folder):
@@ -342,6 +530,9 @@ def test_the_commands_of_the_page_run_in_their_order(tmp_path, monkeypatch):
         words = shlex.split(line)
         assert words[0] == "medusa"
         run(*words[1:])
+    # Each tutorial has a contract of its own.
+    ids = [read_signed(tmp_path / name)[1].id for name in ("offer.contract", "clicks.contract")]
+    assert ids == ["bigco-at-acme", "bigco-from-acme"]
     assert {line.split()[2] for line in lines if " contract " in line} == {
         "draft",
         "propose",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 
 import pyarrow.parquet as pq
 import pytest
@@ -81,9 +82,10 @@ def folder(tmp_path, monkeypatch):
     return tmp_path
 
 
-def stated(folder, text: str, *more) -> dict:
+def stated(folder, text: str, *more, code=0) -> dict:
     (folder / "r").write_text(text)
-    return json.loads(run("contract", "statement", "a.contract", "--receipts", "r", *KEYS, "--json", *more))
+    command = ("contract", "statement", "a.contract", "--receipts", "r", *KEYS, "--json", *more)
+    return json.loads(run(*command, code=code))
 
 
 def test_who_owes_whom_is_what_both_have_signed(folder):
@@ -111,11 +113,25 @@ def test_receipts_may_lie_in_several_files_in_any_order(folder):
 def test_what_is_wrong_with_receipts_is_named(folder):
     receipts = receipts_of(FREE_OF_RANGE, 4)
     forged = receipts_of(FREE_OF_RANGE, 4, signed_by=("acme", "acme"))[2]
-    found = stated(folder, receipt_lines([receipts[0], receipts[0], forged, receipts[3]]))
+    found = stated(folder, receipt_lines([receipts[0], receipts[0], forged, receipts[3]]), code=1)
     assert [each["kind"] for each in found["faults"]] == ["double", "gap", "signature"]
     assert (found["receipts"], found["amount_micro"]) == (2, 4_000_000)
-    said = run("contract", "statement", "a.contract", "--receipts", "r", *KEYS)
+    said = run("contract", "statement", "a.contract", "--receipts", "r", *KEYS, code=1)
+    assert "faults    3: what is owed may change once they are cleared up\n" in said
     assert "gap: receipt 1: receipts 1 to 2 are missing, over 4.00 EUR" in said
+    for kind in ("double: receipt 0", "signature: receipt 2"):
+        assert f"\n{kind}: " in said
+    parquet = run(
+        *("contract", "statement", "a.contract", "--receipts", "r", *KEYS, "--parquet", "r.parquet"), code=1
+    )
+    assert "2 lines are in r.parquet" in parquet
+
+
+def test_a_receipt_that_comes_twice_is_a_fault_too(folder):
+    (receipt,) = receipts_of(FREE_OF_RANGE, 1)
+    assert stated(folder, receipt_lines([receipt]))["faults"] == []
+    found = stated(folder, receipt_lines([receipt, receipt]), code=1)
+    assert [each["kind"] for each in found["faults"]] == ["double"]
 
 
 @pytest.mark.parametrize("line", ["hello", "receipt", "receipt *", "invoice aGVsbG8=", "receipt aGVs bG8="])
@@ -137,3 +153,60 @@ def test_a_statement_needs_a_contract_that_both_signed(folder):
     write_signed(folder / "b.contract", signed)
     said = run("contract", "statement", "a.contract", "b.contract", "--receipts", "r", *KEYS, code=1)
     assert "is another contract than 'c1'" in said
+
+
+def test_keys_that_are_exchanged_are_told(folder):
+    (folder / "r").write_text("")
+    exchanged = ("--provider-key", key_of("bigco").key, "--consumer-key", key_of("acme").key)
+    said = run("contract", "statement", "a.contract", "--receipts", "r", *exchanged, code=1)
+    signed, given = key_of("acme").key, key_of("bigco").key
+    assert f"contract 'c1' is signed for 'acme' by {signed}, --provider-key is {given}" in said
+    assert "hint: with that one 'bigco' has signed: --provider-key is the key of 'acme'" in said
+
+
+def test_an_example_is_a_contract_with_receipts_that_both_signed(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    said = run("contract", "statement", "--example", "a sample")
+    command = shlex.split(said.partition("Who owes whom:")[2].replace("\\\n", " "))
+    assert command[0] == "medusa"
+    found = json.loads(run(*command[1:], "--json"))
+    assert found["faults"] == []
+    assert (found["receipts"], len(found["by_day"]), len(found["by_task"])) == (52, 3, 2)
+    # By hand: 1,440 units an hour for 0.02, and 540 for 0.018; one broken promise; two days are settled.
+    per_hour_micro, breach_micro = 1_440 * 20_000 + 540 * 18_000, 500_000
+    assert found["amount_micro"] == 52 * per_hour_micro - breach_micro
+    assert found["settled_micro"] == 48 * per_hour_micro - breach_micro
+    assert found["owed_micro"] == 4 * per_hour_micro
+    assert f"{found['receipts'] + 2} receipts and settlements are in a sample" in said
+    shown = json.loads(run("contract", "show", command[3], *command[-4:], "--json"))
+    assert shown["counts"]
+    lines = (tmp_path / "a sample" / "clicks.receipts").read_text().splitlines(keepends=True)
+    (tmp_path / "a sample" / "clicks.receipts").write_text("".join(lines[:5] + lines[6:]))
+    gap = json.loads(run(*command[1:], "--json", code=1))
+    assert [(each["kind"], each["number"]) for each in gap["faults"]] == [("gap", 4)]
+    assert gap["missing_micro"] == per_hour_micro
+
+
+def test_an_example_writes_nothing_over_and_stands_alone(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    told = json.loads(run("contract", "statement", "--example", "s", "--json"))
+    assert told == {
+        "contract": "s/clicks.contract",
+        "receipts": "s/clicks.receipts",
+        "provider_key": "s/acme.pub",
+        "consumer_key": "s/bigco.pub",
+        "documents": 54,
+    }
+    before = {path.name: path.read_bytes() for path in (tmp_path / "s").iterdir()}
+    assert "is there already, and nothing is written over it" in run(
+        "contract", "statement", "--example", "s", code=1
+    )
+    assert {path.name: path.read_bytes() for path in (tmp_path / "s").iterdir()} == before
+    said = run("contract", "statement", "s/clicks.contract", "--example", "t", code=2)
+    assert "--example stands alone" in said
+    assert not (tmp_path / "t").exists()
+
+
+def test_what_a_statement_needs_is_named(folder):
+    said = run("contract", "statement", "a.contract", "--provider-key", key_of("acme").key, code=2)
+    assert "missing: --receipts, --consumer-key. To try it: medusa contract statement --example" in said

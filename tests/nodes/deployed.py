@@ -24,7 +24,7 @@ from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.link.session import SessionSettings
 from medusa.wire.messages.commands import Deploy, Remove, Reply
 from medusa.wire.messages.links import Hello
-from medusa.wire.outbox import CloseFragment, Log, OpenFragment, Parse, Persist, Send, WakeAt
+from medusa.wire.outbox import CloseFragment, Log, OpenFragment, Parse, Persist, Send
 from tests.nodes.parsed import done
 
 TARGETS = ("t1", "t2", "t3", "t4", "t5")
@@ -105,8 +105,7 @@ class Machine:
                         self.engine.add(effect.fragment)
                     case CloseFragment():
                         self.engine.discard(effect.fragment)
-                    case WakeAt():
-                        self.wake_us = effect.at_us
+        self.wake_us = self.brain.wake_at_us(self.town.now_us)
 
     def synced(self):
         """The oldest write ends."""

@@ -13,7 +13,7 @@ from medusa.nodes.reports import RulesRead
 from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.directory import Digest, Entries, Lookup, seen_from, seen_to
 from medusa.wire.messages.move import Move
-from medusa.wire.outbox import Outbox, Send, WakeAt
+from medusa.wire.outbox import Outbox, Send
 from tests.nodes.keyed import SECURITY, Keyed
 from tests.nodes.test_naming import DIGEST, asked, news
 from tests.nodes.test_security import query
@@ -163,8 +163,7 @@ def test_a_node_that_waits_wakes_by_itself_and_keeps_not_too_many_questions():
         assert node.say("maker", Lookup(request=number, name="no.such")) == []
     assert node.say("maker", Lookup(request=0, name="no.such")) == []  # Asked again, after its link broke.
     assert node.answer("maker", Lookup(request=WAITING_MAX, name="no.such")) == "E_STREAM"
-    [at_us] = [e.at_us for e in node.effects if isinstance(e, WakeAt)][-1:]
-    assert at_us <= node.now_us + LOOK_US
+    assert node.brain.wake_at_us(node.now_us) <= node.now_us + LOOK_US
     answers = [told(node, NEWS_US if not turn else LOOK_US) for turn in range(WAITING_MAX // AT_ONCE)]
     assert answers == [[("E_STREAM", None)] * AT_ONCE] * (WAITING_MAX // AT_ONCE)
     assert told(node, LOOK_US) == []

@@ -44,6 +44,7 @@ EXPECTED = {
     **dict.fromkeys(["Expect", "Unexpect", "Release", "Follow", "Moved", "Read"], "ppeeee"),
     **dict.fromkeys(["KeepRemote", "DropRemote", "Instantiate", "StoppedRemote"], "ppeeee"),
     **dict.fromkeys(["Load", "Receive", "Ready", "Piece", "Whole", "Fed", "Standing", "Handover"], "peeeee"),
+    "FedTogether": "peeeee",
     **dict.fromkeys(["Got", "GiveUp", "Settle", "Settled"], "peeeee"),
     **dict.fromkeys(["Traded", "Booked"], "epeeee"),
     **dict.fromkeys(["Configure", "Prepare", "Accept", "Vote", "Seed"], "peeeee"),
@@ -184,7 +185,7 @@ OWNERS = {
     "QUERIES": "Deploy DeployGuarded Define Remove",
     "FRAGMENTS": "Install",
     "ORDERS": "Move Grant Split Merge",
-    "COMING": "Receive Piece Whole Fed Standing Handover Settle",
+    "COMING": "Receive Piece Whole Fed FedTogether Standing Handover Settle",
     "GOING": "Ready Got GiveUp Settled",
     "REROUTING": "Expect Unexpect Release Follow Moved Placed Read",
     "AGREEMENT": "Configure Prepare Accept Vote",
@@ -200,7 +201,7 @@ REQUIRED = (
     "Booked Data Define DefineRemote Deploy DeployGuarded Entries Install KeepRemote Piece Receive Seed "
     "Standing TentativeRows Traded"
 )
-OPTIONAL = "Digest Fed Reply Whole"
+OPTIONAL = "Digest Fed FedTogether Reply Whole"
 
 
 def test_each_message_comes_to_the_part_that_is_to_have_it():

@@ -22,7 +22,7 @@ from medusa.sim.actors.federation import Federation
 from medusa.wire.codec import decode_frame
 from medusa.wire.link.automaton import LinkEvent, ReceiverState
 from medusa.wire.messages.commands import Reply
-from medusa.wire.messages.move import Fed, Got, Handover, Move, Piece, Receive, Standing, Whole
+from medusa.wire.messages.move import Fed, FedTogether, Got, Handover, Move, Piece, Receive, Standing, Whole
 from medusa.wire.outbox import CloseFragment, Outbox
 from tests.nodes.moved import FRAGMENT, NODES, SCHEMA, World
 
@@ -187,6 +187,10 @@ def once(struct, **changes):
             left.clear()
             message = msgspec.structs.replace(message, **changes)
             payload = b"\xc1" if isinstance(message, Standing) else payload
+        elif struct is Fed and isinstance(message, FedTogether) and left:
+            left.clear()
+            first = msgspec.structs.replace(message.fed[0], **changes)
+            message = msgspec.structs.replace(message, fed=(first, *message.fed[1:]))
         return message, payload
 
     return hear
@@ -216,7 +220,7 @@ def test_a_frame_that_cannot_be_ends_the_attempt_and_the_next_one_succeeds(hear)
     world.check()
 
 
-@pytest.mark.parametrize("kind", [Receive, Piece, Whole, Fed, Handover])
+@pytest.mark.parametrize("kind", [Receive, Piece, Whole, Fed | FedTogether, Handover])
 def test_a_frame_that_is_lost_or_comes_twice_is_sent_again_or_dropped(kind):
     left, again = [1], []
 
@@ -230,9 +234,11 @@ def test_a_frame_that_is_lost_or_comes_twice_is_sent_again_or_dropped(kind):
     world = World(hear=hear)
     reply, figures = world.move("m2", timeout_ms=5000)
     assert (reply.code, figures["attempts"]) == ("", 1)
+    assert not left, "there was one"
+    assert again
     target = world.fed.nodes["m2"].brain
     for message, payload in again:  # All of it once more, late: nothing changes.
-        if type(message).__module__.endswith("messages_move"):
+        if type(message).__module__.endswith("messages.move"):
             target.receive(target._now_us, "m1", message, payload)
     assert not target.orders.status().under_way
     world.check()

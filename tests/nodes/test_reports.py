@@ -21,7 +21,7 @@ from medusa.nodes.reports import (
 from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.messages.commands import Install
 from medusa.wire.messages.links import Hello
-from medusa.wire.outbox import Introduce, Send, Stopped, Trust, WakeAt
+from medusa.wire.outbox import Introduce, Send, Stopped, Trust
 from tests.nodes.keyed import SECURITY, Keyed, curve
 
 
@@ -74,9 +74,9 @@ def test_peers_hear_where_the_node_listens():
 
 def test_counts_of_a_fragment_that_is_not_here_wake_nobody():
     brain = started()
-    brain.outbox.take()
+    before_us = brain.wake_at_us(0)
     brain.report(1, Stats("q/f", {"boxes": {}}))
-    assert taken(brain, WakeAt) == []
+    assert brain.wake_at_us(10 * before_us) == before_us
 
 
 def test_rules_are_for_nodes_with_keys():

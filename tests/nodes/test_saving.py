@@ -12,7 +12,7 @@ from medusa.query.codec import graph_to_msgpack
 from medusa.wire.limits import PROTOCOL_VERSION
 from medusa.wire.messages.commands import Deploy, Reply
 from medusa.wire.messages.links import Hello
-from medusa.wire.outbox import Outbox, Persist, ReportLine, Send, WakeAt
+from medusa.wire.outbox import Outbox, Persist, ReportLine, Send
 from tests.nodes.test_brain import query
 
 FULL = "No space left on device"
@@ -102,7 +102,6 @@ def test_a_node_with_a_full_disk_writes_seldom_and_answers_when_there_is_room():
     now_us = writes = errors = 0
     answers = []
     while now_us < 60_000_000 and not answers:
-        wake_us = now_us + 1
         full = now_us < 20_000_000
         for effect in brain.outbox.take():
             match effect:
@@ -115,10 +114,8 @@ def test_a_node_with_a_full_disk_writes_seldom_and_answers_when_there_is_room():
                     errors += 1
                 case Send(after=None, message=Reply() as reply):
                     answers.append(reply)
-                case WakeAt(at_us=at_us):
-                    wake_us = max(at_us, now_us + 1)
         if not len(brain.outbox):
-            now_us = wake_us
+            now_us = max(brain.wake_at_us(now_us), now_us + 1)
             brain.receive(now_us, "c", Hello(version=PROTOCOL_VERSION, node="c", incarnation=0, client=True))
             brain.tick(now_us)
     assert answers == [Reply(request=7)]

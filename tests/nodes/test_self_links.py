@@ -177,6 +177,9 @@ class Counting:
         if self.taken == 5:
             raise RemoteProtocolError("a rule", code="E_SEQ")
 
+    def wake_at_us(self, now_us):
+        return now_us + 1
+
     def __getattr__(self, name):
         return lambda *args, **named: None
 
@@ -189,6 +192,9 @@ class Quiet:
 
     def wake(self):
         self.woken += 1
+
+    def handled(self):
+        pass
 
     def finished(self):
         return []

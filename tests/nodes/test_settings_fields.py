@@ -123,6 +123,13 @@ def test_no_toml(text: str, says: str) -> None:
     assert slip(PLAIN + text).message == says
 
 
+def test_text_that_looks_like_a_field_is_none() -> None:
+    head = 'name = "a"\nlisten = "tcp://127.0.0.1:*"\n'
+    text = head + 'data = """d\\\n[limits]\\\ncredit = 3"""\n# [limits]\n'
+    says(slip(text + "[limits]\ncredit = 3\n"), 8, "limits.credit")
+    says(slip(text + "limits = { credit = 3 }\n"), 7, "limits.credit")
+
+
 @pytest.mark.parametrize("field", sorted(LIMITS))
 @pytest.mark.parametrize("value", NOT_LIMITS)
 def test_limits_of_another_type(field: str, value: str) -> None:

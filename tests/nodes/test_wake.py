@@ -17,7 +17,7 @@ SEEDS = [("nodes", 0), ("standby", 1), ("comeback", 2), ("forks", 0), ("returns"
 def test_what_is_not_about_rows_is_never_due_before_the_node_looks(
     scenario: str, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    honest, seen = NodeMind._wake, Counter[str]()
+    honest, seen = NodeMind._turned, Counter[str]()
 
     def looked_at(self: Any, now_us: int, *, rows: bool = False) -> None:
         honest(self, now_us, rows=rows)
@@ -28,7 +28,7 @@ def test_what_is_not_about_rows_is_never_due_before_the_node_looks(
             seen["skipped"] += 1
         seen["all"] += 1
 
-    monkeypatch.setattr(NodeMind, "_wake", looked_at)
+    monkeypatch.setattr(NodeMind, "_turned", looked_at)
     assert run_scenario(scenario, seed).violation == ""
     assert seen["skipped"] > seen["all"] // 50
 

@@ -12,12 +12,13 @@ from medusa.nodes.config.settings import parse
 from medusa.nodes.node import NodeMind
 from medusa.ports import Buffer
 from medusa.runtime.node.graph_parser import GraphParser
-from medusa.runtime.node.loop import NodeLoop
+from medusa.runtime.node.loop import FINISHED_US, NodeLoop
 from medusa.runtime.transport.link_events import Arrival, LinkDown, LinkRefused, LinkUp
 from medusa.testing import ManualClock
 from medusa.wire import limits
 from medusa.wire.codec import encode_frame
 from medusa.wire.messages.links import Heartbeat, Hello
+from medusa.wire.outbox import ReportLine
 from medusa.wire.status_and_metrics import status_of
 
 CONFIG = 'name = "a"\nlisten = "ipc:///tmp/a"\ndata = "d"\n[peers]\nb = "ipc:///tmp/b"\n'
@@ -26,12 +27,17 @@ CONFIG = 'name = "a"\nlisten = "ipc:///tmp/a"\ndata = "d"\n[peers]\nb = "ipc:///
 class Links:
     """One link that we called, to b; callers say who they are."""
 
+    woken = 0
+
     def __init__(self) -> None:
         self.sent: dict[str, list[bytes]] = {}
         """The last message by link."""
 
     def wait(self, timeout_ms: int) -> list[Any]:
         raise AssertionError("a turn never waits")
+
+    def handled(self) -> None:
+        pass
 
     def send(self, link: str, frames: Sequence[Buffer]) -> None:
         self.sent[link] = [bytes(each) for each in frames]
@@ -52,14 +58,18 @@ class Links:
         pass
 
     def wake(self) -> None:
-        pass
+        self.woken += 1
 
 
 class Host:
     """Runs nothing."""
 
+    def __init__(self) -> None:
+        self.done: list[Any] = []
+
     def finished(self) -> list[Any]:
-        return []
+        done, self.done = self.done, []
+        return done
 
 
 def said(link: str, message: Any) -> Arrival:
@@ -98,6 +108,26 @@ def test_a_peer_is_silent_at_once_when_either_of_its_links_ends(loop: NodeLoop, 
     assert state(loop) == "silent"
     loop.turn([said("b", HELLO)])
     assert state(loop) == "up"
+
+
+def test_messages_have_their_turn_while_much_was_finished(loop: NodeLoop) -> None:
+    """A backlog that is worked off fills turns; what comes isn't to wait until all of it is done."""
+    lines = [ReportLine(level="info", what=f"done {number}") for number in range(5)]
+    loop._host.done = list(lines)
+    clock, told = loop._clock, []
+
+    def takes_long(report: ReportLine) -> None:
+        clock.advance(FINISHED_US // 2)
+        told.append(report)
+
+    loop._say = takes_long
+    counts = []
+    while len(told) < len(lines):
+        loop.turn([])
+        counts.append(len(told))
+    assert counts == [2, 4, 5]
+    assert told == lines
+    assert loop._transport.woken >= 2, "the next turn comes at once"
 
 
 def test_status_says_that_a_peer_refuses_our_key(loop: NodeLoop) -> None:

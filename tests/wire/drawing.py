@@ -62,6 +62,7 @@ WAYS = {
     "Piece": "node to node",
     "Whole": "node to node",
     "Fed": "node to node",
+    "FedTogether": "node to node",
     "Standing": "node to node",
     "Handover": "node to node",
     "Got": "node to node",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import click
@@ -11,12 +12,18 @@ from medusa.cli.options.command_options import OUT_FILE
 from medusa.errors import ContractError
 
 if TYPE_CHECKING:
-    from medusa.market.contract.signed import ContentDocument, ContractDocument, ContractPaper
+    from medusa.market.contract.signed import (
+        ContentDocument,
+        ContractDocument,
+        ContractPaper,
+        SignedDocument,
+    )
 
 __all__ = [
     "PARTICIPANT",
     "SIGNER",
     "contract_of",
+    "keys_compared",
     "moment",
     "notice_s_of",
     "now_us",
@@ -73,6 +80,37 @@ def public_key(given: str) -> str:
     from medusa.wire.statement import is_signing_key
 
     return given if is_signing_key(given) else read_public(given, "participant")
+
+
+def keys_compared(
+    signed: SignedDocument, document: ContractPaper, given: Mapping[str, tuple[str, str]]
+) -> dict[str, str]:
+    """Keys by party, each that with which it signed, where it has.
+
+    Args:
+        given: party -> the option that says its key, and the key.
+
+    Raises:
+        ContractError: another key signed for a party; names the option.
+    """
+    made = dict(zip(document.parties, (signed.provider, signed.consumer), strict=True))
+    for party, (option, key) in given.items():
+        signature = made.get(party)
+        if signature is None or signature.key == key:
+            continue
+        owner = next((each for each, other in made.items() if other is not None and other.key == key), None)
+        if owner is not None:
+            hint = f"with that one {owner!r} has signed: {option} is the key of {party!r}"
+        else:
+            hint = (
+                f"ask {party!r}, not over the same way, which key is theirs; if that one, another has signed"
+            )
+        raise ContractError(
+            f"contract {document.id!r} is signed for {party!r} by {signature.key}, {option} is {key}",
+            hint=hint,
+            code="contract.key",
+        )
+    return {party: key for party, (_, key) in given.items()}
 
 
 def moment(us: int) -> str:

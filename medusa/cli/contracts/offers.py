@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from medusa.cli.contracts.common import PARTICIPANT, SIGNER, contract_of, now_us, other_party, public_key
+from medusa.cli.contracts.common import (
+    PARTICIPANT,
+    SIGNER,
+    contract_of,
+    keys_compared,
+    now_us,
+    other_party,
+    public_key,
+)
 from medusa.cli.options.command_options import AS_JSON, FILE, OUT_FILE, example
 from medusa.errors import ConfigError, ContractError
 from medusa.units import duration_text, duration_us
@@ -117,13 +125,16 @@ def accept(
     document = contract_of(found)
     other = other_party(document, participant)
     key = read_participant_key(signer)
-    keys = {other: public_key(partner_key), participant: key.key}
-    if keys[other] == key.key:
+    theirs = public_key(partner_key)
+    if theirs == key.key:
         raise ContractError(
             f"--signer and --partner-key are the same key, {key.key}: two parties have two",
             hint=f"--signer is the secret key of {participant!r}, --partner-key the public one of {other!r}",
             code="contract.key",
         )
+    keys = keys_compared(
+        signed, document, {other: ("--partner-key", theirs), participant: ("--signer", key.key)}
+    )
     check_signatures(signed, document, verify=verifier(), keys=keys, federation=federation, needs=(other,))
     if not is_complete(signed, document):
         _check_offer(document, at_us)

@@ -11,6 +11,7 @@ from medusa.cli.contracts.common import (
     PARTICIPANT,
     SIGNER,
     contract_of,
+    keys_compared,
     moment,
     notice_s_of,
     now_us,
@@ -55,6 +56,7 @@ def revoke(file: Path, signer: Path, participant: str, reason: str, output: Path
             code="contract.unsigned",
         )
     key = read_participant_key(signer)
+    own = keys_compared(signed, document, {participant: ("--signer", key.key)})
     said = {
         party: made.key
         for party, made in zip(document.parties, (signed.provider, signed.consumer), strict=True)
@@ -64,7 +66,7 @@ def revoke(file: Path, signer: Path, participant: str, reason: str, output: Path
         signed,
         document,
         verify=verifier(),
-        keys=said | {participant: key.key},
+        keys=said | own,
         federation=document.federation,
     )
     notice_s = notice_s_of(document)

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from medusa.cli.contracts.common import moment, notice_s_of, now_us, public_key
+from medusa.cli.contracts.common import contract_of, keys_compared, moment, notice_s_of, now_us, public_key
 from medusa.cli.options.command_options import AS_JSON, FILE, example
-from medusa.errors import ContractError
+from medusa.errors import ContractError, MedusaError
 
 if TYPE_CHECKING:
     from medusa.market.contract.signed import (
@@ -33,18 +34,26 @@ __all__ = ["show"]
 @click.option("--provider-key", metavar="FILE|KEY", help="its public key, which you have from itself")
 @click.option("--consumer-key", metavar="FILE|KEY", help="its public key, which you have from itself")
 @click.option("--revoked", type=FILE, help="a revocation of it, if there is one")
+@click.option(
+    "--newer",
+    multiple=True,
+    type=FILE,
+    help="a later version of it, if there is one; those that lie beside FILE are found",
+)
 @AS_JSON
 def show(
     file: Path,
     provider_key: str | None,
     consumer_key: str | None,
     revoked: Path | None,
+    newer: tuple[Path, ...],
     as_json: bool,
 ) -> None:
     """What FILE says, who has signed it, and whether it counts now.
 
     A signature says only that a key made it: whose key that is, is compared with --provider-key and
-    --consumer-key. A wrong signature ends with exit code 1.
+    --consumer-key. A wrong signature ends with exit code 1. A version counts no more once a later one begins
+    that both have signed: it is looked for beside FILE, in files whose names end alike.
     """
     from medusa.market.contract.signed import RevocationDocument
     from medusa.market.contract.standing import standing_of
@@ -53,14 +62,27 @@ def show(
     from medusa.runtime.keys.key_files import verifier
 
     signed, document = read_signed(file)
-    given = dict(zip(document.parties, (provider_key, consumer_key), strict=True))
-    keys = {party: public_key(key) for party, key in given.items() if key is not None}
+    options = ("--provider-key", provider_key), ("--consumer-key", consumer_key)
+    given = {
+        party: (option, public_key(key))
+        for party, (option, key) in zip(document.parties, options, strict=True)
+        if key is not None
+    }
+    keys = keys_compared(signed, document, given)
     if isinstance(document, RevocationDocument):
         _show_revocation(signed, document, keys, as_json)
         return
     revocation = _revocation_of(revoked, document, keys) if revoked is not None else None
     at_us = now_us()
-    found = standing_of(signed, document, verify=verifier(), keys=keys, now_us=at_us, revocation=revocation)
+    found = standing_of(
+        signed,
+        document,
+        verify=verifier(),
+        keys=keys,
+        now_us=at_us,
+        revocation=revocation,
+        later=_later(file, document, keys, newer),
+    )
     text = _text_of(document)
     if as_json:
         told = {
@@ -95,6 +117,38 @@ def show(
         said = f": {toml_text(revocation.reason)}" if revocation.reason else ""
         click.echo(f"revoked     by {revocation.by}, from {moment(revocation.ends_us)} on{said}")
     click.echo(f"counts now  {'yes' if found.counts else 'no'}: {found.why}")
+
+
+def _later(
+    file: Path, document: ContractDocument | ContentDocument, keys: dict[str, str], newer: tuple[Path, ...]
+) -> list[ContractDocument | ContentDocument]:
+    """Later versions that both have signed: those that are named, and what lies beside it.
+
+    Raises:
+        ContractError: one that is named is none.
+    """
+    found = [_later_version(each, document, keys) for each in newer]
+    beside = sorted(file.parent.glob(f"*{file.suffix}")) if file.suffix and len(keys) == 2 else []
+    for each in beside:
+        if each.is_file() and each not in (file, *newer):
+            with contextlib.suppress(MedusaError):
+                found.append(_later_version(each, document, keys))
+    return found
+
+
+def _later_version(
+    path: Path, document: ContractDocument | ContentDocument, keys: dict[str, str]
+) -> ContractDocument | ContentDocument:
+    from medusa.market.contract.signed import check_signatures
+    from medusa.market.contract.standing import check_replaces
+    from medusa.runtime.contracts.contract_files import read_signed
+    from medusa.runtime.keys.key_files import verifier
+
+    signed, found = read_signed(path)
+    newer = contract_of(found)
+    check_replaces(newer, document)
+    check_signatures(signed, newer, verify=verifier(), keys=keys, federation=document.federation)
+    return newer
 
 
 def _about(revocation: RevocationDocument) -> dict[str, str | int]:

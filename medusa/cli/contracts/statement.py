@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from medusa.cli.contracts.common import contract_of, public_key
-from medusa.cli.options.command_options import AS_JSON, FILE, OUT_FILE, example
+from medusa.cli.contracts.common import contract_of, keys_compared, now_us, public_key
+from medusa.cli.options.command_options import AS_JSON, FILE, FOLDER, OUT_FILE, example
 from medusa.errors import ContractError
 
 if TYPE_CHECKING:
@@ -23,21 +25,27 @@ __all__ = ["statement"]
     epilog=example(
         "medusa contract statement offer.contract --receipts november.receipts \\",
         "    --provider-key acme.pub --consumer-key bigco.pub --parquet november.parquet",
+        "medusa contract statement --example sample",
     )
 )
-@click.argument("files", nargs=-1, required=True, type=FILE)
+@click.argument("files", nargs=-1, type=FILE)
+@click.option("--receipts", multiple=True, type=FILE, help="receipts of it; may be given several times")
+@click.option("--provider-key", metavar="FILE|KEY", help="its public key")
+@click.option("--consumer-key", metavar="FILE|KEY", help="its public key")
 @click.option(
-    "--receipts", multiple=True, required=True, type=FILE, help="receipts of it; may be given several times"
+    "--example",
+    "sample",
+    type=FOLDER,
+    help="write a contract with receipts there, to try this on, and nothing else",
 )
-@click.option("--provider-key", required=True, metavar="FILE|KEY", help="its public key")
-@click.option("--consumer-key", required=True, metavar="FILE|KEY", help="its public key")
 @click.option("--parquet", type=OUT_FILE, help="write a row for each task and receipt")
 @AS_JSON
 def statement(
     files: tuple[Path, ...],
     receipts: tuple[Path, ...],
-    provider_key: str,
-    consumer_key: str,
+    provider_key: str | None,
+    consumer_key: str | None,
+    sample: Path | None,
     parquet: Path | None,
     as_json: bool,
 ) -> None:
@@ -45,8 +53,22 @@ def statement(
 
     FILES are the contract, one for each version of it that counted. Nothing counts but what both have signed.
     Receipts that are missing, come twice or contradict each other are named. Both parties get the same from
-    the same receipts.
+    the same receipts. Where something is wrong with them the exit code is 1.
     """
+    if sample is not None:
+        if files or receipts or provider_key or consumer_key or parquet:
+            raise click.UsageError("--example stands alone: it writes what the others name")
+        _write_example(sample, as_json)
+        return
+    if provider_key is None or consumer_key is None or not files or not receipts:
+        needed = [
+            ("FILES, the contract", files),
+            ("--receipts", receipts),
+            ("--provider-key", provider_key),
+            ("--consumer-key", consumer_key),
+        ]
+        missing = ", ".join(name for name, value in needed if not value)
+        raise click.UsageError(f"missing: {missing}. To try it: medusa contract statement --example sample")
     from medusa.market.ledger.statement import load_statement
     from medusa.runtime.contracts.receipt_files import read_receipts
     from medusa.runtime.keys.key_files import verifier
@@ -76,10 +98,32 @@ def statement(
         import msgspec
 
         click.echo(msgspec.json.encode(made).decode())
+    else:
+        _say(made)
+        if parquet is not None:
+            click.echo(f"{len(made.lines):,} lines are in {parquet}")
+    if made.faults:
+        sys.exit(1)
+
+
+def _write_example(folder: Path, as_json: bool) -> None:
+    import json
+
+    from medusa.runtime.contracts.example_receipts import write_example
+
+    made = write_example(folder, now_us())
+    if as_json:
+        told = {
+            name: str(value) if isinstance(value, Path) else value for name, value in made._asdict().items()
+        }
+        click.echo(json.dumps(told))
         return
-    _say(made)
-    if parquet is not None:
-        click.echo(f"{len(made.lines):,} lines are in {parquet}")
+    click.echo(
+        f"a contract, its keys, and {made.documents} receipts and settlements are in {folder}. Who owes whom:"
+    )
+    words = ["medusa", "contract", "statement", str(made.contract), "--receipts", str(made.receipts)]
+    keys = ["--provider-key", str(made.provider_key), "--consumer-key", str(made.consumer_key)]
+    click.echo(f"  {shlex.join(words)} \\\n    {shlex.join(keys)}")
 
 
 def _signed_contract(file: Path, keys: tuple[str, str]) -> ContractDocument:
@@ -90,9 +134,10 @@ def _signed_contract(file: Path, keys: tuple[str, str]) -> ContractDocument:
 
     signed, found = read_signed(file)
     document = contract_of(found)
+    options = zip(("--provider-key", "--consumer-key"), keys, strict=True)
+    known = keys_compared(signed, document, dict(zip(document.parties, options, strict=True)))
     if not isinstance(document, ContractDocument):
         raise ContractError(f"{file} is a contract about rows: it has no receipts", code="contract.document")
-    known = dict(zip(document.parties, keys, strict=True))
     check_signatures(signed, document, verify=verifier(), keys=known, federation=document.federation)
     return document
 
@@ -129,6 +174,8 @@ def _say(made: LoadStatement) -> None:
         click.echo(f"  {date(1970, 1, 1) + timedelta(days=day)}  {money(micro)}")
     for task, micro in made.by_task.items():
         click.echo(f"  {money(micro)}  {toml_text(task)}")
+    if made.faults:
+        click.echo(f"faults    {len(made.faults)}: what is owed may change once they are cleared up")
     for fault in made.faults:
         where = f"{fault.of} {fault.number}" if fault.number >= 0 else f"a {fault.of}"
         click.echo(f"{fault.kind}: {where}: {fault.text}")

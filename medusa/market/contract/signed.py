@@ -54,6 +54,9 @@ DOCUMENT_BYTES_MAX = 64 * 1024
 SIGNED_BYTES_MAX = DOCUMENT_BYTES_MAX + 1024
 TEXT_CHARS_MAX = 2 * SIGNED_BYTES_MAX
 
+CHANGED = "it was changed or cut short after it was signed: have it sent again by who signed it"
+"""What to do about bytes that nobody can have signed."""
+
 Federation = Annotated[str, Meta(pattern=r"\A[a-z0-9_-]{1,64}\Z")]
 SigningKey = Annotated[str, Meta(pattern=SIGNING_KEY)]
 Count = Annotated[int, Meta(ge=0, le=1 << 62)]
@@ -169,6 +172,7 @@ class SignedDocument(msgspec.Struct, frozen=True, kw_only=True, array_like=True,
         return _encoder.encode(self)
 
 
+_KINDS = {"contract": ContractDocument, "content": ContentDocument, "revocation": RevocationDocument}
 _encoder = msgspec.msgpack.Encoder()
 _documents: msgspec.msgpack.Decoder[ContractPaper] = msgpack_decoder(ContractPaper)
 _signed: msgspec.msgpack.Decoder[SignedDocument] = msgpack_decoder(SignedDocument)
@@ -277,11 +281,18 @@ def opened_document(data: bytes) -> tuple[SignedDocument, ContractPaper]:
     try:
         signed = _signed.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise ContractError(f"no signed document: {str(error)[:200]}", code="contract.document") from None
+        fields = SignedDocument.__struct_fields__, PartySignature.__struct_fields__
+        raise ContractError(
+            f"no signed document: {_fault(error, *fields)}", hint=CHANGED, code="contract.document"
+        ) from None
     document = _read_document(signed.document)
     if signed.to_bytes() != data:
-        raise ContractError("a signed document that isn't in canonical form", code="contract.document")
-    _check_document(document)
+        text = "a signed document that isn't in canonical form"
+        raise ContractError(text, hint=CHANGED, code="contract.document")
+    try:
+        _check_document(document)
+    except ContractError as error:  # Nobody signs that: see sign_document.
+        raise ContractError(error.message, hint=CHANGED, code=error.code) from None
     return signed, document
 
 
@@ -289,10 +300,37 @@ def _read_document(data: bytes) -> ContractPaper:
     try:
         document = _documents.decode(data)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
-        raise ContractError(f"no document: {str(error)[:200]}", code="contract.document") from None
+        raise ContractError(
+            f"no document: {_fault(error, _fields_of(data))}", hint=CHANGED, code="contract.document"
+        ) from None
     if _bytes_of(document) != data:
-        raise ContractError("a document that isn't in canonical form", code="contract.document")
+        text = "a document that isn't in canonical form"
+        raise ContractError(text, hint=CHANGED, code="contract.document")
     return document
+
+
+def _fields_of(data: bytes) -> tuple[str, ...]:
+    """Names of what stands in a document, as far as it says of which kind it is."""
+    try:
+        kind = msgspec.msgpack.decode(data)[0]
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, LookupError, TypeError):
+        return ("kind",)
+    found = _KINDS.get(kind) if isinstance(kind, str) else None
+    return ("kind", *(found.__struct_fields__ if found is not None else ()))
+
+
+def _fault(error: Exception, *levels: tuple[str, ...]) -> str:
+    """What a decoder says, with the name of the field: it knows only the place in a list.
+
+    Args:
+        levels: names of what is in the list, then of what is in each of these.
+    """
+    text, _, place = str(error)[:300].partition(" - at `$")
+    path = []
+    for depth, (number, name) in enumerate(re.findall(r"\[(\d+)\]|\.(\w+)", place)):
+        names = levels[depth] if number and depth < len(levels) else ()
+        path.append(name or (names[int(number)] if int(number) < len(names) else number))
+    return f"{'.'.join(path)}: {text}" if path else text
 
 
 def is_complete(signed: SignedDocument, document: ContractPaper) -> bool:
@@ -348,13 +386,21 @@ def check_signatures(
                 hint=f"ask {party!r}, not over the same way, which key is theirs",
                 code="contract.key",
             )
-        if not verify(made.key, CONTEXT + signed.document, made.signature):
+        if not _fits(verify, signed, made):
+            other = signed.consumer if made is signed.provider else signed.provider
+            what = (
+                "terms in this file were" if other is None or not _fits(verify, signed, other) else "it was"
+            )
             raise ContractError(
                 f"the signature under contract {document.id!r} is not that of {party!r}: what was signed has"
-                " other bytes",
+                f" other bytes, so {what} changed after {party!r} signed",
                 hint=f"ask {party!r} for the file that they signed",
                 code="contract.signature",
             )
+
+
+def _fits(verify: Verify, signed: SignedDocument, made: PartySignature) -> bool:
+    return verify(made.key, CONTEXT + signed.document, made.signature)
 
 
 def _signature_of(signed: SignedDocument, document: ContractPaper, party: str) -> PartySignature | None:
@@ -377,18 +423,30 @@ def document_from_text(text: str) -> bytes:
     Raises:
         ContractError: the text holds none.
     """
-    found = re.search(f"{_BEGIN}\\s(.*?){_END}", text[:TEXT_CHARS_MAX], re.DOTALL)
-    try:
-        if found is None:
-            raise ValueError
-        body = "".join(found[1].split())
-        data = base64.b64decode(body, validate=True)
-        if base64.b64encode(data).decode() != body:  # Some characters say nothing, and may say anything.
-            raise ValueError
-    except (ValueError, binascii.Error):
-        raise ContractError(
-            "no signed contract in this text",
-            hint=f"it begins with a line {_BEGIN}",
-            code="contract.document",
-        ) from None
+    lines = [line.strip() for line in text[:TEXT_CHARS_MAX].splitlines()]
+    if _BEGIN not in lines:
+        raise _no_contract(f"it has no line {_BEGIN}", "give the file that medusa contract propose wrote")
+    first = lines.index(_BEGIN) + 1
+    if _END not in lines[first:]:
+        raise _no_contract(f"its last line, {_END}, is missing", CHANGED)
+    body = lines[first : lines.index(_END, first)]
+    data = _plain(body)
+    if data is None:
+        wrong = next((at for at, line in enumerate(body) if _plain([line]) is None), len(body) - 1)
+        raise _no_contract(f"line {first + 1 + max(wrong, 0)} is no base64", CHANGED)
     return data
+
+
+def _plain(body: list[str]) -> bytes | None:
+    """What base64 says; None: it is none, or not in its one form: some characters say nothing, and may say
+    anything."""
+    text = "".join("".join(body).split())
+    try:
+        data = base64.b64decode(text, validate=True)
+    except (ValueError, binascii.Error):
+        return None
+    return data if data and base64.b64encode(data).decode() == text else None
+
+
+def _no_contract(why: str, hint: str) -> ContractError:
+    return ContractError(f"no signed contract in this text: {why}", hint=hint, code="contract.document")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
 from medusa.errors import ContractError
@@ -60,12 +60,15 @@ def standing_of(
     keys: Mapping[str, str],
     now_us: int,
     revocation: RevocationDocument | None = None,
+    later: Collection[ContractDocument | ContentDocument] = (),
 ) -> ContractValidity:
     """How a contract stands.
 
     Args:
         keys: party -> key of those that are known; one that isn't is compared with nothing.
         revocation: whose signature was checked, and that it is of this contract (``check_revokes``).
+        later: versions that take its place once they begin (``check_replaces``), whose signatures were
+            checked.
 
     Raises:
         ContractError: a signature is wrong, or made by another's key.
@@ -77,10 +80,12 @@ def standing_of(
     )
     believed = {each.party: each.key for each in parties} | dict(keys)
     check_signatures(signed, document, verify=verify, keys=believed, federation=document.federation, needs=())
-    why = _lacks(parties) or _when(document, now_us, revocation)
+    why = _lacks(parties) or _when(document, now_us, revocation, later)
     if why:
         return ContractValidity(parties, False, why)
-    ends_us = min(document.ends_us, revocation.ends_us if revocation is not None else document.ends_us)
+    ends_us = min((document.ends_us, *(each.begins_us for each in later)))
+    if revocation is not None:
+        ends_us = min(ends_us, revocation.ends_us)
     return ContractValidity(parties, True, f"for {_length(ends_us - now_us)} more")
 
 
@@ -95,10 +100,20 @@ def _lacks(parties: tuple[PartyOfContract, ...]) -> str:
 
 
 def _when(
-    document: ContractDocument | ContentDocument, now_us: int, revocation: RevocationDocument | None
+    document: ContractDocument | ContentDocument,
+    now_us: int,
+    revocation: RevocationDocument | None,
+    later: Collection[ContractDocument | ContentDocument],
 ) -> str:
     if now_us < document.begins_us:
         return f"it begins in {_length(document.begins_us - now_us)}"
+    begun = [each for each in later if each.begins_us <= now_us]
+    if begun:
+        newest = max(begun, key=lambda each: each.version)
+        if now_us < newest.ends_us:
+            return f"version {newest.version} does, since {_length(now_us - newest.begins_us)}"
+        ago = _length(now_us - newest.ends_us)
+        return f"version {newest.version} took its place, and ended {ago} ago"
     if revocation is not None and now_us >= revocation.ends_us:
         return f"{revocation.by} has revoked it, {_length(now_us - revocation.ends_us)} ago"
     if now_us >= document.ends_us:

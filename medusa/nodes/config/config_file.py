@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 from typing import Any
 
 from medusa.errors import ConfigError
+from medusa.nodes.config.toml_lines import toml_fault, toml_lines
 from medusa.query.suggest import did_you_mean
 
 __all__ = ["NAME", "NAME_RULE", "ConfigFile"]
@@ -30,17 +32,15 @@ class ConfigFile:
     def __init__(self, given: str | Mapping[str, Any], where: str) -> None:
         self.where = where
         self.root: dict[str, Any]
-        self._lines = given.splitlines() if isinstance(given, str) else []
+        self._text = given if isinstance(given, str) else ""
         if not isinstance(given, str):
             self.root = dict(given)
             return
         try:
             self.root = tomllib.loads(given)
         except tomllib.TOMLDecodeError as error:
-            reason, _, place = str(error).partition(" (at line ")
-            line = place.split(",")[0] or max(len(self._lines), 1)  # Else it is the end of the document.
             raise ConfigError(
-                f"{where} line {line}: {reason}", hint="see docs/nodes.md", code="config.toml"
+                f"{where} {toml_fault(given, error)}", hint="see docs/nodes.md", code="config.toml"
             ) from None
 
     def name(self, key: str) -> str:
@@ -109,30 +109,19 @@ class ConfigFile:
     def at(self, table: str, key: str) -> str:
         """``node.toml line 3``, or only the file where the line can't be told.
 
-        A field of an inline table stands in the line of that table, whose name may have dots.
+        A field that isn't there has the line of the table that it would be in, or of one around that.
         """
-        dots = [index for index, char in enumerate(table) if char == "."]
-        outers = [(table[:dot], table[dot + 1 :]) for dot in reversed(dots)] or [("", table)]
-        for outer, inner in ((table, key), *outers):
-            found = self._line(outer, inner) if inner else None
-            if found is not None:
-                return f"{self.where} line {found}"
+        name = f"{table}.{key}" if table and key else table or key
+        while name:
+            if name in self._lines:
+                return f"{self.where} line {self._lines[name]}"
+            name = name.rpartition(".")[0]
         return self.where
 
-    def _line(self, table: str, key: str) -> int | None:
-        current, within = "", None
-        named = rf"""["']?{re.escape(key)}["']?\s*="""
-        plain = re.compile(rf"\s*{named}")
-        dotted = re.compile(rf"\s*{re.escape(table)}\s*\.\s*{named}") if table else plain
-        whole = f"{table}.{key}" if table else key
-        for number, line in enumerate(self._lines, start=1):
-            header = re.match(r"\s*\[\s*([^\]]+?)\s*\]", line)
-            if header:
-                current = header[1].replace('"', "").replace("'", "")
-                if current == whole:
-                    return number
-                if within is None and current.startswith(f"{whole}."):
-                    within = number
-            if (current == table and plain.match(line)) or (not current and dotted.match(line)):
-                return number
-        return within
+    @cached_property
+    def _lines(self) -> dict[str, int]:
+        """Of each field by its name with dots, as callers have it. Worked out for a message only."""
+        found: dict[str, int] = {}
+        for path, line in (toml_lines(self._text) if self._text else {}).items():
+            found.setdefault(".".join(path), line)
+        return found

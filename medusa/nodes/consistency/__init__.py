@@ -13,7 +13,9 @@ when, ``unpublished_sources`` which sources have no publisher at all, ``fork`` i
 Stable instance and fork are two fragments of one query to the engine, so each gets half of its thread's time
 while both have something to do. Of the fork at most ``fork.RUNNING_MAX`` elements are under way, so what is
 given to the stable one never waits for more than those. Corrections so run at half the speed of a fragment
-that has the thread for itself, or faster: rows of other nodes that are late for the fork never reach it.
+that has the thread for itself, or faster: rows of other nodes that are late for the fork never reach it. Once
+new rows have waited for the fork for ``delay_bound.LATE_SHARE`` of X, it is served first: the stable instance
+is given one element at a time, so it gets on still.
 
 X doesn't hold where the fragment is fed nothing: its outputs are full since readers are slow, its log or a
 move of it is behind. The inputs then have credit for one window of bytes each, and what comes by that is

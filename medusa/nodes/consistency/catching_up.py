@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Protocol
 
 from medusa.nodes.fragment.inputs import FragmentInput, Work
 
-__all__ = ["CatchingUp", "FedInstance"]
+__all__ = ["CatchingUp", "CatchingUpInRounds", "FedInstance"]
+
+SHORTER = 0.75
+"""A round that takes more than this of the one before is as short as they become. Too small: a fragment that
+catches up slowly is left early; too large: one that doesn't is waited for."""
 
 
 class FedInstance(Protocol):
@@ -40,6 +44,33 @@ class CatchingUp:
                 return False
             self._is_fed, self._last = True, of.newest
         return self._last is None or of.has_left(self._last)
+
+
+class CatchingUpInRounds:
+    """From now on: whether so little is left to do that it is done in a moment.
+
+    While what had come is done more comes: that is the next round, which is shorter, unless as much comes as
+    is done.
+
+    Args:
+        moment_us: a round that takes no longer is the last one.
+    """
+
+    def __init__(self, now_us: int, inputs: Collection[FragmentInput], moment_us: int) -> None:
+        self._inputs, self._moment_us = inputs, moment_us
+        self._round, self._begun_us = CatchingUp(inputs), now_us
+        self._took_us: int | None = None
+        """By the round before."""
+
+    def is_over(self, now_us: int, of: FedInstance) -> bool:
+        """Whether it is, as of now."""
+        if not self._round.is_over(of):
+            return False
+        took_us, before_us = now_us - self._begun_us, self._took_us
+        if took_us <= self._moment_us or (before_us is not None and took_us > before_us * SHORTER):
+            return True
+        self._round, self._begun_us, self._took_us = CatchingUp(self._inputs), now_us, took_us
+        return False
 
 
 def _is_fed(input: FragmentInput, seq: int, boundary_us: int) -> bool:

@@ -24,7 +24,7 @@ from typing import Any, Protocol
 from medusa.automaton import next_state
 from medusa.elements import END_US, START_US, Boundary, Element, Train
 from medusa.engine.operators.source import newest_time_us
-from medusa.nodes.consistency.catching_up import CatchingUp, FedInstance
+from medusa.nodes.consistency.catching_up import CatchingUp, CatchingUpInRounds, FedInstance
 from medusa.nodes.consistency.corrections import BoxesAbove, UncorrectedRows, behind_us
 from medusa.nodes.consistency.fork import ForkedFragment
 from medusa.nodes.consistency.held_state import HeldState
@@ -38,6 +38,7 @@ from medusa.nodes.fragment.outputs import FragmentOutput, leaving
 from medusa.nodes.fragment.rested_inputs import RestedInputs
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.boxes import Source
+from medusa.query.delay import margin_us
 from medusa.query.waiting_rows import waiting_rows
 from medusa.wire.codec import latest_us
 from medusa.wire.link.named_subscriptions import owner_and_name
@@ -60,6 +61,10 @@ failure; too large: so long nothing new shows once less comes."""
 UNREAD_US = 5_000_000
 """So long a fork goes on that nobody reads. Too small: for a reader that comes again it is copied anew; too
 large: it takes memory and half of the engine's time for nobody."""
+
+LATE_SHARE = 3
+"""Once new rows have waited for a fork for one part in so many of X, the fragment is fed one element at a
+time. Too small: they are late before; too large: corrections stop for every hiccup."""
 
 BEGUN_MAX = 2
 """So many forks begin within that time: a sender that says another one with each word costs no more."""
@@ -125,7 +130,7 @@ class _Output:
 
     state: ConsistencyState = _S.STABLE
     since_us: int | None = None
-    catching: CatchingUp | None = None
+    catching: CatchingUpInRounds | None = None
     uncorrected: UncorrectedRows = field(default_factory=UncorrectedRows)
 
 
@@ -137,6 +142,9 @@ class DelayBound:
         broken_since_us: since when a peer isn't heard, or doesn't hear us; None: all is well.
         restored: it goes on where it stood before: until it has caught up its streams are behind.
         waiting_bytes_max: by so much the state may grow while an input is missing.
+
+    Attributes:
+        is_calm: when it was last looked all was well: there is no fork, and nothing rests.
     """
 
     def __init__(
@@ -169,6 +177,7 @@ class DelayBound:
             restored=restored,
         )
         self._new_rows = NewRows(of.spec)
+        self._late_us, self._moment_us = of.spec.delay_us // LATE_SHARE, margin_us(of.spec.delay_us)
         before = {each: each.fed_us for each in of.inputs.values()}
         self._history = PromiseHistory(self._new_rows.wait_us, before) if self._new_rows.delays else None
         self._outputs: dict[str, _Output] = {}
@@ -177,8 +186,7 @@ class DelayBound:
         self._number = self._now_us = 0
         self._begun_us: deque[int] = deque(maxlen=BEGUN_MAX)
         """When the last ones began."""
-        self._is_calm = False
-        """When it was last looked, all was well."""
+        self.is_calm = False
         self._is_again = False
         """An input went missing while corrections came."""
         self._is_due = False
@@ -213,7 +221,7 @@ class DelayBound:
         self._missing.rest()
 
     def came(self, now_us: int, input: FragmentInput, works: Iterable[Work]) -> None:
-        """A message came for an input, and brought this; ``fed`` follows."""
+        """A message came for an input, and brought this; ``look`` follows."""
         for work in works:
             if isinstance(work.element, Train | Boundary):
                 self._missing.came(now_us, input)
@@ -223,7 +231,7 @@ class DelayBound:
                     fork.take(now_us, work)
         lane = input.take_tentative()
         if lane or not flows(input):
-            self._is_calm = False
+            self.is_calm = False
             self._take_lane(now_us, lane)
 
     def _promise_of(self, work: Work) -> int:
@@ -248,7 +256,8 @@ class DelayBound:
                 fork.take_tentative(each)
 
     def look(self, now_us: int) -> None:
-        """Time has passed, or something about inputs, readers or the fragment is otherwise."""
+        """Time has passed, or something about inputs, readers or the fragment is otherwise; while it isn't
+        ``is_calm``, also when the fragment was given something, or what came of that may leave."""
         self._now_us = now_us
         for input in list(self._of.inputs.values()):
             self._take_lane(now_us, input.take_tentative())
@@ -260,20 +269,20 @@ class DelayBound:
                 fork.feed(now_us, idle, hold_us)
             self._answer(now_us, self._forks[0])
 
-    def fed(self, now_us: int) -> None:
-        """The fragment was given what it may be given, or what came of that may leave."""
-        if not self._is_calm:
-            self.look(now_us)
+    def is_late(self, now_us: int) -> bool:
+        """Whether new rows have waited so long for a fork that it is to be served before the fragment."""
+        since = (each.waits_since_us() for each in self._forks)
+        return any(at_us is not None and now_us - at_us >= self._late_us for at_us in since)
 
     def gave(self, work: Work) -> None:
         """The engine was given rows."""
-        if not self._is_calm:
+        if not self.is_calm:
             self._state.fed(work.cost)
 
     def weighed(self, now_us: int, held_bytes: int) -> bool:
         """The engine says how much the boxes hold; whether other sources rest than before."""
         self._state.told(held_bytes)
-        if self._is_calm:
+        if self.is_calm:
             self._state.calm()
             return False
         return self._look_at_state()
@@ -292,7 +301,7 @@ class DelayBound:
 
     def end(self) -> None:
         """It rests, or goes: no fork of it is left. Where it goes on there is another one, if need be."""
-        self._is_calm = False
+        self.is_calm = False
         if self._forks or any(out.sender.tentative.fork for out in self._of.outputs.values()):
             self._close_forks()
             # Who reads goes on without: nothing comes of them any more, and what came of them is void.
@@ -319,7 +328,7 @@ class DelayBound:
 
     def wake_at_us(self) -> int | None:
         """When ``look`` has work; None: not before something else happens."""
-        if not self._of.may_fork:
+        if self.is_calm or not self._of.may_fork:
             return None
         times = [self._missing.due_at_us(), self._retry_at_us, self._unread_at_us]
         times += [each.due_at_us() for each in self._forks]
@@ -428,8 +437,8 @@ class DelayBound:
         while self._step(now_us):
             pass
         states = [self._output(id).state for id in self._of.outputs]
-        self._is_calm = self._missing.calm and all(state is _S.STABLE for state in states)
-        if self._is_calm:
+        self.is_calm = self._missing.calm and all(state is _S.STABLE for state in states)
+        if self.is_calm:
             self._state.calm()
         else:
             self._look_at_state()
@@ -451,7 +460,7 @@ class DelayBound:
         missed, behind, lost = missing.missed_sources(), missing.behind_sources(), missing.lost_sources()
         for id in self._of.outputs:
             output, above = self._output(id), self._meeting.above[self._sink(id)]
-            event = self._event(output, above, missed, behind, lost)
+            event = self._event(now_us, output, above, missed, behind, lost)
             if event is None:
                 continue
             before = output.state
@@ -465,7 +474,13 @@ class DelayBound:
         return changed
 
     def _event(
-        self, output: _Output, above: Set[str], missed: Set[str], behind: Set[str], lost: Set[str]
+        self,
+        now_us: int,
+        output: _Output,
+        above: Set[str],
+        missed: Set[str],
+        behind: Set[str],
+        lost: Set[str],
     ) -> ConsistencyEvent | None:
         if not missed.isdisjoint(above):
             return _E.LOST if above <= lost else _E.MISSED
@@ -477,8 +492,9 @@ class DelayBound:
         if output.state is _S.STABLE:
             return None
         if output.catching is None:
-            output.catching = CatchingUp(each for each in self._of.inputs.values() if each.source in above)
-        return _E.CORRECTED if output.catching.is_over(self._of) else None
+            inputs = [each for each in self._of.inputs.values() if each.source in above]
+            output.catching = CatchingUpInRounds(now_us, inputs, self._moment_us)
+        return _E.CORRECTED if output.catching.is_over(now_us, self._of) else None
 
     def _tell(self, id: str, state: ConsistencyState) -> None:
         level = "warning" if state in _MISSES else "info"

@@ -244,6 +244,10 @@ class ForkedFragment:
         if not self._queue:
             self._ask(silent)
 
+    def waits_since_us(self) -> int | None:
+        """When came what is fed next of what the stable instance is fed too; None: nothing of that waits."""
+        return next((fed.came_us for fed in self._queue if fed.came_us), None)
+
     def due_at_us(self) -> int | None:
         """When ``feed`` may give more of what is held; None: only others may change anything."""
         if self._as_of_us is None or self._history is None:

@@ -665,10 +665,15 @@ class FragmentHost:
     def _pump(self, now_us: int) -> None:
         """Feed what may be fed; take the checkpoint that is due."""
         self._end_warm_up(now_us)
-        self._rest()
+        bound = self.bound
+        if bound is not None and bound.is_calm:
+            bound = None
+        if bound is not None:
+            self._rest()
         taps = self._taps()
         due = self._wanted and self._writing is None and not self._feeding.repeating
         due = due and self._may_checkpoint and not any(tap.holds_checkpoints for tap in taps)
+        running_max = 1 if bound is not None and bound.is_late(now_us) else RUNNING_MAX
         if due and not self._running:
             self._checkpoint(now_us)
             due = self._wanted and self._writing is None
@@ -676,7 +681,7 @@ class FragmentHost:
             not (self.failed or due or self._stopping or self.frozen or self.decided.full)
             and not any(tap.full for tap in taps)
             and not (self._renumbers or self._renumbered > self.checkpoint_on_disk)
-            and len(self._running) < RUNNING_MAX
+            and len(self._running) < running_max
         ):
             if all_full(self.outputs.values(), self._running_bytes, self._link.fragment_bytes_max):
                 break
@@ -692,14 +697,14 @@ class FragmentHost:
                 continue
             if isinstance(work.element, Train):
                 self.rows_in += len(work.element)
-                if self.bound is not None:
-                    self.bound.gave(work)
+                if bound is not None:
+                    bound.gave(work)
             self._run(work, work.element)
         self.decided.write(now_us)
         if self._end_warm_up(now_us):
             self._pump(now_us)
-        elif self.bound is not None:
-            self.bound.fed(now_us)
+        elif self.bound is not None and not self.bound.is_calm:
+            self.bound.look(now_us)
             if self._rest():
                 self._pump(now_us)
 

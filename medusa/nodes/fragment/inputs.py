@@ -294,6 +294,8 @@ class FragmentInput:
         """What the tentative lane brought since the last call, and how the stream is; nothing where the lane
         isn't wanted. Of several states in a row the last one counts."""
         # Between messages nothing comes but how the stream is.
+        if not (self._lane.has_come or self._tentative):
+            return []
         states = [each for each in self._lane.take() if isinstance(each, StateChanged)]
         came, self._tentative = [*self._tentative, *states], []
         return came

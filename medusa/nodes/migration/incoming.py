@@ -35,6 +35,7 @@ from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.move import (
     Fed,
+    FedTogether,
     GiveUp,
     Handover,
     Piece,
@@ -153,7 +154,7 @@ class IncomingMoves:
                 self.asked(now_us, peer, message, heard.payload or b"", heard.caller)
             case Settle():
                 self.settle(now_us, peer, message)
-            case Piece() | Whole() | Fed() | Standing() | Handover():
+            case Piece() | Whole() | Fed() | FedTogether() | Standing() | Handover():
                 self.frame(now_us, peer, message, heard.payload)
 
     def asked(

@@ -18,10 +18,11 @@ from medusa.errors import RemoteProtocolError, StateError
 from medusa.nodes.fragment.checkpoint_record import LOG, RECORD, read_record
 from medusa.nodes.fragment.checkpointing import SavedCheckpoint
 from medusa.nodes.migration.automaton import TARGET, MoveEvent, TargetState
+from medusa.nodes.migration.fed_together import apart
 from medusa.nodes.migration.standby import Clients, StandbyFragment, saved_from
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
-from medusa.wire.messages.move import Fed, Got, Handover, Piece, Ready, Standing, Whole
+from medusa.wire.messages.move import Fed, FedTogether, Got, Handover, Piece, Ready, Standing, Whole
 from medusa.wire.outbox import CloseFragment, OpenFragment, Outbox
 
 __all__ = ["WINDOW_BYTES", "StateReceiver"]
@@ -43,7 +44,10 @@ the owner would send them again."""
 
 _CLIENTS = msgpack_decoder(Clients)
 
-Carried = Piece | Whole | Fed | Standing | Handover
+Carried = Piece | Whole | Fed | FedTogether | Standing | Handover
+
+Framed = Piece | Whole | Fed | Standing | Handover
+"""As they are numbered."""
 
 
 class StateReceiver:
@@ -132,7 +136,13 @@ class StateReceiver:
 
     def ready(self) -> None:
         """Say that it may begin."""
-        ready = Ready(fragment=self.spec.name, attempt=self.attempt, ticket=self.ticket, window=WINDOW_BYTES)
+        ready = Ready(
+            fragment=self.spec.name,
+            attempt=self.attempt,
+            ticket=self.ticket,
+            window=WINDOW_BYTES,
+            together=True,
+        )
         self._outbox.send(self.owner, ready)
 
     # --- frames ---------------------------------------------------------------------------------
@@ -143,6 +153,14 @@ class StateReceiver:
         Raises:
             RemoteProtocolError: it can't be what the owner has: the attempt is over.
         """
+        if isinstance(message, FedTogether):
+            for fed, rows in apart(message, payload, peer=self.owner):
+                self._take(now_us, fed, rows)
+        else:
+            self._take(now_us, message, payload)
+
+    def _take(self, now_us: int, message: Framed, payload: Buffer | None) -> None:
+        """Take one that has a number."""
         self.note_checkpoint()
         if message.ticket != self.ticket or message.frame != self._frames:
             # Sent again, or something before it is missing: the owner hears how far we are.

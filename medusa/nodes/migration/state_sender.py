@@ -22,6 +22,7 @@ from medusa.elements import Boundary, Kind, Train
 from medusa.engine.state.checkpoint import crc32c
 from medusa.nodes.fragment.change_feed import ChangeFeed, CheckpointMark, FedElement, StandbyChangeFeed
 from medusa.nodes.fragment.host import FragmentHost
+from medusa.nodes.migration.fed_together import together
 from medusa.nodes.migration.standby import Clients, ReaderPosition
 from medusa.nodes.reports import Copied
 from medusa.ports import Buffer
@@ -90,6 +91,7 @@ class StateSender:
         self._target = target
         self._outbox = outbox
         self._window = ready.window
+        self._together = ready.together
         self._tap: ChangeFeed = ChangeFeed() if tap is None else tap
         self._standby_tap = tap
         if tap is None:
@@ -240,13 +242,16 @@ class StateSender:
     def _pump(self, now_us: int) -> None:
         if self._files is None or self._gathers(now_us):
             return
-        before = self._frame
+        frames: list[tuple[Message, Buffer | None]] = []
         while self._bytes < self._window and (item := self._item()) is not None:
             message, payload, cost = item
             if not self._going:
                 self._again_us = now_us
             self._put(message, payload, memoryview(payload).nbytes if payload is not None else 0, cost)
-        if self._frame > before:
+            frames.append((message, payload))
+        for message, payload in together(frames) if self._together else frames:
+            self._outbox.send(self._target, message, payload)
+        if frames:
             self._moved_us = now_us
 
     def _gathers(self, now_us: int) -> bool:
@@ -267,7 +272,6 @@ class StateSender:
         self._going.append((message, payload, nbytes, cost))
         self._bytes += nbytes
         self.nbytes += nbytes
-        self._outbox.send(self._target, message, payload)
 
     def _item(self) -> tuple[Message, Buffer | None, int] | None:
         assert self._files is not None

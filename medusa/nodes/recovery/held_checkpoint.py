@@ -18,7 +18,7 @@ from medusa.errors import StateError
 from medusa.nodes.fragment.checkpoint_record import LOG, RECORD, FragmentRecord, read_record
 from medusa.nodes.migration.automaton import MoveEvent, TargetState
 from medusa.nodes.migration.standby import Clients, ReaderPosition
-from medusa.nodes.migration.state_receiver import Carried, StateReceiver
+from medusa.nodes.migration.state_receiver import Framed, StateReceiver
 from medusa.nodes.recovery.checkpoint_shipping import CheckpointManifest, FileFacts, is_state
 from medusa.ports import Buffer
 from medusa.wire.link.named_subscriptions import is_key
@@ -54,7 +54,7 @@ class CheckpointReceiver(StateReceiver):
     def _takes_files(self) -> bool:
         return self.shadow is None
 
-    def receive(self, now_us: int, message: Carried, payload: Buffer | None) -> None:
+    def _take(self, now_us: int, message: Framed, payload: Buffer | None) -> None:
         if self.shadow is not None:
             return  # It goes on here: what its owner of before still says changes nothing.
         if message.ticket != self.ticket or message.frame != self._frames:

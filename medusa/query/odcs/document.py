@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from medusa.errors import ContractError, QueryError
 from medusa.query.odcs.columns import checked_name, column_type, property_of
+from medusa.query.odcs.fields import TIME_PROPERTY, UNIT_PROPERTY, misplaced_properties, unknown_fields
 from medusa.query.odcs.yaml_text import BYTES_MAX, YamlText
 from medusa.query.structs import Field, Schema
 from medusa.query.suggest import did_you_mean
@@ -16,8 +17,6 @@ from medusa.query.types import COLUMNS_MAX
 
 __all__ = [
     "API_VERSION",
-    "TIME_PROPERTY",
-    "UNIT_PROPERTY",
     "OdcsFile",
     "SourceColumns",
     "columns_for",
@@ -28,35 +27,6 @@ API_VERSION = "v3.2.0"
 """That our files say."""
 
 API_VERSIONS = ("v3.0.0", "v3.0.1", "v3.0.2", "v3.1.0", "v3.2.0")
-
-TIME_PROPERTY, UNIT_PROPERTY = "medusaTime", "medusaUnit"
-"""Custom properties of an object of a schema: the column that holds the time of a row, and its unit."""
-
-FIELDS = (
-    "apiVersion",
-    "kind",
-    "id",
-    "name",
-    "version",
-    "status",
-    "tenant",
-    "tags",
-    "servers",
-    "dataProduct",
-    "description",
-    "domain",
-    "context",
-    "schema",
-    "support",
-    "price",
-    "team",
-    "roles",
-    "slaDefaultElement",
-    "slaProperties",
-    "authoritativeDefinitions",
-    "customProperties",
-    "contractCreatedTs",
-)
 
 
 class SourceColumns(NamedTuple):
@@ -81,11 +51,12 @@ class OdcsFile:
     def __init__(self, text: str, where: str) -> None:
         self.yaml = YamlText(text, where)
         root = self.yaml.root
-        for key in root:
-            if key not in FIELDS:
-                raise self.yaml.error(
-                    (key,), "the standard has no such field", hint=did_you_mean(key, FIELDS)
-                )
+        for path, fields in unknown_fields(root):
+            hint = did_you_mean(str(path[-1]), fields)
+            raise self.yaml.error(path, "the standard has no such field", hint=hint)
+        for path, hint in misplaced_properties(root):
+            name = self.at(*path)["property"]
+            raise self.yaml.error(path, f"there is no custom property {name!r} of Medusa's here", hint=hint)
         version = self.text("apiVersion")
         if version not in API_VERSIONS:
             hint = f"read are {API_VERSIONS[0]} to {API_VERSIONS[-1]}"
@@ -107,13 +78,20 @@ class OdcsFile:
             raise self.yaml.error((key,), f"expected text, got {came}", hint=hint)
         return value
 
-    def items(self, *path: str | int) -> list[dict[str, Any]]:
-        """A list of fields, such as ``("schema", 0, "properties")``; empty where there is none."""
+    def at(self, *path: str | int) -> Any:
+        """What stands at a place; None: nothing."""
         value: Any = self.yaml.root
         for step in path:
             value = value[step] if isinstance(step, int) else value.get(step)
             if value is None:
-                return []
+                break
+        return value
+
+    def items(self, *path: str | int) -> list[dict[str, Any]]:
+        """A list of fields, such as ``("schema", 0, "properties")``; empty where there is none."""
+        value = self.at(*path)
+        if value is None:
+            return []
         if not isinstance(value, list) or not all(isinstance(each, dict) for each in value):
             raise self.yaml.error(path, f"expected a list of fields, got {value!r:.80}")
         return value

@@ -18,7 +18,6 @@ import json
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
@@ -26,15 +25,15 @@ from medusa.errors import ContractError, MedusaError
 from medusa.market.contract.signed import DOCUMENT_BYTES_MAX, ContentDocument
 from medusa.market.money import micro_of, money_text
 from medusa.query.odcs.document import OdcsFile, odcs_text
+from medusa.query.odcs.fields import TERMS_PROPERTY
 from medusa.query.odcs.yaml_text import shown
 from medusa.query.structs import Schema
 from medusa.query.suggest import did_you_mean
-from medusa.runtime.contracts.terms_fields import time_text, time_us
+from medusa.runtime.contracts.terms_fields import date_or_time, time_text, time_us
 from medusa.units import TIME_UNITS_US, duration_text, duration_us
 
 __all__ = ["ContentTerms", "check_content", "content_document", "content_text", "not_kept", "read_content"]
 
-PROPERTY = "medusa"
 FIELDS = ("contract", "version", "provider", "consumer", "begins", "ends", "notice")
 PRICE_UNITS = ("row", "query", "unit", "megabyte", "gigabyte")
 """What is counted: rows, answers to queries, units of the market, bytes."""
@@ -105,7 +104,7 @@ def read_content(text: str, where: str) -> tuple[OdcsFile, ContentTerms]:
 
     def moment(key: str) -> int:
         try:
-            return time_us(_date(part(key, str, "a date, such as 2026-12-01")))
+            return time_us(date_or_time(part(key, str, "a date, such as 2026-12-01")))
         except (ContractError, ValueError) as error:
             reason = error.message if isinstance(error, MedusaError) else str(error)
             raise file.yaml.error((*path, key), reason, hint=f"write {key}: 2026-12-01T00:00:00Z") from None
@@ -256,12 +255,12 @@ def _not_kept_of(
 
 def _own_terms(file: OdcsFile) -> tuple[dict[str, Any], tuple[str | int, ...]]:
     given = file.items("customProperties")
-    at = next((at for at, each in enumerate(given) if each.get("property") == PROPERTY), None)
+    at = next((at for at, each in enumerate(given) if each.get("property") == TERMS_PROPERTY), None)
     value = None if at is None else given[at].get("value")
     if at is None or not isinstance(value, dict):
         raise file.yaml.error(
             ("customProperties",),
-            f"expected a property {PROPERTY!r} with the terms of the two parties, got none",
+            f"expected a property {TERMS_PROPERTY!r} with the terms of the two parties, got none",
             hint="medusa contract draft --query writes one",
             code="contract.missing",
         )
@@ -270,10 +269,6 @@ def _own_terms(file: OdcsFile) -> tuple[dict[str, Any], tuple[str | int, ...]]:
         if key not in FIELDS:
             raise file.yaml.error((*path, key), "there is no such field", hint=did_you_mean(key, FIELDS))
     return value, path
-
-
-def _date(text: str) -> date:
-    return datetime.fromisoformat(text) if len(text) > 10 else date.fromisoformat(text)
 
 
 def _price(file: OdcsFile) -> tuple[int | None, str, str]:
@@ -388,7 +383,7 @@ def content_text(terms: ContentTerms, *, time: str | None = None) -> str:
         time=time,
         promises=promises,
         price=price,
-        custom={PROPERTY: own},
+        custom={TERMS_PROPERTY: own},
     )
 
 

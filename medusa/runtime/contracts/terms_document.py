@@ -12,9 +12,9 @@ from medusa.errors import ContractError
 from medusa.market.contract.checks import contradictions
 from medusa.market.contract.signed import DOCUMENT_BYTES_MAX
 from medusa.market.contract.terms import Contract, TaskTerms
+from medusa.nodes.config.toml_lines import toml_fault, toml_lines
 from medusa.query.suggest import did_you_mean
 from medusa.runtime.contracts.terms_fields import FIELDS, TermsField
-from medusa.runtime.contracts.toml_lines import toml_lines
 
 __all__ = ["read_terms", "terms_text"]
 
@@ -31,10 +31,8 @@ class _Text:
         try:
             self.root: dict[str, Any] = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
-            reason, _, place = str(error).partition(" (at line ")
-            line = place.split(",")[0] or str(text.count("\n") + 1)  # Else it is the end of the document.
             raise ContractError(
-                f"{where} line {line}: {reason}", hint="see docs/contracts.md", code="contract.toml"
+                f"{where} {toml_fault(text, error)}", hint="see docs/contracts.md", code="contract.toml"
             ) from None
         self._text = text
 

@@ -16,7 +16,7 @@ from medusa.errors import ContractError
 from medusa.market.money import micro_of, money_text
 from medusa.units import byte_count, duration_text, duration_us
 
-__all__ = ["FIELDS", "TermsField", "time_text", "time_us", "toml_text"]
+__all__ = ["FIELDS", "TermsField", "date_or_time", "time_text", "time_us", "toml_text"]
 
 SECOND_US = 1_000_000
 
@@ -202,6 +202,15 @@ def time_us(value: Any) -> int:
     if us < 0:
         raise _wrong(moment.isoformat(), "a time after 1970")
     return us
+
+
+def date_or_time(text: str) -> date:
+    """What a text such as ``2026-12-01`` or ``2026-12-01T08:00:00Z`` says, for ``time_us``.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    return datetime.fromisoformat(text) if len(text) > 10 else date.fromisoformat(text)
 
 
 def time_text(us: int) -> str:

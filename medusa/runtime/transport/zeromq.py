@@ -333,9 +333,14 @@ class Transport:
         with contextlib.suppress(BlockingIOError, OSError):
             self._wake_out.send(b"\0")
 
+    def handled(self) -> None:
+        """What ``wait`` gave last has been handled; who does other work between that and the next call says
+        so, or rounds are shorter for it."""
+        self._round.handled(time.monotonic())
+
     def wait(self, timeout_ms: int) -> list[Event]:
         """What happened, in order per link; empty after ``timeout_ms``. Handle it before the next call."""
-        self._round.handled(time.monotonic())
+        self.handled()
         if self._flush():
             timeout_ms = min(timeout_ms, RETRY_MS)
         timeout_ms = min(timeout_ms, self._call_again())

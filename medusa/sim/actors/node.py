@@ -381,6 +381,9 @@ class _Links:
     def wait(self, timeout_ms: int) -> list[Event]:
         raise AssertionError("virtual nodes are never waited for")
 
+    def handled(self) -> None:
+        """Messages come one by one."""
+
     def send(
         self,
         link: str,

@@ -129,6 +129,11 @@ class TentativeReceiver:
         """Taken since the last word to the sender."""
         self._ack_at_us: int | None = None
 
+    @property
+    def has_come(self) -> bool:
+        """``take`` has something."""
+        return bool(self._came)
+
     def take(self) -> list[TentativeDelivery]:
         """What came since the last call, in order."""
         came = list(self._came)

@@ -17,6 +17,7 @@ from medusa.wire.messages.base import Count, MessageBase, Name, Names, Note, Pay
 
 __all__ = [
     "Fed",
+    "FedTogether",
     "GiveUp",
     "Got",
     "Grant",
@@ -29,12 +30,20 @@ __all__ = [
     "Settle",
     "Settled",
     "Standing",
+    "TOGETHER_ALIGNED",
+    "TOGETHER_MAX",
     "Whole",
 ]
 
 Code = Annotated[str, Meta(max_length=limits.NAME_CHARS_MAX)]
 Crc = Annotated[int, Meta(ge=0, lt=1 << 32)]
 FileName = Annotated[str, Meta(min_length=1, max_length=200)]
+
+TOGETHER_MAX = 16
+"""Most ``Fed`` in one frame."""
+
+TOGETHER_ALIGNED = 8
+"""Arrow reads rows where they are if they begin at a multiple of this."""
 
 
 # --- commands ---------------------------------------------------------------------------------
@@ -111,12 +120,20 @@ class Seed(MessageBase, frozen=True, tag="seed"):
 
 
 class Ready(MessageBase, frozen=True, tag="ready"):
-    """Target to owner: I can. ``window``: bytes that may be under way to me."""
+    """Target to owner: I can.
+
+    Attributes:
+        window: bytes that may be under way to me.
+        together: I take ``FedTogether``.
+    """
+
+    TAIL: ClassVar[tuple[str, ...]] = ("together",)
 
     fragment: Name
     attempt: Count
     ticket: Count
     window: Annotated[int, Meta(ge=1, le=limits.CREDIT_BYTES_MAX)]
+    together: bool = False
 
 
 class Piece(MessageBase, frozen=True, tag="piece"):
@@ -198,6 +215,24 @@ class Fed(MessageBase, frozen=True, tag="fed"):
     late: bool = False
     arrival_us: StreamTime | None = None
     note: Note = b""
+
+
+class FedTogether(MessageBase, frozen=True, tag="fed-together"):
+    """Several ``Fed`` in one frame, since each frame costs both nodes a turn. Payload: theirs, one after the
+    other, each filled up with zeros to whole ``TOGETHER_ALIGNED`` bytes.
+
+    Attributes:
+        fed: in order, of this attempt.
+        nbytes: of the payload of each; 0: it has none.
+    """
+
+    PAYLOAD: ClassVar[Payload] = Payload.OPTIONAL
+
+    fragment: Name
+    attempt: Count
+    ticket: Count
+    fed: Annotated[tuple[Fed, ...], Meta(min_length=2, max_length=TOGETHER_MAX)]
+    nbytes: Annotated[tuple[Count, ...], Meta(min_length=2, max_length=TOGETHER_MAX)]
 
 
 class Standing(MessageBase, frozen=True, tag="standing"):

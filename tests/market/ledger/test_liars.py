@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 
 import msgspec
@@ -9,12 +10,20 @@ import pytest
 
 from medusa.market.ledger.book import LedgerSettings
 from medusa.market.ledger.chain import exposure_most_micro
-from medusa.market.ledger.messages import LedgerMessage, ReadingSaid, ReceiptSaid, SettlementSaid
+from medusa.market.ledger.messages import (
+    DisputeSaid,
+    LedgerMessage,
+    ReadingSaid,
+    ReceiptSaid,
+    SettlementSaid,
+)
 from medusa.market.ledger.receipts import (
     READING_CONTEXT,
     SETTLEMENT_CONTEXT,
+    LoadDispute,
     LoadReading,
     SignedSettlement,
+    TaskReading,
     canonical,
     read_reading,
     read_settlement,
@@ -226,7 +235,167 @@ def test_a_provider_that_denies_breaches_saves_two_of_them(inflated):
     assert 2 <= len(denied) <= 3
 
 
+@pytest.mark.parametrize("more_rows", [1, 500, 10**6])
+@pytest.mark.parametrize("true_first", [True, False])
+def test_two_readings_of_one_number_are_paid_once_and_for_rows_that_came(more_rows, true_first):
+    """The second one bills more rows, or more than the contract allows. The owner signs a number once."""
+    pair, signed = Pair(), []
+
+    def twice(message: LedgerMessage) -> list[LedgerMessage]:
+        if not isinstance(message, ReadingSaid):
+            return [message]
+        tasks = read_reading(message.reading).tasks
+        more = forged(lambda reading: billed(reading, [longer(task, more_rows) for task in tasks]))(message)
+        return [message, *more] if true_first else [*more, message]
+
+    pair.begin()
+    pair.says["host"] = twice
+    pair.says["owner"] = lambda message: signed.append(message) or [message]
+    pair.run(LONG)
+    numbers = [read_reading(each.receipt.reading).number for each in signed if isinstance(each, ReceiptSaid)]
+    readings = {each.receipt.reading for each in signed if isinstance(each, ReceiptSaid)}
+    assert len(readings) == len(set(numbers)) > 10
+    pair.end()
+    pair.run(120)
+    assert pair.owner.chain.total_micro == pair.paid_micro == pair.worth_micro
+
+
+def longer(task: TaskReading, rows: int) -> TaskReading:
+    return msgspec.structs.replace(task, end_row=task.end_row + rows)
+
+
+def test_a_second_reading_of_an_interval_that_is_receipted_bills_no_row_again():
+    """Under the next number, as if the interval had been another one."""
+    pair, said = Pair(), []
+
+    def same_interval(reading: LoadReading) -> LoadReading:
+        said.append(reading)
+        return msgspec.structs.replace(reading, interval=said[0].interval)
+
+    pair.begin()
+    pair.run(15)
+    pair.says["host"] = forged(same_interval)
+    pair.run(LONG)
+    assert len(said) > 3
+    assert pair.owner.chain.total_micro <= pair.worth_micro
+    statement = pair.statement("owner")
+    rows = sorted((line.begin_row, line.end_row) for line in statement.lines)
+    assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(rows))
+
+
+def test_a_settlement_that_is_said_again_pays_nothing_again():
+    pair, said = Pair(), []
+
+    def again(message: LedgerMessage) -> list[LedgerMessage]:
+        if isinstance(message, SettlementSaid):
+            said.append(message)
+        return [message, *said]
+
+    pair.begin()
+    pair.says["host"] = again
+    pair.run(LONG)
+    assert len(said) > 3
+    assert not pair.refused
+    assert pair.owner.settled_due_micro == pair.host.settled_due_micro <= pair.worth_micro
+    assert pair.statement("owner").settled_micro == pair.owner.settled_due_micro
+    assert not pair.statement("owner").faults
+
+
 # --- consumers ----------------------------------------------------------------------------------------
+
+
+def test_who_signs_no_settlement_gains_two_intervals():
+    """It acknowledges all rows; receipts say what it owes without a settlement."""
+    pair = Pair()
+    pair.begin()
+    pair.says["owner"] = lambda message: [] if isinstance(message, SettlementSaid) else [message]
+    pair.run(LONG)
+    assert pair.worth_micro - pair.paid_micro <= exposure_most_micro(pair.contract)
+    assert pair.host.owed_micro == pair.paid_micro == pair.statement().owed_micro > 0
+    assert [stop.code for stop in pair.stops["host"]] == ["contract.unreceipted"]
+
+
+@pytest.mark.parametrize(("delivered", "claimed"), [(1.0, 2.0), (0.5, 2.0), (0.1, 20.0)])
+def test_who_acknowledges_rows_that_it_never_got_pays_for_those_that_were_put_out(delivered, claimed):
+    """No party gains: the host bills what it counts, and the owner pays for what it says that it has."""
+    pair = Pair()
+    pair.begin()
+    pair.delivered, pair.understated = delivered, claimed
+    pair.run(LONG)
+    assert pair.paid_micro <= pair.worth_micro
+    assert pair.worth_micro - pair.paid_micro <= exposure_most_micro(pair.contract)
+    assert not any(pair.disputes.values())
+    assert not pair.stops["host"]
+
+
+def test_a_counter_reading_with_rows_that_were_not_said_is_refused():
+    pair = Pair()
+    pair.begin()
+    pair.delivered = 0.5
+
+    def lie(message: LedgerMessage) -> list[LedgerMessage]:
+        dispute = getattr(message, "dispute", None)
+        if dispute is None or not dispute.counter:
+            return [message]
+        counter, said = read_reading(dispute.counter), read_reading(dispute.reading)
+        data = canonical(billed(counter, [longer(task, 1_000) for task in said.tasks]))
+        signed = ToyKey("owner").sign(READING_CONTEXT + data)
+        changed = msgspec.structs.replace(dispute, counter=data, consumer_signature=signed)
+        return [msgspec.structs.replace(message, dispute=changed)]
+
+    pair.says["owner"] = lie
+    pair.run(LONG)
+    assert set(pair.refused) == {"E_BILLING"}
+    assert pair.paid_micro == 0
+    assert 0 < pair.worth_micro <= exposure_most_micro(pair.contract)
+
+
+def test_who_answers_with_an_old_receipt_gains_two_intervals():
+    pair, first = Pair(), []
+
+    def old(message: LedgerMessage) -> list[LedgerMessage]:
+        if not isinstance(message, ReceiptSaid):
+            return [message]
+        first.append(message)
+        return [first[0]]
+
+    pair.begin()
+    pair.says["owner"] = old
+    pair.run(LONG)
+    assert len(first) > 1
+    assert pair.host.chain.number == 1
+    assert pair.paid_micro == read_reading(first[0].receipt.reading).amount_micro
+    assert pair.worth_micro - pair.paid_micro <= exposure_most_micro(pair.contract)
+    assert [stop.code for stop in pair.stops["host"]] == ["contract.unreceipted"]
+
+
+def test_who_signs_a_receipt_and_a_counter_reading_of_one_number_gains_two_intervals():
+    """The cheaper one is said first, so it counts at the host; both are in its statement."""
+    pair = Pair()
+
+    def both(message: LedgerMessage) -> list[LedgerMessage]:
+        if not isinstance(message, ReceiptSaid):
+            return [message]
+        receipt = message.receipt
+        reading = read_reading(receipt.reading)
+        counter = canonical(billed(reading, []))
+        dispute = LoadDispute(
+            reading=receipt.reading,
+            provider_signature=receipt.provider_signature,
+            code="E_BILLING",
+            text="nothing came",
+            counter=counter,
+            consumer_signature=ToyKey("owner").sign(READING_CONTEXT + counter),
+        )
+        return [DisputeSaid(contract=message.contract, dispute=dispute), message]
+
+    pair.begin()
+    pair.says["owner"] = both
+    pair.run(LONG)
+    assert pair.worth_micro - pair.paid_micro <= exposure_most_micro(pair.contract)
+    assert pair.stops["host"]
+    receipts = [*pair.receipts["host"], *pair.receipts["owner"]]
+    assert any(fault.kind == "conflict" for fault in pair.statement(receipts=receipts).faults)
 
 
 def test_who_never_acknowledges_gains_two_intervals():

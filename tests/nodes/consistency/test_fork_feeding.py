@@ -12,6 +12,7 @@ import medusa as md
 from medusa.elements import END_US, START_US, Boundary, Element, Silent, Train
 from medusa.nodes.clock.wall_clock import WallClock
 from medusa.nodes.consistency.catching_up import CatchingUp
+from medusa.nodes.consistency.delay_bound import LATE_SHARE
 from medusa.nodes.fragment.durability import policy_of
 from medusa.nodes.fragment.host import RUNNING_MAX, FragmentHost
 from medusa.nodes.placement.placement import cut
@@ -711,6 +712,31 @@ def test_a_fork_goes_when_the_fragment_rests_and_comes_again_when_it_goes_on() -
     life.hosted.thaw(life.now_us)
     life.settle()
     assert life.forks == ["q/a#1", "q/a#2"]
+
+
+def test_a_fork_for_which_new_rows_wait_is_served_before_the_fragment() -> None:
+    """Else corrections would take what new rows need: X is promised for these."""
+    life = judged()
+    life.now_us = 1_700_000
+    life.goes("f", heard_us=1_000_000)
+    life.brings("e", 150)
+    life.pass_to(2_800_000)
+    life.there()
+    life.back("f", end_seq=1000)
+    for place in range(3 * RUNNING_MAX):
+        life.brings("e", 200 + place)
+    assert len(life.hosted._running) == RUNNING_MAX, "nothing has waited yet"
+    life.pass_to(2_800_000 + X_US // LATE_SHARE)
+    while len(life.hosted._running) > 1:
+        life.ran()
+    assert life.hosted.waiting(), "the fragment is given one at a time"
+    life.ran()
+    assert len(life.hosted._running) == 1, "it gets on nevertheless"
+    [fork] = life.bound._forks
+    while fork._running:
+        life.fork_ran()
+    life.ran()
+    assert len(life.hosted._running) == RUNNING_MAX, "the fork has all that came"
 
 
 def test_a_fork_that_is_too_far_behind_is_replaced_by_a_new_copy(monkeypatch: Any) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from medusa.nodes.migration.state_sender import GATHER_ITEMS, GATHER_US
 from medusa.wire.codec import TrainCodec, decode_frame
-from medusa.wire.messages.move import Fed, Got
+from medusa.wire.messages.move import Fed, FedTogether, Got
 from tests.nodes.taken_over import PIECE, ROWS, Run
 from tests.nodes.test_taken_over import CUT, UNITED, counting, run_of, two_sources, uniting
 
@@ -19,10 +19,11 @@ TRAINS = ROWS // PIECE
 
 @dataclass
 class Seen:
-    """When what was sent between the owner and its secondary."""
+    """When what was sent between the owner and its secondary, and in how many frames."""
 
     run: Run
     fed_us: list[int] = field(default_factory=list)
+    frames: int = 0
     got: int = 0
 
     def __post_init__(self) -> None:
@@ -30,8 +31,10 @@ class Seen:
 
     def _sent(self, tag: str, frames: list) -> None:
         message, _ = decode_frame(frames, peer="m")
-        if isinstance(message, Fed):
-            self.fed_us.append(self.run.fed.world.now_us)
+        if isinstance(message, Fed | FedTogether):
+            count = len(message.fed) if isinstance(message, FedTogether) else 1
+            self.fed_us += [self.run.fed.world.now_us] * count
+            self.frames += 1
         elif isinstance(message, Got):
             self.got += 1
 
@@ -49,6 +52,7 @@ def test_rows_in_their_own_order_go_together_and_are_acknowledged_together(one_s
     run.check()
     assert len(seen.fed_us) >= TRAINS
     assert len(set(seen.fed_us)) <= TRAINS // 3
+    assert seen.frames <= TRAINS // 3
     assert seen.got <= TRAINS // 3
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medusa.runtime.contracts.toml_lines import toml_lines
+from medusa.nodes.config.toml_lines import toml_lines
 
 TRICKY = '''# [a]
 x = """

@@ -1,13 +1,20 @@
-"""Which line of a TOML text a field stands in. ``tomllib`` says so of what it can't read only."""
+"""Which line of a TOML text a field, or a mistake, stands in. ``tomllib`` says so of mistakes only."""
 
 from __future__ import annotations
 
 import tomllib
 from typing import Any
 
-__all__ = ["toml_lines"]
+__all__ = ["toml_fault", "toml_lines"]
 
 Path = tuple[str, ...]
+
+
+def toml_fault(text: str, error: tomllib.TOMLDecodeError) -> str:
+    """``line 3: why``: what the parser says of a text that it can't read."""
+    reason, _, place = str(error).partition(" (at line ")
+    line = place.split(",")[0] or max(len(text.splitlines()), 1)  # Else it is the end of the document.
+    return f"line {line}: {reason}"
 
 
 def toml_lines(text: str) -> dict[Path, int]:
