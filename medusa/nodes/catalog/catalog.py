@@ -237,7 +237,7 @@ class _Saved(msgspec.Struct, frozen=True, kw_only=True):
     configurations: dict[str, KeptConfiguration] = {}
     buried: dict[str, tuple[int, ...]] = {}
     birth: Birth = Birth()
-    market: KeptMarket = KeptMarket()
+    market: KeptMarket | msgspec.UnsetType = msgspec.UNSET
 
 
 _SAVED = msgpack_decoder(_Saved)
@@ -612,7 +612,7 @@ class Catalog:
             configurations=dict(self.configurations),
             buried=dict(self.buried),
             birth=self.birth,
-            market=self.market,
+            market=msgspec.UNSET if self.market == KeptMarket() else self.market,
         )
         return msgspec.msgpack.encode(saved)
 
@@ -654,7 +654,8 @@ class Catalog:
         made.removed, made.in_doubt = saved.removed, saved.in_doubt
         made.configurations, made.buried = saved.configurations, saved.buried
         made.birth = saved.birth
-        made.market = saved.market
+        if saved.market is not msgspec.UNSET:
+            made.market = saved.market
         return made
 
 
