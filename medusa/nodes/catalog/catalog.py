@@ -239,7 +239,7 @@ class _Saved(msgspec.Struct, frozen=True, kw_only=True):
     buried: dict[str, tuple[int, ...]] = {}
     birth: Birth = Birth()
     permits: KeptPermits | msgspec.UnsetType = msgspec.UNSET
-    market: KeptMarket = KeptMarket()
+    market: KeptMarket | msgspec.UnsetType = msgspec.UNSET
 
 
 _SAVED = msgpack_decoder(_Saved)
@@ -617,7 +617,7 @@ class Catalog:
             buried=dict(self.buried),
             birth=self.birth,
             permits=msgspec.UNSET if self.permits.empty else self.permits,
-            market=self.market,
+            market=msgspec.UNSET if self.market == KeptMarket() else self.market,
         )
         return msgspec.msgpack.encode(saved)
 
@@ -661,7 +661,8 @@ class Catalog:
         made.birth = saved.birth
         if saved.permits is not msgspec.UNSET:
             made.permits = saved.permits
-        made.market = saved.market
+        if saved.market is not msgspec.UNSET:
+            made.market = saved.market
         return made
 
 

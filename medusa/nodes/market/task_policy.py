@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from medusa.market.contract.terms import ANY, TaskTerms
 from medusa.market.negotiation.policies import LoadPolicy, OwnersPolicy
 from medusa.market.work import TradedTask
+from medusa.nodes.config.fields import matches
 from medusa.nodes.config.settings_market import MarketRules
 from medusa.nodes.market.measured_tasks import task_of
 from medusa.nodes.spec.fragment_spec import FragmentSpec
@@ -22,12 +23,12 @@ ALWAYS = ("source", "sink")
 def terms_against(terms: TaskTerms, spec: FragmentSpec) -> str:
     """What of a fragment a contract doesn't allow; empty: nothing."""
     kinds = dict.fromkeys(kind_of(box) for box in spec.graph.boxes)
-    streams = [*(feed.stream for feed in spec.feeds), *spec.entries.values()]
+    streams = [*(feed.stream for feed in spec.feeds), *spec.entries.values(), *spec.streams.values()]
     for what, found, allowed in (
         ("box", [kind for kind in kinds if kind not in ALWAYS], terms.boxes),
         ("stream", streams, terms.streams),
     ):
-        wrong = next((each for each in found if ANY not in allowed and each not in allowed), None)
+        wrong = next((each for each in found if not any(matches(one, each) for one in allowed)), None)
         if wrong is not None:
             return f"the contract allows no {what} {wrong!r}"
     if ANY not in terms.definitions:

@@ -18,8 +18,6 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from medusa.errors import LinkError
-
 __all__ = [
     "FragmentAway",
     "HostedGuest",

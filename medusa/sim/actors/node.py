@@ -200,7 +200,8 @@ class NodeMachine(Machine):
         if self.keyring is None:
             return {}
         certificate, signer = self.keyring.own_certificate(self.name), self.keyring.signer(self.name)
-        return {"verify": signed_by, "certificate": certificate, "signer": signer}
+        papers = self.keyring.papers(self.name)
+        return {"verify": signed_by, "certificate": certificate, "signer": signer, "papers": papers}
 
     @property
     def trusted(self) -> frozenset[str]:

@@ -12,6 +12,7 @@ from hashlib import blake2b
 
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.config.settings_dht import DhtRules
+from medusa.nodes.config.settings_market import MarketRules
 from medusa.nodes.config.settings_offers import OfferRules
 from medusa.nodes.config.settings_security import ClientRules, PeerKey, Security
 from medusa.ports import Buffer
@@ -51,6 +52,7 @@ class Keyring:
         owners: node -> its participant.
         clients: name -> what its programs may do at each node of its participant; ``key`` is filled in.
         offers: participant -> what its nodes offer to the others.
+        trades: node -> how it trades, and by which contracts: name of a file -> its text.
     """
 
     def __init__(
@@ -58,11 +60,12 @@ class Keyring:
         owners: Mapping[str, str],
         clients: Mapping[str, ClientRules],
         offers: Mapping[str, OfferRules],
+        trades: Mapping[str, tuple[MarketRules, Mapping[str, str]]] | None = None,
     ) -> None:
         self.owners = owners
         self.participants = sorted(set(owners.values()))
         self.clients = {name: replace(rules, key=curve(name)) for name, rules in clients.items()}
-        self._offers = offers
+        self._offers, self._trades = offers, trades or {}
         self._renewed: dict[str, int] = {}
         self._keys = {client_name(rules.key): rules.key for rules in self.clients.values()}
 
@@ -123,6 +126,10 @@ class Keyring:
         """Of the participant whose node it is."""
         return Signing(self.owners[node])
 
+    def papers(self, node: str) -> Mapping[str, str]:
+        """The contracts by which a node trades."""
+        return self._trades[node][1] if node in self._trades else {}
+
     def secured(self, settings: Settings) -> Settings:
         """The settings of a node with its keys, rules, offers and its part in the catalog between
         participants."""
@@ -145,6 +152,7 @@ class Keyring:
                 },
             ),
             offers={} if me not in self._offers else dict.fromkeys(self._others(me), self._offers[me]),
+            market=self._trades[settings.name][0] if settings.name in self._trades else None,
             dht=DhtRules(join=tuple(settings.peers), key=f"{me}.key", publish=("*",)),
         )
 

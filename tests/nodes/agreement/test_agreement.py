@@ -403,7 +403,7 @@ def test_the_catalog_keeps_what_was_promised_and_an_older_one_has_nothing_of_it(
     assert again.configurations == actor.catalog.configurations
     assert again.configurations[QUERY].accepted.ballot == Ballot(0, "b")
     older = msgspec.msgpack.decode(actor.disk)
-    ended = ["market", "birth", "buried", "configurations"]
+    ended = ["birth", "buried", "configurations"]
     assert [older.popitem()[0] for _ in ended] == ended, "at the end"
     opened = Catalog.from_bytes(msgspec.msgpack.encode(older), node="b", where="here")
     assert (opened.configurations, opened.buried) == ({}, {})
