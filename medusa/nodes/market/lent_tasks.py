@@ -1,9 +1,9 @@
-"""``TaskMoves`` of a node that lends fragments to other participants (``nodes.abroad``), as the market asks it.
+"""``TaskMoves`` of a node that lends fragments to other participants (``nodes.abroad``).
 
-A fragment's row is the sum of the numbers up to which its inputs were fed. Who follows it at home knows that of
-what was fed there: what a host alone has isn't paid for. After a restart of the node at home nobody there knows
-from which row on it had been lent, unless the market had said so to the partner before: then the row at which
-it is found counts, which is later.
+A fragment's row is the sum of the numbers up to which its inputs were fed. Who follows it at home knows that
+of what was fed there: what a host alone has isn't paid for. After a restart of the node at home nobody there
+knows from which row on it had been lent, unless the market had said so to the partner before: then the row at
+which it is found counts, which is later.
 """
 
 from __future__ import annotations
