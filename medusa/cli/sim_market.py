@@ -24,7 +24,49 @@ __all__ = ["market"]
 SEEDS_OF_LIARS = 3
 LIARS_LIMIT_S = 900.0
 EVERY_S = 2.0
-"""Progress is said so often."""
+"""Progress is said so often on a terminal, where the line is written over."""
+
+LINE_EVERY_S = 15.0
+"""And so often in a file or a pipe, where each is a line of its own."""
+
+
+class _Span(click.ParamType):
+    """A duration as people write it: ``20ms``, ``2s``, ``1h``.
+
+    Args:
+        unit_us: of the option's values.
+        bare: whether a number alone is of that unit; else the unit has to be said.
+    """
+
+    name = "duration"
+
+    def __init__(self, unit_us: int, *, bare: bool) -> None:
+        self._unit_us, self._bare = unit_us, bare
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        from medusa.errors import ConfigError
+        from medusa.units import duration_us
+
+        if isinstance(value, float):
+            return value
+        try:
+            return float(value) if self._bare else self._with_unit(value)
+        except ValueError:
+            pass
+        try:
+            return duration_us(value, what=param.opts[0] if param else "", error=ConfigError) / self._unit_us
+        except ConfigError as error:
+            self.fail(f"{error.message}; {error.hint}", param, ctx)
+
+    def _with_unit(self, text: str) -> float:
+        """Raises ValueError, as ``float`` does, where it may have a unit."""
+        if text.strip() in ("0", "0.0"):
+            return 0.0
+        raise ValueError(text)
+
+
+MS = _Span(1_000, bare=False)
+S = _Span(1_000_000, bare=True)
 
 
 def _settings(command: Callable[..., None]) -> Callable[..., None]:
@@ -85,28 +127,33 @@ def _settings(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--change",
             "change_s",
-            type=float,
+            type=S,
             default=0.0,
             help="seconds on average after which a participant's load changes  [default: never]",
         ),
         click.option(
             "--delay",
             "delay_ms",
-            type=float,
+            type=MS,
             default=20.0,
-            show_default=True,
-            help="ms that a message takes, up to twice that",
+            show_default="20ms",
+            help="that a message takes, up to twice that, with its unit: 20ms, 2s",
         ),
         click.option(
             "--loss", type=float, default=0.0, show_default=True, help="share of messages that are lost"
         ),
         click.option(
-            "--move", "move_s", type=float, default=2.0, show_default=True, help="seconds that a move takes"
+            "--move",
+            "move_s",
+            type=S,
+            default=2.0,
+            show_default=True,
+            help="seconds that a move takes, or 1min",
         ),
         click.option(
             "--heartbeat",
             "heartbeat_s",
-            type=float,
+            type=S,
             default=10.0,
             show_default=True,
             help="seconds after which a price is said again",
@@ -114,10 +161,10 @@ def _settings(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--limit",
             "limit_s",
-            type=float,
+            type=S,
             default=3_600.0,
             show_default=True,
-            help="seconds of virtual time, at most",
+            help="seconds of virtual time, at most; or 10min, 2h",
         ),
         click.option(
             "--liars", type=float, default=0.0, help="share of participants who lie  [default: none]"
@@ -375,23 +422,43 @@ def _is_terminal() -> bool:
 
 def _asked(seed: int) -> Any:
     """What a person says who has no file."""
-    from medusa.sim.market.game import GameChange, GameContract, GameOthers, GamePlayer, GameSpec
+    from medusa.sim.market.game import (
+        GameChange,
+        GameContract,
+        GameOthers,
+        GamePlayer,
+        GameSpec,
+        check_cost,
+        check_partner,
+        check_prices,
+    )
+    from medusa.sim.market.setup import load_share
 
     load = click.prompt("cores that your tasks take", default=0.95, type=click.FloatRange(0.01, 100))
     cores = click.prompt("cores of your machine", default=1.0, type=click.FloatRange(0.01, 100))
-    cost = click.prompt("what a waiting row costs you a second", default="0.001")
-    others = click.prompt("load of the others (light, medium, heavy, overload)", default="medium")
-    contracts = []
+    cost = _ask("what a waiting row costs you a second", "0.001", check_cost)
+    others = _ask("load of the others (light, medium, heavy, overload)", "medium", load_share)
+    names = [f"p{number}" for number in range(GameOthers().participants)]
+    contracts: list[GameContract] = []
     for number in itertools.count():
-        partner = click.prompt(
-            "a partner, p0 to p7 (empty: no more)",
-            default=f"p{3 * number}" if number < 1 else "",
-            show_default=True,
+        taken = [each.partner for each in contracts]
+        partner = _ask(
+            f"a partner, {names[0]} to {names[-1]} (empty: no more)",
+            f"p{3 * number}" if number < 1 else "",
+            lambda text, taken=taken: text and check_partner(text, names, taken),  # type: ignore[misc]
         )
         if not partner:
             break
-        price = click.prompt(f"  price of a core-second with {partner}", default="0.025")
-        less = click.prompt("  so much less it may be", default="0.005")
+        price = _ask(
+            f"  price of a core-second with {partner}",
+            "0.025",
+            lambda text: check_prices(text, "0", what="price"),
+        )
+        less = _ask(
+            "  so much less it may be",
+            "0.005",
+            lambda text, price=price: check_prices(price, text, what="range"),  # type: ignore[misc]
+        )
         contracts.append(GameContract(partner=partner, price=price, range=less))
     minutes = click.prompt("minutes", default=6, type=click.IntRange(1, 1_440))
     then = click.prompt(
@@ -407,28 +474,46 @@ def _asked(seed: int) -> Any:
     )
 
 
+def _ask(question: str, default: str, check: Callable[[str], object]) -> str:
+    """Ask until the answer makes sense: what doesn't is said at once."""
+    from medusa.errors import MedusaError
+
+    def checked(text: str) -> str:
+        try:
+            check(text.strip())
+        except MedusaError as error:
+            raise click.BadParameter(
+                f"{error.message}; {error.hint}" if error.hint else error.message
+            ) from error
+        return text.strip()
+
+    return str(click.prompt(question, default=default, value_proc=checked))
+
+
 @dataclass
 class _Progress:
-    """Says on stderr how far a long run is, where somebody looks."""
+    """Says on stderr how far a long run is: on a terminal in one line that is written over, else in lines."""
 
     limit_s: float
     _began: float = 0.0
     _said: float = 0.0
+    _written: bool = False
 
     def __enter__(self) -> _Progress:
         self._began = self._said = time.monotonic()
         return self
 
     def at(self, what: str, seconds: float) -> None:
-        now = time.monotonic()
-        if now - self._said >= EVERY_S and sys.stderr.isatty():
-            self._said = now
-            click.echo(
-                f"\r{what}{seconds:,.0f} s of virtual time, {now - self._began:,.0f} s spent   ",
-                nl=False,
-                err=True,
-            )
+        now, terminal = time.monotonic(), sys.stderr.isatty()
+        if now - self._said < (EVERY_S if terminal else LINE_EVERY_S):
+            return
+        self._said, self._written = now, terminal
+        text = (
+            f"{what}{seconds:,.0f} of at most {self.limit_s:,.0f} s of virtual time,"
+            f" {now - self._began:,.0f} s spent"
+        )
+        click.echo(f"\r{text}   " if terminal else text, nl=not terminal, err=True)
 
     def __exit__(self, *_: object) -> None:
-        if self._said > self._began:
+        if self._written:
             click.echo("\r" + " " * 78 + "\r", nl=False, err=True)

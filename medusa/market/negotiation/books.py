@@ -258,6 +258,10 @@ class LoadBooks:
         """When it came here from a partner; None: it always was here."""
         return self._came_us.get(name)
 
+    def arrivals(self) -> Iterator[int]:
+        """When each of those came that did."""
+        return (at_us for name, at_us in self._came_us.items() if name in self._tasks)
+
     def drop_away(self, key: tuple[str, bool]) -> AwayTask:
         return self.away.pop(key)
 

@@ -119,7 +119,10 @@ class GuestKeeper:
         look_us: int | None = None
         # Each was worth its price when it came, to what was here then. So those that came last go first, and
         # a guest isn't judged by what was taken after it: with the same load of our own none is at a loss.
-        load = {virtual: self._books.load(virtual=virtual) for virtual in (False, True)}
+        shadows = any(guest.virtual for guest in guests)
+        load = {
+            virtual: self._books.load(virtual=virtual) for virtual in ((False, True) if shadows else (False,))
+        }
         overloaded, taken = self._books.overloaded, self._books.all_units_taken()
         for guest in reversed(guests):
             limit_milli = guest.signed.contract.units_per_s_max_milli
@@ -136,7 +139,7 @@ class GuestKeeper:
             dear = units > 0 and self._books.saved(before, guest.now, units) > self._settings.above(
                 guest.price_micro
             )
-            for virtual in (True,) if guest.virtual else (False, True):
+            for virtual in (True,) if guest.virtual else tuple(load):
                 load[virtual] = load[virtual].minus(guest.now.use)
             lost_us = guest.loses(now_us, so=dear)
             if not dear:

@@ -141,6 +141,7 @@ class Trader:
             asks_free=self._asks_free,
             pass_on=self._pass_on,
         )
+        self._consumer.listen(self._provider.passed_on)
         self._herald = PriceHerald(
             settings,
             contracts=self._contracts,

@@ -50,7 +50,7 @@ PLANTED = {
     "asks_who_is_away_without_end": PlantedTrade(
         "a partner that doesn't answer is asked at once again, for ever",
         edit(
-            f"{_IN}requests:RequestPlanner.partners",
+            f"{_IN}requests:RequestPlanner.askable",
             "and not self._rests.rests(now_us, signed.key)",
             "",
         ),
@@ -58,7 +58,7 @@ PLANTED = {
     ),
     "asks_who_is_known_to_be_away": PlantedTrade(
         "whether a partner is reachable isn't looked at",
-        edit(f"{_IN}requests:RequestPlanner.partners", "self._reachable(signed.partner)", "True"),
+        edit(f"{_IN}requests:RequestPlanner.askable", "self._reachable(signed.partner)", "True"),
         trading.test_one_that_is_known_to_be_away_is_not_asked,
     ),
     "offers_above_the_range": PlantedTrade(
@@ -174,7 +174,7 @@ PLANTED = {
     ),
     "calls_back_once": PlantedTrade(
         "a recall that was lost isn't said again: the task stays abroad",
-        edit(f"{_IN}aways:AwayKeeper.tick", "if away.recalled and", "if False and"),
+        edit(f"{_IN}aways:AwayKeeper.tick", "if now_us >= away.say_at_us and", "if False and"),
         storm,
     ),
     "forgets_at_a_restart": PlantedTrade(
