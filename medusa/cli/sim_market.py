@@ -420,6 +420,10 @@ def _is_terminal() -> bool:
     return sys.stdin.isatty()
 
 
+def _shows_terminal() -> bool:
+    return sys.stderr.isatty()
+
+
 def _asked(seed: int) -> Any:
     """What a person says who has no file."""
     from medusa.sim.market.game import (
@@ -504,7 +508,7 @@ class _Progress:
         return self
 
     def at(self, what: str, seconds: float) -> None:
-        now, terminal = time.monotonic(), sys.stderr.isatty()
+        now, terminal = time.monotonic(), _shows_terminal()
         if now - self._said < (EVERY_S if terminal else LINE_EVERY_S):
             return
         self._said, self._written = now, terminal

@@ -96,7 +96,9 @@ class TradedTask(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
 
     def units_per_s(self, bytes_per_unit: int) -> float:
         """Its load in units of a contract. 0: nothing comes."""
-        per_row = nano_units_per_row(self.cpu_ns_per_row, self.bytes_per_row, bytes_per_unit)
+        per_row = self.cpu_ns_per_row
+        if bytes_per_unit:
+            per_row = nano_units_per_row(per_row, self.bytes_per_row, bytes_per_unit)
         return self.rows_per_s_milli / 1e3 * per_row / NANO
 
 

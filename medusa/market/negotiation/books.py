@@ -274,6 +274,10 @@ class LoadBooks:
     def moving(self, name: str) -> bool:
         return name in self._moving
 
+    def all_moving(self) -> Iterator[str]:
+        """Names of all that are on their way."""
+        return iter(self._moving)
+
     def stays(self, name: str) -> None:
         """That is over, one way or the other."""
         self._moving.pop(name, None)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from medusa.market.negotiation.books import LoadBooks
@@ -61,7 +61,7 @@ class ChainFinder:
     """Asks the books and the planner of requests; it does nothing.
 
     Args:
-        busy: whether a task is in a negotiation.
+        busy: tasks that are in a negotiation.
     """
 
     def __init__(
@@ -71,7 +71,7 @@ class ChainFinder:
         books: LoadBooks,
         prices: PriceBoard,
         planner: RequestPlanner,
-        busy: Callable[[str], bool],
+        busy: Callable[[], Collection[str]],
     ) -> None:
         self._settings, self._books, self._prices = settings, books, prices
         self._planner, self._busy = planner, busy
@@ -142,7 +142,8 @@ class ChainFinder:
 
     def _ways(self, now_us: int, partners: Iterable[SignedContract]) -> Iterator[_Way]:
         """What might go to which of these for how much: to those who have said that they have room."""
-        here = [task for task in itertools.islice(self._books.here(), LOOKED_AT) if not self._busy(task.name)]
+        busy = self._busy()
+        here = [task for task in itertools.islice(self._books.here(), LOOKED_AT) if task.name not in busy]
         for out in partners:
             room = self._prices.room_milli(now_us, out)
             if out.contract.shadow or not room:

@@ -153,8 +153,8 @@ class LoadConsumer:
     @property
     def moving(self) -> int:
         """Negotiations whose tasks are being handed over."""
-        late = sum(bool(each.waiting) for each in self._late.values())
-        return late + sum(bool(each.waiting) for each in self._open.values())
+        late = sum(bool(each.waiting) for each in self._late.values()) if self._late else 0
+        return late + sum(bool(each.waiting) for each in self._open.values()) if self._open else late
 
     def knows(self, partner: str, message: LoadEnded) -> bool:
         """Whether a negotiation of that partner is ours and isn't over, or a task of it is still away."""
@@ -168,10 +168,10 @@ class LoadConsumer:
     def purchases(self) -> Iterator[Purchase]:
         yield from self._purchases.values()
 
-    def busy(self, name: str) -> bool:
-        """Whether a task is in a negotiation that isn't over yet."""
+    def busy(self) -> set[str]:
+        """Tasks that are in a negotiation that isn't over yet."""
         open_ = (*ASKING, _S.AGREED)
-        return any(each.state in open_ and name in each.tasks for each in self._open.values())
+        return {name for each in self._open.values() if each.state in open_ for name in each.tasks}
 
     def make_room(self, now_us: int, chain: ChainedMove) -> None:
         """Ask a partner to take a task, so that another can come."""

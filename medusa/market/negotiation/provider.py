@@ -179,6 +179,10 @@ class LoadProvider:
             return TradeReason.LATE
         return None if name in sale.tasks else TradeReason.TASK_NOT_ALLOWED
 
+    def reached(self, now_us: int, partner: str) -> None:
+        """A partner is reached again: if tasks of his didn't come for which room was kept, he may ask now."""
+        self._distrust.eased(now_us, ("absent", partner))
+
     # --- what a consumer says -------------------------------------------------------------------
 
     def on_request(self, now_us: int, partner: str, message: LoadRequest) -> None:

@@ -7,7 +7,7 @@ than the price once those before it are gone.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
@@ -91,11 +91,11 @@ class RequestPlanner:
         found.sort(key=itemgetter(0, 1, 2))
         return [each[-1] for each in found]
 
-    def plan(self, now_us: int, busy: Callable[[str], bool]) -> Iterator[PlannedRequest]:
+    def plan(self, now_us: int, busy: Collection[str]) -> Iterator[PlannedRequest]:
         """What is worth asking for, best first.
 
         Args:
-            busy: whether a task is in another negotiation.
+            busy: tasks that are in another negotiation.
         """
         dearest: dict[tuple[bool, int], float] = {}
         for signed in self.partners(now_us):
@@ -105,7 +105,7 @@ class RequestPlanner:
                 dearest[like] = self._dearest(signed)
             if dearest[like] <= self._settings.above(price):
                 continue
-            allowed = [task for task in self._candidates(signed) if not busy(task.name)]
+            allowed = [task for task in self._candidates(signed) if task.name not in busy]
             allowed = [task for task in allowed if self.why_not(now_us, signed, task) is None]
             tasks = self.worthwhile(signed, allowed, price)
             if tasks:

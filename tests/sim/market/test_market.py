@@ -176,6 +176,15 @@ def test_what_a_failed_chain_may_cost_by_hand() -> None:
     assert failed_chain_micro(draw_population(msgspec.structs.replace(setup, pricing="fixed"))) == 0
 
 
+@pytest.mark.parametrize("slow", [{"delay_ms": 2_000.0}, {"move_s": 60.0}, {"delay_ms": 10_000.0}])
+def test_patience_follows_the_delay_and_the_moves(slow: dict[str, float]) -> None:
+    """An answer takes 4 to 8 s, or a move a minute: nothing moved, since nobody waited for so long."""
+    setup = MarketSetup(participants=12, contracts=3, load="light", task_cores=0.05, seed=2, **slow)
+    figures = run_market(setup).figures
+    assert figures.moves > 0
+    assert figures.acceptable
+
+
 def test_a_hundred_end_acceptable() -> None:
     setup = MarketSetup(load="light", task_cores=0.05, heartbeat_s=60)
     figures = run_market(setup).figures
