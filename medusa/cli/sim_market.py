@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -30,43 +31,31 @@ LINE_EVERY_S = 15.0
 """And so often in a file or a pipe, where each is a line of its own."""
 
 
-class _Span(click.ParamType):
-    """A duration as people write it: ``20ms``, ``2s``, ``1h``.
+def _span(unit_us: int, *, bare: bool) -> Callable[[click.Context, click.Parameter, str], float]:
+    """A callback that takes a duration as people write it: ``20ms``, ``2s``, ``1h``.
 
     Args:
-        unit_us: of the option's values.
+        unit_us: of what it gives.
         bare: whether a number alone is of that unit; else the unit has to be said.
     """
 
-    name = "duration"
-
-    def __init__(self, unit_us: int, *, bare: bool) -> None:
-        self._unit_us, self._bare = unit_us, bare
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+    def read(context: click.Context, option: click.Parameter, given: str) -> float:
         from medusa.errors import ConfigError
         from medusa.units import duration_us
 
-        if isinstance(value, float):
-            return value
+        if re.fullmatch(r"[0-9]+(\.[0-9]+)?" if bare else "0", given.strip()):
+            return float(given)
         try:
-            return float(value) if self._bare else self._with_unit(value)
-        except ValueError:
-            pass
-        try:
-            return duration_us(value, what=param.opts[0] if param else "", error=ConfigError) / self._unit_us
+            return duration_us(given, what=option.opts[0], error=ConfigError) / unit_us
         except ConfigError as error:
-            self.fail(f"{error.message}; {error.hint}", param, ctx)
+            words = f"{error.message}; {error.hint}" if error.hint else error.message
+            raise click.BadParameter(words, context, option) from error
 
-    def _with_unit(self, text: str) -> float:
-        """Raises ValueError, as ``float`` does, where it may have a unit."""
-        if text.strip() in ("0", "0.0"):
-            return 0.0
-        raise ValueError(text)
+    return read
 
 
-MS = _Span(1_000, bare=False)
-S = _Span(1_000_000, bare=True)
+MS = _span(1_000, bare=False)
+S = _span(1_000_000, bare=True)
 
 
 def _settings(command: Callable[..., None]) -> Callable[..., None]:
@@ -127,16 +116,16 @@ def _settings(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--change",
             "change_s",
-            type=S,
-            default=0.0,
+            callback=S,
+            default="0",
             help="seconds on average after which a participant's load changes  [default: never]",
         ),
         click.option(
             "--delay",
             "delay_ms",
-            type=MS,
-            default=20.0,
-            show_default="20ms",
+            callback=MS,
+            default="20ms",
+            show_default=True,
             help="that a message takes, up to twice that, with its unit: 20ms, 2s",
         ),
         click.option(
@@ -145,24 +134,24 @@ def _settings(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--move",
             "move_s",
-            type=S,
-            default=2.0,
+            callback=S,
+            default="2s",
             show_default=True,
             help="seconds that a move takes, or 1min",
         ),
         click.option(
             "--heartbeat",
             "heartbeat_s",
-            type=S,
-            default=10.0,
+            callback=S,
+            default="10s",
             show_default=True,
             help="seconds after which a price is said again",
         ),
         click.option(
             "--limit",
             "limit_s",
-            type=S,
-            default=3_600.0,
+            callback=S,
+            default="1h",
             show_default=True,
             help="seconds of virtual time, at most; or 10min, 2h",
         ),
@@ -444,12 +433,16 @@ def _asked(seed: int) -> Any:
     others = _ask("load of the others (light, medium, heavy, overload)", "medium", load_share)
     names = [f"p{number}" for number in range(GameOthers().participants)]
     contracts: list[GameContract] = []
+
+    def partner_fits(text: str) -> None:
+        if text:
+            check_partner(text, names, [each.partner for each in contracts])
+
     for number in itertools.count():
-        taken = [each.partner for each in contracts]
         partner = _ask(
             f"a partner, {names[0]} to {names[-1]} (empty: no more)",
             f"p{3 * number}" if number < 1 else "",
-            lambda text, taken=taken: text and check_partner(text, names, taken),  # type: ignore[misc]
+            partner_fits,
         )
         if not partner:
             break

@@ -472,6 +472,8 @@ class LoadProvider:
         didn't come then, rests."""
         if not self._asks_free() or self._distrust.rests(now_us, ("chain", signed.partner)):
             return None
+        if self.expects_until_us(now_us) is not None:
+            return None
         return self._chains.find(now_us, signed, wanted, pays_micro)
 
     def expects_until_us(self, now_us: int) -> int | None:
