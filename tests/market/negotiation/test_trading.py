@@ -71,6 +71,28 @@ def test_a_task_that_made_room_for_one_that_does_not_come_is_home_soon():
     assert (net.runs_at["b0"], net.books_agree(), net.broken) == ("b", [], [])
 
 
+def test_while_one_is_expected_for_whom_room_was_made_no_other_chain_is_begun():
+    """b bears 0.6 cores at 1.5 r^2. For a's 0.3 it passes b0 on, and a can't come. d's 0.8 would cost 2.1
+    for a unit on top of b1; with b1 gone too it would be worth it. b1 stays, or b paid for both."""
+    net = Network()
+    net.join("a", Square(10e6), [task(f"a{n}", "a", 0.3) for n in range(2)])
+    net.join("b", Square(1.5e6), [task(f"b{n}", "b", 0.3) for n in range(2)])
+    net.join("c", Square(1.5e6))
+    net.join("d", Square(10e6), [task("d0", "d", 0.8)])
+    for consumer, provider in (("a", "b"), ("d", "b"), ("b", "c")):
+        net.sign(contract(consumer, provider, 2_000_000, range_micro=600_000))
+    while not net.moves:
+        net.run(net.now_us + S // 1_000)
+    went_us = net.now_us
+    net.part("a", "b", told=False)
+    net.run(went_us + 30 * S)
+    assert [each[1] for each in net.moves] == ["b0"]
+    asked = [each[0] for each in net.messages(LoadRequest) if each[1] == "d"]
+    assert any(went_us < at_us < went_us + 10 * S for at_us in asked)
+    assert {each[2] for each in net.messages(LoadEnded) if each[3].code == "E_PASSING_ON"} == {"a"}
+    assert (net.runs_at["b0"], net.broken) == ("b", [])
+
+
 def test_who_hands_nothing_over_for_a_chain_expects_nobody():
     """c has no room after all: then b0 stays, and b says prices as before."""
     net = Network()
