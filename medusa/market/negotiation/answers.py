@@ -108,7 +108,8 @@ class AnswerJudge:
                 added, wanted = costs[task.shape]
             if reason is None and (not added < most or price_micro < floor_micro):
                 reason = TradeReason.TOO_DEAR
-                wanted = max(wanted, floor_micro) if wanted is not None else None
+                beyond = floor_micro > contract.price_micro
+                wanted = None if wanted is None or beyond else max(wanted, floor_micro)
                 if wanted is not None and wanted > price_micro:
                     dearest = wanted if dearest is None else min(dearest, wanted)
             if reason is not None:

@@ -76,19 +76,9 @@ class AwayKeeper:
     def call_home(self, now_us: int) -> int | None:
         """Have the dearest task come back that would cost less here than its price; when to look again."""
         look_us: int | None = None
-        if self._called or not self._books.away:
+        if self._called:
             return None
-        loads: dict[bool, ResourceUse] = {}
-        added: dict[tuple[bool, int, tuple[int, int, int]], float | None] = {}
-        for key, away in sorted(self._books.away.items(), key=lambda each: -each[1].price_micro):
-            alike = away.virtual, away.signed.contract.bytes_per_unit, away.task.shape
-            if alike not in added:
-                if away.virtual not in loads:
-                    loads[away.virtual] = self._books.load_promised(virtual=away.virtual)
-                added[alike] = self._added(loads[away.virtual], away)
-            more = added[alike]
-            if more is None or not more < self._settings.below(away.price_micro):
-                continue
+        for key, away in self._cheaper_here():
             held_us = away.since_us + (self._settings.chain_us if away.makes_room else self._settings.hold_us)
             if now_us < held_us:
                 look_us = min(held_us, look_us or held_us)
@@ -96,6 +86,27 @@ class AwayKeeper:
             self.recall(now_us, key, TradeReason.RECALLED)
             return None
         return look_us
+
+    def held_micro(self) -> int:
+        """The price of the dearest one that would cost less here, and is away only since it is held; 0: there
+        is none. Room that it would take isn't worth less."""
+        return next((away.price_micro for _, away in self._cheaper_here() if not away.virtual), 0)
+
+    def _cheaper_here(self) -> Iterator[tuple[tuple[str, bool], AwayTask]]:
+        """Those that would cost less here than their price, the dearest first; none that was called."""
+        loads: dict[bool, ResourceUse] = {}
+        added: dict[tuple[bool, int, tuple[int, int, int]], float | None] = {}
+        for key, away in sorted(self._books.away.items(), key=lambda each: -each[1].price_micro):
+            if away.recalled:
+                continue
+            alike = away.virtual, away.signed.contract.bytes_per_unit, away.task.shape
+            if alike not in added:
+                if away.virtual not in loads:
+                    loads[away.virtual] = self._books.load_promised(virtual=away.virtual)
+                added[alike] = self._added(loads[away.virtual], away)
+            more = added[alike]
+            if more is not None and more < self._settings.below(away.price_micro):
+                yield key, away
 
     def _added(self, load: ResourceUse, away: AwayTask) -> float | None:
         """By what a unit of it would raise the cost here; None: it isn't load, or doesn't fit."""

@@ -20,7 +20,7 @@ class PriceHerald:
 
     Args:
         like: what was asked for last under a contract.
-        floor_micro: what it has to bring at least.
+        floor_micro: what any has to bring at least.
         reachable: whether a partner is.
     """
 
@@ -33,7 +33,7 @@ class PriceHerald:
         chains: ChainFinder,
         effects: TradeEffects,
         like: Callable[[SignedContract], TradedTask | None],
-        floor_micro: Callable[[int, SignedContract], int],
+        floor_micro: Callable[[int], int],
         reachable: Callable[[str], bool],
     ) -> None:
         self._settings, self._contracts, self._judge, self._chains = settings, contracts, judge, chains
@@ -59,10 +59,10 @@ class PriceHerald:
         if self._look_us is None or now_us < self._look_us:
             return
         due_us = []
-        chained = self._chains.prices(now_us)
+        chained, floor_micro = self._chains.prices(now_us), self._floor_micro(now_us)
         consumers = (each for each in self._contracts.providing(now_us) if self._reachable(each.partner))
         for signed, *offer in self._judge.offers((each, self._like(each)) for each in consumers):
-            price, room = self._offered(now_us, signed, chained, *offer)
+            price, room = self._offered(signed, chained, floor_micro, *offer)
             before = self._said.get(signed.key)
             if before is None or self._differs(before, price, room) or self._due(before) <= now_us:
                 self._said[signed.key] = now_us, price, room
@@ -82,15 +82,17 @@ class PriceHerald:
 
     def _offered(
         self,
-        now_us: int,
         signed: SignedContract,
         chained: ChainPrices,
+        floor_micro: int,
         price: int,
         room: int,
     ) -> tuple[int, int]:
         """Price and room; where there is no room, those by a chain."""
         if room:
-            return max(price, self._floor_micro(now_us, signed)), room
+            least_micro = price if signed.contract.shadow else max(price, floor_micro)
+            most_micro = signed.contract.price_micro
+            return (least_micro, room) if least_micro <= most_micro else (most_micro, 0)
         like = self._like(signed)
         by_chain = chained.least(signed, like)
         if by_chain is None:

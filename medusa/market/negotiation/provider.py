@@ -119,6 +119,7 @@ class LoadProvider:
     Args:
         moves_free: whether one move more may begin; ``asks_free``: and one request.
         pass_on: has a task go to a partner.
+        held_micro: the price of the dearest task that is away and would be cheaper here; 0: none would.
     """
 
     def __init__(
@@ -136,12 +137,13 @@ class LoadProvider:
         moves_free: Callable[[], bool],
         asks_free: Callable[[], bool],
         pass_on: Callable[[int, ChainedMove], None],
+        held_micro: Callable[[], int],
     ) -> None:
         self._settings = settings
         self._books, self._contracts, self._judge = books, contracts, judge
         self._distrust, self._log, self._effects = distrust, log, effects
         self._moves_free, self._asks_free = moves_free, asks_free
-        self._chains, self._pass_on = chains, pass_on
+        self._chains, self._pass_on, self._held_micro = chains, pass_on, held_micro
         self._guests = guests
         guests.listen(self._left)
         self._pending: dict[tuple[str, int], PendingRequest] = {}
@@ -420,7 +422,7 @@ class LoadProvider:
         if not self._contracts.still_holds(now_us, signed):
             self._refuse(now_us, partner, request, TradeReason.NO_CONTRACT)
             return
-        floor = self.floor_micro(now_us, signed)
+        floor = 0 if signed.contract.shadow else self.floor_micro(now_us)
         found = self._judge.judge(signed, request.tasks, request.price_micro, floor_micro=floor)
         sale = Sale(
             number=request.negotiation,
@@ -460,10 +462,12 @@ class LoadProvider:
         elif not went:
             self._floors.pop(by.key, None)
 
-    def floor_micro(self, now_us: int, signed: SignedContract) -> int:
-        """What a contract has to bring at least, since a task was passed on to make room for it; else 0."""
-        floor_micro, until_us = self._floors.get(signed.key, (0, 0))
-        return floor_micro if now_us < until_us else 0
+    def floor_micro(self, now_us: int) -> int:
+        """What a unit has to bring at least, whoever brings it: what was bid where a task was passed on to
+        make room; and what is paid for one that would be cheaper here, and is only held. Sold for less, the
+        room would cost more than it earns for as long as both stay. 0: anything."""
+        bids = (bid_micro for bid_micro, until_us in self._floors.values() if now_us < until_us)
+        return max(max(bids, default=0), self._held_micro())
 
     def _chain(
         self, now_us: int, signed: SignedContract, wanted: TradedTask, pays_micro: int

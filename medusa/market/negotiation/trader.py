@@ -140,6 +140,7 @@ class Trader:
             moves_free=self._moves_free,
             asks_free=self._asks_free,
             pass_on=self._pass_on,
+            held_micro=self._aways.held_micro,
         )
         self._consumer.listen(self._provider.passed_on)
         self._herald = PriceHerald(

@@ -93,6 +93,25 @@ def test_while_one_is_expected_for_whom_room_was_made_no_other_chain_is_begun():
     assert (net.runs_at["b0"], net.broken) == ("b", [])
 
 
+def test_room_is_not_sold_for_less_than_what_is_paid_for_a_task_that_is_only_held():
+    """By hand: b bears 0.8 cores at 2 r^2. b0 (0.3) saves 2.6 for a unit, and goes to c for 1.8. Then b1 takes
+    0.2: b0 would cost 1.4 here, and is held for a minute. So would d's 0.3, for which d pays 1.5; with that
+    here b0 would cost 2.6, and stay away for 1.8 for good."""
+    net = Network()
+    net.join("b", Square(2e6), [task("b0", "b", 0.3), task("b1", "b", 0.5)])
+    net.join("c", Square(1e6))
+    net.join("d", Square(10e6), [task("d0", "d", 0.3)])
+    net.sign(contract("b", "c", 1_800_000), contract("d", "b", 1_500_000))
+    net.run(20 * S)
+    assert (net.runs_at["b0"], net.runs_at["d0"]) == ("c", "d")
+    net.tasks["b1"] = task("b1", "b", 0.2)
+    net.run(100 * S)
+    assert (net.runs_at["b0"], net.runs_at["d0"], net.broken) == ("b", "d", [])
+    asked = [each[0] for each in net.messages(LoadRequest) if each[1] == "d"]
+    assert any(20 * S < at_us < 60 * S for at_us in asked)
+    assert net.books_agree() == []
+
+
 def test_who_hands_nothing_over_for_a_chain_expects_nobody():
     """c has no room after all: then b0 stays, and b says prices as before."""
     net = Network()
