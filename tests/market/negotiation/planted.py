@@ -88,6 +88,18 @@ PLANTED = {
             "offer", {"price_micro": 1_000_001}, "E_PRICE"
         ),
     ),
+    "sells_room_for_less": PlantedTrade(
+        "room is sold for less than what is paid for a task that would be cheaper here",
+        edit(f"{_IN}provider:LoadProvider.floor_micro", "self._held_micro()", "0"),
+        trading.test_room_is_not_sold_for_less_than_what_is_paid_for_a_task_that_is_only_held,
+    ),
+    "begins_chain_after_chain": PlantedTrade(
+        "room is made for one while another one is waited for, and what went for that stays away",
+        edit(
+            f"{_IN}provider:LoadProvider._chain", "if self.expects_until_us(now_us) is not None:", "if False:"
+        ),
+        trading.test_while_one_is_expected_for_whom_room_was_made_no_other_chain_is_begun,
+    ),
     "keeps_room_for_ever": PlantedTrade(
         "room of a negotiation that is over isn't freed",
         edit(f"{_IN}provider:LoadProvider._end", "self._books.free_room(sale.key)", "pass"),

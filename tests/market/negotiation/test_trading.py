@@ -94,9 +94,9 @@ def test_while_one_is_expected_for_whom_room_was_made_no_other_chain_is_begun():
 
 
 def test_room_is_not_sold_for_less_than_what_is_paid_for_a_task_that_is_only_held():
-    """By hand: b bears 0.8 cores at 2 r^2. b0 (0.3) saves 2.6 for a unit, and goes to c for 1.8. Then b1 takes
-    0.2: b0 would cost 1.4 here, and is held for a minute. So would d's 0.3, for which d pays 1.5; with that
-    here b0 would cost 2.6, and stay away for 1.8 for good."""
+    """By hand: b bears 0.8 cores at 2 r^2. b0 (0.3) saves 2.6 for a unit, and goes to c for 1.8. Then b1
+    takes 0.2: b0 would cost 1.4 here, and is held for a minute. So would the 0.3 for which d pays 1.5; with
+    that here b0 would cost 2.6, and stay away for 1.8 for good."""
     net = Network()
     net.join("b", Square(2e6), [task("b0", "b", 0.3), task("b1", "b", 0.5)])
     net.join("c", Square(1e6))
@@ -107,8 +107,6 @@ def test_room_is_not_sold_for_less_than_what_is_paid_for_a_task_that_is_only_hel
     net.tasks["b1"] = task("b1", "b", 0.2)
     net.run(100 * S)
     assert (net.runs_at["b0"], net.runs_at["d0"], net.broken) == ("b", "d", [])
-    asked = [each[0] for each in net.messages(LoadRequest) if each[1] == "d"]
-    assert any(20 * S < at_us < 60 * S for at_us in asked)
     assert net.books_agree() == []
 
 
