@@ -105,7 +105,8 @@ class GuestKeeper:
             task.cpu_ns_per_row, task.bytes_per_row, guest.signed.contract.bytes_per_unit
         )
         if takes * PPM > guest.nano * (PPM + self._settings.tolerance_ppm):
-            self._distrust.failed(now_us, ("understates", guest.partner))
+            # For as long as a task is held: who is served again sooner gains by it.
+            self._distrust.failed(now_us, ("understates", guest.partner), first_us=self._settings.hold_us)
             text = f"a row takes {takes} nano-units, {guest.nano} was said"
             self.give_back(now_us, guest, TradeReason.UNDERSTATED.value, text)
 
