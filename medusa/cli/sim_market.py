@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -24,7 +25,37 @@ __all__ = ["market"]
 SEEDS_OF_LIARS = 3
 LIARS_LIMIT_S = 900.0
 EVERY_S = 2.0
-"""Progress is said so often."""
+"""Progress is said so often on a terminal, where the line is written over."""
+
+LINE_EVERY_S = 15.0
+"""And so often in a file or a pipe, where each is a line of its own."""
+
+
+def _span(unit_us: int, *, bare: bool) -> Callable[[click.Context, click.Parameter, str], float]:
+    """A callback that takes a duration as people write it: ``20ms``, ``2s``, ``1h``.
+
+    Args:
+        unit_us: of what it gives.
+        bare: whether a number alone is of that unit; else the unit has to be said.
+    """
+
+    def read(context: click.Context, option: click.Parameter, given: str) -> float:
+        from medusa.errors import ConfigError
+        from medusa.units import duration_us
+
+        if re.fullmatch(r"[0-9]+(\.[0-9]+)?" if bare else "0", given.strip()):
+            return float(given)
+        try:
+            return duration_us(given, what=option.opts[0], error=ConfigError) / unit_us
+        except ConfigError as error:
+            words = f"{error.message}; {error.hint}" if error.hint else error.message
+            raise click.BadParameter(words, context, option) from error
+
+    return read
+
+
+MS = _span(1_000, bare=False)
+S = _span(1_000_000, bare=True)
 
 
 def _settings(command: Callable[..., None]) -> Callable[..., None]:
@@ -85,39 +116,44 @@ def _settings(command: Callable[..., None]) -> Callable[..., None]:
         click.option(
             "--change",
             "change_s",
-            type=float,
-            default=0.0,
+            callback=S,
+            default="0",
             help="seconds on average after which a participant's load changes  [default: never]",
         ),
         click.option(
             "--delay",
             "delay_ms",
-            type=float,
-            default=20.0,
+            callback=MS,
+            default="20ms",
             show_default=True,
-            help="ms that a message takes, up to twice that",
+            help="that a message takes, up to twice that, with its unit: 20ms, 2s",
         ),
         click.option(
             "--loss", type=float, default=0.0, show_default=True, help="share of messages that are lost"
         ),
         click.option(
-            "--move", "move_s", type=float, default=2.0, show_default=True, help="seconds that a move takes"
+            "--move",
+            "move_s",
+            callback=S,
+            default="2s",
+            show_default=True,
+            help="seconds that a move takes, or 1min",
         ),
         click.option(
             "--heartbeat",
             "heartbeat_s",
-            type=float,
-            default=10.0,
+            callback=S,
+            default="10s",
             show_default=True,
             help="seconds after which a price is said again",
         ),
         click.option(
             "--limit",
             "limit_s",
-            type=float,
-            default=3_600.0,
+            callback=S,
+            default="1h",
             show_default=True,
-            help="seconds of virtual time, at most",
+            help="seconds of virtual time, at most; or 10min, 2h",
         ),
         click.option(
             "--liars", type=float, default=0.0, help="share of participants who lie  [default: none]"
@@ -373,25 +409,53 @@ def _is_terminal() -> bool:
     return sys.stdin.isatty()
 
 
+def _shows_terminal() -> bool:
+    return sys.stderr.isatty()
+
+
 def _asked(seed: int) -> Any:
     """What a person says who has no file."""
-    from medusa.sim.market.game import GameChange, GameContract, GameOthers, GamePlayer, GameSpec
+    from medusa.sim.market.game import (
+        GameChange,
+        GameContract,
+        GameOthers,
+        GamePlayer,
+        GameSpec,
+        check_cost,
+        check_partner,
+        check_prices,
+    )
+    from medusa.sim.market.setup import load_share
 
     load = click.prompt("cores that your tasks take", default=0.95, type=click.FloatRange(0.01, 100))
     cores = click.prompt("cores of your machine", default=1.0, type=click.FloatRange(0.01, 100))
-    cost = click.prompt("what a waiting row costs you a second", default="0.001")
-    others = click.prompt("load of the others (light, medium, heavy, overload)", default="medium")
-    contracts = []
+    cost = _ask("what a waiting row costs you a second", "0.001", check_cost)
+    others = _ask("load of the others (light, medium, heavy, overload)", "medium", load_share)
+    names = [f"p{number}" for number in range(GameOthers().participants)]
+    contracts: list[GameContract] = []
+
+    def partner_fits(text: str) -> None:
+        if text:
+            check_partner(text, names, [each.partner for each in contracts])
+
     for number in itertools.count():
-        partner = click.prompt(
-            "a partner, p0 to p7 (empty: no more)",
-            default=f"p{3 * number}" if number < 1 else "",
-            show_default=True,
+        partner = _ask(
+            f"a partner, {names[0]} to {names[-1]} (empty: no more)",
+            f"p{3 * number}" if number < 1 else "",
+            partner_fits,
         )
         if not partner:
             break
-        price = click.prompt(f"  price of a core-second with {partner}", default="0.025")
-        less = click.prompt("  so much less it may be", default="0.005")
+        price = _ask(
+            f"  price of a core-second with {partner}",
+            "0.025",
+            lambda text: check_prices(text, "0", what="price"),
+        )
+        less = _ask(
+            "  so much less it may be",
+            "0.005",
+            lambda text, price=price: check_prices(price, text, what="range"),  # type: ignore[misc]
+        )
         contracts.append(GameContract(partner=partner, price=price, range=less))
     minutes = click.prompt("minutes", default=6, type=click.IntRange(1, 1_440))
     then = click.prompt(
@@ -407,28 +471,46 @@ def _asked(seed: int) -> Any:
     )
 
 
+def _ask(question: str, default: str, check: Callable[[str], object]) -> str:
+    """Ask until the answer makes sense: what doesn't is said at once."""
+    from medusa.errors import MedusaError
+
+    def checked(text: str) -> str:
+        try:
+            check(text.strip())
+        except MedusaError as error:
+            raise click.BadParameter(
+                f"{error.message}; {error.hint}" if error.hint else error.message
+            ) from error
+        return text.strip()
+
+    return str(click.prompt(question, default=default, value_proc=checked))
+
+
 @dataclass
 class _Progress:
-    """Says on stderr how far a long run is, where somebody looks."""
+    """Says on stderr how far a long run is: on a terminal in one line that is written over, else in lines."""
 
     limit_s: float
     _began: float = 0.0
     _said: float = 0.0
+    _written: bool = False
 
     def __enter__(self) -> _Progress:
         self._began = self._said = time.monotonic()
         return self
 
     def at(self, what: str, seconds: float) -> None:
-        now = time.monotonic()
-        if now - self._said >= EVERY_S and sys.stderr.isatty():
-            self._said = now
-            click.echo(
-                f"\r{what}{seconds:,.0f} s of virtual time, {now - self._began:,.0f} s spent   ",
-                nl=False,
-                err=True,
-            )
+        now, terminal = time.monotonic(), _shows_terminal()
+        if now - self._said < (EVERY_S if terminal else LINE_EVERY_S):
+            return
+        self._said, self._written = now, terminal
+        text = (
+            f"{what}{seconds:,.0f} of at most {self.limit_s:,.0f} s of virtual time,"
+            f" {now - self._began:,.0f} s spent"
+        )
+        click.echo(f"\r{text}   " if terminal else text, nl=not terminal, err=True)
 
     def __exit__(self, *_: object) -> None:
-        if self._said > self._began:
+        if self._written:
             click.echo("\r" + " " * 78 + "\r", nl=False, err=True)

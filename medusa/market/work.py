@@ -88,9 +88,17 @@ class TradedTask(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
             cpu_cores=rows_per_s * self.cpu_ns_per_row / NANO, bytes_per_s=rows_per_s * self.bytes_per_row
         )
 
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """What its load follows from. Tasks of one shape are worth the same on top of the same load: one is
+        reckoned for all."""
+        return self.rows_per_s_milli, self.cpu_ns_per_row, self.bytes_per_row
+
     def units_per_s(self, bytes_per_unit: int) -> float:
         """Its load in units of a contract. 0: nothing comes."""
-        per_row = nano_units_per_row(self.cpu_ns_per_row, self.bytes_per_row, bytes_per_unit)
+        per_row = self.cpu_ns_per_row
+        if bytes_per_unit:
+            per_row = nano_units_per_row(per_row, self.bytes_per_row, bytes_per_unit)
         return self.rows_per_s_milli / 1e3 * per_row / NANO
 
 

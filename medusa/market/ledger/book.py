@@ -41,6 +41,7 @@ from medusa.market.ledger.records import (
 )
 from medusa.market.money import money_text
 from medusa.ports import Buffer, Signer, Verify
+from medusa.units import duration_text
 
 __all__ = ["LedgerBook", "MeteredTask", "LedgerIdentity", "LedgerSettings"]
 
@@ -235,10 +236,15 @@ class LedgerBook:
             )
         why = self._takes_nothing(contract, slot)
         if why:
+            forgets_us = self._forgets_at_us(slot)
+            hint = "sign a new version, if you trust each other again"
+            if forgets_us is not None:
+                hint = (
+                    f"it is forgotten in {duration_text(forgets_us - now_us)}, when this settlement period"
+                    f" ends; before that {hint}"
+                )
             raise ContractError(
-                f"contract {self.contract_id!r} takes no task: {why}",
-                hint="sign a new version, if you trust each other again",
-                code="contract.trust",
+                f"contract {self.contract_id!r} takes no task: {why}", hint=hint, code="contract.trust"
             )
         if not self.chain.left_micro(contract, slot):
             cap = money_text(contract.cap_micro, contract.currency)
@@ -414,6 +420,10 @@ class LedgerBook:
     def _takes_nothing(self, contract: Contract, slot: Slot) -> str:
         """Why this party has lost too much to the other one to go on; empty: it goes on."""
         return ""
+
+    def _forgets_at_us(self, slot: Slot) -> int | None:
+        """When that is forgotten by itself; None: only a new version ends it."""
+        return None
 
     def _lost_micro(self, key: TaskKey, task: MeteredTask, end_row: int) -> int:
         """What this party loses where the rows of a task from this one on count nothing."""

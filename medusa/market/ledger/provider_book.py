@@ -370,6 +370,9 @@ class ProviderBook(LedgerBook):
         lost = money_text(lost_micro, contract.currency)
         return f"work worth {lost} was done that {self.partner} says it never had"
 
+    def _forgets_at_us(self, slot: Slot) -> int | None:
+        return self.versions.payment_period_ends_us(slot) if self._settings.forgives else None
+
     def _lost_micro(self, key: TaskKey, task: MeteredTask, end_row: int) -> int:
         rows = task.counted - max(end_row, self._end_row(key, task))
         return min(max(rows, 0) * task.nano_units_per_row * task.price_micro // NANO, MONEY_MAX)

@@ -90,6 +90,8 @@ class AnswerJudge:
         taken: list[TradedTask] = []
         refused: dict[str, TradeReason] = {}
         dearest: int | None = None
+        # Of a unit on top of what is taken so far; and the least price for which it would be taken.
+        costs: dict[tuple[int, int, int], tuple[float, int | None]] = {}
         for task in tasks:
             units = signed.units_per_s(task)
             reason = self._forbidden(signed, task, known=known)
@@ -99,18 +101,22 @@ class AnswerJudge:
                 reason = TradeReason.CAP
             if reason is None and not self._books.fits(load.plus(task.use)):
                 reason = TradeReason.FULL
-            if reason is None and (
-                not (added := self._books.added(load, task, units)) < most or price_micro < floor_micro
-            ):
+            if reason is None:
+                if task.shape not in costs:
+                    added = self._books.added(load, task, units)
+                    costs[task.shape] = added, self._price_for(signed, added)
+                added, wanted = costs[task.shape]
+            if reason is None and (not added < most or price_micro < floor_micro):
                 reason = TradeReason.TOO_DEAR
-                wanted = self._price_for(signed, added)
-                wanted = max(wanted, floor_micro) if wanted is not None else None
+                beyond = floor_micro > contract.price_micro
+                wanted = None if wanted is None or beyond else max(wanted, floor_micro)
                 if wanted is not None and wanted > price_micro:
                     dearest = wanted if dearest is None else min(dearest, wanted)
             if reason is not None:
                 refused[task.name] = reason
                 continue
             taken.append(task)
+            costs.clear()
             load, limit, owed = load.plus(task.use), limit - units, owed + units * price_micro
         return JudgedTasks(taken=tuple(taken), refused=refused, dearest=dearest)
 
@@ -149,7 +155,7 @@ class AnswerJudge:
         Args:
             asked: contracts, each with a task that the load is like; None: processor time alone.
         """
-        loads = {virtual: self._books.load_promised(virtual=virtual) for virtual in (False, True)}
+        loads: dict[bool, ResourceUse] = {}
         taken = self._books.all_units_taken()
         known: dict[tuple[bool, int, int, float, float], tuple[int, float]] = {}
         for signed, like in asked:
@@ -157,6 +163,8 @@ class AnswerJudge:
             limit = contract.units_per_s_max_milli / 1_000 - taken.get(signed.key, 0.0)
             cores, nbytes = _shape(signed, like)
             terms = contract.shadow, contract.price_micro, contract.range_micro, cores, nbytes
+            if contract.shadow not in loads:
+                loads[contract.shadow] = self._books.load_promised(virtual=contract.shadow)
             if terms not in known:
                 known[terms] = self._offered(signed, loads[contract.shadow], cores, nbytes)
             price, room = known[terms]

@@ -15,6 +15,7 @@ from medusa.market.negotiation.kept import KeptDeal
 from medusa.market.negotiation.messages import LoadEnded
 from medusa.market.negotiation.reasons import TradeReason
 from medusa.market.negotiation.settings import TradeSettings
+from medusa.market.work import ResourceUse
 
 __all__ = ["AwayKeeper"]
 
@@ -38,10 +39,17 @@ class AwayKeeper:
         self._settings, self._books, self._log = settings, books, log
         self._effects, self._reachable = effects, reachable
         self._came: Callable[[int, AwayTask], None] = _nobody
+        self._called: dict[tuple[str, bool], AwayTask] = {}  # those that are to come back
 
     def listen(self, came: Callable[[int, AwayTask], None]) -> None:
         """Have this told when a task is away no more."""
         self._came = came
+
+    def went(self, away: AwayTask) -> None:
+        """It runs at its provider from now on."""
+        key = away.task.name, away.virtual
+        self._books.away[key] = away
+        self._called.pop(key, None)
 
     def kept(self) -> Iterator[KeptDeal]:
         """What has to outlive a restart."""
@@ -60,6 +68,7 @@ class AwayKeeper:
         if not again:
             self._log.note_task(now_us, "recalled", away, code)
         away.recall(now_us, code, self._settings.again_us, self._settings.backoff_max_us)
+        self._called[key] = away
         self._say_ended(away, code)
         if away.virtual:
             self._drop(now_us, key)
@@ -67,16 +76,9 @@ class AwayKeeper:
     def call_home(self, now_us: int) -> int | None:
         """Have the dearest task come back that would cost less here than its price; when to look again."""
         look_us: int | None = None
-        if any(away.recalled for away in self._books.away.values()):
+        if self._called:
             return None
-        loads = {virtual: self._books.load_promised(virtual=virtual) for virtual in (False, True)}
-        for key, away in sorted(self._books.away.items(), key=lambda each: -each[1].price_micro):
-            load = loads[away.virtual]
-            units = away.units_per_s
-            if units <= 0 or not self._books.fits(load.plus(away.task.use)):
-                continue
-            if not self._books.added(load, away.task, units) < self._settings.below(away.price_micro):
-                continue
+        for key, away in self._cheaper_here():
             held_us = away.since_us + (self._settings.chain_us if away.makes_room else self._settings.hold_us)
             if now_us < held_us:
                 look_us = min(held_us, look_us or held_us)
@@ -84,6 +86,34 @@ class AwayKeeper:
             self.recall(now_us, key, TradeReason.RECALLED)
             return None
         return look_us
+
+    def held_micro(self) -> int:
+        """The price of the dearest one that would cost less here, and is away only since it is held; 0: there
+        is none. Room that it would take isn't worth less."""
+        return next((away.price_micro for _, away in self._cheaper_here() if not away.virtual), 0)
+
+    def _cheaper_here(self) -> Iterator[tuple[tuple[str, bool], AwayTask]]:
+        """Those that would cost less here than their price, the dearest first; none that was called."""
+        loads: dict[bool, ResourceUse] = {}
+        added: dict[tuple[bool, int, tuple[int, int, int]], float | None] = {}
+        for key, away in sorted(self._books.away.items(), key=lambda each: -each[1].price_micro):
+            if away.recalled:
+                continue
+            alike = away.virtual, away.signed.contract.bytes_per_unit, away.task.shape
+            if alike not in added:
+                if away.virtual not in loads:
+                    loads[away.virtual] = self._books.load_promised(virtual=away.virtual)
+                added[alike] = self._added(loads[away.virtual], away)
+            more = added[alike]
+            if more is not None and more < self._settings.below(away.price_micro):
+                yield key, away
+
+    def _added(self, load: ResourceUse, away: AwayTask) -> float | None:
+        """By what a unit of it would raise the cost here; None: it isn't load, or doesn't fit."""
+        units = away.units_per_s
+        if units <= 0 or not self._books.fits(load.plus(away.task.use)):
+            return None
+        return self._books.added(load, away.task, units)
 
     def on_ended(self, now_us: int, partner: str, message: LoadEnded) -> None:
         """Its provider gives tasks back, or says that it has none."""
@@ -96,6 +126,7 @@ class AwayKeeper:
                 self._drop(now_us, key)
             else:
                 away.comes(now_us, message.code, self._settings.backoff_max_us)
+                self._called[key] = away
 
     def home(self, now_us: int, name: str) -> None:
         """It runs here again, or was given up: it isn't away any more."""
@@ -110,6 +141,7 @@ class AwayKeeper:
 
     def _drop(self, now_us: int, key: tuple[str, bool]) -> None:
         away = self._books.drop_away(key)
+        self._called.pop(key, None)
         if away.virtual:
             away.reckon(now_us, away.task.rows_per_s_milli)
             self._books.virtual_over(away)
@@ -126,13 +158,12 @@ class AwayKeeper:
                 self.recall(now_us, key, TradeReason.ENDED)
 
     def tick(self, now_us: int) -> None:
-        for key, away in list(self._books.away.items()):
-            if away.recalled and now_us >= away.say_at_us and self._reachable(away.partner):
+        for key, away in list(self._called.items()):
+            if now_us >= away.say_at_us and self._reachable(away.partner):
                 self.recall(now_us, key, away.recalled, again=True)
 
     def wake_at_us(self) -> int | None:
-        away = self._books.away.values()
-        times = (each.say_at_us for each in away if each.recalled and self._reachable(each.partner))
+        times = (each.say_at_us for each in self._called.values() if self._reachable(each.partner))
         return min(times, default=None)
 
     def _say_ended(self, away: AwayTask, reason: TradeReason | str) -> None:

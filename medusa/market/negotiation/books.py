@@ -258,6 +258,10 @@ class LoadBooks:
         """When it came here from a partner; None: it always was here."""
         return self._came_us.get(name)
 
+    def arrivals(self) -> Iterator[int]:
+        """When each of those came that did."""
+        return (at_us for name, at_us in self._came_us.items() if name in self._tasks)
+
     def drop_away(self, key: tuple[str, bool]) -> AwayTask:
         return self.away.pop(key)
 
@@ -269,6 +273,10 @@ class LoadBooks:
 
     def moving(self, name: str) -> bool:
         return name in self._moving
+
+    def all_moving(self) -> Iterator[str]:
+        """Names of all that are on their way."""
+        return iter(self._moving)
 
     def stays(self, name: str) -> None:
         """That is over, one way or the other."""

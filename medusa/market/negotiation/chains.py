@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 
 from medusa.market.negotiation.books import LoadBooks
@@ -20,7 +20,9 @@ from medusa.market.negotiation.requests import RequestPlanner
 from medusa.market.negotiation.settings import TradeSettings
 from medusa.market.work import ResourceUse, TradedTask
 
-__all__ = ["ChainFinder", "ChainedMove"]
+__all__ = ["ChainFinder", "ChainPrices", "ChainedMove"]
+
+_Shape = tuple[int, int, int]
 
 LOOKED_AT = 32
 """So many tasks of our own are looked at for one demand."""
@@ -45,11 +47,21 @@ class ChainedMove:
     gain: float
 
 
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """A task that might go, by which contract, for how much; ``units_per_s``: its own, by that."""
+
+    task: TradedTask
+    out: SignedContract
+    price_micro: int
+    units_per_s: float
+
+
 class ChainFinder:
     """Asks the books and the planner of requests; it does nothing.
 
     Args:
-        busy: whether a task is in a negotiation.
+        busy: tasks that are in a negotiation.
     """
 
     def __init__(
@@ -59,7 +71,7 @@ class ChainFinder:
         books: LoadBooks,
         prices: PriceBoard,
         planner: RequestPlanner,
-        busy: Callable[[str], bool],
+        busy: Callable[[], Collection[str]],
     ) -> None:
         self._settings, self._books, self._prices = settings, books, prices
         self._planner, self._busy = planner, busy
@@ -68,38 +80,30 @@ class ChainFinder:
         self, now_us: int, by: SignedContract, wanted: TradedTask, pays_micro: int
     ) -> ChainedMove | None:
         """The best one by which this demand can be met at a gain."""
+        if by.contract.shadow:
+            return None
+        load = self._books.load_promised()
         found = [
             ChainedMove(
-                task=task,
-                out=out,
-                price_micro=price,
+                task=way.task,
+                out=way.out,
+                price_micro=way.price_micro,
                 wanted=wanted,
                 by=by,
                 pays_micro=pays_micro,
                 gain=gain,
             )
-            for task, out, price in self._ways(now_us, by)
-            if (gain := self.gain(out, task, price, by, wanted, pays_micro)) > 0
+            for way in self._ways(now_us, self._planner.partners(now_us))
+            if _fits(way, by)
+            and (gain := self._gain(load, way.out, way.task, way.price_micro, by, wanted, pays_micro)) > 0
         ]
         return max(found, key=lambda each: each.gain, default=None)
 
-    def price(self, now_us: int, by: SignedContract, like: TradedTask | None) -> int | None:
-        """The least price in the range for which a task like this could come by a chain; None: none."""
-        best: int | None = None
-        load = self._books.load_promised()
-        for task, out, price in self._ways(now_us, by):
-            wanted = like or task
-            units = by.units_per_s(wanted)
-            if units <= 0:
-                continue
-            costs = self._costs(load, out, task, price, wanted)
-            if costs is None:
-                continue
-            asked = max(math.floor(costs / units / (1 - self._settings.epsilon_ppm / 1e6)) + 1, price + 1)
-            asked = max(asked, by.contract.least_micro)
-            if asked <= by.contract.price_micro and (best is None or asked < best):
-                best = asked
-        return best
+    def prices(self, now_us: int) -> ChainPrices:
+        """Those of this moment."""
+        return ChainPrices(
+            self._settings, self._books, lambda: self._ways(now_us, self._planner.askable(now_us)), self._more
+        )
 
     def gain(
         self,
@@ -111,44 +115,99 @@ class ChainFinder:
         pays_micro: int,
     ) -> float:
         """What is earned with both done, less what it costs, with epsilon on each; not above 0: no gain."""
-        costs = self._costs(self._books.load_promised(), out, task, price_micro, wanted)
-        if costs is None or price_micro >= pays_micro:
-            return 0.0
-        return self._settings.below(pays_micro) * by.units_per_s(wanted) - costs
+        return self._gain(self._books.load_promised(), out, task, price_micro, by, wanted, pays_micro)
 
-    def _costs(
+    def _gain(
         self,
         load: ResourceUse,
         out: SignedContract,
         task: TradedTask,
         price_micro: int,
+        by: SignedContract,
         wanted: TradedTask,
-    ) -> float | None:
-        """By how much more is spent a second with both done; None: it doesn't fit even then."""
+        pays_micro: int,
+    ) -> float:
+        more = self._more(load, task, wanted)
+        if more is None or price_micro >= pays_micro:
+            return 0.0
+        costs = more + self._settings.above(price_micro) * out.units_per_s(task)
+        return self._settings.below(pays_micro) * by.units_per_s(wanted) - costs
+
+    def _more(self, load: ResourceUse, task: TradedTask, wanted: TradedTask) -> float | None:
+        """By how much the load costs more a second with both done; None: it doesn't fit even then."""
         after = load.minus(task.use).plus(wanted.use)
         if not self._books.fits(after):
             return None
-        more = self._books.cost_of(after) - self._books.cost_of(load)
-        return more + self._settings.above(price_micro) * out.units_per_s(task)
+        return self._books.cost_of(after) - self._books.cost_of(load)
 
-    def _ways(self, now_us: int, by: SignedContract) -> Iterator[tuple[TradedTask, SignedContract, int]]:
-        """What might go to whom for how much: to partners who have said that they have room."""
-        if by.contract.shadow:
-            return
-        here = tuple(itertools.islice(self._books.here(), LOOKED_AT))
-        for out in self._planner.partners(now_us):
+    def _ways(self, now_us: int, partners: Iterable[SignedContract]) -> Iterator[_Way]:
+        """What might go to which of these for how much: to those who have said that they have room."""
+        busy = self._busy()
+        here = [task for task in itertools.islice(self._books.here(), LOOKED_AT) if task.name not in busy]
+        for out in partners:
             room = self._prices.room_milli(now_us, out)
+            if out.contract.shadow or not room:
+                continue
             price = self._prices.ask(now_us, out)
-            if out.partner == by.partner or out.contract.shadow or not room:
-                continue
-            if price >= by.contract.price_micro:
-                continue
-            kinds = set()  # tasks alike gain alike: one of each does
+            seen = set()  # tasks alike gain alike: one of each does
             for task in here:
-                kind = task.rows_per_s_milli, task.cpu_ns_per_row, task.bytes_per_row
-                if kind in kinds or self._busy(task.name):
+                if task.shape in seen:
                     continue
-                units_milli = out.units_per_s(task) * 1_000
-                if 0 < units_milli <= room and self._planner.why_not(now_us, out, task) is None:
-                    kinds.add(kind)
-                    yield task, out, price
+                units = out.units_per_s(task)
+                if not 0 < units * 1_000 <= room:
+                    seen.add(task.shape)
+                elif self._planner.why_not(now_us, out, task) is None:
+                    seen.add(task.shape)
+                    yield _Way(task, out, price, units)
+
+
+class ChainPrices:
+    """For how much a task could come by a chain, by the load and the prices of one moment. What all contracts
+    have in common is looked for once, and only where somebody asks.
+
+    Args:
+        ways: what might go to whom.
+        more: by how much a load costs more a second with a task gone and another one here.
+    """
+
+    def __init__(
+        self,
+        settings: TradeSettings,
+        books: LoadBooks,
+        ways: Callable[[], Iterable[_Way]],
+        more: Callable[[ResourceUse, TradedTask, TradedTask], float | None],
+    ) -> None:
+        self._settings, self._books, self._find, self._more = settings, books, ways, more
+        self._found: tuple[ResourceUse, list[_Way]] | None = None
+        self._known: dict[tuple[_Shape, _Shape], float | None] = {}
+
+    def least(self, by: SignedContract, like: TradedTask | None) -> int | None:
+        """The least price in the range for which a task like this could come; None: none."""
+        if by.contract.shadow:
+            return None
+        if self._found is None:
+            self._found = self._books.load_promised(), list(self._find())
+        load, ways = self._found
+        best: int | None = None
+        for way in ways:
+            wanted = like or way.task
+            units = by.units_per_s(wanted)
+            if units <= 0 or not _fits(way, by):
+                continue
+            shapes = way.task.shape, wanted.shape
+            if shapes not in self._known:
+                self._known[shapes] = self._more(load, way.task, wanted)
+            added, price = self._known[shapes], way.price_micro
+            if added is None:
+                continue
+            costs = added + self._settings.above(price) * way.units_per_s
+            asked = max(math.floor(costs / units / (1 - self._settings.epsilon_ppm / 1e6)) + 1, price + 1)
+            asked = max(asked, by.contract.least_micro)
+            if asked <= by.contract.price_micro and (best is None or asked < best):
+                best = asked
+        return best
+
+
+def _fits(way: _Way, by: SignedContract) -> bool:
+    """Whether a task that comes by this contract may be the reason: from somebody else, for more."""
+    return way.out.partner != by.partner and way.price_micro < by.contract.price_micro

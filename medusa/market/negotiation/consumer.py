@@ -129,25 +129,32 @@ class LoadConsumer:
     ) -> None:
         self._settings, self._chains, self._aways = settings, chains, aways
         aways.listen(self._home)
+        self._passed_on: Callable[[int, SignedContract, bool], None] = _nobody
         self._books, self._contracts, self._prices, self._planner = books, contracts, prices, planner
         self._rests, self._log, self._effects, self._reachable = rests, log, effects, reachable
         self._number = -1
         self._purchases: dict[int, Purchase] = {}
+        self._open: dict[int, Purchase] = {}  # of them those that aren't finalized
         self._late: dict[int, Purchase] = {}
         self._ended: dict[int, str] = {}
+
+    def listen(self, passed_on: Callable[[int, SignedContract, bool], None]) -> None:
+        """Have this told what came of a task that was to make room: by which contract another one is to come,
+        and whether it went."""
+        self._passed_on = passed_on
 
     # --- asking ---------------------------------------------------------------------------------
 
     @property
     def asking(self) -> int:
         """Requests that are open."""
-        return sum(each.state in ASKING for each in self._purchases.values())
+        return sum(each.state in ASKING for each in self._open.values())
 
     @property
     def moving(self) -> int:
         """Negotiations whose tasks are being handed over."""
-        late = sum(bool(each.waiting) for each in self._late.values())
-        return late + sum(bool(each.waiting) for each in self._purchases.values())
+        late = sum(bool(each.waiting) for each in self._late.values()) if self._late else 0
+        return late + sum(bool(each.waiting) for each in self._open.values()) if self._open else late
 
     def knows(self, partner: str, message: LoadEnded) -> bool:
         """Whether a negotiation of that partner is ours and isn't over, or a task of it is still away."""
@@ -161,10 +168,10 @@ class LoadConsumer:
     def purchases(self) -> Iterator[Purchase]:
         yield from self._purchases.values()
 
-    def busy(self, name: str) -> bool:
-        """Whether a task is in a negotiation that isn't over yet."""
+    def busy(self) -> set[str]:
+        """Tasks that are in a negotiation that isn't over yet."""
         open_ = (*ASKING, _S.AGREED)
-        return any(each.state in open_ and name in each.tasks for each in self._purchases.values())
+        return {name for each in self._open.values() if each.state in open_ for name in each.tasks}
 
     def make_room(self, now_us: int, chain: ChainedMove) -> None:
         """Ask a partner to take a task, so that another can come."""
@@ -189,7 +196,7 @@ class LoadConsumer:
             say_at_us=now_us + self._settings.again_us,
             chain=chain,
         )
-        self._purchases[purchase.number] = purchase
+        self._purchases[purchase.number] = self._open[purchase.number] = purchase
         self._say(now_us, purchase)
         self._note(now_us, "asked", purchase, tuple(purchase.tasks))
         return purchase
@@ -263,7 +270,7 @@ class LoadConsumer:
                     say_at_us=now_us,
                 )
                 purchase.is_agreed({}, now_us + self._settings.room_us)
-                self._purchases[deal.negotiation] = purchase
+                self._purchases[deal.negotiation] = self._open[deal.negotiation] = purchase
             purchase.resumes(deal)
             if deal.part == "moving":
                 self._books.moves(deal.task.name, deal.negotiation)
@@ -277,7 +284,7 @@ class LoadConsumer:
                 since_us=deal.since_us,
                 reckoned_us=now_us,
             )
-            self._books.away[deal.task.name, False] = away
+            self._aways.went(away)
             if deal.back:
                 self._aways.recall(now_us, (deal.task.name, False), deal.back)
         for purchase in list(self._purchases.values()):
@@ -440,6 +447,7 @@ class LoadConsumer:
             )
         # Some that it names may be home already, or be forgotten here by a restart.
         purchase.step(_E.FINALIZE)
+        del self._open[purchase.number]
         self._note(now_us, "runs", purchase, tuple(purchase.got))
         for name in list(purchase.got):
             if name not in message.tasks:
@@ -449,7 +457,8 @@ class LoadConsumer:
         """The provider refuses, withdraws, or gives tasks back."""
         purchase = self._known(partner, message.negotiation, message.contract)
         code, text = message.code, message.text
-        self._aways.on_ended(now_us, partner, message)
+        if purchase is None or purchase.state not in ASKING:  # while it is asked for nothing of it is away
+            self._aways.on_ended(now_us, partner, message)
         if purchase is None or purchase.state in (_S.FINALIZED, _S.TERMINATED):
             return
         if purchase.state in ASKING:
@@ -493,18 +502,22 @@ class LoadConsumer:
         purchase.got[name] = None
         task = self._books.task(name) or purchase.tasks[name]
         virtual = purchase.signed.contract.shadow
-        self._books.away[name, virtual] = AwayTask(
-            task=task,
-            signed=purchase.signed,
-            number=purchase.number,
-            price_micro=purchase.price_micro,
-            nano=purchase.agreed[name],
-            since_us=now_us,
-            reckoned_us=now_us,
-            makes_room=purchase.chain is not None,
+        self._aways.went(
+            AwayTask(
+                task=task,
+                signed=purchase.signed,
+                number=purchase.number,
+                price_micro=purchase.price_micro,
+                nano=purchase.agreed[name],
+                since_us=now_us,
+                reckoned_us=now_us,
+                makes_room=purchase.chain is not None,
+            )
         )
         if not virtual:
             self._books.left(name)
+        if purchase.chain is not None:
+            self._passed_on(now_us, purchase.chain.by, True)
 
     def _verify(self, now_us: int, purchase: Purchase) -> None:
         purchase.verifies(now_us + self._settings.room_us)
@@ -526,7 +539,7 @@ class LoadConsumer:
         Args:
             keep: the version in its place: what that allows at this price stays.
         """
-        for purchase in list(self._purchases.values()):
+        for purchase in list(self._open.values()):
             if purchase.signed.key == signed.key and purchase.state in (*ASKING, _S.AGREED):
                 self._end(now_us, purchase, TradeReason.ENDED)
         self._aways.contract_over(now_us, signed, keep)
@@ -535,9 +548,7 @@ class LoadConsumer:
 
     def tick(self, now_us: int) -> None:
         """Deadlines, and what is said again."""
-        for purchase in list(self._purchases.values()):
-            if purchase.state is _S.FINALIZED:
-                continue
+        for purchase in list(self._open.values()):
             if now_us >= purchase.deadline_us:
                 self._end(now_us, purchase, TradeReason.TIMEOUT)
                 self._rests.failed(now_us, purchase.signed.key)
@@ -548,8 +559,7 @@ class LoadConsumer:
     def wake_at_us(self) -> int | None:
         times = [
             min(each.deadline_us, each.deadline_us if each.state is _S.AGREED else each.say_at_us)
-            for each in self._purchases.values()
-            if each.state is not _S.FINALIZED
+            for each in self._open.values()
         ]
         recall_us = self._aways.wake_at_us()
         if recall_us is not None:
@@ -558,7 +568,7 @@ class LoadConsumer:
 
     def unreachable(self, now_us: int, partner: str) -> None:
         """Nothing more is waited for; what is there stays there, and what is moved the driver knows."""
-        for purchase in list(self._purchases.values()):
+        for purchase in list(self._open.values()):
             if purchase.signed.partner == partner and purchase.state in ASKING:
                 self._end(now_us, purchase, TradeReason.AWAY)
                 self._rests.failed(now_us, purchase.signed.key)
@@ -573,13 +583,17 @@ class LoadConsumer:
         text: str = "",
     ) -> None:
         code = reason.value if isinstance(reason, TradeReason) else reason
+        never_went = purchase.state in (*ASKING, _S.AGREED) and not purchase.got
         purchase.step(_E.TERMINATE)
         del self._purchases[purchase.number]
+        self._open.pop(purchase.number, None)
         self._ended[purchase.number] = code
         while len(self._ended) > ENDED_MAX:
             del self._ended[next(iter(self._ended))]
         if purchase.waiting:
             self._late[purchase.number] = purchase
+        elif purchase.chain is not None and never_went:
+            self._passed_on(now_us, purchase.chain.by, False)
         self._note(now_us, "ended", purchase, tuple(purchase.got or purchase.tasks), code=code, text=text)
         if say:
             contract = purchase.signed.contract
@@ -632,6 +646,10 @@ class LoadConsumer:
             code=code,
             text=text,
         )
+
+
+def _nobody(now_us: int, by: SignedContract, went: bool) -> None:
+    """Nobody listens yet."""
 
 
 def _check_tasks(partner: str, said: Iterable[str], known: Iterable[str]) -> None:

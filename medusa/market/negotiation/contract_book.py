@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from medusa.errors import ContractError
 from medusa.market.contract.checks import SECOND_US, check_terms
@@ -13,6 +13,8 @@ from medusa.market.work import TradedTask
 
 __all__ = ["ContractBook", "SignedContract"]
 
+_NEVER_US = 1 << 63
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SignedContract:
@@ -20,15 +22,16 @@ class SignedContract:
 
     Attributes:
         consumes: whether we are the consumer.
+        key: partner and id, by which it is found.
     """
 
     contract: Contract
     partner: str
     consumes: bool
+    key: tuple[str, str] = field(init=False, repr=False, compare=False)
 
-    @property
-    def key(self) -> tuple[str, str]:
-        return self.partner, self.contract.id
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "key", (self.partner, self.contract.id))
 
     def allows(self, task: TradedTask) -> bool:
         """Whether its terms have the task by name. Streams, boxes and columns are checked by those who move
@@ -48,6 +51,17 @@ class SignedContract:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class _Counting:
+    """Those in force from one moment until the next one begins or ends."""
+
+    from_us: int
+    until_us: int
+    by_key: dict[tuple[str, str], SignedContract]
+    consuming: tuple[SignedContract, ...]
+    providing: tuple[SignedContract, ...]
+
+
 class ContractBook:
     """By partner and id, with all versions of each.
 
@@ -59,6 +73,7 @@ class ContractBook:
         self._name = name
         self._contracts: dict[tuple[str, str], ContractVersions] = {}
         self._signed: dict[tuple[str, str, int], SignedContract] = {}
+        self._counting: _Counting | None = None
 
     def sign(self, contract: Contract) -> SignedContract | None:
         """Take a contract in; None: it is there already. A version counts until the next one begins.
@@ -82,6 +97,7 @@ class ContractBook:
         elif not known.add(contract):
             return None
         self._signed[(*signed.key, contract.version)] = signed
+        self._counting = None
         return signed
 
     def revoke(
@@ -101,6 +117,7 @@ class ContractBook:
         if known.ends_us(newest.version) <= ends_us:
             return None
         known.end(newest.version, ends_us)
+        self._counting = None
         return self._signed[partner, contract_id, newest.version]
 
     def find(self, partner: str, contract_id: str) -> SignedContract | None:
@@ -109,9 +126,7 @@ class ContractBook:
         return self._signed[partner, contract_id, known.newest.version] if known is not None else None
 
     def in_force(self, now_us: int, partner: str, contract_id: str) -> SignedContract | None:
-        known = self._contracts.get((partner, contract_id))
-        found = known.in_force(now_us) if known is not None else None
-        return self._signed[partner, contract_id, found.version] if found is not None else None
+        return self._at(now_us).by_key.get((partner, contract_id))
 
     def still_holds(self, now_us: int, signed: SignedContract) -> bool:
         """Whether this very version is in force."""
@@ -126,18 +141,37 @@ class ContractBook:
 
     def counting(self, now_us: int) -> Iterator[SignedContract]:
         """Those in force."""
-        for key, known in self._contracts.items():
-            found = known.in_force(now_us)
-            if found is not None:
-                yield self._signed[(*key, found.version)]
+        yield from self._at(now_us).by_key.values()
 
-    def consuming(self, now_us: int) -> Iterator[SignedContract]:
+    def consuming(self, now_us: int) -> tuple[SignedContract, ...]:
         """Those in force under which we may give load away."""
-        return (signed for signed in self.counting(now_us) if signed.consumes)
+        return self._at(now_us).consuming
 
-    def providing(self, now_us: int) -> Iterator[SignedContract]:
+    def providing(self, now_us: int) -> tuple[SignedContract, ...]:
         """Those in force under which we may take load."""
-        return (signed for signed in self.counting(now_us) if not signed.consumes)
+        return self._at(now_us).providing
+
+    def _at(self, now_us: int) -> _Counting:
+        """Worked out when one begins, ends or is signed: it is asked for far more often."""
+        found = self._counting
+        if found is None or not found.from_us <= now_us < found.until_us:
+            self._counting = found = self._work_out(now_us)
+        return found
+
+    def _work_out(self, now_us: int) -> _Counting:
+        by_key: dict[tuple[str, str], SignedContract] = {}
+        for key, known in self._contracts.items():
+            contract = known.in_force(now_us)
+            if contract is not None:
+                by_key[key] = self._signed[(*key, contract.version)]
+        changes_us = self.changes_at_us(now_us)
+        return _Counting(
+            from_us=now_us,
+            until_us=_NEVER_US if changes_us is None else changes_us,
+            by_key=by_key,
+            consuming=tuple(signed for signed in by_key.values() if signed.consumes),
+            providing=tuple(signed for signed in by_key.values() if not signed.consumes),
+        )
 
     def changes_at_us(self, now_us: int) -> int | None:
         """When the next one begins or ends."""

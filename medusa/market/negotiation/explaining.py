@@ -106,7 +106,7 @@ class TradeExplainer:
                 price_micro=each.price_micro,
                 saved_micro_per_s=each.saved_micro_per_s,
             )
-            for each in self._planner.plan(now_us, self._consumer.busy)
+            for each in self._planner.plan(now_us, self._consumer.busy())
         ]
         planned = {(task, each.contract, each.partner) for each in plans for task in each.tasks}
         return plans, [
@@ -132,7 +132,7 @@ class TradeExplainer:
         elif rests_us > now_us:
             reason = TradeReason.BUSY
             text = f"it was refused there, and rests for {duration_text(rests_us - now_us)}"
-        elif self._consumer.busy(task.name) or self._books.moving(task.name):
+        elif task.name in self._consumer.busy() or self._books.moving(task.name):
             reason, text = TradeReason.BUSY, "it is in a negotiation"
         elif reason is TradeReason.BUSY:
             held = duration_text(self._settings.hold_us)

@@ -105,7 +105,8 @@ class GuestKeeper:
             task.cpu_ns_per_row, task.bytes_per_row, guest.signed.contract.bytes_per_unit
         )
         if takes * PPM > guest.nano * (PPM + self._settings.tolerance_ppm):
-            self._distrust.failed(now_us, ("understates", guest.partner))
+            # For as long as a task is held: who is served again sooner gains by it.
+            self._distrust.failed(now_us, ("understates", guest.partner), first_us=self._settings.hold_us)
             text = f"a row takes {takes} nano-units, {guest.nano} was said"
             self.give_back(now_us, guest, TradeReason.UNDERSTATED.value, text)
 
@@ -119,7 +120,10 @@ class GuestKeeper:
         look_us: int | None = None
         # Each was worth its price when it came, to what was here then. So those that came last go first, and
         # a guest isn't judged by what was taken after it: with the same load of our own none is at a loss.
-        load = {virtual: self._books.load(virtual=virtual) for virtual in (False, True)}
+        shadows = any(guest.virtual for guest in guests)
+        load = {
+            virtual: self._books.load(virtual=virtual) for virtual in ((False, True) if shadows else (False,))
+        }
         overloaded, taken = self._books.overloaded, self._books.all_units_taken()
         for guest in reversed(guests):
             limit_milli = guest.signed.contract.units_per_s_max_milli
@@ -136,7 +140,7 @@ class GuestKeeper:
             dear = units > 0 and self._books.saved(before, guest.now, units) > self._settings.above(
                 guest.price_micro
             )
-            for virtual in (True,) if guest.virtual else (False, True):
+            for virtual in (True,) if guest.virtual else tuple(load):
                 load[virtual] = load[virtual].minus(guest.now.use)
             lost_us = guest.loses(now_us, so=dear)
             if not dear:

@@ -119,6 +119,7 @@ class LoadProvider:
     Args:
         moves_free: whether one move more may begin; ``asks_free``: and one request.
         pass_on: has a task go to a partner.
+        held_micro: the price of the dearest task that is away and would be cheaper here; 0: none would.
     """
 
     def __init__(
@@ -136,16 +137,18 @@ class LoadProvider:
         moves_free: Callable[[], bool],
         asks_free: Callable[[], bool],
         pass_on: Callable[[int, ChainedMove], None],
+        held_micro: Callable[[], int],
     ) -> None:
         self._settings = settings
         self._books, self._contracts, self._judge = books, contracts, judge
         self._distrust, self._log, self._effects = distrust, log, effects
         self._moves_free, self._asks_free = moves_free, asks_free
-        self._chains, self._pass_on = chains, pass_on
+        self._chains, self._pass_on, self._held_micro = chains, pass_on, held_micro
         self._guests = guests
         guests.listen(self._left)
         self._pending: dict[tuple[str, int], PendingRequest] = {}
         self._sales: dict[tuple[str, int], Sale] = {}
+        self._rooms: dict[tuple[str, int], Sale] = {}  # of them those for which room is kept
         self._ended: dict[str, dict[int, str]] = {}
         self._floor: dict[str, int] = {}
         self._floors: dict[tuple[str, str], tuple[int, int]] = {}
@@ -154,7 +157,7 @@ class LoadProvider:
     @property
     def moving(self) -> int:
         """Negotiations for which room is kept."""
-        return sum(each.state in (_S.OFFERED, _S.AGREED) for each in self._sales.values())
+        return len(self._rooms)
 
     def knows(self, partner: str, message: LoadEnded) -> bool:
         """Whether a negotiation of that partner is known here."""
@@ -177,6 +180,10 @@ class LoadProvider:
         if sale is None or sale.state is not _S.AGREED or now_us >= sale.deadline_us:
             return TradeReason.LATE
         return None if name in sale.tasks else TradeReason.TASK_NOT_ALLOWED
+
+    def reached(self, now_us: int, partner: str) -> None:
+        """A partner is reached again: if tasks of his didn't come for which room was kept, he may ask now."""
+        self._distrust.eased(now_us, ("absent", partner))
 
     # --- what a consumer says -------------------------------------------------------------------
 
@@ -219,7 +226,7 @@ class LoadProvider:
         else:
             if sale is not None:
                 sale.step(_E.REQUEST)
-                del self._sales[key]
+                del self._sales[key], self._rooms[key]
                 self._books.free_room(key)
             self._likes[signed.key] = message.tasks[0]
             within_us = min(message.within_us, _WITHIN_MAX_US)
@@ -290,6 +297,7 @@ class LoadProvider:
             self._end(now_us, sale, TradeReason.FAILED, say=False)
             return
         sale.is_moved(message.tasks)
+        del self._rooms[key]
         self._books.free_room(key)
         for name in stayed:
             self._guests.stray(now_us, name, sale.signed, sale.number)
@@ -347,7 +355,7 @@ class LoadProvider:
 
     def kept(self) -> Iterator[KeptDeal]:
         """What has to outlive a restart."""
-        for sale in self._sales.values():
+        for sale in self._rooms.values():
             contract = sale.signed.contract
             for task in sale.tasks.values() if sale.state is _S.AGREED and not contract.shadow else ():
                 yield KeptDeal(
@@ -377,6 +385,8 @@ class LoadProvider:
                 )
                 self._sales[sale.key] = sale
             sale.resumes(deal)
+            if sale.state is _S.AGREED:
+                self._rooms[sale.key] = sale
             if deal.part == "room":
                 self._books.keep_room(sale.key, signed, deal.price_micro, tuple(sale.tasks.values()))
                 continue
@@ -412,7 +422,7 @@ class LoadProvider:
         if not self._contracts.still_holds(now_us, signed):
             self._refuse(now_us, partner, request, TradeReason.NO_CONTRACT)
             return
-        floor = self.floor_micro(now_us, signed)
+        floor = 0 if signed.contract.shadow else self.floor_micro(now_us)
         found = self._judge.judge(signed, request.tasks, request.price_micro, floor_micro=floor)
         sale = Sale(
             number=request.negotiation,
@@ -422,7 +432,7 @@ class LoadProvider:
             deadline_us=0,
         )
         if found.taken:
-            self._sales[sale.key] = sale
+            self._sales[sale.key] = self._rooms[sale.key] = sale
             self._agree(now_us, sale, found.taken)
             return
         if found.dearest is not None and not pending.bid:
@@ -443,10 +453,21 @@ class LoadProvider:
         self._floors[signed.key] = request.price_micro, now_us + self._settings.hold_us
         self._pass_on(now_us, chain)
 
-    def floor_micro(self, now_us: int, signed: SignedContract) -> int:
-        """What a contract has to bring at least, since a task was passed on to make room for it; else 0."""
-        floor_micro, until_us = self._floors.get(signed.key, (0, 0))
-        return floor_micro if now_us < until_us else 0
+    def passed_on(self, now_us: int, by: SignedContract, went: bool) -> None:
+        """What came of a task that was to make room for one that comes by this contract: that is expected for
+        so long as the first one may be kept away, or not at all."""
+        floor_micro, _ = self._floors.get(by.key, (0, 0))
+        if went and floor_micro:
+            self._floors[by.key] = floor_micro, now_us + self._settings.chain_us
+        elif not went:
+            self._floors.pop(by.key, None)
+
+    def floor_micro(self, now_us: int) -> int:
+        """What a unit has to bring at least, whoever brings it: what was bid where a task was passed on to
+        make room; and what is paid for one that would be cheaper here, and is only held. Sold for less, the
+        room would cost more than it earns for as long as both stay. 0: anything."""
+        bids = (bid_micro for bid_micro, until_us in self._floors.values() if now_us < until_us)
+        return max(max(bids, default=0), self._held_micro())
 
     def _chain(
         self, now_us: int, signed: SignedContract, wanted: TradedTask, pays_micro: int
@@ -454,6 +475,8 @@ class LoadProvider:
         """A task to pass on for less, so that this one can come. A consumer for whom that was done, and who
         didn't come then, rests."""
         if not self._asks_free() or self._distrust.rests(now_us, ("chain", signed.partner)):
+            return None
+        if self.expects_until_us(now_us) is not None:
             return None
         return self._chains.find(now_us, signed, wanted, pays_micro)
 
@@ -473,7 +496,7 @@ class LoadProvider:
             deadline_us=now_us + self._settings.answer_us * 2,
             state=sale.state,
         )
-        self._sales[offered.key] = offered
+        self._sales[offered.key] = self._rooms[offered.key] = offered
         self._books.keep_room(offered.key, offered.signed, price_micro, taken)
         self._say(now_us, offered)
         self._note(now_us, "countered", offered, tuple(offered.tasks))
@@ -536,8 +559,8 @@ class LoadProvider:
             if pending.signed.key == signed.key:
                 del self._pending[key]
                 self._refuse(now_us, key[0], pending.request, TradeReason.ENDED)
-        for sale in list(self._sales.values()):
-            if sale.signed.key == signed.key and sale.state in (_S.OFFERED, _S.AGREED):
+        for sale in list(self._rooms.values()):
+            if sale.signed.key == signed.key:
                 self._end(now_us, sale, TradeReason.ENDED)
         self._guests.contract_over(now_us, signed, keep)
 
@@ -545,8 +568,8 @@ class LoadProvider:
 
     def tick(self, now_us: int) -> None:
         """Room that wasn't used in time is free."""
-        for sale in list(self._sales.values()):
-            if sale.state in (_S.OFFERED, _S.AGREED) and now_us >= sale.deadline_us:
+        for sale in list(self._rooms.values()):
+            if now_us >= sale.deadline_us:
                 self._expire(now_us, sale)
 
     def _expire(self, now_us: int, sale: Sale) -> None:
@@ -557,7 +580,7 @@ class LoadProvider:
     def wake_at_us(self) -> int | None:
         free = self._moves_free()
         times = [self._due_us(each) if free else each.expires_us for each in self._pending.values()]
-        times += [each.deadline_us for each in self._sales.values() if each.state in (_S.OFFERED, _S.AGREED)]
+        times += [each.deadline_us for each in self._rooms.values()]
         return min(times, default=None)
 
     # --- ends -----------------------------------------------------------------------------------
@@ -567,6 +590,7 @@ class LoadProvider:
         was_agreed = sale.state is _S.AGREED
         sale.step(_E.TERMINATE)
         del self._sales[sale.key]
+        self._rooms.pop(sale.key, None)
         self._books.free_room(sale.key)
         self._remember(sale.key, code)
         self._note(now_us, "ended", sale, tuple(sale.tasks), code=code)

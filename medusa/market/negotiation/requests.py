@@ -7,8 +7,9 @@ than the price once those before it are gone.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 
 from medusa.market.negotiation.backoff import Backoff
 from medusa.market.negotiation.books import LoadBooks
@@ -65,9 +66,19 @@ class RequestPlanner:
         self._books, self._contracts, self._prices = books, contracts, prices
         self._policy, self._rests, self._reachable, self._pick = policy, rests, reachable, pick
 
+    def askable(self, now_us: int) -> Iterator[SignedContract]:
+        """Contracts by which load may be offered now, in no order. Those who have said that they are full
+        aren't asked."""
+        return (
+            signed
+            for signed in self._contracts.consuming(now_us)
+            if self._reachable(signed.partner)
+            and not self._rests.rests(now_us, signed.key)
+            and not self._prices.full(now_us, signed)
+        )
+
     def partners(self, now_us: int) -> list[SignedContract]:
-        """Contracts by which load may be offered now, in the order in which to ask: by the owner's
-        preference, then by price. Those who have said that they are full aren't asked."""
+        """The same in the order in which to ask: by the owner's preference, then by price."""
         found = [
             (
                 self._policy.rank(signed.partner),
@@ -75,18 +86,16 @@ class RequestPlanner:
                 self._pick(1 << 16),
                 signed,
             )
-            for signed in self._contracts.consuming(now_us)
-            if self._reachable(signed.partner)
-            and not self._rests.rests(now_us, signed.key)
-            and not self._prices.full(now_us, signed)
+            for signed in self.askable(now_us)
         ]
-        return [each[-1] for each in sorted(found, key=lambda each: each[:-1])]
+        found.sort(key=itemgetter(0, 1, 2))
+        return [each[-1] for each in found]
 
-    def plan(self, now_us: int, busy: Callable[[str], bool]) -> Iterator[PlannedRequest]:
+    def plan(self, now_us: int, busy: Collection[str]) -> Iterator[PlannedRequest]:
         """What is worth asking for, best first.
 
         Args:
-            busy: whether a task is in another negotiation.
+            busy: tasks that are in another negotiation.
         """
         dearest: dict[tuple[bool, int], float] = {}
         for signed in self.partners(now_us):
@@ -96,7 +105,7 @@ class RequestPlanner:
                 dearest[like] = self._dearest(signed)
             if dearest[like] <= self._settings.above(price):
                 continue
-            allowed = [task for task in self._candidates(signed) if not busy(task.name)]
+            allowed = [task for task in self._candidates(signed) if task.name not in busy]
             allowed = [task for task in allowed if self.why_not(now_us, signed, task) is None]
             tasks = self.worthwhile(signed, allowed, price)
             if tasks:
@@ -110,9 +119,10 @@ class RequestPlanner:
     def _dearest(self, signed: SignedContract) -> float:
         """What a unit of the task saves that saves most alone: no price above that is worth a look."""
         load = self._books.load(virtual=signed.contract.shadow)
+        shapes = {task.shape: task for task in self._candidates(signed)}
         saved = (
             self._books.saved(load, task, units)
-            for task in self._candidates(signed)
+            for task in shapes.values()
             if (units := signed.units_per_s(task)) > 0
         )
         return max(saved, default=0.0)
@@ -128,11 +138,16 @@ class RequestPlanner:
         What it agrees to is chosen from once more before anything is moved."""
         load = self._books.load(virtual=signed.contract.shadow)
         names = {task.name for task in chosen}
-        others = [
-            task
-            for task in tasks
-            if task.name not in names and self._worthwhile_alone(signed, task, price_micro, load)
-        ]
+        worth: dict[tuple[int, int, int], bool] = {}
+        others = []
+        for task in tasks:
+            if task.name in names:
+                continue
+            shape = task.shape
+            if shape not in worth:
+                worth[shape] = self._worthwhile_alone(signed, task, price_micro, load)
+            if worth[shape]:
+                others.append(task)
         return others[: self._settings.tasks_max - len(chosen)]
 
     def _worthwhile_alone(
@@ -148,10 +163,7 @@ class RequestPlanner:
         for signed in self._contracts.consuming(now_us):
             forgets_us = self._prices.forgets_at_us(now_us, signed)
             times += [self._rests.until_us(signed.key), forgets_us or 0]
-        for task in self._books.here():
-            came_us = self._books.came_us(task.name)
-            if came_us is not None and came_us + self._settings.hold_us > now_us:
-                times.append(came_us + self._settings.hold_us)
+        times += [came_us + self._settings.hold_us for came_us in self._books.arrivals()]
         return min((each for each in times if each > now_us), default=None)
 
     def _candidates(self, signed: SignedContract) -> Sequence[TradedTask]:
@@ -164,8 +176,8 @@ class RequestPlanner:
     def why_not(self, now_us: int, signed: SignedContract, task: TradedTask) -> TradeReason | None:
         """What forbids this task to go there, whatever it costs; None: nothing."""
         guest = self._books.guests.get((task.name, False))
-        contract = signed.contract
-        if signed.units_per_s(task) <= 0 or signed.units_per_s(task) * 1_000 > contract.units_per_s_max_milli:
+        units = signed.units_per_s(task)
+        if units <= 0 or units * 1_000 > signed.contract.units_per_s_max_milli:
             return TradeReason.OVER_LIMIT
         if not signed.allows(task):
             return TradeReason.TASK_NOT_ALLOWED
@@ -196,7 +208,11 @@ class RequestPlanner:
         owed = self._books.owed_micro_per_s(signed, taken=False)
         least = self._settings.above(price_micro)
         chosen: list[TradedTask] = []
+        dull: set[tuple[int, int, int]] = set()  # not worth it on top of what is left now
         for task in tasks:
+            shape = task.shape
+            if shape in dull:
+                continue
             units = signed.units_per_s(task)
             if units <= 0 or units > limit * (1 + _ROUNDING):
                 continue
@@ -205,8 +221,11 @@ class RequestPlanner:
             if self._books.saved(load, task, units) > least:
                 chosen.append(task)
                 load, limit, owed = load.minus(task.use), limit - units, owed + units * price_micro
+                dull.clear()
                 if len(chosen) == self._settings.tasks_max:
                     break
+            else:
+                dull.add(shape)
         return chosen
 
     def highest(self, signed: SignedContract, tasks: Sequence[TradedTask], below_micro: int) -> int | None:

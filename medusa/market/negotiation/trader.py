@@ -140,7 +140,9 @@ class Trader:
             moves_free=self._moves_free,
             asks_free=self._asks_free,
             pass_on=self._pass_on,
+            held_micro=self._aways.held_micro,
         )
+        self._consumer.listen(self._provider.passed_on)
         self._herald = PriceHerald(
             settings,
             contracts=self._contracts,
@@ -181,8 +183,8 @@ class Trader:
     def _asks_free(self) -> bool:
         return self._consumer.asking < self._settings.offers_max
 
-    def _busy(self, name: str) -> bool:
-        return self._books.moving(name) or self._consumer.busy(name)
+    def _busy(self) -> set[str]:
+        return self._consumer.busy().union(self._books.all_moving())
 
     def _pass_on(self, now_us: int, chain: ChainedMove) -> None:
         self._consumer.make_room(now_us, chain)
@@ -295,6 +297,11 @@ class Trader:
         measured here, or ``handed_back``."""
         if reachable and partner in self._away_partners:
             del self._away_partners[partner]
+            # That he didn't answer, or didn't come, may have been the network's fault.
+            for signed in self._contracts.consuming(now_us):
+                if signed.partner == partner:
+                    self._rests.eased(now_us, signed.key)
+            self._provider.reached(now_us, partner)
             self._herald.changed(now_us)
             self._look(now_us)
         elif not reachable and partner not in self._away_partners:
@@ -414,7 +421,7 @@ class Trader:
         again_us.append(expects_us if expects_us is not None else self._aways.call_home(now_us))
         started = False
         if self._moves_free() and self._asks_free():
-            plan = next(self._planner.plan(now_us, self._busy), None)
+            plan = next(self._planner.plan(now_us, self._busy()), None)
             if plan is not None:
                 self._consumer.ask(now_us, plan)
                 started = True

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import math
 import tomllib
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
@@ -36,7 +35,18 @@ from medusa.sim.market.run import trader
 from medusa.sim.market.setup import MarketSetup
 from medusa.sim.market.world import MakeMind, MarketWorld
 
-__all__ = ["EXAMPLE", "GameContract", "GameMinute", "GameSpec", "game_lines", "play", "read_game"]
+__all__ = [
+    "EXAMPLE",
+    "GameContract",
+    "GameMinute",
+    "GameSpec",
+    "check_cost",
+    "check_partner",
+    "check_prices",
+    "game_lines",
+    "play",
+    "read_game",
+]
 
 YOU = "you"
 
@@ -251,11 +261,57 @@ def _money(micro: float) -> str:
     return money_text(round(micro / 100) * 100 if abs(micro) >= 10_000 else round(micro))
 
 
-def _curve(spec: GameSpec) -> CostCurve:
-    scale = micro_of(spec.you.cost, what="cost")
+def check_cost(cost: str) -> int:
+    """What a waiting row costs, in micro-units a second.
+
+    Raises:
+        ConfigError: it is no amount, or not above 0.
+    """
+    try:
+        scale = micro_of(cost, what="cost")
+    except ContractError as error:
+        raise ConfigError(error.message, hint=error.hint, code="config.value") from error
     if scale <= 0:
-        raise ConfigError(f"cost is {spec.you.cost!r}: more than 0", code="config.value")
-    return CostCurve(spec.you.cores, float(scale) * spec.you.cores)
+        raise ConfigError(f"cost is {cost!r}: more than 0", code="config.value")
+    return scale
+
+
+def check_partner(partner: str, names: Sequence[str], taken: Collection[str]) -> None:
+    """See that somebody has this name, and that there is no contract with him yet.
+
+    Raises:
+        ConfigError: what isn't so.
+    """
+    if partner not in names:
+        raise ConfigError(f"no partner {partner!r}", hint=did_you_mean(partner, names), code="config.value")
+    if partner in taken:
+        raise ConfigError(f"two contracts with {partner!r}: one says all", code="config.value")
+
+
+def check_prices(price: str, less: str, *, what: str) -> tuple[int, int]:
+    """A price and its range, in micro-units.
+
+    Args:
+        what: they are of, for the error.
+
+    Raises:
+        ConfigError: one is no amount, the price isn't above 0, or the range not less than it.
+    """
+    try:
+        found = micro_of(price, what="price"), micro_of(less, what="range")
+    except ContractError as error:
+        raise ConfigError(f"{what}: {error.message}", hint=error.hint, code="config.value") from error
+    if found[0] <= 0 or not 0 <= found[1] < found[0]:
+        raise ConfigError(
+            f"{what}: a price of {price} and a range of {less}: the price is above 0 and the range less than"
+            " the price, 0 at least",
+            code="config.value",
+        )
+    return found
+
+
+def _curve(spec: GameSpec) -> CostCurve:
+    return CostCurve(spec.you.cores, float(check_cost(spec.you.cost)) * spec.you.cores)
 
 
 def _population(spec: GameSpec) -> Population:
@@ -269,16 +325,11 @@ def _population(spec: GameSpec) -> Population:
     )
     others = draw_population(setup)
     names = [member.name for member in others.members]
-    seen: Counter[str] = Counter()
+    seen: list[str] = []
     edges, contracts = list(others.graph.edges), list(others.contracts)
     for each in spec.contract:
-        seen[each.partner] += 1
-        if each.partner not in names:
-            raise ConfigError(
-                f"no partner {each.partner!r}", hint=did_you_mean(each.partner, names), code="config.value"
-            )
-        if seen[each.partner] > 1:
-            raise ConfigError(f"two contracts with {each.partner!r}: one says all", code="config.value")
+        check_partner(each.partner, names, seen)
+        seen.append(each.partner)
         edges.append((names.index(each.partner), len(names)))
         contracts += _contracts(each)
     graph = ContractGraph(len(names) + 1, tuple(edges))
@@ -288,18 +339,7 @@ def _population(spec: GameSpec) -> Population:
 
 
 def _contracts(each: GameContract) -> Iterator[Contract]:
-    try:
-        price, less = micro_of(each.price, what="price"), micro_of(each.range, what="range")
-    except ContractError as error:
-        raise ConfigError(
-            f"contract with {each.partner}: {error.message}", hint=error.hint, code="config.value"
-        ) from error
-    if price <= 0 or not 0 <= less < price:
-        raise ConfigError(
-            f"contract with {each.partner}: a price of {each.price} and a range of {each.range}: the price is"
-            " above 0 and the range less than the price, 0 at least",
-            code="config.value",
-        )
+    price, less = check_prices(each.price, each.range, what=f"contract with {each.partner}")
     if each.way in ("both", "give"):
         yield load_contract(each.partner, YOU, price, less)
     if each.way in ("both", "take"):

@@ -14,6 +14,7 @@ from medusa.sim.market.experiments import MarketExperiment, MarketRow
 from medusa.sim.market.liars import LiarFigures
 from medusa.sim.market.run import MarketFigures, MarketRun
 from medusa.sim.market.setup import LIES
+from medusa.units import duration_text
 
 __all__ = [
     "COLUMNS",
@@ -115,6 +116,12 @@ def run_text(run: MarketRun) -> str:
         f"{figures.participants:,} participants, {figures.load_share:.0%} load, {run.setup.pricing} price,"
         f" seed {run.setup.seed}"
     )
+    if run.setup.pricing in ("bounded", "fixed"):
+        delay_us, move_us = round(run.setup.delay_ms * 1e3), round(run.setup.move_s * 1e6)
+        first += (
+            f"; messages take {duration_text(delay_us)} to {duration_text(2 * delay_us)}, a move"
+            f" {duration_text(move_us)}"
+        )
     width = max(len(COLUMNS[name][0]) for name in SHOWN)
     lines = [f"{COLUMNS[name][0]:<{width}}  {_cell(figures, name).strip('*')}" for name in SHOWN]
     kinds = ", ".join(f"{name} {count:,}" for name, count in figures.messages.items())

@@ -48,6 +48,9 @@ EXPOSING = ("load", "bill", "receipts", "idle")
 """Lies that leave honest partners out of pocket, until they are found out. Lies about one's own costs, and
 refusals, must not."""
 
+ANSWER_DELAYS = 6
+"""So many delays of a message an answer may take: each way is up to two, and requests are gathered."""
+
 NEAR = 0.01
 """Of the capacity: so near to its end overload counts as there."""
 
@@ -172,8 +175,20 @@ def trader(settings: TradeSettings = SETTINGS) -> MakeMind:
 
 
 def settings_of(setup: MarketSetup) -> TradeSettings:
-    """Those of a node, but for what the setup says."""
-    return dataclasses.replace(SETTINGS, heartbeat_us=round(setup.heartbeat_s * 1e6))
+    """Those of a node, but for what the setup says. Where messages or moves are slow patience is longer: an
+    answer takes up to four delays, and room is kept until a task is there. Nobody asks for explanations here,
+    so that no decisions are remembered."""
+    delay_us, move_us = round(setup.delay_ms * 1e3), round(setup.move_s * 1e6)
+    answer_us = max(SETTINGS.answer_us, ANSWER_DELAYS * delay_us)
+    return dataclasses.replace(
+        SETTINGS,
+        heartbeat_us=round(setup.heartbeat_s * 1e6),
+        answer_us=answer_us,
+        again_us=max(SETTINGS.again_us, (ANSWER_DELAYS - 1) * delay_us),
+        room_us=max(SETTINGS.room_us, answer_us + 2 * move_us),
+        chain_us=max(SETTINGS.chain_us, 2 * answer_us + 2 * move_us),
+        decisions=1,
+    )
 
 
 def run_market(
@@ -279,7 +294,8 @@ def failed_chain_micro(population: Population) -> float:
         return 0.0
     largest = max(task.use.cpu_cores for member in population.members for task in member.tasks)
     price = max(contract.price_micro for contract in population.contracts)
-    return price * largest * (SETTINGS.chain_us / 1e6 + population.setup.move_s)
+    chain_us = settings_of(population.setup).chain_us
+    return price * largest * (chain_us / 1e6 + population.setup.move_s)
 
 
 def moves_bound(population: Population) -> int:

@@ -72,18 +72,16 @@ MakeMind = Callable[[str, CostFunction, TradeEffects, Callable[[int], int]], Tra
 
 @dataclass(frozen=True, slots=True)
 class MarketMoment:
-    """One line of what happened: for plots and for the game.
+    """One line of what happened: for plots.
 
     Attributes:
         at_s: seconds since the beginning.
         moves: so far, there and back.
-        price_mean: of the tasks that are away, as a share of the setup's price; 0: none are.
     """
 
     at_s: float
     loads: tuple[float, ...]
     moves: int
-    price_mean: float
 
 
 class MarketWorld:
@@ -373,15 +371,9 @@ class MarketWorld:
         self._change_later(member)
 
     def _sample(self) -> None:
-        shares = []
-        for placed in self.books.tasks.values():
-            if placed.hops:
-                hop = placed.hops[-1]
-                shares.append(hop.price_micro / self.setup.price_micro)
-        mean = sum(shares) / len(shares) if shares else 0.0
         loads = tuple(seat.load for seat in self.books.seats)
         moves = self.books.moves + self.books.returns
-        self.samples.append(MarketMoment(self.now_us / 1e6, loads, moves, mean))
+        self.samples.append(MarketMoment(self.now_us / 1e6, loads, moves))
         self._watch(self.now_us / 1e6)
         self._at(self.now_us + SAMPLE_US, self._sample)
 

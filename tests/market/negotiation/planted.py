@@ -50,7 +50,7 @@ PLANTED = {
     "asks_who_is_away_without_end": PlantedTrade(
         "a partner that doesn't answer is asked at once again, for ever",
         edit(
-            f"{_IN}requests:RequestPlanner.partners",
+            f"{_IN}requests:RequestPlanner.askable",
             "and not self._rests.rests(now_us, signed.key)",
             "",
         ),
@@ -58,7 +58,7 @@ PLANTED = {
     ),
     "asks_who_is_known_to_be_away": PlantedTrade(
         "whether a partner is reachable isn't looked at",
-        edit(f"{_IN}requests:RequestPlanner.partners", "self._reachable(signed.partner)", "True"),
+        edit(f"{_IN}requests:RequestPlanner.askable", "self._reachable(signed.partner)", "True"),
         trading.test_one_that_is_known_to_be_away_is_not_asked,
     ),
     "offers_above_the_range": PlantedTrade(
@@ -87,6 +87,18 @@ PLANTED = {
         lambda: terms.test_a_provider_that_breaks_a_rule_changes_nothing(
             "offer", {"price_micro": 1_000_001}, "E_PRICE"
         ),
+    ),
+    "sells_room_for_less": PlantedTrade(
+        "room is sold for less than what is paid for a task that would be cheaper here",
+        edit(f"{_IN}provider:LoadProvider.floor_micro", "self._held_micro()", "0"),
+        trading.test_room_is_not_sold_for_less_than_what_is_paid_for_a_task_that_is_only_held,
+    ),
+    "begins_chain_after_chain": PlantedTrade(
+        "room is made for one while another one is waited for, and what went for that stays away",
+        edit(
+            f"{_IN}provider:LoadProvider._chain", "if self.expects_until_us(now_us) is not None:", "if False:"
+        ),
+        trading.test_while_one_is_expected_for_whom_room_was_made_no_other_chain_is_begun,
     ),
     "keeps_room_for_ever": PlantedTrade(
         "room of a negotiation that is over isn't freed",
@@ -174,7 +186,7 @@ PLANTED = {
     ),
     "calls_back_once": PlantedTrade(
         "a recall that was lost isn't said again: the task stays abroad",
-        edit(f"{_IN}aways:AwayKeeper.tick", "if away.recalled and", "if False and"),
+        edit(f"{_IN}aways:AwayKeeper.tick", "if now_us >= away.say_at_us and", "if False and"),
         storm,
     ),
     "forgets_at_a_restart": PlantedTrade(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from medusa.market.negotiation.messages import LoadEnded, LoadRequest
+from medusa.market.negotiation.messages import LoadAgreed, LoadEnded, LoadRequest, PriceSaid
 from medusa.market.negotiation.policies import OwnersPolicy
 from medusa.market.work import ResourceUse
 from tests.market.negotiation.network import Network, S, Square, contract, task
@@ -47,6 +47,106 @@ def test_a_participant_at_its_threshold_takes_load_and_passes_a_task_of_its_own_
     assert (net.runs_at["b0"], sorted(net.runs_at.values())) == ("c", ["a", "b", "c"])
     (_, _, _, _, paid), (_, _, _, _, earned) = net.moves
     assert 1_200_000 <= paid < earned <= 2_000_000
+    assert net.books_agree() == []
+
+
+def test_a_task_that_made_room_for_one_that_does_not_come_is_home_soon():
+    """As above, but a has less load by the time when b0 has gone: b is at a loss for ``chain_us`` (10 s), a
+    round and a move at most. It was 60 s, since b expected a for so long."""
+    net = Network()
+    net.join("a", Square(10e6), [task(f"a{n}", "a", 0.4) for n in range(2)])
+    net.join("b", Square(2.5e6), [task("b0", "b", 0.4)])
+    net.join("c", Square(2.5e6))
+    net.sign(contract("a", "b", 2_000_000, range_micro=800_000))
+    net.sign(contract("b", "c", 2_000_000, range_micro=800_000))
+    while not net.moves:
+        net.run(net.now_us + S // 10)
+    assert net.runs_at["b0"] == "c"
+    went_us = net.now_us
+    for name in ("a0", "a1"):
+        del net.tasks[name], net.runs_at[name]
+    net.run(went_us + 15 * S)
+    assert [(each[1], each[4]) for each in net.handed] == [("b0", "E_RECALLED")]
+    assert net.handed[0][0] <= went_us + 12 * S
+    assert (net.runs_at["b0"], net.books_agree(), net.broken) == ("b", [], [])
+
+
+def test_while_one_is_expected_for_whom_room_was_made_no_other_chain_is_begun():
+    """b bears 0.6 cores at 1.5 r^2. For a's 0.3 it passes b0 on, and a can't come. d's 0.8 would cost 2.1
+    for a unit on top of b1; with b1 gone too it would be worth it. b1 stays, or b paid for both."""
+    net = Network()
+    net.join("a", Square(10e6), [task(f"a{n}", "a", 0.3) for n in range(2)])
+    net.join("b", Square(1.5e6), [task(f"b{n}", "b", 0.3) for n in range(2)])
+    net.join("c", Square(1.5e6))
+    net.join("d", Square(10e6), [task("d0", "d", 0.8)])
+    for consumer, provider in (("a", "b"), ("d", "b"), ("b", "c")):
+        net.sign(contract(consumer, provider, 2_000_000, range_micro=600_000))
+    while not net.moves:
+        net.run(net.now_us + S // 1_000)
+    went_us = net.now_us
+    net.part("a", "b", told=False)
+    net.run(went_us + 30 * S)
+    assert [each[1] for each in net.moves] == ["b0"]
+    asked = [each[0] for each in net.messages(LoadRequest) if each[1] == "d"]
+    assert any(went_us < at_us < went_us + 10 * S for at_us in asked)
+    assert {each[2] for each in net.messages(LoadEnded) if each[3].code == "E_PASSING_ON"} == {"a"}
+    assert (net.runs_at["b0"], net.broken) == ("b", [])
+
+
+def test_room_is_not_sold_for_less_than_what_is_paid_for_a_task_that_is_only_held():
+    """By hand: b bears 0.8 cores at 2 r^2. b0 (0.3) saves 2.6 for a unit, and goes to c for 1.8. Then b1
+    takes 0.2: b0 would cost 1.4 here, and is held for a minute. So would the 0.3 for which d pays 1.5; with
+    that here b0 would cost 2.6, and stay away for 1.8 for good."""
+    net = Network()
+    net.join("b", Square(2e6), [task("b0", "b", 0.3), task("b1", "b", 0.5)])
+    net.join("c", Square(1e6))
+    net.join("d", Square(10e6), [task("d0", "d", 0.3)])
+    net.sign(contract("b", "c", 1_800_000), contract("d", "b", 1_500_000))
+    net.run(20 * S)
+    assert (net.runs_at["b0"], net.runs_at["d0"]) == ("c", "d")
+    net.tasks["b1"] = task("b1", "b", 0.2)
+    net.run(100 * S)
+    assert (net.runs_at["b0"], net.runs_at["d0"], net.broken) == ("b", "d", [])
+    assert net.books_agree() == []
+
+
+def test_who_hands_nothing_over_for_a_chain_expects_nobody():
+    """c has no room after all: then b0 stays, and b says prices as before."""
+    net = Network()
+    net.join("a", Square(10e6), [task(f"a{n}", "a", 0.4) for n in range(2)])
+    net.join("b", Square(2.5e6), [task("b0", "b", 0.4)])
+    net.join("c", Square(2.5e6))
+    net.sign(contract("a", "b", 2_000_000, range_micro=800_000))
+    net.sign(contract("b", "c", 2_000_000, range_micro=800_000))
+    while not any(each[1] == "b" for each in net.messages(LoadRequest)):
+        net.run(net.now_us + S // 100)
+    net.tasks["c0"], net.runs_at["c0"] = task("c0", "c", 0.5), "c"
+    net.measure("c")
+    net.run(net.now_us + 5 * S)
+    assert (net.moves, net.runs_at["b0"]) == ([], "b")
+    said = [each[3] for each in net.messages(PriceSaid) if each[1] == "b"]
+    assert said[-1].units_per_s_milli == 0
+
+
+@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("cuts", [1, 3])
+def test_honest_partners_trade_again_soon_after_a_cut(told: bool, cuts: int):
+    """Each time room was kept for what couldn't come. Told that the cut is over, b forgives at once; else a
+    rests for 96 s at most (``backoff_max_us`` and half of it), and b for 8 s, doubled with each time."""
+    net = Network()
+    net.join("a", Square(5e6), [task(f"a{n}", "a") for n in range(8)])
+    net.join("b", Square(5e6))
+    net.sign(contract("a", "b", 2_000_000))
+    for cut in range(cuts):
+        while len({each[3].negotiation for each in net.messages(LoadAgreed)}) == cut:
+            net.run(net.now_us + S // 1_000)
+        net.part("a", "b", told=told)
+        net.run(net.now_us + 60 * S)
+        assert net.moves == []
+        net.heal("a", "b", told=told)
+    bound_s = 20 if told else 96 + 12 * 2**cuts
+    net.run(net.now_us + bound_s * S)
+    assert at(net, "b") == ["a0", "a1"]
     assert net.books_agree() == []
 
 

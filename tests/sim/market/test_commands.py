@@ -122,6 +122,50 @@ def test_what_can_not_be_is_refused_by_name(options: tuple[str, ...], said: str)
     assert said in shown.output
 
 
+@pytest.mark.parametrize(
+    ("options", "field", "value"),
+    [
+        (("--delay", "2s"), "delay_ms", 2_000.0),
+        (("--delay", "20ms"), "delay_ms", 20.0),
+        (("--delay", "0"), "delay_ms", 0.0),
+        (("--limit", "2min"), "limit_s", 120.0),
+        (("--limit", "90"), "limit_s", 90.0),
+        (("--move", "1.5s"), "move_s", 1.5),
+    ],
+)
+def test_durations_have_units(options: tuple[str, ...], field: str, value: float) -> None:
+    shown = ran(*QUICK, *options, "--json")
+    assert shown.exit_code == 0, shown.output
+    assert json.loads(shown.stdout)["setup"][field] == value
+
+
+def test_a_delay_without_a_unit_is_asked_back() -> None:
+    """It may have been meant as 2 s, and was 2 ms."""
+    shown = ran(*QUICK, "--delay", "2")
+    assert shown.exit_code == 2
+    assert 'say which unit: "2s", "2ms"' in shown.output
+    assert "is no duration" in ran(*QUICK, "--limit", "soon").output
+
+
+def test_a_run_says_how_slow_messages_and_moves_are() -> None:
+    assert "messages take 2s to 4s, a move 2s" in ran(*QUICK, "--delay", "2s").output
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_progress_is_written_over_on_a_terminal_and_in_whole_lines_elsewhere(
+    monkeypatch: pytest.MonkeyPatch, terminal: bool
+) -> None:
+    monkeypatch.setattr("medusa.cli.sim_market._shows_terminal", lambda: terminal)
+    monkeypatch.setattr("medusa.cli.sim_market.EVERY_S", 0.0)
+    monkeypatch.setattr("medusa.cli.sim_market.LINE_EVERY_S", 0.0)
+    shown = ran(*QUICK)
+    assert ("\r" in shown.stderr) == terminal
+    lines = shown.stderr.replace("\r", "\n").splitlines()
+    said = [line for line in lines if line.strip()]
+    assert len(said) > 3
+    assert all("of at most 3,600 s of virtual time" in line for line in said)
+
+
 def test_help_has_an_example_and_sim_names_it() -> None:
     assert "medusa sim market --participants 1000" in ran("--help").output
     assert "medusa sim market --help" in CliRunner().invoke(main, ["sim", "--help"]).output
@@ -268,3 +312,27 @@ def test_who_has_no_file_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown.exit_code == 0, shown.output
     assert "contract with p1 (both): 0.025 of a core-second, up to 0.005 less" in shown.output
     assert "after 2 minutes" in shown.output
+
+
+def test_an_answer_that_makes_no_sense_is_asked_again_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was said after the last question, and all of them were to be answered again."""
+    monkeypatch.setattr("medusa.cli.sim_market._is_terminal", lambda: True)
+    answers = (
+        "1.1 1 dear 0 0.001 lite light p9 p1 -1 0.025 0.025 0.005 p1 p2 0.02 0.004".replace(" ", "\n")
+        + "\n\n2\n0.3\n"
+    )
+    shown = CliRunner().invoke(main, ["sim", "market", "--game"], input=answers)
+    assert shown.exit_code == 0, shown.output
+    said = [line for line in shown.output.splitlines() if line.startswith("Error: ")]
+    expected = (
+        "cost is 'dear'",
+        "cost is '0'",
+        "load is 'lite'",
+        "no partner 'p9'",
+        "price: ",
+        "range: ",
+        "two",
+    )
+    assert len(said) == len(expected), said
+    assert all(words in line for words, line in zip(expected, said, strict=True)), said
+    assert "contract with p2 (both): 0.02 of a core-second, up to 0.004 less" in shown.output
