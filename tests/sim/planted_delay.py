@@ -59,7 +59,9 @@ DELAY: dict[str, Mistake] = {
         area="consistency",
         about="Tentative rows are void, and the right ones aren't there yet: windows that had been shown go.",
         edits=edit(
-            f"{_BOUND}._event", "_E.CORRECTED if output.catching.is_over(self._of) else None", "_E.CORRECTED"
+            f"{_BOUND}._event",
+            "_E.CORRECTED if output.catching.is_over(now_us, self._of) else None",
+            "_E.CORRECTED",
         ),
         scenarios=_SCENARIOS,
         seed=10,

@@ -17,6 +17,8 @@ FOUND = {
     109: "a machine stood still while the query was deployed: that it was down wasn't seen",
     125: "a node crashed before a checkpoint knew of its publisher",
     180: "a node crashed before the first checkpoint of what another one sends",
+    269: "a source came nearer to another one by itself, and was waited for",
+    286: "a node stood still, and looked what flows before it looked who is heard",
 }
 """Seeds that have failed, and why."""
 

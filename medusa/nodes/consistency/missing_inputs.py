@@ -154,8 +154,9 @@ class MissingInputs:
         broken_us = self._broken_since_us(input.by)
         if flows(input) and broken_us is None:
             seen.silent_us = None
-        elif seen.silent_us is None:
-            seen.silent_us = now_us if broken_us is None else broken_us
+        else:  # Who stood still may see that nothing flows before it sees since when the peer isn't heard.
+            times = (each for each in (seen.silent_us, broken_us) if each is not None)
+            seen.silent_us = min(times, default=now_us)
         if state is ConsistencyState.STABLE:
             seen.said_us = None
         elif seen.said_us is None and (lost or state is not ConsistencyState.FAILURE):

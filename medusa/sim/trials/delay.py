@@ -397,10 +397,12 @@ class DelayTrial(QueryTrial):
                     )
 
     def _check_settled(self) -> None:
-        """Once all works again a stream is stable soon, while its sources go on."""
+        """Once all works again a stream is stable soon, while its sources go on. A source that is behind the
+        others by itself is waited for while it comes nearer: by how far they are apart it may be later."""
         assert self._outages is not None
         for begin_us, end_us in self._outages.quiet(self._end_us):
             due_us = begin_us + self._settles_us
+            due_us += self._apart_us(begin_us, due_us)
             for sink, lane in self.lanes.items():
                 for (at_us, state), (next_us, _) in pairwise([*lane.turns, (end_us, STABLE)]):
                     since_us, until_us = max(at_us, due_us), min(next_us, end_us)
@@ -408,6 +410,23 @@ class DelayTrial(QueryTrial):
                         raise SimulationError(
                             f"settled: {sink} is {state} at {since_us} us, all has worked since {begin_us}"
                         )
+
+    def _apart_us(self, from_us: int, to_us: int) -> int:
+        """By how much later than another one a source was past the same time at most, of what one was past
+        meanwhile; 0: by no more than the margin."""
+        most_us = 0
+        for promised in self._promised.values():
+            for time_us, at_us in promised:
+                if from_us <= at_us <= to_us:
+                    others = [self._past_at_us(each, time_us) for each in self._promised.values()]
+                    most_us = max(most_us, *(at_us - other for other in others if other is not None))
+        return most_us if most_us > margin_us(self._delay_us) else 0
+
+    @staticmethod
+    def _past_at_us(promised: Sequence[tuple[int, int]], time_us: int) -> int | None:
+        """When a source was past a time; None: it only is once it ends."""
+        place = bisect_left(promised, (time_us, 0))
+        return promised[place][1] if place < len(promised) else None
 
     @staticmethod
     def _length_us(sink: str) -> int:
@@ -470,9 +489,8 @@ class DelayTrial(QueryTrial):
         end_us = (_micros(time) // length_us + 1) * length_us
         times = []
         for promised in self._promised.values():
-            place = bisect_left(promised, (end_us, 0))
-            if place < len(promised):
-                times.append(promised[place][1])
+            if (at_us := self._past_at_us(promised, end_us)) is not None:
+                times.append(at_us)
             elif not some:
                 return None
         return times

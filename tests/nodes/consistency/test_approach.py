@@ -157,6 +157,23 @@ def test_one_that_is_silent_again_before_it_was_near_is_looked_at_when_it_will_b
     assert now_us == 4 * S + fork_after_us(2 * S)
 
 
+def test_silence_counts_from_when_one_was_heard_last_though_that_is_seen_late() -> None:
+    """A node that stood still may look what flows before it looks who was heard."""
+    input, broken = Fake(S), dict[str, int]()
+    input.receiver.state = ReceiverState.ATTACHING
+    inputs: Any = {("b", "n"): input}
+    missing = MissingInputs(inputs, 2 * S, broken.get, lambda source: None)
+    missing.look(3 * S)
+    assert missing.missed() == []
+    broken["n"] = S
+    missing.look(3 * S)
+    assert missing.missed() == [input]
+    assert missing.missed_since(input) == (True, S)
+    broken["n"] = 2 * S
+    missing.look(4 * S)
+    assert missing.missed_since(input) == (True, S), "it has brought nothing since"
+
+
 def behind_beside(
     other: Fake, *others: Fake, broken_us: Mapping[str, int] = MappingProxyType({})
 ) -> tuple[bool, Callable[[int, int], bool]]:
