@@ -245,11 +245,7 @@ class MoveOrders:
         """What others stand by for goes elsewhere by their decision."""
         name, request = message.fragment, message.request
         why = self.moves.may_not(name, message.to)
-        if (
-            why is not None
-            and why.code == "E_ROLE"
-            and self._abroad.permits.goes_to(now_us, name, message.to)
-        ):
+        if why is not None and why.code == "E_ROLE" and self._abroad.may_go(now_us, name, message.to):
             why = None
         if why is not None:
             self._refuse(peer, request, why.code, why.text, why.hint)

@@ -1,6 +1,6 @@
 """Fragments that go to nodes of other participants and come home, and guests of others here. No IO.
 
-    moves.send(now_us, "q/box", "b1")      # the permit is there: HandedOver, or Refused
+    moves.send(now_us, "q/box", "b1")      # the permit is there: HandedOver, or NotSent
     moves.recall(now_us, "q/box")          # Returned
     moves.give_back(now_us, "q/box")       # at the host: asks its owner to take it back, until that has it
     moves.take_events()                    # what became of it, since the last time
@@ -42,7 +42,7 @@ from medusa.wire.messages.configuration import Configuration, Configure, Replica
 from medusa.wire.messages.move import Move
 from medusa.wire.outbox import Outbox
 
-__all__ = ["AbroadEvent", "AbroadMoves", "Guest", "HandedOver", "Lent", "Lost", "Refused", "Returned"]
+__all__ = ["AbroadEvent", "AbroadMoves", "Guest", "HandedOver", "Lent", "Lost", "NotSent", "Returned"]
 
 TIMEOUT_US = 30_000_000
 """A host that hasn't begun by then has refused."""
@@ -93,7 +93,7 @@ class Lost:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class NotSent:
     """A fragment of ours didn't go, and stays where it is."""
 
     fragment: str
@@ -102,7 +102,7 @@ class Refused:
     hint: str = ""
 
 
-AbroadEvent: TypeAlias = HandedOver | Returned | Lost | Refused
+AbroadEvent: TypeAlias = HandedOver | Returned | Lost | NotSent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +177,9 @@ class AbroadMoves:
         self._outbox, self._saver = outbox, saver
         self.permits = permits
         self._recovery = recovery
+        self._agreement, self._proposals = recovery.agreement, recovery.proposals
+        self._handovers, self._succession = recovery.handovers, recovery.succession
+        self._followings = recovery.followings
         self._number = number
         self._whose, self._is_up = whose, is_up
         self._asked: dict[int, str] = {}
@@ -203,7 +206,7 @@ class AbroadMoves:
             hosted, replicas = self._fragments.get(permit.fragment), self._replicas(permit.fragment)
             if hosted is None or hosted.frozen or replicas is None or replicas.owner != self._me:
                 continue
-            since_us = self._recovery.succession.taken_over_at_us(permit.fragment) or 0
+            since_us = self._succession.taken_over_at_us(permit.fragment) or 0
             rows_in, rows_out = _counted(hosted)
             found.append(
                 Guest(
@@ -238,10 +241,14 @@ class AbroadMoves:
         hosted = self._recovery.successor(fragment) or self._fragments.get(fragment)
         return None if hosted is None else _counted(hosted)
 
+    def may_go(self, now_us: int, fragment: str, node: str) -> bool:
+        """Whether a contract in force lets a fragment of ours run at this node."""
+        return self.permits.goes_to(now_us, fragment, node)
+
     # --- what the market says -----------------------------------------------------------------------
 
     def send(self, now_us: int, fragment: str, node: str) -> None:
-        """Have a fragment that runs here run at a partner's node: ``HandedOver`` or ``Refused`` follows."""
+        """Have a fragment that runs here run at a partner's node: ``HandedOver`` or ``NotSent`` follows."""
         hosted = self._fragments.get(fragment)
         if hosted is None:
             why = no("E_FRAGMENT", f"fragment {fragment!r} doesn't run at node {self._me!r}", "")
@@ -257,17 +264,17 @@ class AbroadMoves:
         else:
             request = self._number()
             self._asked[request] = fragment
-            self._recovery.handovers.order(now_us, self._me, request, fragment, node, TIMEOUT_US)
+            self._handovers.order(now_us, self._me, request, fragment, node, TIMEOUT_US)
             return
         self._refused(fragment, why)
 
     def recall(self, now_us: int, fragment: str, why: str = "its owner wants it") -> None:
         """Have a fragment of ours come home: ``Returned`` follows. One that is on its way there stays."""
-        handovers, replicas = self._recovery.handovers, self._replicas(fragment)
+        replicas = self._replicas(fragment)
         if replicas is not None and replicas.abroad:
             self._recalled.setdefault(fragment, why)
-        elif handovers.going(fragment) and replicas is not None and self._is_abroad(replicas.guest):
-            handovers.cancel(fragment, no("E_BROKEN", f"fragment {fragment!r} was recalled", ""))
+        elif self._handovers.going(fragment) and replicas is not None and self._is_abroad(replicas.guest):
+            self._handovers.cancel(fragment, no("E_BROKEN", f"fragment {fragment!r} was recalled", ""))
 
     def give_back(self, now_us: int, fragment: str) -> None:
         """Have the owner of a guest take it back; it runs here until that has it."""
@@ -276,7 +283,7 @@ class AbroadMoves:
             self._over.setdefault(fragment, _Over(now_us, now_us))
 
     def _refused(self, fragment: str, why: Refusal) -> None:
-        self._events.append(Refused(fragment=fragment, code=why.code, text=why.text, hint=why.hint))
+        self._events.append(NotSent(fragment=fragment, code=why.code, text=why.text, hint=why.hint))
         self._outbox.report("info", "fragment stays at home", fragment=fragment, code=why.code, why=why.text)
 
     # --- what recovery asks -------------------------------------------------------------------------
@@ -326,7 +333,7 @@ class AbroadMoves:
 
     def _check_apart(self, whose: str, query: str) -> None:
         """Whether no other participant's query of that name is here. Raises LinkError if one is."""
-        current = self._recovery.agreement.current(query)
+        current = self._agreement.current(query)
         known = current.coordinator if current is not None else self._me
         here = current is not None or query in self._catalog.owners or query in self._catalog.deployments
         owner = self._catalog.coordinator_of(query, known)
@@ -357,7 +364,7 @@ class AbroadMoves:
             return gone and self._kept.is_home(name)
         if replicas.abroad and name in self._kept.lent:
             return False
-        spec = hosted.spec if hosted is not None else self._recovery.followings.spec_of(name)
+        spec = hosted.spec if hosted is not None else self._followings.spec_of(name)
         return spec is not None and self._kept.lends(name, digest_of(spec))
 
     def _is_home(self, before: Replicas, after: Replicas) -> None:
@@ -430,7 +437,7 @@ class AbroadMoves:
             text = f"the contract by which fragment {fragment!r} may run at node {self._me!r} is over"
             raise LinkError(text, hint="make another contract", code="E_NO_CONTRACT")
         self._check_apart(whose, fragment.partition("/")[0])
-        self._recovery.handovers.asked(now_us, peer, message)
+        self._handovers.asked(now_us, peer, message)
 
     def answered(self, now_us: int, peer: str, reply: Reply) -> bool:
         """Take an answer; whether it was to an order of this node's own."""
@@ -473,19 +480,19 @@ class AbroadMoves:
         name, replicas = permit.fragment, self._replicas(permit.fragment)
         if replicas is not None and permit.node in (replicas.guest, *replicas.predecessors):
             self.recall(now_us, name, "its contract is over")
-        elif not self._recovery.handovers.going(name):
+        elif not self._handovers.going(name):
             self.permits.forget(permit)
 
     def _look_at_host(self, now_us: int, replicas: Replicas) -> None:
         """A fragment of our participant is abroad, and we are to have it should its host be lost."""
-        name, recovery = replicas.fragment, self._recovery
-        rests = recovery.succession.stands_by(name) and self._is_up(replicas.owner)
+        name = replicas.fragment
+        rests = self._succession.stands_by(name) and self._is_up(replicas.owner)
         if not rests:
             self._idle_since_us.pop(name, None)
         elif now_us - self._idle_since_us.setdefault(name, now_us) >= BEGIN_US:
             self._recalled.setdefault(name, f"node {replicas.owner!r} hasn't begun with it")
         others = (node for node in replicas.secondaries if node != self._me)
-        silent = ((node, recovery.proposals.silent_us(now_us, node)) for node in others)
+        silent = ((node, self._proposals.silent_us(now_us, node)) for node in others)
         for node, silent_us in silent:
             if silent_us is not None and silent_us >= AWAY_US:
                 self._recalled.setdefault(name, f"node {node!r}, which stands by for it, is silent")
@@ -513,12 +520,12 @@ class AbroadMoves:
 
     def _has_lost(self, replicas: Replicas) -> bool:
         """Whether we were to have a guest, and have nothing of it."""
-        return self._recovery.succession.began_without_state(replicas) is not None
+        return self._succession.began_without_state(replicas) is not None
 
     def _has_any(self, fragment: str, replicas: Replicas | None) -> bool:
         """Whether anything of a guest is here, or our word of it counts."""
         named = replicas is not None and self._me in (replicas.owner, replicas.guest, *replicas.predecessors)
-        shadow = self._recovery.followings.shadow(fragment) is not None
+        shadow = self._followings.shadow(fragment) is not None
         return named or shadow or fragment in self._fragments
 
     def _ask_back(self, replicas: Replicas, asking: _Over) -> None:
@@ -542,15 +549,17 @@ class AbroadMoves:
             keep_ms=permit.keep_us // 1000,
         )
         if hosted is not None:
-            self._recovery.succession.turn_out(hosted)
-        self._recovery.followings.drop(name)
+            self._succession.turn_out(hosted)
+        self._followings.drop(name)
         self._leave(permit)
 
     def _leave(self, permit: PermitIn) -> None:
         """Nothing of it is here any more."""
         self._over.pop(permit.fragment, None)
         query = permit.fragment.partition("/")[0]
-        others = set(self.permits.fragments_of(permit.participant, query)) - {permit.fragment}
+        others = [
+            each for each in self.permits.fragments_of(permit.participant, query) if each != permit.fragment
+        ]
         if not others and self._recovery.foreign(query):
             self._recovery.leave(query)
         self.permits.forget(permit)  # In one write with that.
@@ -565,7 +574,7 @@ class AbroadMoves:
         return min(times, default=None)
 
     def _replicas(self, fragment: str) -> Replicas | None:
-        current = self._recovery.agreement.current(fragment.partition("/")[0])
+        current = self._agreement.current(fragment.partition("/")[0])
         return None if current is None else current.replicas(fragment)
 
 

@@ -423,6 +423,11 @@ class Catalog:
         shown nothing: it stood by for an earlier owner, and what it begins with it writes down before."""
         return self.is_whole and self.ownership.stood_by.get(fragment, epoch) < epoch
 
+    def stands_by(self, fragment: str, epoch: int) -> bool:
+        """This node stands by for a fragment in this epoch; whether that is news."""
+        before, self.ownership.stood_by[fragment] = self.ownership.stood_by.get(fragment), epoch
+        return before != epoch
+
     def is_buried(self, query: str, life: int) -> bool:
         """Whether this life of a query had a configuration that was removed from here."""
         return life in self.buried.get(query, ())

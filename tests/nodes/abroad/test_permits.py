@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from medusa.errors import LinkError
-from medusa.nodes.abroad.abroad_moves import HandedOver, Refused, Returned
+from medusa.nodes.abroad.abroad_moves import HandedOver, NotSent, Returned
 from medusa.nodes.abroad.permits import Allowance, PermitIn, PermitOut
 from medusa.nodes.message_table import MESSAGES, PERMIT
 from medusa.wire.codec import encode_frame
@@ -55,10 +55,10 @@ def end_in(run: Lending, fragment: str) -> None:
 # --- what isn't sent --------------------------------------------------------------------------------------
 
 
-def refused(run: Lending) -> Refused:
+def refused(run: Lending) -> NotSent:
     run.until(lambda: bool(run.events["m"]), "an answer")
     [event] = run.events["m"]
-    assert isinstance(event, Refused)
+    assert isinstance(event, NotSent)
     return event
 
 
