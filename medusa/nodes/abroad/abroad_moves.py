@@ -351,6 +351,7 @@ class AbroadMoves:
             before = None if old is None else old.replicas(each.fragment)
             if not self._recovery.foreign(new.query):
                 changed = self._note_lent(each) or changed
+                changed = self._note_place(new.query, before, each) or changed
                 if before is not None and before.abroad and not each.abroad:
                     self._is_home(before, each)
         if changed:
@@ -366,6 +367,14 @@ class AbroadMoves:
             return False
         spec = hosted.spec if hosted is not None else self._followings.spec_of(name)
         return spec is not None and self._kept.lends(name, digest_of(spec))
+
+    def _note_place(self, query: str, before: Replicas | None, after: Replicas) -> bool:
+        """Where it is, for whoever asks for the query; whether that is news."""
+        deployment = self._catalog.deployment(query)
+        if deployment is None or not (after.abroad or (before is not None and before.abroad)):
+            return False
+        whose = self._whose(after.owner) or ""
+        return deployment.lent(after.fragment, (after.owner, whose) if after.abroad else None)
 
     def _is_home(self, before: Replicas, after: Replicas) -> None:
         name, host = before.fragment, before.owner

@@ -109,6 +109,13 @@ class Deployment(msgspec.Struct, kw_only=True):
             places = (each for each in self.streams if each[0] not in streams)
             self.streams = (*places, *((name, node) for name in streams))
 
+    def lent(self, fragment: str, place: tuple[str, str] | None) -> bool:
+        """A fragment is at this node of that participant now; None: at home. Whether that is news."""
+        others = tuple(each for each in self.abroad if each[0] != fragment)
+        own = () if place is None else ((fragment, *place, (fragment.partition("/")[2],)),)
+        before, self.abroad = self.abroad, (*others, *own)
+        return before != self.abroad
+
     def has_streams(self, streams: tuple[tuple[str, str], ...]) -> None:
         """These are its streams and sources that clients can use, and where."""
         self.streams = streams

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from medusa.nodes.abroad.abroad_moves import HandedOver, Lost, Returned
+from medusa.nodes.catalog.entry_bodies import FragmentBody, body_from
+from medusa.wire.messages.move import Move
+from medusa.wire.messages.split import Split
 from tests.nodes.abroad.lending import CUT, HALF, UNITED, Lending, counting, uniting
 
 BOTH = pytest.mark.parametrize(("make", "at"), [(counting, CUT), (uniting, UNITED)], ids=["plain", "decided"])
@@ -132,3 +136,35 @@ def test_all_die_at_once(moment_us: int, make: Any, at: Any) -> None:
     run.publish(HALF)
     run.check()
     run.until(lambda: run.guarded(fragment), "guarded again")
+
+
+def test_the_owners_catalog_says_where_it_is_and_the_host_lists_a_guest() -> None:
+    run, fragment = flowing()
+    run.lend(fragment)
+    deployment = run.node("e").brain.catalog.deployment("q")
+    assert deployment is not None
+    assert deployment.abroad == ((fragment, "h", "bob", ("kind",)),)
+    directory = run.node("h").brain.naming.directory
+    run.until(lambda: directory.find("fragment", fragment) is not None, "the host lists it")
+    entry = directory.find("fragment", fragment)
+    assert entry is not None
+    assert body_from(entry.body, FragmentBody).guest_of == "alice"
+    run.recall(fragment)
+    run.until_at(fragment, "m")
+    assert deployment.abroad == ()
+
+
+def test_a_client_of_the_host_neither_splits_nor_moves_a_guest() -> None:
+    run, fragment = flowing()
+    run.lend(fragment)
+    client = run.client("bob", "orders", "h")
+    for order in (
+        Split(request=0, fragment=fragment, box="kind", parts=2),
+        Move(request=0, fragment=fragment, to="g", timeout_ms=1000),
+    ):
+        number = client.mind.request(lambda n, order=order: msgspec.structs.replace(order, request=n))
+        client.do(lambda mind: None)
+        assert run.fed.answer(client, number)[0].code != ""
+    assert run.runs_at(fragment, "h")
+    run.publish(HALF)
+    run.check()
