@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from medusa.errors import LinkError
-from medusa.nodes.abroad.guest_spec import check_guest, check_returned, digest_of
+from medusa.nodes.abroad.guest_spec import check_guest, check_returned, digest_of, why_not_abroad
 from medusa.nodes.abroad.host_view import check_told
 from medusa.nodes.abroad.permits import PermitIn, PermitOut, Permits
 from medusa.nodes.catalog.catalog import Catalog
@@ -77,19 +77,30 @@ class HandedOver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Returned:
-    """A fragment of ours is home again, as we wished or the host did."""
+    """A fragment of ours is home again, as we wished or the host did.
+
+    Attributes:
+        node: its host.
+        rows_in: how far it is here, as of ``Guest``; None: it is at another node of ours.
+    """
 
     fragment: str
     node: str
     why: str
+    rows_in: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """A host has lost a fragment of ours: it was silent, and one of our nodes goes on with it."""
+    """A host has lost a fragment of ours: it was silent, and one of our nodes goes on with it.
+
+    Attributes:
+        node, rows_in: as of ``Returned``.
+    """
 
     fragment: str
     node: str
+    rows_in: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -245,6 +256,19 @@ class AbroadMoves:
         """Whether a contract in force lets a fragment of ours run at this node."""
         return self.permits.goes_to(now_us, fragment, node)
 
+    def obstacle(self, fragment: str) -> str:
+        """Why a fragment of ours can go to no other participant, whatever is permitted; empty: it can."""
+        hosted = self._fragments.get(fragment)
+        if hosted is None:
+            return f"fragment {fragment!r} doesn't run at node {self._me!r}"
+        why = why_not_abroad(hosted.spec)
+        unguarded = "" if hosted.spec.standby else "nobody stands by for it: deploy its query with standby="
+        return hosted.failed or unguarded or ("" if why is None else why[0])
+
+    def going(self) -> tuple[str, ...]:
+        """Fragments of ours that are being handed over by our order."""
+        return tuple(dict.fromkeys(self._asked.values()))
+
     # --- what the market says -----------------------------------------------------------------------
 
     def send(self, now_us: int, fragment: str, node: str) -> None:
@@ -384,8 +408,12 @@ class AbroadMoves:
             why = f"node {after.owner!r} has taken it home"
         if self.permits.out(name) is None:
             return
-        event = Returned(fragment=name, node=host, why=why) if why else Lost(fragment=name, node=host)
-        self._events.append(event)
+        counted = self.progress(name) if after.owner == self._me else None
+        rows_in = None if counted is None else counted[0]
+        if why:
+            self._events.append(Returned(fragment=name, node=host, why=why, rows_in=rows_in))
+        else:
+            self._events.append(Lost(fragment=name, node=host, rows_in=rows_in))
         about = {"fragment": name, "from_node": host, "to": after.owner}
         self._outbox.report(
             "info" if why else "warning", "fragment is home", why=why or "its host is silent", **about

@@ -98,6 +98,7 @@ def test_who_lends_it_has_to_be_guarded() -> None:
         (Allowance(boxes=("filter",)), "E_OFFER"),
         (msgspec.structs.replace(ALLOWANCE, streams=("other.*",)), "E_OFFER"),
         (msgspec.structs.replace(ALLOWANCE, spec_bytes=10), "E_OFFER"),
+        (msgspec.structs.replace(ALLOWANCE, columns=("ts", "k")), "E_OFFER"),
     ],
 )
 def test_what_the_contract_does_not_name_is_refused_and_stays(allows: Allowance, code: str) -> None:
