@@ -306,11 +306,28 @@ class AbroadMoves:
         if self.permits.into(fragment) is not None and replicas is not None and replicas.owner == self._me:
             self._over.setdefault(fragment, _Over(now_us, now_us))
 
+    def gives_back(self, now_us: int, fragment: str) -> bool:
+        """A fragment can't go on here: if it is a guest it goes home, where its state is; whether it is."""
+        is_guest = self.permits.into(fragment) is not None and fragment in self._fragments
+        if is_guest:
+            self.give_back(now_us, fragment)
+        return is_guest
+
+    def abroad_at(self, fragment: str) -> str:
+        """The node of another participant that has a fragment of ours; empty: none has, as is known here."""
+        replicas = self._replicas(fragment)
+        foreign = self._recovery.foreign(fragment.partition("/")[0])
+        return replicas.owner if replicas is not None and replicas.abroad and not foreign else ""
+
     def _refused(self, fragment: str, why: Refusal) -> None:
         self._events.append(NotSent(fragment=fragment, code=why.code, text=why.text, hint=why.hint))
         self._outbox.report("info", "fragment stays at home", fragment=fragment, code=why.code, why=why.text)
 
     # --- what recovery asks -------------------------------------------------------------------------
+
+    def whose(self, node: str) -> str:
+        """The participant of a node; empty: nobody knows."""
+        return self._whose(node) or ""
 
     def is_abroad(self, node: str) -> bool:
         """Whether a node is of another participant; not where nobody knows."""

@@ -9,7 +9,9 @@ import pytest
 
 from medusa.nodes.abroad.abroad_moves import HandedOver, Lost, Returned
 from medusa.nodes.catalog.entry_bodies import FragmentBody, body_from
+from medusa.nodes.reports import FragmentFailed
 from medusa.wire.messages.move import Move
+from medusa.wire.messages.remote import RevokeRemote
 from medusa.wire.messages.split import Split
 from tests.nodes.abroad.lending import CUT, HALF, UNITED, Lending, counting, uniting
 
@@ -168,3 +170,36 @@ def test_a_client_of_the_host_neither_splits_nor_moves_a_guest() -> None:
     assert run.runs_at(fragment, "h")
     run.publish(HALF)
     run.check()
+
+
+def test_a_guest_that_takes_too_much_goes_home_and_is_exact_there() -> None:
+    run, fragment = flowing()
+    run.lend(fragment)
+    run.publish(HALF)
+    failed = FragmentFailed(fragment=fragment, why="it took too much", code="E_MEMORY")
+    run.node("h").order(lambda now_us: run.node("h").brain.report(now_us, failed))
+    run.until_at(fragment, "m")
+    run.check()
+    assert "gives it back" in run.events["m"][1].why
+
+
+def test_the_operator_of_a_host_stops_no_guest_with_what_it_has_alone() -> None:
+    """Its contract ends, and it goes home; rows are kept for it until then."""
+    run, fragment = flowing()
+    run.lend(fragment)
+    client = run.client("bob", "stops", "h")
+    number = client.mind.request(lambda n: RevokeRemote(request=n, name="alice/q", stop=True))
+    client.do(lambda mind: None)
+    assert run.fed.answer(client, number)[0].code == "E_NO_DEFINITION"
+    assert run.runs_at(fragment, "h")
+
+
+def test_who_orders_it_elsewhere_while_it_is_abroad_hears_where_it_is() -> None:
+    run, fragment = flowing()
+    run.lend(fragment)
+    client = run.client("alice", "orders", "c")
+    number = client.mind.request(lambda n: Move(request=n, fragment=fragment, to="s", timeout_ms=1000))
+    client.do(lambda mind: None)
+    reply, _ = run.fed.answer(client, number)
+    assert reply.code == "E_MOVE"
+    assert "'h' of participant 'bob'" in reply.text
