@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from medusa.nodes.abroad.abroad_moves import AbroadMoves
 from medusa.nodes.clock.wall_clock import WallClock
 from medusa.nodes.deploy.background_parsing import BackgroundParsing
 from medusa.nodes.fragment.host import FragmentHost
@@ -39,6 +40,7 @@ class Completions:
     Args:
         recovery: has what this node follows as a secondary.
         stopping: ends a fragment whose query took more than it may.
+        abroad: gives a guest back that can't go on.
     """
 
     def __init__(
@@ -49,6 +51,7 @@ class Completions:
         recovery: Recovery,
         parsing: BackgroundParsing,
         stopping: StoppedParts,
+        abroad: AbroadMoves,
         wall: WallClock,
     ) -> None:
         self._recovery = recovery
@@ -57,6 +60,7 @@ class Completions:
         self._splits = orders.splits
         self._parsing = parsing
         self._stopping = stopping
+        self._abroad = abroad
         self._wall = wall
         self._early: dict[str, Mapping[str, Any]] = {}
         """What was counted in fragments that aren't ours, yet."""
@@ -140,7 +144,8 @@ class Completions:
 
     def _failed(self, now_us: int, done: FragmentFailed) -> bool:
         running = self._fragments.running.get(done.fragment)
-        if done.code and running is not None:
+        is_guest = self._abroad.gives_back(now_us, done.fragment)
+        if done.code and running is not None and not is_guest:
             self._stopping.end(done.fragment, done.code, done.why, self._wall.at(now_us) or 0)
         elif (hosted := self._hosted(done.fragment)) is not None:
             hosted.fail(done.why)

@@ -221,6 +221,10 @@ class MoveOrders:
             pass
         elif name not in self._catalog.fragments and self._asked(now_us, peer, message):
             self._recovery.tick(now_us)
+        elif host := self._abroad.abroad_at(name):
+            text = f"fragment {name!r} is at node {host!r} of participant {self._abroad.whose(host)!r}"
+            hint = "it comes home when it is recalled, or its contract ends; order it then"
+            self._refuse(peer, message.request, "E_MOVE", text, hint)
         elif name not in self._catalog.fragments:
             self._pass_on(now_us, peer, message, caller)
         elif isinstance(message, Grant):
@@ -246,11 +250,7 @@ class MoveOrders:
         """What others stand by for goes elsewhere by their decision."""
         name, request = message.fragment, message.request
         why = self.moves.may_not(name, message.to)
-        if (
-            why is not None
-            and why.code == "E_ROLE"
-            and self._abroad.permits.goes_to(now_us, name, message.to)
-        ):
+        if why is not None and why.code == "E_ROLE" and self._abroad.may_go(now_us, name, message.to):
             why = None
         if why is not None:
             self._refuse(peer, request, why.code, why.text, why.hint)

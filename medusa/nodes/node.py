@@ -468,6 +468,7 @@ class NodeMind:
             recovery=self.recovery,
             parsing=parsing,
             stopping=self.remotes.stopping,
+            abroad=self.abroad,
             wall=self.wall,
         )
 

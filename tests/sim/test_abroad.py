@@ -23,7 +23,7 @@ def passed(scenario: str, seed: int) -> None:
 @pytest.mark.parametrize("scenario", ["abroad", "vanished"])
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_seed(scenario: str, seed: int) -> None:
-    """The answer is that of one program, one node runs it in each epoch, and nothing runs without a permit."""
+    """The answer is that of one program, one node has it in each epoch, and nothing runs without a permit."""
     passed(scenario, seed)
 
 

@@ -143,6 +143,8 @@ def test_there_are_200_seeds_of_all_scenarios_and_faults_do_happen():
         "returns",
         "storage",
         "owners",
+        "abroad",
+        "vanished",
         "seams",
         "standby",
         "forks",

@@ -1,6 +1,6 @@
 """Fragments that go to nodes of other participants and come home, and guests of others here. No IO.
 
-    moves.send(now_us, "q/box", "b1")      # the permit is there: HandedOver, or Refused
+    moves.send(now_us, "q/box", "b1")      # the permit is there: HandedOver, or NotSent
     moves.recall(now_us, "q/box")          # Returned
     moves.give_back(now_us, "q/box")       # at the host: asks its owner to take it back, until that has it
     moves.take_events()                    # what became of it, since the last time
@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from medusa.errors import LinkError
-from medusa.nodes.abroad.guest_spec import check_guest, check_returned, digest_of
+from medusa.nodes.abroad.guest_spec import check_guest, check_returned, digest_of, why_not_abroad
 from medusa.nodes.abroad.host_view import check_told
 from medusa.nodes.abroad.permits import PermitIn, PermitOut, Permits
 from medusa.nodes.catalog.catalog import Catalog
@@ -42,7 +42,7 @@ from medusa.wire.messages.configuration import Configuration, Configure, Replica
 from medusa.wire.messages.move import Move
 from medusa.wire.outbox import Outbox
 
-__all__ = ["AbroadEvent", "AbroadMoves", "Guest", "HandedOver", "Lent", "Lost", "Refused", "Returned"]
+__all__ = ["AbroadEvent", "AbroadMoves", "Guest", "HandedOver", "Lent", "Lost", "NotSent", "Returned"]
 
 TIMEOUT_US = 30_000_000
 """A host that hasn't begun by then has refused."""
@@ -77,23 +77,34 @@ class HandedOver:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Returned:
-    """A fragment of ours is home again, as we wished or the host did."""
+    """A fragment of ours is home again, as we wished or the host did.
+
+    Attributes:
+        node: its host.
+        rows_in: how far it is here, as of ``Guest``; None: it is at another node of ours.
+    """
 
     fragment: str
     node: str
     why: str
+    rows_in: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lost:
-    """A host has lost a fragment of ours: it was silent, and one of our nodes goes on with it."""
+    """A host has lost a fragment of ours: it was silent, and one of our nodes goes on with it.
+
+    Attributes:
+        node, rows_in: as of ``Returned``.
+    """
 
     fragment: str
     node: str
+    rows_in: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Refused:
+class NotSent:
     """A fragment of ours didn't go, and stays where it is."""
 
     fragment: str
@@ -102,7 +113,7 @@ class Refused:
     hint: str = ""
 
 
-AbroadEvent: TypeAlias = HandedOver | Returned | Lost | Refused
+AbroadEvent: TypeAlias = HandedOver | Returned | Lost | NotSent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,6 +188,9 @@ class AbroadMoves:
         self._outbox, self._saver = outbox, saver
         self.permits = permits
         self._recovery = recovery
+        self._agreement, self._proposals = recovery.agreement, recovery.proposals
+        self._handovers, self._succession = recovery.handovers, recovery.succession
+        self._followings = recovery.followings
         self._number = number
         self._whose, self._is_up = whose, is_up
         self._asked: dict[int, str] = {}
@@ -203,7 +217,7 @@ class AbroadMoves:
             hosted, replicas = self._fragments.get(permit.fragment), self._replicas(permit.fragment)
             if hosted is None or hosted.frozen or replicas is None or replicas.owner != self._me:
                 continue
-            since_us = self._recovery.succession.taken_over_at_us(permit.fragment) or 0
+            since_us = self._succession.taken_over_at_us(permit.fragment) or 0
             rows_in, rows_out = _counted(hosted)
             found.append(
                 Guest(
@@ -242,10 +256,27 @@ class AbroadMoves:
         hosted = self._recovery.successor(fragment) or self._fragments.get(fragment)
         return None if hosted is None else _counted(hosted)
 
+    def may_go(self, now_us: int, fragment: str, node: str) -> bool:
+        """Whether a contract in force lets a fragment of ours run at this node."""
+        return self.permits.goes_to(now_us, fragment, node)
+
+    def obstacle(self, fragment: str) -> str:
+        """Why a fragment of ours can go to no other participant, whatever is permitted; empty: it can."""
+        hosted = self._fragments.get(fragment)
+        if hosted is None:
+            return f"fragment {fragment!r} doesn't run at node {self._me!r}"
+        why = why_not_abroad(hosted.spec)
+        unguarded = "" if hosted.spec.standby else "nobody stands by for it: deploy its query with standby="
+        return hosted.failed or unguarded or ("" if why is None else why[0])
+
+    def going(self) -> tuple[str, ...]:
+        """Fragments of ours that are being handed over by our order."""
+        return tuple(dict.fromkeys(self._asked.values()))
+
     # --- what the market says -----------------------------------------------------------------------
 
     def send(self, now_us: int, fragment: str, node: str) -> None:
-        """Have a fragment that runs here run at a partner's node: ``HandedOver`` or ``Refused`` follows."""
+        """Have a fragment that runs here run at a partner's node: ``HandedOver`` or ``NotSent`` follows."""
         hosted = self._fragments.get(fragment)
         if hosted is None:
             why = no("E_FRAGMENT", f"fragment {fragment!r} doesn't run at node {self._me!r}", "")
@@ -261,17 +292,17 @@ class AbroadMoves:
         else:
             request = self._number()
             self._asked[request] = fragment
-            self._recovery.handovers.order(now_us, self._me, request, fragment, node, TIMEOUT_US)
+            self._handovers.order(now_us, self._me, request, fragment, node, TIMEOUT_US)
             return
         self._refused(fragment, why)
 
     def recall(self, now_us: int, fragment: str, why: str = "its owner wants it") -> None:
         """Have a fragment of ours come home: ``Returned`` follows. One that is on its way there stays."""
-        handovers, replicas = self._recovery.handovers, self._replicas(fragment)
+        replicas = self._replicas(fragment)
         if replicas is not None and replicas.abroad:
             self._recalled.setdefault(fragment, why)
-        elif handovers.going(fragment) and replicas is not None and self._is_abroad(replicas.guest):
-            handovers.cancel(fragment, no("E_BROKEN", f"fragment {fragment!r} was recalled", ""))
+        elif self._handovers.going(fragment) and replicas is not None and self._is_abroad(replicas.guest):
+            self._handovers.cancel(fragment, no("E_BROKEN", f"fragment {fragment!r} was recalled", ""))
 
     def give_back(self, now_us: int, fragment: str) -> None:
         """Have the owner of a guest take it back; it runs here until that has it."""
@@ -279,11 +310,28 @@ class AbroadMoves:
         if self.permits.into(fragment) is not None and replicas is not None and replicas.owner == self._me:
             self._over.setdefault(fragment, _Over(now_us, now_us))
 
+    def gives_back(self, now_us: int, fragment: str) -> bool:
+        """A fragment can't go on here: if it is a guest it goes home, where its state is; whether it is."""
+        is_guest = self.permits.into(fragment) is not None and fragment in self._fragments
+        if is_guest:
+            self.give_back(now_us, fragment)
+        return is_guest
+
+    def abroad_at(self, fragment: str) -> str:
+        """The node of another participant that has a fragment of ours; empty: none has, as is known here."""
+        replicas = self._replicas(fragment)
+        foreign = self._recovery.foreign(fragment.partition("/")[0])
+        return replicas.owner if replicas is not None and replicas.abroad and not foreign else ""
+
     def _refused(self, fragment: str, why: Refusal) -> None:
-        self._events.append(Refused(fragment=fragment, code=why.code, text=why.text, hint=why.hint))
+        self._events.append(NotSent(fragment=fragment, code=why.code, text=why.text, hint=why.hint))
         self._outbox.report("info", "fragment stays at home", fragment=fragment, code=why.code, why=why.text)
 
     # --- what recovery asks -------------------------------------------------------------------------
+
+    def whose(self, node: str) -> str:
+        """The participant of a node; empty: nobody knows."""
+        return self._whose(node) or ""
 
     def is_abroad(self, node: str) -> bool:
         """Whether a node is of another participant; not where nobody knows."""
@@ -330,7 +378,7 @@ class AbroadMoves:
 
     def _check_apart(self, whose: str, query: str) -> None:
         """Whether no other participant's query of that name is here. Raises LinkError if one is."""
-        current = self._recovery.agreement.current(query)
+        current = self._agreement.current(query)
         known = current.coordinator if current is not None else self._me
         here = current is not None or query in self._catalog.owners or query in self._catalog.deployments
         owner = self._catalog.coordinator_of(query, known)
@@ -348,6 +396,7 @@ class AbroadMoves:
             before = None if old is None else old.replicas(each.fragment)
             if not self._recovery.foreign(new.query):
                 changed = self._note_lent(each) or changed
+                changed = self._note_place(new.query, before, each) or changed
                 if before is not None and before.abroad and not each.abroad:
                     self._is_home(before, each)
         if changed:
@@ -361,8 +410,16 @@ class AbroadMoves:
             return gone and self._kept.is_home(name)
         if replicas.abroad and name in self._kept.lent:
             return False
-        spec = hosted.spec if hosted is not None else self._recovery.followings.spec_of(name)
+        spec = hosted.spec if hosted is not None else self._followings.spec_of(name)
         return spec is not None and self._kept.lends(name, digest_of(spec))
+
+    def _note_place(self, query: str, before: Replicas | None, after: Replicas) -> bool:
+        """Where it is, for whoever asks for the query; whether that is news."""
+        deployment = self._catalog.deployment(query)
+        if deployment is None or not (after.abroad or (before is not None and before.abroad)):
+            return False
+        whose = self._whose(after.owner) or ""
+        return deployment.lent(after.fragment, (after.owner, whose) if after.abroad else None)
 
     def _is_home(self, before: Replicas, after: Replicas) -> None:
         name, host = before.fragment, before.owner
@@ -372,8 +429,12 @@ class AbroadMoves:
             why = f"node {after.owner!r} has taken it home"
         if self.permits.out(name) is None:
             return
-        event = Returned(fragment=name, node=host, why=why) if why else Lost(fragment=name, node=host)
-        self._events.append(event)
+        counted = self.progress(name) if after.owner == self._me else None
+        rows_in = None if counted is None else counted[0]
+        if why:
+            self._events.append(Returned(fragment=name, node=host, why=why, rows_in=rows_in))
+        else:
+            self._events.append(Lost(fragment=name, node=host, rows_in=rows_in))
         about = {"fragment": name, "from_node": host, "to": after.owner}
         self._outbox.report(
             "info" if why else "warning", "fragment is home", why=why or "its host is silent", **about
@@ -434,7 +495,7 @@ class AbroadMoves:
             text = f"the contract by which fragment {fragment!r} may run at node {self._me!r} is over"
             raise LinkError(text, hint="make another contract", code="E_NO_CONTRACT")
         self._check_apart(whose, fragment.partition("/")[0])
-        self._recovery.handovers.asked(now_us, peer, message)
+        self._handovers.asked(now_us, peer, message)
 
     def answered(self, now_us: int, peer: str, reply: Reply) -> bool:
         """Take an answer; whether it was to an order of this node's own."""
@@ -477,19 +538,19 @@ class AbroadMoves:
         name, replicas = permit.fragment, self._replicas(permit.fragment)
         if replicas is not None and permit.node in (replicas.guest, *replicas.predecessors):
             self.recall(now_us, name, "its contract is over")
-        elif not self._recovery.handovers.going(name):
+        elif not self._handovers.going(name):
             self.permits.forget(permit)
 
     def _look_at_host(self, now_us: int, replicas: Replicas) -> None:
         """A fragment of our participant is abroad, and we are to have it should its host be lost."""
-        name, recovery = replicas.fragment, self._recovery
-        rests = recovery.succession.stands_by(name) and self._is_up(replicas.owner)
+        name = replicas.fragment
+        rests = self._succession.stands_by(name) and self._is_up(replicas.owner)
         if not rests:
             self._idle_since_us.pop(name, None)
         elif now_us - self._idle_since_us.setdefault(name, now_us) >= BEGIN_US:
             self._recalled.setdefault(name, f"node {replicas.owner!r} hasn't begun with it")
         others = (node for node in replicas.secondaries if node != self._me)
-        silent = ((node, recovery.proposals.silent_us(now_us, node)) for node in others)
+        silent = ((node, self._proposals.silent_us(now_us, node)) for node in others)
         for node, silent_us in silent:
             if silent_us is not None and silent_us >= AWAY_US:
                 self._recalled.setdefault(name, f"node {node!r}, which stands by for it, is silent")
@@ -517,12 +578,12 @@ class AbroadMoves:
 
     def _has_lost(self, replicas: Replicas) -> bool:
         """Whether we were to have a guest, and have nothing of it."""
-        return self._recovery.succession.began_without_state(replicas) is not None
+        return self._succession.began_without_state(replicas) is not None
 
     def _has_any(self, fragment: str, replicas: Replicas | None) -> bool:
         """Whether anything of a guest is here, or our word of it counts."""
         named = replicas is not None and self._me in (replicas.owner, replicas.guest, *replicas.predecessors)
-        shadow = self._recovery.followings.shadow(fragment) is not None
+        shadow = self._followings.shadow(fragment) is not None
         return named or shadow or fragment in self._fragments
 
     def _ask_back(self, replicas: Replicas, asking: _Over) -> None:
@@ -546,15 +607,17 @@ class AbroadMoves:
             keep_ms=permit.keep_us // 1000,
         )
         if hosted is not None:
-            self._recovery.succession.turn_out(hosted)
-        self._recovery.followings.drop(name)
+            self._succession.turn_out(hosted)
+        self._followings.drop(name)
         self._leave(permit)
 
     def _leave(self, permit: PermitIn) -> None:
         """Nothing of it is here any more."""
         self._over.pop(permit.fragment, None)
         query = permit.fragment.partition("/")[0]
-        others = set(self.permits.fragments_of(permit.participant, query)) - {permit.fragment}
+        others = [
+            each for each in self.permits.fragments_of(permit.participant, query) if each != permit.fragment
+        ]
         if not others and self._recovery.foreign(query):
             self._recovery.leave(query)
         self.permits.forget(permit)  # In one write with that.
@@ -569,7 +632,7 @@ class AbroadMoves:
         return min(times, default=None)
 
     def _replicas(self, fragment: str) -> Replicas | None:
-        current = self._recovery.agreement.current(fragment.partition("/")[0])
+        current = self._agreement.current(fragment.partition("/")[0])
         return None if current is None else current.replicas(fragment)
 
 

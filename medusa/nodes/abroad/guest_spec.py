@@ -13,7 +13,7 @@ from medusa.nodes.catalog.kept_permits import Allowance
 from medusa.nodes.config.fields import matches
 from medusa.nodes.config.settings_offers import OfferRules, check_part
 from medusa.nodes.spec.fragment_spec import FragmentSpec
-from medusa.query.boxes import Sink
+from medusa.query.boxes import Sink, Source
 from medusa.query.graph import label_of
 from medusa.query.recovery import ACTIVE
 
@@ -67,6 +67,11 @@ def check_guest(spec: FragmentSpec, allows: Allowance, node: str, participant: s
         if not any(matches(pattern, stream) for pattern in allows.streams):
             text = f"the contract with {participant!r} doesn't name stream {stream!r}"
             raise LinkError(text, hint=f"it names {', '.join(allows.streams)}", code="E_OFFER")
+    sources = (box for box in spec.graph.boxes if isinstance(box, Source))
+    for name in (field.name for box in sources for field in box.schema):
+        if not any(matches(pattern, name) for pattern in allows.columns):
+            text = f"the contract with {participant!r} doesn't name column {name!r}"
+            raise LinkError(text, hint=f"it names {', '.join(allows.columns)}", code="E_OFFER")
     try:
         check_part(OfferRules(boxes=allows.boxes), node, participant, spec)
     except QueryError as error:

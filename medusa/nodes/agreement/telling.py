@@ -226,7 +226,8 @@ class Announcements:
         """Take an answer to a ``Configure``; whether it was one."""
         for query, telling in self._telling.items():
             # Others see these numbers too: only who was told answers.
-            if telling.request == reply.request and telling.concerns(peer):
+            told = self._may_hear(self._kept[query].current, peer) and telling.concerns(peer)
+            if telling.request == reply.request and told:
                 first = True
                 if peer not in self._peers:  # A host's word is about what it has, never about the query.
                     telling.known_by(peer)

@@ -110,6 +110,13 @@ class Deployment(msgspec.Struct, kw_only=True):
             places = (each for each in self.streams if each[0] not in streams)
             self.streams = (*places, *((name, node) for name in streams))
 
+    def lent(self, fragment: str, place: tuple[str, str] | None) -> bool:
+        """A fragment is at this node of that participant now; None: at home. Whether that is news."""
+        others = tuple(each for each in self.abroad if each[0] != fragment)
+        own = () if place is None else ((fragment, *place, (fragment.partition("/")[2],)),)
+        before, self.abroad = self.abroad, (*others, *own)
+        return before != self.abroad
+
     def has_streams(self, streams: tuple[tuple[str, str], ...]) -> None:
         """These are its streams and sources that clients can use, and where."""
         self.streams = streams
@@ -426,6 +433,11 @@ class Catalog:
         """Whether it is certain that this node hasn't begun with a fragment in this epoch, so that it has
         shown nothing: it stood by for an earlier owner, and what it begins with it writes down before."""
         return self.is_whole and self.ownership.stood_by.get(fragment, epoch) < epoch
+
+    def stands_by(self, fragment: str, epoch: int) -> bool:
+        """This node stands by for a fragment in this epoch; whether that is news."""
+        before, self.ownership.stood_by[fragment] = self.ownership.stood_by.get(fragment), epoch
+        return before != epoch
 
     def is_buried(self, query: str, life: int) -> bool:
         """Whether this life of a query had a configuration that was removed from here."""

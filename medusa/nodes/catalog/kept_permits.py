@@ -13,11 +13,13 @@ class Allowance(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         boxes: kinds of boxes; sources and sinks belong to each fragment.
         streams: patterns of the streams that it may read and put out.
+        columns: patterns of the columns that it may read.
         spec_bytes: of its spec at most.
     """
 
     boxes: tuple[str, ...]
     streams: tuple[str, ...] = ("*",)
+    columns: tuple[str, ...] = ("*",)
     spec_bytes: int = 1 << 20
 
 

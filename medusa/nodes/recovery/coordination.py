@@ -16,6 +16,7 @@ from functools import partial
 
 import msgspec
 
+from medusa.nodes.abroad.host_view import hosts_of
 from medusa.nodes.agreement.agreement import Agreement
 from medusa.nodes.agreement.bid import Change
 from medusa.nodes.catalog.catalog import REMOVING, RUNNING, Catalog, Deployment
@@ -96,6 +97,7 @@ class Coordination:
     ) -> None:
         self._me = settings.name
         self._own = {settings.name, *settings.own_peers}
+        self._peers = settings.peers
         self._catalog = catalog
         self._outbox = outbox
         self._agreement = agreement
@@ -217,10 +219,16 @@ class Coordination:
             return
         if now_us < self._due_us(current, silent) or self._agreement.proposing(query):
             return
-        if not self._own.issuperset(current.nodes()):
+        if not self._reaches_all(current):
             return  # It couldn't remove the query everywhere.
         silent.change, silent.proposed_us = partial(self._succeeding, coordinator), now_us
         self._agreement.propose(now_us, query, silent.change, suspects=(coordinator,))
+
+    def _reaches_all(self, current: Configuration) -> bool:
+        """Whether all nodes of a query are peers: our own, and hosts of its fragments."""
+        strangers = [node for node in current.nodes() if node not in self._own]
+        hosts = hosts_of(current) if strangers else {}
+        return all(node in hosts and node in self._peers for node in strangers)
 
     def _due_us(self, current: Configuration, silent: _Silent) -> int:
         before = current.voters[: current.voters.index(self._me)]
@@ -255,7 +263,7 @@ class Coordination:
                 continue
             if silent.change is not None and self._agreement.wants(query, silent.change):
                 times.append(silent.proposed_us + TRY_US)
-            elif self._own.issuperset(current.nodes()):
+            elif self._reaches_all(current):
                 due_us = self._due_us(current, silent)
                 times.append(due_us if due_us > now_us else now_us + RANK_US)
         return min(times, default=None)

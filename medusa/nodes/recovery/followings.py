@@ -366,12 +366,11 @@ class Followings:
 
     def _stands_by(self, fragment: str, epoch: int) -> None:
         """From now on we may be chosen; what our disk says then it says with our vote on that."""
-        before = self._catalog.ownership.stood_by.get(fragment)
-        self._catalog.ownership.stood_by[fragment] = epoch
+        is_news = self._catalog.stands_by(fragment, epoch)
         configuration = self._configuration(fragment.partition("/")[0])
         replicas = None if configuration is None else replicas_of(configuration, fragment)
         lent = replicas is not None and any(map(self._abroad, replicas.holders))
-        if before != epoch and lent:  # It may count already: then no decision follows that would be written.
+        if is_news and lent:  # It may count already: then no decision follows that would be written.
             self._saver.save()
 
     def _check_room(self, taking: StateReceiver) -> None:

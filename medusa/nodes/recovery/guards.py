@@ -46,6 +46,9 @@ class Guards:
         name = spec.name
         replicas = self._replicas(name)
         again = "try again in a moment"
+        if replicas is not None and replicas.abroad:
+            text = f"fragment {name!r} runs here as a guest, for another participant"
+            raise LinkError(text, hint="its owner splits it at home", code="E_NO_CONTRACT")
         if replicas is None:
             text = f"it isn't decided yet who stands by for fragment {name!r}"
             raise LinkError(text, hint=again, code="E_BUSY")

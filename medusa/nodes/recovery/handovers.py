@@ -352,7 +352,7 @@ class Handovers:
                 self._ask(now_us, order)
 
     def _goes_abroad(self, now_us: int, order: _Order, replicas: Replicas, *, late: bool, here: bool) -> bool:
-        """Whether nothing more is to be done for now about an order to a host."""
+        """Whether there is nothing to ask of the host of an order in this turn."""
         if replicas.owner == order.to:
             if not here:  # It runs there, and we follow it.
                 self._done(order, now_us - order.stopped_us if order.stopped_us else 0)

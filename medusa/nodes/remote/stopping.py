@@ -87,7 +87,8 @@ class StoppedParts:
         other = owners.get(query, self._catalog.node)
         if other == self._catalog.node or self._whose(other) != participant:
             return []
-        return [name for name, each in fragments.items() if each.query == query]
+        guests = self._catalog.permits.into  # They go home when their contract ends.
+        return [name for name, each in fragments.items() if each.query == query and name not in guests]
 
     def queries(self, fragments: list[str]) -> list[str]:
         """Of which queries these are."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from random import Random
 from typing import Any
 
@@ -183,7 +183,8 @@ class AbroadTrial(QueryTrial):
 
     def _lose(self, host: str) -> None:
         """For good, once somebody at home could go on."""
-        replicas = self._checks.newest.replicas(self.fragment) if self._checks.newest is not None else None
+        newest = self._checks.newest
+        replicas = None if newest is None else newest.replicas(self.fragment)
         if replicas is not None and replicas.owner == host and not self._guarded(replicas):
             self.world.after(LOOK_US, lambda: self._lose(host))
             return
@@ -193,10 +194,8 @@ class AbroadTrial(QueryTrial):
         self.nodes[host].crash()
 
     def _guarded(self, replicas: Replicas) -> bool:
-        recoveries = [
-            self.nodes[name].brain.recovery for name in replicas.secondaries if self.nodes[name].alive
-        ]
-        return any(each.successor(self.fragment) is not None for each in recoveries)
+        nodes = (self.nodes[name] for name in replicas.secondaries)
+        return any(node.alive and node.brain.recovery.successor(self.fragment) is not None for node in nodes)
 
     def restart(self, name: str) -> None:
         if name not in self._burnt:
@@ -225,7 +224,7 @@ class AbroadTrial(QueryTrial):
             what = "send"
         self._order("contract" if what == "send" else what, self._host)
         if what == "send":
-            self.world.after(dice.choice([0, 1_000, 50_000]), lambda host=self._host: self._order(what, host))
+            self.world.after(dice.choice([0, 1_000, 50_000]), partial(self._order, what, self._host))
         elif what == "end":
             self._host = dice.choice(HOSTS)
 

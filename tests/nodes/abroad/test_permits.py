@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from medusa.errors import LinkError
-from medusa.nodes.abroad.abroad_moves import HandedOver, Refused, Returned
+from medusa.nodes.abroad.abroad_moves import HandedOver, NotSent, Returned
 from medusa.nodes.abroad.permits import Allowance, PermitIn, PermitOut
 from medusa.nodes.message_table import MESSAGES, PERMIT
 from medusa.wire.codec import encode_frame
@@ -55,10 +55,10 @@ def end_in(run: Lending, fragment: str) -> None:
 # --- what isn't sent --------------------------------------------------------------------------------------
 
 
-def refused(run: Lending) -> Refused:
+def refused(run: Lending) -> NotSent:
     run.until(lambda: bool(run.events["m"]), "an answer")
     [event] = run.events["m"]
-    assert isinstance(event, Refused)
+    assert isinstance(event, NotSent)
     return event
 
 
@@ -98,6 +98,7 @@ def test_who_lends_it_has_to_be_guarded() -> None:
         (Allowance(boxes=("filter",)), "E_OFFER"),
         (msgspec.structs.replace(ALLOWANCE, streams=("other.*",)), "E_OFFER"),
         (msgspec.structs.replace(ALLOWANCE, spec_bytes=10), "E_OFFER"),
+        (msgspec.structs.replace(ALLOWANCE, columns=("ts", "k")), "E_OFFER"),
     ],
 )
 def test_what_the_contract_does_not_name_is_refused_and_stays(allows: Allowance, code: str) -> None:
