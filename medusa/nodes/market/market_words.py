@@ -42,12 +42,14 @@ class TaskRowsHeard(msgspec.Struct, frozen=True, kw_only=True, array_like=True, 
 
     Attributes:
         ended: the host knows where it ended, too.
+        unpaid: it has nothing of the task to be paid for, but what is receipted.
     """
 
     contract: ContractId
     negotiation: Number
     task: TaskName
     ended: bool = False
+    unpaid: bool = False
 
 
 BookedWord: TypeAlias = LedgerMessage | TaskRows | TaskRowsHeard

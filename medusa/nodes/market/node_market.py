@@ -316,7 +316,7 @@ class NodeMarket:
                 self._ledger_changed = True
                 self._book_word(partner, answer)
         elif isinstance(word, TaskRowsHeard):
-            self._paid.heard(partner, word)
+            self._paid.heard(time_us, partner, word)
         else:
             self._tasks.count(time_us)  # A reading is compared with what is here by now.
             self._paid.receive(time_us, partner, word)

@@ -136,15 +136,20 @@ class PaidTasks:
         if mark is None:
             return
         row = max(row, mark.begin_row)
-        self._ledger.ended(time_us, contract, partner, deal.negotiation, task, row)
+        # In the ledger it ends with the word of its host, who may never have had it there.
+        self.count(time_us, deal, row)
         self._marks.ended(partner, contract, deal.negotiation, task, row)
 
     def due(self, time_us: int) -> Iterator[tuple[str, TaskRows]]:
         """What partners have to be told of our tasks now."""
         return self._marks.due(time_us)
 
-    def heard(self, partner: str, word: TaskRowsHeard) -> None:
+    def heard(self, time_us: int, partner: str, word: TaskRowsHeard) -> None:
         """A partner knows."""
+        mark = self._marks.find(partner, word.contract, word.negotiation, word.task)
+        if mark is not None and mark.end_row is not None and word.ended:
+            row = mark.begin_row if word.unpaid else mark.end_row
+            self._ledger.ended(time_us, word.contract, partner, word.negotiation, word.task, row)
         self._marks.heard(partner, word)
 
     def is_reached(self, partner: str) -> None:
@@ -186,18 +191,25 @@ class PaidTasks:
                 )
             self._begin_guest(time_us, partner, word, seen)
             known = self._has(word.contract, partner, word.negotiation, word.task)
+        if not known and (
+            word.end_row is None or (seen is not None and self._counts(time_us, word, partner))
+        ):
+            return None  # Not before what was done until then is receipted.
         if word.end_row is not None:
             if known:
                 self._ledger.ended(time_us, word.contract, partner, word.negotiation, word.task, word.end_row)
             self._seen.pop((partner, word.negotiation, word.task), None)
-        elif not known:
-            return None
         return TaskRowsHeard(
             contract=word.contract,
             negotiation=word.negotiation,
             task=word.task,
             ended=word.end_row is not None,
+            unpaid=not known,
         )
+
+    def _counts(self, time_us: int, word: TaskRows, partner: str) -> bool:
+        versions = self.versions(word.contract, partner)
+        return versions is not None and versions.at(time_us) is not None
 
     def _begin_guest(self, time_us: int, partner: str, word: TaskRows, seen: GuestTerms) -> None:
         terms = seen.nano_units_per_row, seen.price_micro

@@ -77,6 +77,7 @@ class Fragment:
         rate: rows a second; ``cpu_ns``: that a row takes.
         host: the node at which it runs.
         row: rows that have come in; ``home_row``: that its owner has durably.
+        rows_lent: that came in at partners and that the owner has, so far.
     """
 
     name: str
@@ -88,6 +89,7 @@ class Fragment:
     home_row: int = 0
     begin_row: int = 0
     came_home_at: int | None = None
+    rows_lent: int = 0
     going: str = ""
     coming: bool = False
 
@@ -448,6 +450,7 @@ class Owners:
 
     def _home(self, found: Fragment, *, lost: bool) -> None:
         host = found.host
+        found.rows_lent += found.row - found.begin_row
         found.host, found.came_home_at, found.home_row = found.owner, found.row, found.row
         self.owners[found.owner].moves.events.append(TaskHome(fragment=found.name, lost=lost))
         self._tell(found.owner)
