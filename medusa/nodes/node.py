@@ -43,7 +43,7 @@ from medusa.nodes.fragments import Fragments, opening
 from medusa.nodes.lanes import Lanes
 from medusa.nodes.load.load_status import node_load
 from medusa.nodes.load.loads import NodeLoads
-from medusa.nodes.market.lent_tasks import LentTasks
+from medusa.nodes.market.lent_fragments import LentFragments
 from medusa.nodes.market.node_market import NodeMarket
 from medusa.nodes.message_table import MESSAGES, Heard, MessageOwner, check_payload
 from medusa.nodes.migration.incoming import IncomingMoves
@@ -509,7 +509,7 @@ class NodeMind:
             signer=signer,
             verify=verify,
             loads=self.loads,
-            moves=LentTasks(self.abroad, self.fragments),
+            moves=LentFragments(self.abroad, self.permits, self.fragments),
             fragments=self._own_fragments,
             wall=self.wall.at,
             peers=self.peers,

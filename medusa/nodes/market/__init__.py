@@ -7,6 +7,7 @@ move fragments go out, and what has to outlive the process is in the catalog bef
     node_market       the one door: messages, time, and what is read again
     traded_tasks      drives the trader: what is agreed, against where fragments are
     tasks_port        what it asks of whoever moves fragments between participants
+    lent_fragments    the same by ``nodes.abroad``: what moves them
     paid_tasks        from and up to which row a task is paid for, and who has said so: the ledger's driver
     task_rows         the same, told to the partner until it has heard it
     measured_tasks    fragments as tasks: rows, and what a row takes

@@ -79,6 +79,7 @@ class Lending:
     Args:
         standby: node -> who stands by for it at home.
         nodes: all, and whose they are.
+        trades: node -> how it trades, and by which contracts.
     """
 
     def __init__(
@@ -89,6 +90,7 @@ class Lending:
         standby: Mapping[str, Sequence[str]] | None = None,
         witnesses: Sequence[str] = ("w",),
         nodes: Mapping[str, str] = NODES,
+        trades: Mapping[str, Any] | None = None,
         seed: int = 1,
     ) -> None:
         self.q, self.at, self.query = q, at, q.graph.name
@@ -99,7 +101,7 @@ class Lending:
             for place, name in enumerate(self.schemas)
         }
         self.want = dict(collect(q, **self.tables))
-        self.ring = Keyring(nodes, CLIENTS, {})
+        self.ring = Keyring(nodes, CLIENTS, {}, trades)
         self.owners: dict[tuple[str, int], str] = {}
         self.fed = Federation(
             seed, list(nodes), limits=Limits(checkpoint_every_us=50_000), watch=self._watch, keyring=self.ring
@@ -122,7 +124,8 @@ class Lending:
     def _watch(self, node: NodeMachine) -> None:
         if not node.alive:
             return
-        self.events[node.name] += node.brain.abroad.take_events()
+        if node.brain.market is None:  # Else that takes them.
+            self.events[node.name] += node.brain.abroad.take_events()
         for fragment, hosted in node.brain.fragments.items():
             own = self.ring.owners.get(node.brain.catalog.coordinator_of(hosted.spec.query)) == "bob"
             if hosted.frozen or own:  # Bob may have a query of that name.

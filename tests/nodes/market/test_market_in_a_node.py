@@ -98,7 +98,7 @@ def test_it_says_its_price_to_the_node_that_trades_for_its_partner():
     assert node.market.contracts[0].reached
 
 
-def test_a_request_is_answered_by_a_node_that_can_take_nothing():
+def test_a_request_is_answered_and_room_is_kept_by_a_permit():
     node = Trading()
     node.run(8)
     ask = LoadRequest(
@@ -106,7 +106,12 @@ def test_a_request_is_answered_by_a_node_that_can_take_nothing():
     )
     node.say("core", Traded(request=9), encode_word(ask))
     (answer,) = (each for each in words(node.run(1)) if not isinstance(each, PriceSaid))
-    assert (answer.negotiation, answer.code) == (3, "E_POLICY")
+    assert (answer.negotiation, answer.tasks) == (3, (TASK.name,))
+    (permit,) = node.brain.permits.all_into()
+    assert (permit.fragment, permit.participant) == ("q/in", "bob")
+    assert Catalog.from_bytes(node.disk, node="n", where="disk").market.trades.deals[0].part == "room"
+    node.run(40)
+    assert all(each.ended for each in node.brain.permits.all_into()), "nothing came"
 
 
 def test_our_own_nodes_dont_trade_with_us():

@@ -1,0 +1,155 @@
+"""Two owners' real nodes in virtual time: the market sends a fragment with its state to a partner.
+
+It is paid by rows, and what comes out is as if nothing had moved.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from medusa.market.contract.signed import ContractDocument, countersign, document_to_text, sign_document
+from medusa.market.contract.terms import Contract
+from medusa.market.work import ResourceUse
+from medusa.nodes.config.settings_market import CostRules, MarketRules
+from medusa.nodes.load.loads import NodeLoads
+from medusa.sim.world.clock import EPOCH_US
+from medusa.sim.world.keyring import FEDERATION, Signing
+from tests.nodes.abroad.lending import Lending, counting
+
+TERMS = Contract(
+    id="c",
+    provider="bob",
+    consumer="alice",
+    begins_us=0,
+    ends_us=1 << 57,
+    price_micro=2_000_000,
+    range_micro=1_000_000,
+    units_per_s_max_milli=10_000,
+    interval_s=1,
+)
+
+
+ROW_S = 0.001
+"""What a row takes: time stands still while boxes of simulated nodes run."""
+
+
+@pytest.fixture(autouse=True)
+def rows_take_time(monkeypatch):
+    measured = NodeLoads.fragment
+
+    def fragment(self, name):
+        load = measured(self, name)
+        return load and msgspec.structs.replace(load, busy_share=load.rows_in_per_s * ROW_S)
+
+    monkeypatch.setattr(NodeLoads, "fragment", fragment)
+
+
+def signed(terms):
+    paper = ContractDocument(federation=FEDERATION, until_us=1 << 57, contract=terms)
+    first = sign_document(paper, Signing("alice"), "alice")
+    return document_to_text(countersign(first, Signing("bob"), "bob"))
+
+
+def rules(partner, node, unit_micro):
+    return MarketRules(
+        contracts="contracts",
+        key="key",
+        capacity=ResourceUse(cpu_cores=4.0),
+        cost=CostRules(cpu=((0.0, 0), (1.0, unit_micro))),
+        partners={partner: node},
+    )
+
+
+def trading(**terms):
+    """A core-second costs alice ten, bob a tenth, and two by the contract."""
+    papers = {"c.contract": signed(msgspec.structs.replace(TERMS, **terms))}
+    trades = {
+        "m": (rules("bob", "h", 10_000_000), papers),
+        "h": (rules("alice", "m", 100_000), papers),
+    }
+    return Lending(counting(), trades=trades)
+
+
+def market(run, name):
+    node = run.node(name)
+    return node.brain.market.status(node.clock.monotonic_us())
+
+
+def test_a_fragment_goes_by_the_market_and_its_output_is_exact():
+    run = trading()
+    fragment = run.deploy()
+    run.fed.run(for_us=6_000_000)
+    run.publish(0, 120)
+    run.until_at(fragment, "h")
+    run.publish(120)
+    run.check()
+    run.fed.run(for_us=5_000_000)
+    ours, theirs = market(run, "m"), market(run, "h")
+    assert ours.handed_over == theirs.took == 1
+    a, b = ours.contracts[0], theirs.contracts[0]
+    assert a.receipts == b.receipts > 0
+    assert a.owed_micro + a.settled_micro == b.owed_micro + b.settled_micro > 0
+    assert (a.disputes, b.disputes) == (0, 0)
+
+
+def owed(run, name):
+    (found,) = market(run, name).contracts
+    return found.owed_micro + found.settled_micro
+
+
+def agree(run):
+    """Both say the same of what is owed, once what is under way has come."""
+    run.until(lambda: owed(run, "m") == owed(run, "h"), "both agree", for_us=10_000_000)
+    for name in ("m", "h"):
+        assert market(run, name).contracts[0].disputes == 0
+        assert "E_BILLING" not in run.node(name).brain.refusals
+
+
+def lent(**terms):
+    """It went by the market, after half of the rows."""
+    run = trading(**terms)
+    fragment = run.deploy()
+    run.fed.run(for_us=6_000_000)
+    run.publish(0, 120)
+    run.until_at(fragment, "h")
+    run.fed.run(for_us=2_000_000)
+    assert market(run, "h").guests[0].paid_row is not None
+    return run, fragment
+
+
+def test_a_host_that_vanishes_loses_it_and_is_paid_for_what_its_owner_has():
+    run, fragment = lent()
+    run.node("h").crash()
+    run.until(lambda: not run.runs_at(fragment, "h"), "it is home")
+    run.publish(120)
+    run.check()
+    run.fed.run(for_us=5_000_000)
+    assert market(run, "m").away == ()
+    run.node("h").start()
+    run.fed.run(for_us=5_000_000)
+    agree(run)
+
+
+@pytest.mark.parametrize("name", ["m", "h"])
+def test_either_side_may_be_restarted_while_it_is_away(name):
+    run, _ = lent()
+    run.node(name).crash()
+    run.fed.run(for_us=200_000)
+    run.node(name).start()
+    run.fed.run(for_us=2_000_000)
+    run.publish(120)
+    run.check()
+    run.fed.run(for_us=8_000_000)
+    agree(run)
+
+
+def test_when_the_contract_is_over_it_comes_home():
+    run, fragment = lent(ends_us=EPOCH_US + 20_000_000)
+    run.until(lambda: run.fed.world.now_us > 20_000_000, "the end of the contract")
+    run.until(lambda: not run.runs_at(fragment, "h"), "it is home")
+    run.publish(120)
+    run.check()
+    agree(run)
+    assert market(run, "m").away == market(run, "h").guests == ()
+    assert [run.node(name).brain.permits.all_out() for name in ("m", "h")] == [(), ()]
