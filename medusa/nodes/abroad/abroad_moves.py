@@ -246,10 +246,6 @@ class AbroadMoves:
                 )
         return tuple(found)
 
-    def going(self) -> tuple[str, ...]:
-        """Fragments of ours that are on their way to a host, by ``send``."""
-        return tuple(self._asked.values())
-
     def progress(self, fragment: str) -> tuple[int, int] | None:
         """How far a fragment is here, as ``Guest.rows_in`` and ``rows_out``: of ours that is abroad, as we
         follow it; None: nothing of it is here."""

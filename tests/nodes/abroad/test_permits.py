@@ -18,6 +18,7 @@ from medusa.wire.messages.configuration import Accept, Ballot, Configuration, Co
 from medusa.wire.messages.links import Attach
 from medusa.wire.messages.move import (
     Fed,
+    FedTogether,
     GiveUp,
     Got,
     Move,
@@ -243,12 +244,17 @@ def test_an_undeployed_query_is_gone_at_its_host_too() -> None:
 FRAGMENT = "q/kind"
 ABOUT: dict[str, Any] = {"fragment": FRAGMENT, "attempt": 1}
 FRAME: dict[str, Any] = {**ABOUT, "ticket": 1, "frame": 0}
+PASSED = Fed(**FRAME, kind=4, number=-1, source="first", peer="e", next_seq=1, boundary_us=0)
 STRAY: list[tuple[Message, bytes | None]] = [
     (Seed(**ABOUT, epoch=2, coordinator="e"), b"spec"),
     (Ready(**ABOUT, ticket=1, window=1000), None),
     (Piece(**FRAME, file="f", offset=0, nbytes=1, crc=0), b"x"),
     (Whole(**FRAME, files=0), None),
-    (Fed(**FRAME, kind=4, number=-1, source="first", peer="e", next_seq=1, boundary_us=0), None),
+    (PASSED, None),
+    (
+        FedTogether(**ABOUT, ticket=1, fed=(PASSED, msgspec.structs.replace(PASSED, frame=1)), nbytes=(0, 0)),
+        None,
+    ),
     (Standing(**FRAME), b"\x92\x80\x90"),
     (Got(**{**ABOUT, "ticket": 1}, frames=1, opened=True), None),
     (GiveUp(**ABOUT), None),
