@@ -24,8 +24,8 @@ DEPTH_MAX = 3
 INHERITANCE_MAX = 3
 LOOKS = {"get", "index", "items", "keys", "values"}
 """Methods of dictionaries and lists that only look."""
-FACE = {"receive", "tick", "report", "outbox", "admit", "earlier", "status"}
-"""What a driver may use of a node: ``report`` takes what ``medusa.nodes.reports`` has; the last three ask."""
+FACE = {"receive", "tick", "report", "outbox", "admit", "earlier", "wake_at_us", "status"}
+"""What a driver may use of a node: ``report`` takes what ``medusa.nodes.reports`` has; the last four ask."""
 
 Breaches = Counter[str]
 StructureRule = Callable[[list[Source]], Breaches]
