@@ -744,9 +744,14 @@ class NodeMind:
             self._turned(now_us, rows=event is None and self._is_about_rows(peer, message))
 
     def _heard(self, now_us: int, peer: str, message: Message) -> LinkEvent | None:
-        """The last thing that the message says of whether its peer is there."""
-        session = self.sessions[peer]
-        if (silence := session.look(now_us)) is not None:
+        """The last thing that the message says of whether its peer is there.
+
+        Where streams say how they are, what came while this node stood still isn't to hide that nobody was
+        heard. Elsewhere it is of use as it is: nothing has to come again.
+        """
+        session, silence = self.sessions[peer], None
+        if session.is_overdue(now_us) and any(each.bound is not None for each in self.fragments.values()):
+            silence = session.look(now_us)
             self._spread(now_us, peer, silence)
         event = session.receive(now_us, message)
         self._spread(now_us, peer, event)

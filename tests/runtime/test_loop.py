@@ -17,7 +17,6 @@ from medusa.runtime.transport.link_events import Arrival, LinkDown, LinkRefused,
 from medusa.testing import ManualClock
 from medusa.wire import limits
 from medusa.wire.codec import encode_frame
-from medusa.wire.link.session import SESSION
 from medusa.wire.messages.links import Heartbeat, Hello
 from medusa.wire.outbox import ReportLine
 from medusa.wire.status_and_metrics import status_of
@@ -109,19 +108,6 @@ def test_a_peer_is_silent_at_once_when_either_of_its_links_ends(loop: NodeLoop, 
     assert state(loop) == "silent"
     loop.turn([said("b", HELLO)])
     assert state(loop) == "up"
-
-
-def test_what_came_while_a_node_stood_still_hides_no_silence(loop: NodeLoop) -> None:
-    """It is read first, before anything that is due, and was said to a node that heard nothing."""
-    told: list[str] = []
-    loop._say = lambda report: told.append(report.what)
-    beat = said("b", Heartbeat(incarnation=HELLO.incarnation))
-    loop._clock.advance(SESSION.timeout_us - 1)
-    loop.turn([beat])
-    assert told == []
-    loop._clock.advance(SESSION.timeout_us)
-    loop.turn([beat])
-    assert told == ["peer down", "peer up"]
 
 
 def test_messages_have_their_turn_while_much_was_finished(loop: NodeLoop) -> None:

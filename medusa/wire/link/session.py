@@ -208,12 +208,16 @@ class PeerSession:
         self.state = PeerState.SILENT
         return LinkEvent.PEER_DOWN
 
+    def is_overdue(self, now_us: int) -> bool:
+        """It has been silent for too long, and that wasn't noticed yet."""
+        return self.state is PeerState.UP and now_us - self._heard_at_us >= self.settings.timeout_us
+
     def look(self, now_us: int) -> LinkEvent | None:
         """``PEER_DOWN`` when the peer has been silent for too long.
 
         Who stood still itself asks before it takes what has come meanwhile: that would hide the silence.
         """
-        if self.state is PeerState.UP and now_us - self._heard_at_us >= self.settings.timeout_us:
+        if self.is_overdue(now_us):
             self.state = PeerState.SILENT
             return LinkEvent.PEER_DOWN
         return None

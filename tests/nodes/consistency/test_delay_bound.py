@@ -104,6 +104,14 @@ def test_a_node_that_is_back_soon_shows_nothing() -> None:
     assert (run.forks("m"), run.forks("n")) == (0, 0)
 
 
+def test_a_node_that_stood_still_has_missed_all_whose_words_came_meanwhile() -> None:
+    """What pub-b had said before it noticed is read first, and is old: it isn't there, as pub-a isn't."""
+    run = DelayedRun(chain(), CHAIN, read_at="n", span_us=second(8)).begin()
+    run.at_second(4.03, lambda: run.fed.nodes["m"].pause(second(2.5)))
+    run.ends()
+    assert run.states == ["failure", "stabilization", "failure", "stabilization", "stable"]
+
+
 def test_rows_of_a_publisher_that_has_finished_show_without_the_one_that_is_missing() -> None:
     run = begun(span_us=second(9))
     run.cut("pub-b", "m", 3, 16)
