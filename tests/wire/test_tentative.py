@@ -116,6 +116,19 @@ def test_a_sender_of_a_release_without_the_lane_is_stable_once_it_attaches():
     assert pair.receiver.backlog_over
 
 
+def test_a_backlog_is_not_over_before_the_sender_has_said_how_the_stream_is():
+    pair = failing()
+    pair.receiver.peer_event(0, LinkEvent.PEER_DOWN)
+    pair.receiver.peer_event(0, LinkEvent.PEER_UP)
+    [(attach, _)] = [each for each in sends(pair.target_box) if isinstance(each[0], Attach)]
+    about = {"stream": "s", "epoch": attach.epoch}
+    start = {"next_seq": 0, "boundary_us": 0, "tentative": (0, 0)}
+    pair.bring(Attached(**about, **start, schema=SCHEMA, timed=True))
+    assert not pair.receiver.backlog_over
+    pair.bring(StreamState(**about, frame=0, state="stable", fork=0, seq=0))
+    assert pair.receiver.backlog_over
+
+
 def test_who_attaches_hears_the_state_at_once_and_the_promise_of_the_fork():
     pair = Pair(tentative=True)
     pair.sender.tentative.state(0, "up_failure", 3)

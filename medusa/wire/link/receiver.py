@@ -235,8 +235,9 @@ class Receiver:
     @property
     def backlog_over(self) -> bool:
         """All rows and promises have come that the sender had when it attached us last, where we ask for the
-        tentative lane; False: we aren't attached."""
+        tentative lane, and it has said how the stream is; False: we aren't attached."""
         has_all = self.next_seq >= self._end_seq and self.boundary_us >= self._end_us
+        has_all = has_all and not self.tentative.unsaid
         return self.state is ReceiverState.FLOWING and has_all
 
     def redirect(self, peer: str) -> None:

@@ -115,6 +115,7 @@ class TentativeReceiver:
         self._goes_on = False
         """In this epoch something of the fork has come."""
         self._frames = self._said = 0
+        self._is_given = False
         self._due: StreamState | None = None
         """It will be stable once the rows before that have come."""
         self._behind: list[TentativeBoundary] = []
@@ -172,8 +173,14 @@ class TentativeReceiver:
         self._peer, self._epoch = peer, epoch
         self._goes_on = False
         self._frames = self._said = self._unsaid_bytes = 0
+        self._is_given = given
         if self.wanted and not given:
             self._hear(STABLE, 0)
+
+    @property
+    def unsaid(self) -> bool:
+        """The sender is to say how the stream is, and hasn't in this epoch."""
+        return self.wanted and self._is_given and not self._said
 
     # --- frames -------------------------------------------------------------------------------
 
