@@ -45,6 +45,9 @@ class KnownLoads(Protocol):
     @property
     def cpu_share(self) -> float | None: ...
 
+    @property
+    def followed_share(self) -> float: ...
+
     def fragment(self, name: str) -> SmoothedLoad | None: ...
 
 
@@ -68,11 +71,12 @@ class MeasuredTasks:
         return tasks
 
     def idle(self, tasks: Iterable[TradedTask]) -> ResourceUse:
-        """What the process takes beside them."""
+        """What the process takes beside them, and beside what it follows: who lends a fragment stands by for
+        it, which takes as much as before, and would never be rid of that load."""
         share, usage = self._loads.cpu_share, self._loads.usage
         if share is None or usage is None:
             return ResourceUse()
-        beside = share * usage.cores - sum(each.use.cpu_cores for each in tasks)
+        beside = share * usage.cores - sum(each.use.cpu_cores for each in tasks) - self._loads.followed_share
         return ResourceUse(cpu_cores=max(round(beside / IDLE_STEP), 0) * IDLE_STEP)
 
     def _task(self, fragment: str, owner: str) -> TradedTask:

@@ -41,7 +41,7 @@ def query(owner: str, tasks: int) -> Query:
         talkers = part.window(WINDOW, ADVANCE).group_by("src")
         counted = talkers.aggregate(
             flows=count(), ports=count_distinct("dport"), volume=sum("bytes"), name=f"talkers-{number}"
-        ).filter("flows > 25", name=f"busy-{number}")
+        ).filter("flows > 60", name=f"busy-{number}")
         q.sink(f"out-{number}", counted.filter("volume > 0", name=f"last-{number}"))
     return q
 
