@@ -10,7 +10,7 @@ from pathlib import Path
 from medusa.apps.workloads.interruption import Interruption
 from medusa.apps.workloads.owned_nodes import FEDERATION, OwnedNodes, Owner
 
-__all__ = ["Deal", "MarketNodes", "Trader"]
+__all__ = ["DEALS", "LATE", "TRADERS", "Deal", "MarketNodes", "Trader"]
 
 DAY_US = 86_400_000_000
 CONTRACTS = "contracts-of"
@@ -68,11 +68,32 @@ class Deal:
         return f"{self.consumer}-at-{self.provider}"
 
 
+PRICE = 0.02
+LATE = "dave"
+TRADERS = {
+    "alice": Trader(node="a", tasks=4, threshold=0.15, prefer=("bob",)),
+    "bob": Trader(node="b", tasks=2, threshold=0.14),
+    "carol": Trader(node="c", tasks=3, threshold=0.18),
+    LATE: Trader(node="d", tasks=0, threshold=0.5, below=0.01, late=True),
+}
+"""Thresholds are small, so that a laptop overloads all of them."""
+
+DEALS = (
+    Deal(provider="bob", consumer="alice", price=PRICE),
+    Deal(provider="carol", consumer="alice", price=PRICE),
+    Deal(provider="carol", consumer="bob", price=PRICE),
+    Deal(provider=LATE, consumer="carol", price=0.8 * PRICE),
+)
+
+
 class MarketNodes(OwnedNodes):
     """Their nodes; each has all contracts of its owner before it starts.
 
     Args:
         folder: for keys, contracts, configurations, state and logs; the caller removes it.
+
+    Attributes:
+        traders: by name; ``deals``: the contracts between them.
     """
 
     def __init__(
@@ -82,7 +103,7 @@ class MarketNodes(OwnedNodes):
         folder: Path,
         interruption: Interruption | None = None,
     ) -> None:
-        self._traders, self._deals = dict(traders), tuple(deals)
+        self.traders, self.deals = dict(traders), tuple(deals)
         owners = {
             name: Owner(
                 nodes=[*([] if of.late else [of.node]), *([of.home] if of.tasks else [])],
@@ -93,7 +114,7 @@ class MarketNodes(OwnedNodes):
         super().__init__(owners, folder, interruption, more=self._trades)
         for name in traders:
             (folder / f"{CONTRACTS}-{name}").mkdir()
-        for deal in self._deals:
+        for deal in self.deals:
             self._sign(deal, folder)
 
     def _sign(self, deal: Deal, folder: Path) -> None:
@@ -135,17 +156,17 @@ class MarketNodes(OwnedNodes):
 
     def _trades(self, node: str) -> str:
         """What the configuration of a node that trades has more."""
-        owner = next((name for name, of in self._traders.items() if of.node == node), None)
+        owner = next((name for name, of in self.traders.items() if of.node == node), None)
         if owner is None:
             return ""
-        of = self._traders[owner]
-        parties = [(each.provider, each.consumer) for each in self._deals]
+        of = self.traders[owner]
+        parties = [(each.provider, each.consumer) for each in self.deals]
         partners = sorted({name for pair in parties if owner in pair for name in pair if name != owner})
         lines = [
             f'\n[node]\ncapacity = "{of.capacity} cores"',
             f'\n[market]\ncontracts = "{CONTRACTS}-{owner}"\nkey = "{owner}.key"',
             f"\n[market.cost]\ncpu = {of.points}",
-            *(f'\n[market.partners.{name}]\nnode = "{self._traders[name].node}"' for name in partners),
+            *(f'\n[market.partners.{name}]\nnode = "{self.traders[name].node}"' for name in partners),
         ]
         if of.prefer:
             names = ", ".join(f'"{name}"' for name in of.prefer)

@@ -19,12 +19,12 @@ from medusa.query.expressions.aggregates import count, count_distinct, sum
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["PARTS", "RepeatedTrace", "fragment", "placed", "query", "unmoved"]
+__all__ = ["PARTS", "WINDOW_US", "RepeatedTrace", "fragment", "placed", "query", "unmoved"]
 
 PARTS = 6
 """A task has one row of the trace in so many."""
 
-WINDOW, ADVANCE = "60s", "20ms"
+WINDOW_US, ADVANCE_US = 60_000_000, 20_000
 COLUMNS = {"ts_us": "int64", "n": "int64", "src": "utf8", "dport": "int32", "bytes": "int64"}
 
 
@@ -38,7 +38,7 @@ def query(owner: str, tasks: int) -> Query:
     flows = q.source("flows", COLUMNS, time="ts_us", unit="us")
     for number in range(tasks):
         part = flows.filter(f"n % {PARTS} = {number}", name=f"part-{number}")
-        talkers = part.window(WINDOW, ADVANCE).group_by("src")
+        talkers = part.window(WINDOW_US, ADVANCE_US).group_by("src")
         counted = talkers.aggregate(
             flows=count(), ports=count_distinct("dport"), volume=sum("bytes"), name=f"talkers-{number}"
         ).filter("flows > 60", name=f"busy-{number}")
