@@ -41,12 +41,12 @@ if TYPE_CHECKING:
 
 __all__ = ["MarketOptions", "run_demo"]
 
-TICK_S = 0.1
-LOOK_EVERY_S = 0.25
-WARM_S = 70
-"""So many seconds of the trace come at once in the beginning: windows are full then, and what a row takes
-changes no more."""
+TICK_S = 0.2
+LOOK_EVERY_S = 0.1
+ASK_EVERY_S = 1.0
+"""A node is asked what it does. That takes it some milliseconds, which it counts as load."""
 
+CHECKPOINT_EVERY = "5s"
 TIMEOUT_S = 60.0
 """For each thing that is waited for."""
 
@@ -110,7 +110,7 @@ def run_demo(options: MarketOptions, *, as_json: bool = False) -> bool:
 def ran(options: MarketOptions, screen: DemoScreen) -> MarketOutcome:
     """Nodes, the whole run, the comparison."""
     if options.quick:
-        phases = [replace(EVEN, seconds=3.0), replace(UNEVEN, seconds=14.0)]
+        phases = [replace(EVEN, seconds=6.0), replace(UNEVEN, seconds=18.0)]
     else:
         phases = [EVEN, UNEVEN, OVERLOAD, FOURTH]
     traders = {name: trader for name, trader in TRADERS.items() if not (options.quick and trader.late)}
@@ -152,7 +152,7 @@ class _Owner:
         """Until the run is over."""
         trace, stream, at_us = of.RepeatedTrace(self.of.tasks), f"{self.name}.flows", 0
         with contextlib.closing(self.connect()) as client:
-            last_s, next_us = time.monotonic(), WARM_S * 1_000_000
+            last_s, next_us = time.monotonic(), 1_000_000
             while True:
                 table = trace.until(at_us, next_us)
                 at_us = next_us
@@ -322,6 +322,7 @@ class _MarketRun:
                 of.query(owner.name, trader.tasks),
                 of.placed(trader.home, trader.node, trader.tasks),
                 standby={trader.node: [trader.home]},
+                checkpoint_every=CHECKPOINT_EVERY,
             )
         self._screen.say(f"{owner.name}: {trader.tasks} tasks at {trader.node}, {trader.home} stands by")
 
@@ -340,7 +341,7 @@ class _MarketRun:
                         )
                     with contextlib.suppress(LinkError):  # It is asked again in a moment.
                         self._saw(name, clients[name].status())
-                if self.crew.pause(LOOK_EVERY_S):
+                if self.crew.pause(ASK_EVERY_S):
                     return
 
     def _saw(self, name: str, status: Mapping[str, Any]) -> None:

@@ -163,6 +163,7 @@ class MarketNodes(OwnedNodes):
         parties = [(each.provider, each.consumer) for each in self.deals]
         partners = sorted({name for pair in parties if owner in pair for name in pair if name != owner})
         lines = [
+            '\n[load]\nhalf_life = "3s"',
             f'\n[node]\ncapacity = "{of.capacity} cores"',
             f'\n[market]\ncontracts = "{CONTRACTS}-{owner}"\nkey = "{owner}.key"',
             f"\n[market.cost]\ncpu = {of.points}",

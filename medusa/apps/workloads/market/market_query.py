@@ -24,7 +24,7 @@ __all__ = ["PARTS", "WINDOW_US", "RepeatedTrace", "fragment", "placed", "query",
 PARTS = 6
 """A task has one row of the trace in so many."""
 
-WINDOW_US, ADVANCE_US = 60_000_000, 20_000
+WINDOW_US, ADVANCE_US = 20_000_000, 10_000
 COLUMNS = {"ts_us": "int64", "n": "int64", "src": "utf8", "dport": "int32", "bytes": "int64"}
 
 
@@ -41,7 +41,7 @@ def query(owner: str, tasks: int) -> Query:
         talkers = part.window(WINDOW_US, ADVANCE_US).group_by("src")
         counted = talkers.aggregate(
             flows=count(), ports=count_distinct("dport"), volume=sum("bytes"), name=f"talkers-{number}"
-        ).filter("flows > 60", name=f"busy-{number}")
+        ).filter("flows > 40", name=f"busy-{number}")
         q.sink(f"out-{number}", counted.filter("volume > 0", name=f"last-{number}"))
     return q
 

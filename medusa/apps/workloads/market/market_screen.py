@@ -90,10 +90,11 @@ def show_outcome(screen: DemoScreen, outcome: MarketOutcome) -> None:
     """Moves, and how rows came before and after each; balances; checks."""
     rows = f"rows/s {BESIDE_S:.0f} s before, after"
     moves = table_of("move", "at s", "latency ms before, after", rows)
+    moves.columns[2].no_wrap = moves.columns[3].no_wrap = False
     for move, before, after in outcome.beside():
         latency = f"{_ms(before[0])}, {_ms(after[0])}"
         rates = f"{_whole(before[1])}, {_whole(after[1])}"
-        moves.add_row(f"{move.task}: {move.giver} to {move.taker}", f"{move.at_s:.1f}", latency, rates)
+        moves.add_row(f"{move.task.partition('/')[2]} of {move.owner}: to {move.taker}", f"{move.at_s:.1f}", latency, rates)
     screen.show(moves)
     owed = table_of("contract", "consumer", "provider", "by consumer EUR", "by provider EUR")
     for each in outcome.balances:
