@@ -66,7 +66,9 @@ class MeasuredTasks:
         """All that runs here, our own fragments and guests, as they are now."""
         owners = {name: self._own for name in own if name not in guests}
         owners |= {name: each.participant for name, each in guests.items()}
-        tasks = [self._task(name, owner) for name, owner in owners.items() if _fits(owner, name)]
+        # A guest of which nothing is known yet is no load of 0: what was agreed counts until then.
+        known = [name for name in owners if name not in guests or self._loads.fragment(name) is not None]
+        tasks = [self._task(name, owners[name]) for name in known if _fits(owners[name], name)]
         self._last = {each.name: each for each in tasks}
         return tasks
 
