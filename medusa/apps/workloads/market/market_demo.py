@@ -227,6 +227,7 @@ class _MarketRun:
         self._phases: list[MarketPhase] = []
         self._markets: dict[str, Mapping[str, Any]] = {}
         self._where: dict[str, str] = {}
+        self._recalled: dict[str, str] = {}
         self._late_up = False
         self._over = threading.Event()
         self._seconds = 0.0
@@ -348,15 +349,15 @@ class _MarketRun:
         market, load = status["market"], status["load"]
         self._markets[name] = market
         away = {each["task"].partition("/")[2]: each["partner"] for each in market["away"]}
+        for each in market["away"]:
+            self._recalled[each["task"].partition("/")[2]] = each["recalled"]
         guests = [each["task"].partition("/")[2] for each in market["guests"]]
         balance = sum(_booked_micro(each) * _sign(each) for each in market["contracts"])
         cpu = (load["cpu_share"] or 0.0) * load["cores"]
         at_s = self.since()
         self._samples.append(Sample(at_s, name, market["used"], cpu, balance, away))
-        self.progress.look(
-            name, OwnerNow(market["used"], list(away), guests, balance, market["why_still"])
-        )
-        if name in self._owners:
+        self.progress.look(name, OwnerNow(market["used"], list(away), guests, balance, market["why_still"]))
+        if name in self._owners and not self._over.is_set():  # Without rows a task is none, and comes home.
             for number in range(self._owners[name].of.tasks):
                 self._is_at(at_s, of.fragment(name, number), away.get(of.fragment(name, number), name))
 
@@ -364,9 +365,10 @@ class _MarketRun:
         before = self._where.get(task, task.partition("/")[0])
         self._where[task] = where
         if before != where:
-            self._moves.append(MarketMove(at_s, task, before, where))
+            why = self._recalled.get(task, "") if task.startswith(f"{where}/") else ""
+            self._moves.append(MarketMove(at_s, task, before, where, why))
             self.progress.moved(len(self._moves))
-            self._say(f"{task} from {before} to {where}")
+            self._say(f"{task} from {before} to {where}" + (f" ({why})" if why else ""))
 
     def _booked(self) -> bool:
         """Whether all that was done is signed by both ends."""
@@ -382,7 +384,9 @@ class _MarketRun:
                     (_booked_micro(each) for each in market["contracts"] if each["id"] == deal.id),
                     0,
                 )
-                for market in (self._markets.get(who, {"contracts": ()}) for who in (deal.consumer, deal.provider))
+                for market in (
+                    self._markets.get(who, {"contracts": ()}) for who in (deal.consumer, deal.provider)
+                )
             ]
             found.append(Balance(deal.id, deal.consumer, deal.provider, *ends))
         return found

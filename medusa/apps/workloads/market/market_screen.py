@@ -69,7 +69,15 @@ class MarketProgress:
         """A table, for a terminal."""
         title = f"{self.phase}: {self.published:,} rows published, {self.moves} moves"
         table = table_of(
-            "owner", "load", "threshold", "", "away", "guests", "EUR", title=title, left=("", "away", "guests")
+            "owner",
+            "load",
+            "threshold",
+            "",
+            "away",
+            "guests",
+            "EUR",
+            title=title,
+            left=("", "away", "guests"),
         )
         for name, now in self.owners.items():
             most = self.thresholds[name]
@@ -94,7 +102,12 @@ def show_outcome(screen: DemoScreen, outcome: MarketOutcome) -> None:
     for move, before, after in outcome.beside():
         latency = f"{_ms(before[0])}, {_ms(after[0])}"
         rates = f"{_whole(before[1])}, {_whole(after[1])}"
-        moves.add_row(f"{move.task.partition('/')[2]} of {move.owner}: to {move.taker}", f"{move.at_s:.1f}", latency, rates)
+        moves.add_row(
+            f"{move.task.partition('/')[2]} of {move.owner}: to {move.taker}",
+            f"{move.at_s:.1f}",
+            latency,
+            rates,
+        )
     screen.show(moves)
     owed = table_of("contract", "consumer", "provider", "by consumer EUR", "by provider EUR")
     for each in outcome.balances:
