@@ -9,8 +9,8 @@ from typing import Any
 __all__ = ["Balance", "MarketCheck", "MarketMove", "MarketOutcome", "MarketPhase", "Sample", "TaskResult"]
 
 MOVES_MAX = 4
-"""There and home again twice: where figures jump, as on a busy machine, a task may come home since it takes more
-than was said. One that goes to and fro is moved more often."""
+"""There and home again twice: where figures jump, as on a busy machine, a task may come home since it takes
+more than was said. One that goes to and fro is moved more often."""
 
 BESIDE_S = 3.0
 """Of so long before and after a move it is said how rows came."""
@@ -97,7 +97,7 @@ class TaskResult:
     arrivals: Sequence[tuple[float, int, float]]
 
     def beside(self, at_s: float) -> tuple[float | None, float | None]:
-        """Latency in the middle, in seconds, and rows a second, between this moment and ``BESIDE_S`` later."""
+        """Median latency in seconds, and rows a second, from this moment until ``BESIDE_S`` later."""
         import numpy as np
 
         there = [each for each in self.arrivals if at_s <= each[0] < at_s + BESIDE_S]

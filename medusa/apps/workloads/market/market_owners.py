@@ -1,4 +1,4 @@
-"""The owners of the market and their nodes: contracts that both have signed, capacities, costs of their own."""
+"""The owners of the market and their nodes: contracts that both have signed, capacities, private costs."""
 
 from __future__ import annotations
 
