@@ -25,7 +25,7 @@ KEEP = click.option("--keep", is_flag=True, help="keep the nodes' folder: keys, 
 
 @click.group()
 def demo() -> None:
-    """Watch Medusa: a botnet found, too much load, two owners, a market, a cut network, lost machines, Spark."""
+    """Watch Medusa: a botnet found, overload, two owners, a market, a cut network, lost machines, Spark."""
 
 
 @demo.command(epilog=example("medusa demo netmon --speed 0 --report netmon.html"))
@@ -213,7 +213,7 @@ def market(*, as_json: bool, **options: Any) -> None:
 
     Alice, bob and carol each have a query of several tasks over a real trace, a node that trades, and a home
     node. Alice gets too much to do, and sheds to bob, then to carol. Then all have too much, and nothing goes
-    to and fro. Then dave's node starts, which stood in carol's files all the time: he sells at 0.8 of the price.
+    to and fro. Then dave's node starts: it stood in carol's files all the time, and sells at 0.8 of the price.
     At the end results are compared with those of a run in which nothing moves, and what each owes with what
     its partner says. Each check is printed as held or not held. Exit code 1: one isn't that can't depend on
     how busy the machine is. Ctrl-C at any time stops all nodes.

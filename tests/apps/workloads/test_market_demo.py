@@ -1,4 +1,4 @@
-"""Owners who trade load: what is shown follows from what was seen, and real nodes shed, pay and stay exact."""
+"""Owners who trade load: what is shown follows from what was seen; real nodes shed, pay and stay exact."""
 
 from __future__ import annotations
 

@@ -4,8 +4,8 @@
           └─ part-1 ── talkers-1 ── last-1 ── out-1    and so on
 
 Flows come to the owner's home node, which has the results too; only ``talkers`` run where load is traded.
-Each is a task of its own. It reads one of the ``PARTS`` of the trace, so all take the same where the trace goes
-by at the same pace.
+Each is a task of its own. It reads one of the ``PARTS`` of the trace, so all take the same where the trace
+goes by at the same pace.
 """
 
 from __future__ import annotations
