@@ -80,7 +80,7 @@ class _Planned:
 
 EVEN = _Planned("even load", 8.0, {"alice": 4.0, "bob": 3.0, "carol": 3.0})
 UNEVEN = _Planned("uneven load", 24.0, {"alice": 9.0})
-OVERLOAD = _Planned("too much for all", 14.0, {"alice": 11.0, "bob": 11.0, "carol": 10.0})
+OVERLOAD = _Planned("too much for all", 14.0, {"alice": 12.0, "bob": 17.0, "carol": 11.0})
 FOURTH = _Planned("the fourth", 34.0, {}, starts=True)
 
 
