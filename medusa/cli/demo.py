@@ -214,9 +214,10 @@ def market(*, as_json: bool, **options: Any) -> None:
     Alice, bob and carol each have a query of several tasks over a real trace, a node that trades, and a home
     node. Alice gets too much to do, and sheds to bob, then to carol. Then all have too much, and nothing goes
     to and fro. Then dave's node starts, which stood in the others' files all the time. He sells to carol, at
-    0.8 of the price: what she sheds to him makes room for what others shed to her. At the end results are compared with those of a run in which nothing moves, and what each owes with what
-    its partner says. Each check is printed as held or not held. Exit code 1: one isn't that can't depend on
-    how busy the machine is. Ctrl-C at any time stops all nodes.
+    0.8 of the price: what she sheds to him makes room for what others shed to her. At the end results are
+    compared with those of a run in which nothing moves, and what each owes with what its partner says. Each
+    check is printed as held or not held. Exit code 1: one isn't that can't depend on how busy the machine is.
+    Ctrl-C at any time stops all nodes.
     """
     from medusa.apps.workloads.market.market_demo import MarketOptions, run_demo
 

@@ -15,14 +15,14 @@ import pytest
 from medusa.apps.workloads.market import market_query
 from medusa.apps.workloads.market.market_outcome import (
     MOVES_MAX,
-    Balance,
+    ContractBalance,
     MarketMove,
     MarketOutcome,
     MarketPhase,
     Sample,
     TaskResult,
 )
-from medusa.apps.workloads.market.market_owners import TRADERS, Trader
+from medusa.apps.workloads.market.market_owners import TRADERS, TradingOwner
 from medusa.market.cost import PiecewiseCost
 from medusa.market.money import micro_of
 from medusa.market.work import ResourceUse
@@ -49,8 +49,8 @@ def outcome(moves: Sequence[MarketMove] = SHED) -> MarketOutcome:
         moves=moves,
         results=[TaskResult(name, 3, True, [(13.0, 3, 0.05)]) for name in (TASK, OTHER)],
         balances=[
-            Balance("alice-at-bob", "alice", "bob", 70, 70),
-            Balance("alice-at-carol", "alice", "carol", 5, 5),
+            ContractBalance("alice-at-bob", "alice", "bob", 70, 70),
+            ContractBalance("alice-at-carol", "alice", "carol", 5, 5),
         ],
         published=10,
         seconds=30.0,
@@ -98,7 +98,7 @@ def test_loads_above_the_threshold_are_told_and_dont_fail_it() -> None:
 
 @pytest.mark.parametrize("name", TRADERS)
 def test_a_core_second_costs_more_than_any_price_beyond_the_threshold(name: str) -> None:
-    of: Trader = TRADERS[name]
+    of: TradingOwner = TRADERS[name]
     points = json.loads(of.points)
     cost = PiecewiseCost(cpu=[(cores, micro_of(amount, what="cost")) for cores, amount in points])
     step = 0.01

@@ -6,7 +6,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-__all__ = ["Balance", "MarketCheck", "MarketMove", "MarketOutcome", "MarketPhase", "Sample", "TaskResult"]
+__all__ = [
+    "ContractBalance",
+    "MarketCheck",
+    "MarketMove",
+    "MarketOutcome",
+    "MarketPhase",
+    "Sample",
+    "TaskResult",
+]
 
 MOVES_MAX = 4
 """There and home again twice: where figures jump, as on a busy machine, a task may come home since it takes
@@ -72,7 +80,7 @@ class MarketPhase:
 
 
 @dataclass(frozen=True, slots=True)
-class Balance:
+class ContractBalance:
     """What the consumer of a contract owes or has paid, in millionths, as both ends say."""
 
     contract: str
@@ -136,7 +144,7 @@ class MarketOutcome:
     samples: Sequence[Sample]
     moves: Sequence[MarketMove]
     results: Sequence[TaskResult]
-    balances: Sequence[Balance]
+    balances: Sequence[ContractBalance]
     published: int
     seconds: float
 

@@ -10,14 +10,14 @@ from pathlib import Path
 from medusa.apps.workloads.interruption import Interruption
 from medusa.apps.workloads.owned_nodes import FEDERATION, OwnedNodes, Owner
 
-__all__ = ["DEALS", "LATE", "TRADERS", "Deal", "MarketNodes", "Trader"]
+__all__ = ["DEALS", "LATE", "TRADERS", "Deal", "MarketNodes", "TradingOwner"]
 
 DAY_US = 86_400_000_000
 CONTRACTS = "contracts-of"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trader:
+class TradingOwner:
     """An owner.
 
     Attributes:
@@ -71,10 +71,10 @@ class Deal:
 PRICE = 0.02
 LATE = "dave"
 TRADERS = {
-    "alice": Trader(node="a", tasks=4, threshold=0.15, prefer=("bob",)),
-    "bob": Trader(node="b", tasks=2, threshold=0.14),
-    "carol": Trader(node="c", tasks=3, threshold=0.18),
-    LATE: Trader(node="d", tasks=0, threshold=0.5, below=0.01, late=True),
+    "alice": TradingOwner(node="a", tasks=4, threshold=0.15, prefer=("bob",)),
+    "bob": TradingOwner(node="b", tasks=2, threshold=0.14),
+    "carol": TradingOwner(node="c", tasks=3, threshold=0.18),
+    LATE: TradingOwner(node="d", tasks=0, threshold=0.5, below=0.01, late=True),
 }
 """Thresholds are small, so that a laptop overloads all of them."""
 
@@ -98,7 +98,7 @@ class MarketNodes(OwnedNodes):
 
     def __init__(
         self,
-        traders: Mapping[str, Trader],
+        traders: Mapping[str, TradingOwner],
         deals: Sequence[Deal],
         folder: Path,
         interruption: Interruption | None = None,
