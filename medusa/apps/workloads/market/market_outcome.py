@@ -121,12 +121,14 @@ class MarketCheck:
     Attributes:
         exact: the demonstration fails if it isn't held. Others are about loads, which a busy machine moves.
         shown: the figures that it is about, or why it isn't held.
+        built: this release can do it.
     """
 
     what: str
     held: bool
     exact: bool
     shown: str
+    built: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -310,6 +312,7 @@ class MarketOutcome:
                 False,
                 False,
                 "not built: nodes pass no guests on; each sheds tasks of its own",
+                built=False,
             )
 
 

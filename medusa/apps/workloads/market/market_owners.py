@@ -73,7 +73,7 @@ LATE = "dave"
 TRADERS = {
     "alice": TradingOwner(node="a", tasks=4, threshold=0.15, prefer=("bob",)),
     "bob": TradingOwner(node="b", tasks=2, threshold=0.14),
-    "carol": TradingOwner(node="c", tasks=3, threshold=0.18),
+    "carol": TradingOwner(node="c", tasks=3, threshold=0.2),
     LATE: TradingOwner(node="d", tasks=0, threshold=0.5, below=0.01, late=True),
 }
 """Thresholds are small, so that a laptop overloads all of them."""

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from medusa.query.builder import Query
-from medusa.query.expressions.aggregates import count, count_distinct, sum
+from medusa.query.expressions.aggregates import count, count_distinct, median, sum
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -24,7 +24,7 @@ __all__ = ["PARTS", "WINDOW_US", "RepeatedTrace", "fragment", "placed", "query",
 PARTS = 6
 """A task has one row of the trace in so many."""
 
-WINDOW_US, ADVANCE_US = 20_000_000, 10_000
+WINDOW_US, ADVANCE_US = 20_000_000, 20_000
 COLUMNS = {"ts_us": "int64", "n": "int64", "src": "utf8", "dport": "int32", "bytes": "int64"}
 
 
@@ -40,7 +40,11 @@ def query(owner: str, tasks: int) -> Query:
         part = flows.filter(f"n % {PARTS} = {number}", name=f"part-{number}")
         talkers = part.window(WINDOW_US, ADVANCE_US).group_by("src")
         counted = talkers.aggregate(
-            flows=count(), ports=count_distinct("dport"), volume=sum("bytes"), name=f"talkers-{number}"
+            flows=count(),
+            ports=count_distinct("dport"),
+            volume=sum("bytes"),
+            middle=median("bytes"),
+            name=f"talkers-{number}",
         ).filter("flows > 40", name=f"busy-{number}")
         q.sink(f"out-{number}", counted.filter("volume > 0", name=f"last-{number}"))
     return q
