@@ -140,6 +140,7 @@ class Completions:
         self._early[done.fragment] = done.counts
         if len(self._early) > EARLY_MAX:
             del self._early[next(iter(self._early))]
+        self._fragments.counted_beside(now_us, done.fragment, done.counts)
         return False
 
     def _failed(self, now_us: int, done: FragmentFailed) -> bool:

@@ -105,6 +105,10 @@ class Fragments:
         queued = sum(box["queue_bytes"] for box in counts["boxes"].values())
         return self.running[fragment].weighed(now_us, counts["state_bytes"] + queued)
 
+    def counted_beside(self, now_us: int, fragment: str, counts: Mapping[str, Any]) -> None:
+        """The same of one that doesn't run here, but is followed."""
+        self._loads.told_followed(now_us, fragment, counts["boxes"])
+
     # --- room -----------------------------------------------------------------------------------
 
     def check_room(self, *fragments: FragmentSpec, gone: Collection[FragmentSpec] = ()) -> None:

@@ -312,3 +312,32 @@ def test_another_participant_hears_nothing_of_our_load():
     node.brain.tick(node.now_us)
     told = {each.peer for each in node.settle() if isinstance(each, Send) and isinstance(each.message, Load)}
     assert told == {"near"}
+
+
+def figures_of(busy_us: int, rows: int) -> dict[str, dict[str, Any]]:
+    return {"a": {"kind": "source", "rows_in": rows, "rows_out": rows, "busy_us": busy_us}}
+
+
+def test_nothing_is_said_of_a_fragment_that_has_been_known_for_a_moment():
+    """A busy node is told late what the engine did, and then all at once: 80 ms of work in a millisecond."""
+    node = Node(LoadRules(), chain(lambda batch: batch), md.testing.ManualClock())
+    node.loads.told(0, node.name, figures_of(0, 0))
+    node.loads.tick(0, ())
+    node.loads.told(1_000, node.name, figures_of(80_000, 10))
+    assert node.loads.fragment(node.name) is None
+    node.loads.tick(LOOK_US, ())
+    found = node.loads.fragment(node.name)
+    assert found is not None
+    assert found.busy_share == pytest.approx(80_000 / LOOK_US, rel=0.05)
+
+
+def test_what_a_node_stands_by_for_is_measured_apart_and_forgotten():
+    node = Node(LoadRules(), chain(lambda batch: batch), md.testing.ManualClock())
+    for second in range(5):
+        now_us = second * SECOND_US
+        node.loads.told_followed(now_us, "other/box", figures_of(second * 200_000, second))
+        node.loads.tick(now_us, ())
+    assert node.loads.followed_share == pytest.approx(0.2)
+    assert node.loads.fragment("other/box") is None
+    node.loads.tick(60 * SECOND_US, ())
+    assert node.loads.followed_share == 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,20 +44,26 @@ class OwnedNodes(LocalNodes):
     Args:
         owners: by name; names of nodes are unique among all.
         folder: for keys, configurations, state and logs; the caller removes it.
+        more: gives the TOML that the configuration of a node has besides; empty: none.
 
     Raises:
         ConfigError: there can be no keys here; the hint says what to install.
     """
 
     def __init__(
-        self, owners: Mapping[str, Owner], folder: Path, interruption: Interruption | None = None
+        self,
+        owners: Mapping[str, Owner],
+        folder: Path,
+        interruption: Interruption | None = None,
+        *,
+        more: Callable[[str], str] = lambda node: "",
     ) -> None:
         from medusa.runtime.keys.key_files import CurveKey, ParticipantKey, write_key
 
         self._owners = dict(owners)
         self._owner_of = {node: name for name, of in owners.items() for node in (*of.nodes, *of.later)}
         self._public: dict[str, str] = {}
-        self._keys = folder
+        self._keys, self._more = folder, more
         super().__init__(
             [node for of in owners.values() for node in of.nodes],
             folder,
@@ -112,4 +118,4 @@ class OwnedNodes(LocalNodes):
         for other in owner.readers:
             lines.append(f'\n[clients.{other}]\nkey = "{self._public[f"client-of-{other}"]}"')
             lines.append(f"subscribe = {json.dumps(list(owner.publish))}")
-        return "\n".join(lines) + "\n"
+        return "\n".join(lines) + "\n" + self._more(node)

@@ -67,19 +67,31 @@ class _Fragment:
         self.boxes = tuple(figures)
         self._kinds = [each["kind"] for each in figures.values()]
         self._smoothed = Smoothed(half_life_us)
+        self._since_us: int | None = None
 
     def note(self, now_us: int, figures: Figures) -> None:
         names = ("rows_in", "rows_out", "busy_us")
+        if self._since_us is None:
+            self._since_us = now_us
         self._smoothed.note(now_us, [each[name] for each in figures.values() for name in names])
 
+    @property
+    def _rates(self) -> list[float] | None:
+        """None: too little time has passed. What the engine tells comes late where the node is busy, and then
+        all at once: of a few milliseconds it would be many cores."""
+        noted_us, since_us = self._smoothed.noted_us, self._since_us
+        if noted_us is None or since_us is None or noted_us - since_us < LOOK_US:
+            return None
+        return self._smoothed.rates
+
     def loads(self) -> dict[str, SmoothedLoad]:
-        rates = self._smoothed.rates
+        rates = self._rates
         if rates is None:
             return {}
         return {id: _load(*rates[3 * place : 3 * place + 3]) for place, id in enumerate(self.boxes)}
 
     def load(self) -> SmoothedLoad | None:
-        rates = self._smoothed.rates
+        rates = self._rates
         if rates is None:
             return None
         came = sum(rate for rate, kind in zip(rates[::3], self._kinds, strict=True) if kind == "source")
@@ -116,6 +128,7 @@ class NodeLoads:
         self._fragments: dict[str, _Fragment] = {}
         self._figures: dict[str, Figures] = {}
         self._told_us: dict[str, int] = {}
+        self._followed: dict[str, tuple[int, _Fragment]] = {}
         self.usage: Usage | None = None
         self._process = Smoothed(self._rules.half_life_us)
         self._overloads = {"cpu": Overload(self._rules)}
@@ -132,6 +145,14 @@ class NodeLoads:
         self._told_us[fragment] = now_us
         if fragment not in self._fragments:  # What it counts from now on is what it has done since.
             self._look_at(now_us, fragment, figures)
+
+    def told_followed(self, now_us: int, fragment: str, figures: Figures) -> None:
+        """The same of one that doesn't run here: this node stands by for it."""
+        _, followed = self._followed.get(fragment, (0, None))
+        if followed is None or followed.boxes != tuple(figures):
+            followed = _Fragment(figures, self._rules.half_life_us)
+        followed.note(now_us, figures)
+        self._followed[fragment] = now_us, followed
 
     def used(self, now_us: int, usage: Usage) -> None:
         """The process has used so much."""
@@ -172,6 +193,10 @@ class NodeLoads:
             self._fragments.pop(name, None)
         for name, figures in self._figures.items():
             self._look_at(now_us, name, figures)
+        # The engine tells of each some times a second while anything comes.
+        for name, (told_us, _) in list(self._followed.items()):
+            if name in self._hosted or now_us - told_us > HEARD_US:
+                del self._followed[name]
         self.links.look(now_us, self._hosted.values())
         for peer in [peer for peer, (at_us, _) in self.peers.items() if now_us - at_us > HEARD_US]:
             del self.peers[peer]
@@ -197,6 +222,12 @@ class NodeLoads:
         """Of all boxes together; None: nothing is known yet."""
         loads = [load for each in self._fragments.values() if (load := each.load()) is not None]
         return sum(load.busy_share for load in loads) if loads else None
+
+    @property
+    def followed_share(self) -> float:
+        """Of all boxes of what this node stands by for, together."""
+        loads = (each.load() for _, each in self._followed.values())
+        return sum(load.busy_share for load in loads if load is not None)
 
     @property
     def engine_share(self) -> float | None:

@@ -45,6 +45,9 @@ class KnownLoads(Protocol):
     @property
     def cpu_share(self) -> float | None: ...
 
+    @property
+    def followed_share(self) -> float: ...
+
     def fragment(self, name: str) -> SmoothedLoad | None: ...
 
 
@@ -63,16 +66,19 @@ class MeasuredTasks:
         """All that runs here, our own fragments and guests, as they are now."""
         owners = {name: self._own for name in own if name not in guests}
         owners |= {name: each.participant for name, each in guests.items()}
-        tasks = [self._task(name, owner) for name, owner in owners.items() if _fits(owner, name)]
+        # A guest of which nothing is known yet is no load of 0: what was agreed counts until then.
+        known = [name for name in owners if name not in guests or self._loads.fragment(name) is not None]
+        tasks = [self._task(name, owners[name]) for name in known if _fits(owners[name], name)]
         self._last = {each.name: each for each in tasks}
         return tasks
 
     def idle(self, tasks: Iterable[TradedTask]) -> ResourceUse:
-        """What the process takes beside them."""
+        """What the process takes beside them, and beside what it follows: who lends a fragment stands by for
+        it, which takes as much as before, and would never be rid of that load."""
         share, usage = self._loads.cpu_share, self._loads.usage
         if share is None or usage is None:
             return ResourceUse()
-        beside = share * usage.cores - sum(each.use.cpu_cores for each in tasks)
+        beside = share * usage.cores - sum(each.use.cpu_cores for each in tasks) - self._loads.followed_share
         return ResourceUse(cpu_cores=max(round(beside / IDLE_STEP), 0) * IDLE_STEP)
 
     def _task(self, fragment: str, owner: str) -> TradedTask:

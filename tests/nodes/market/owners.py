@@ -198,6 +198,7 @@ class Loads:
         self._world, self._node = world, node
         self.usage = Usage(cpu_us=0, engine_us=None, memory_bytes=0, cores=1)
         self.cpu_share: float | None = None
+        self.followed_share = 0.0
 
     def fragment(self, name: str) -> SmoothedLoad | None:
         found = self._world.hosted(self._node).get(name)
