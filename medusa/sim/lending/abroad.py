@@ -95,7 +95,8 @@ class AbroadOptions(QueryOptions):
     Attributes:
         standby: who stands by at home.
         steps: when the market looks, from the deployment on, and does something.
-        vanishes: (host, when) that is lost for good; None: none is.
+        vanishes: from when on the host that has the fragment is lost for good, or else this one; None: none
+            is.
     """
 
     standby: Sequence[str]
@@ -182,12 +183,16 @@ class AbroadTrial(QueryTrial):
             self.world.after(at_us, lambda: self._lose(host))
 
     def _lose(self, host: str) -> None:
-        """For good, once somebody at home could go on."""
+        """For good: whichever host has the fragment, once somebody at home could go on; this one, if none
+        has had it until all is to come home."""
         newest = self._checks.newest
         replicas = None if newest is None else newest.replicas(self.fragment)
-        if replicas is not None and replicas.owner == host and not self._guarded(replicas):
+        lent = replicas is not None and replicas.abroad
+        if not self._ends and not (lent and replicas is not None and self._guarded(replicas)):
             self.world.after(LOOK_US, lambda: self._lose(host))
             return
+        if lent and replicas is not None:
+            host = replicas.owner
         self.world.trace(host, "vanishes")
         self._burnt.add(host)
         self._look_at_us, self._resting = 0, False
@@ -347,7 +352,7 @@ def _trial(world: World, rows: int | None, *, vanishes: bool) -> AbroadTrial:
         limits=decided.limits,
         standby=dice.choice([["s1"], ["s1"], ["a3"], ["s1", "a1"]]),
         steps=tuple(steps),
-        vanishes=(dice.choice(HOSTS), dice.randrange(100_000, span_us)) if vanishes else None,
+        vanishes=(dice.choice(HOSTS), dice.randrange(100_000, span_us // 2)) if vanishes else None,
     )
     return AbroadTrial(world, fragment, q, tables, made, want)
 
