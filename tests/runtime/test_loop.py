@@ -12,13 +12,12 @@ from medusa.nodes.config.settings import parse
 from medusa.nodes.node import NodeMind
 from medusa.ports import Buffer
 from medusa.runtime.node.graph_parser import GraphParser
-from medusa.runtime.node.loop import FINISHED_US, NodeLoop
+from medusa.runtime.node.loop import NodeLoop
 from medusa.runtime.transport.link_events import Arrival, LinkDown, LinkRefused, LinkUp
 from medusa.testing import ManualClock
 from medusa.wire import limits
 from medusa.wire.codec import encode_frame
 from medusa.wire.messages.links import Heartbeat, Hello
-from medusa.wire.outbox import ReportLine
 from medusa.wire.status_and_metrics import status_of
 
 CONFIG = 'name = "a"\nlisten = "ipc:///tmp/a"\ndata = "d"\n[peers]\nb = "ipc:///tmp/b"\n'
@@ -108,26 +107,6 @@ def test_a_peer_is_silent_at_once_when_either_of_its_links_ends(loop: NodeLoop, 
     assert state(loop) == "silent"
     loop.turn([said("b", HELLO)])
     assert state(loop) == "up"
-
-
-def test_messages_have_their_turn_while_much_was_finished(loop: NodeLoop) -> None:
-    """A backlog that is worked off fills turns; what comes isn't to wait until all of it is done."""
-    lines = [ReportLine(level="info", what=f"done {number}") for number in range(5)]
-    loop._host.done = list(lines)
-    clock, told = loop._clock, []
-
-    def takes_long(report: ReportLine) -> None:
-        clock.advance(FINISHED_US // 2)
-        told.append(report)
-
-    loop._say = takes_long
-    counts = []
-    while len(told) < len(lines):
-        loop.turn([])
-        counts.append(len(told))
-    assert counts == [2, 4, 5]
-    assert told == lines
-    assert loop._transport.woken >= 2, "the next turn comes at once"
 
 
 def test_status_says_that_a_peer_refuses_our_key(loop: NodeLoop) -> None:

@@ -71,10 +71,6 @@ WAIT_MAX_MS = 1000
 OWN_MAX = 64
 """Messages of the node to itself that are taken in one turn, so that others have theirs."""
 
-FINISHED_US = 10_000
-"""So long a turn brings the node what its host has finished: the rest waits for the next one, so that
-messages have theirs. Too small: turns for little; too large: messages wait while a backlog is worked off."""
-
 WEIGHTS_MAX = 4096
 """Streams whose weights are remembered."""
 
@@ -170,8 +166,6 @@ class NodeLoop:
         however much of those waits."""
         self._own: deque[Send] = deque()
         """What the node has sent to itself; credit bounds it, as on any link."""
-        self._done: deque[Completion | ReportLine] = deque()
-        """What the host has finished and the node hasn't been brought."""
         self._unsynced: set[int] = set()
         self._held: list[Send] = []
         self._wake_at_us = 0
@@ -258,7 +252,9 @@ class NodeLoop:
                     pass
             self._perform()
         self._transport.handled()
-        self._take_finished()
+        for done in (*self._host.finished(), *self._parser.finished()):
+            self._finished(done)
+            self._perform()
         self._take_own()
         now_us = self._clock.monotonic_us()
         if self._reloads:
@@ -288,17 +284,6 @@ class NodeLoop:
             return
         self._say(ReportLine(level="info", what="keys and rules were read again"))
         self._perform()
-
-    def _take_finished(self) -> None:
-        """Bring the node what has been finished, in its order, for as long as a turn may take."""
-        self._done += (*self._host.finished(), *self._parser.finished())
-        until_us = self._clock.monotonic_us() + FINISHED_US
-        while self._done:
-            self._finished(self._done.popleft())
-            self._perform()
-            if self._done and self._clock.monotonic_us() >= until_us:
-                self._transport.wake()
-                return
 
     def _take_own(self) -> None:
         """Bring the node what it has sent to itself; what that makes it send waits for the next turn."""
