@@ -199,16 +199,14 @@ class MarketOutcome:
     # --- checks -------------------------------------------------------------------------------------
 
     def _shed(self) -> Iterator[MarketCheck]:
-        """Alice has the most to do; bob is asked first."""
+        """Alice has the most to do; bob is asked first, unless he is busy with something else."""
         end_s = self.phase("uneven load").end_s
         first = [each for each in self.moves if each.goes and each.at_s < end_s]
         told = ", ".join(_said(each) for each in first) or "nothing moved"
         yield MarketCheck(
-            "alice, who has too much, sheds to bob first",
-            bool(first) and (first[0].giver, first[0].taker) == ("alice", "bob"),
-            True,
-            told,
+            "alice, who has too much, sheds", bool(first) and first[0].giver == "alice", True, told
         )
+        yield MarketCheck("to bob first", bool(first) and first[0].taker == "bob", False, told)
         takers = list(dict.fromkeys(each.taker for each in first if each.giver == "alice"))
         yield MarketCheck("and then to carol", takers[:2] == ["bob", "carol"], False, told)
 
