@@ -138,7 +138,7 @@ MOVED = {
     "never, while it takes": (16, never_while_it_takes),
     "what follows emits": (0, what_follows_emits),
     "one row too far": (3, one_row_too_far),
-    "readers are told once": (117, readers_are_told_once),
+    "readers are told once": (107, readers_are_told_once),
     "the target stays expected": (1, the_target_stays_expected),
     "the same epoch": (0, the_same_epoch),
     "the coordinator is not told": (7, the_coordinator_is_not_told),
