@@ -88,7 +88,11 @@ class LentFragments:
         self._moves.give_back(now_us, fragment)
 
     def going(self) -> Collection[str]:
-        return list(self._going)
+        found = dict(self._going)
+        for lent in self._moves.lent():
+            if lent.fragment not in self._began and self._row(lent.fragment) is None:
+                found[lent.fragment] = None  # From which row on it is there isn't known before we follow it.
+        return list(found)
 
     def away(self) -> Mapping[str, FragmentAway]:
         found = {}
@@ -96,8 +100,12 @@ class LentFragments:
             if lent.fragment in self._going:
                 continue  # It hasn't begun there yet, as far as we heard.
             row = self._row(lent.fragment)
-            began = self._began.setdefault(lent.fragment, row)
-            found[lent.fragment] = FragmentAway(node=lent.node, begin_row=began, row=max(row, began))
+            began = self._began.get(lent.fragment, row)
+            if began is None:
+                continue
+            self._began[lent.fragment] = began
+            at = began if row is None else max(row, began)
+            found[lent.fragment] = FragmentAway(node=lent.node, begin_row=began, row=at)
         return found
 
     def home_row(self, fragment: str) -> int | None:
@@ -125,10 +133,13 @@ class LentFragments:
                 return TaskHandedOver(fragment=event.fragment)
             case NotSent():
                 return TaskStayed(fragment=event.fragment, why=f"{event.code}, {event.text}")
-        self._home[event.fragment] = self._row(event.fragment)
+        self._home.pop(event.fragment, None)
+        if (row := self._row(event.fragment)) is not None:
+            self._home[event.fragment] = row
         self._began.pop(event.fragment, None)
         return TaskHome(fragment=event.fragment, lost=isinstance(event, Lost))
 
-    def _row(self, fragment: str) -> int:
+    def _row(self, fragment: str) -> int | None:
+        """None: nothing of it is here just now."""
         progress = self._moves.progress(fragment)
-        return 0 if progress is None else progress[0]
+        return None if progress is None else progress[0]

@@ -1,0 +1,62 @@
+"""Rows of fragments that are lent, where nothing of one is here just now: what isn't known isn't paid."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from medusa.nodes.abroad.abroad_moves import Lent, Returned
+from medusa.nodes.market.lent_fragments import LentFragments
+from medusa.nodes.market.tasks_port import FragmentAway
+
+
+class Moves:
+    """A fragment of ours is at h; the node was restarted, and isn't sent it yet."""
+
+    def __init__(self) -> None:
+        self.row: int | None = None
+        self.events: list[Any] = []
+
+    def lent(self) -> tuple[Lent, ...]:
+        return (Lent(fragment="q/kind", participant="bob", node="h", epoch=2),)
+
+    def progress(self, fragment: str) -> tuple[int, int] | None:
+        return None if self.row is None else (self.row, 0)
+
+    def take_events(self) -> list[Any]:
+        found, self.events = self.events, []
+        return found
+
+
+@pytest.fixture
+def moves() -> Moves:
+    return Moves()
+
+
+@pytest.fixture
+def tasks(moves: Moves) -> LentFragments:
+    return LentFragments(moves, None, {})  # type: ignore[arg-type]
+
+
+def test_it_is_on_its_way_until_it_is_known_how_far_it_is(moves: Moves, tasks: LentFragments) -> None:
+    assert (tasks.away(), tasks.going()) == ({}, ["q/kind"])
+    moves.row = 70
+    assert tasks.away() == {"q/kind": FragmentAway(node="h", begin_row=70, row=70)}
+    assert tasks.going() == []
+    moves.row = None
+    assert tasks.away() == {"q/kind": FragmentAway(node="h", begin_row=70, row=70)}
+    moves.row = 80
+    assert tasks.away() == {"q/kind": FragmentAway(node="h", begin_row=70, row=80)}
+
+
+@pytest.mark.parametrize("row", [None, 90])
+def test_where_it_came_home_is_said_only_where_it_is_known(
+    moves: Moves, tasks: LentFragments, row: int | None
+) -> None:
+    moves.row = 70
+    assert tasks.away()
+    moves.row = row
+    moves.events = [Returned(fragment="q/kind", node="h", why="its owner wants it", rows_in=row)]
+    assert len(tasks.take_events()) == 1
+    assert tasks.home_row("q/kind") == row
