@@ -27,7 +27,7 @@ class TaskTerms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     """Which tasks may be moved under a contract. Each of the four has to allow a task; ``("*",)``: all do.
 
     Attributes:
-        streams: names of streams that may come in.
+        streams: names of streams that may come in and go out; ``*`` in one stands for any text.
         boxes: kinds of boxes that may be in it.
         columns: that rows may have.
         definitions: remote definitions by name; ``("*",)``: what isn't defined too.

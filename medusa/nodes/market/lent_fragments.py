@@ -59,7 +59,7 @@ class LentFragments:
         made = PermitIn(
             fragment=permit.fragment,
             participant=permit.owner,
-            allows=Allowance(boxes=boxes, streams=permit.streams),
+            allows=Allowance(boxes=boxes, streams=permit.streams, columns=permit.columns),
             keep_us=permit.keep_us,
             until_us=permit.ends_us,
         )

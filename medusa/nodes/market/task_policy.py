@@ -12,6 +12,7 @@ from medusa.nodes.config.fields import matches
 from medusa.nodes.config.settings_market import MarketRules
 from medusa.nodes.market.measured_tasks import task_of
 from medusa.nodes.spec.fragment_spec import FragmentSpec
+from medusa.query.boxes import Source
 from medusa.query.ids import kind_of
 
 __all__ = ["TaskPolicy", "terms_against"]
@@ -24,9 +25,12 @@ def terms_against(terms: TaskTerms, spec: FragmentSpec) -> str:
     """What of a fragment a contract doesn't allow; empty: nothing."""
     kinds = dict.fromkeys(kind_of(box) for box in spec.graph.boxes)
     streams = [*(feed.stream for feed in spec.feeds), *spec.entries.values(), *spec.streams.values()]
+    sources = (box for box in spec.graph.boxes if isinstance(box, Source))
+    columns = [field.name for box in sources for field in box.schema]
     for what, found, allowed in (
         ("box", [kind for kind in kinds if kind not in ALWAYS], terms.boxes),
         ("stream", streams, terms.streams),
+        ("column", columns, terms.columns),
     ):
         wrong = next((each for each in found if not any(matches(one, each) for one in allowed)), None)
         if wrong is not None:

@@ -209,12 +209,22 @@ def test_without_a_contract_nothing_moves(busy: dict[str, float]) -> None:
     run.ends()
 
 
-def test_what_the_contract_doesnt_name_stays_and_says_why(busy: dict[str, float]) -> None:
-    run = TradingNodes(msgspec.structs.replace(SOLD, tasks=TaskTerms(boxes=("filter",))))
+@pytest.mark.parametrize(
+    ("tasks", "names"),
+    [
+        (TaskTerms(boxes=("filter",)), "box 'running'"),
+        (TaskTerms(streams=("q.first",)), "stream 'q.kind'"),
+        (TaskTerms(columns=("ts", "v")), "column 'k'"),
+    ],
+)
+def test_what_the_contract_doesnt_name_stays_and_says_why(
+    busy: dict[str, float], tasks: TaskTerms, names: str
+) -> None:
+    run = TradingNodes(msgspec.structs.replace(SOLD, tasks=tasks))
     run.publish(0, HALF)
     busy[run.fragment] = 0.9
     run.run_for(30)
     assert run.runs_at(run.fragment, "m")
     why = run.market("m").stays[run.fragment]
-    assert "running" in why
+    assert names in why
     run.ends()
