@@ -101,11 +101,4 @@ def write_catalog(store: Store, token: int, files: Mapping[str, Content]) -> Non
         StateError: one couldn't be written; then neither counts.
     """
     sealed = seal(files, {"fragment": "", "token": token})
-    first, second = catalog_names(token)
-    store.write(first, sealed)
-    try:
-        store.write(second, sealed)
-    except BaseException:
-        with contextlib.suppress(StateError):
-            store.delete(first)
-        raise
+    store.write_all(dict.fromkeys(catalog_names(token), sealed))
