@@ -74,9 +74,7 @@ def test_what_waits_for_a_failed_write_goes_out_once_when_a_later_one_is_durable
 
 def test_a_later_write_under_way_needs_no_retry():
     one = Writer()
-    first = one.saver.save()
-    one.outbox.take()
-    second = one.saver.save()
+    first, second = one.saver.save(), one.saver.save()
     one.saver.send("c", Reply(request=1), after=first)
     one.saver.written(0, first, False, FULL)
     assert one.saver.wake_at_us() is None
@@ -86,19 +84,19 @@ def test_a_later_write_under_way_needs_no_retry():
     assert not one.saver.written(2, second, True), "not asked"
 
 
-def test_what_changes_in_one_turn_is_one_write_that_holds_all_of_it():
+def test_what_joins_the_write_before_it_in_a_turn_is_in_that():
     one = Writer()
     first = one.saver.save()
     one.saver.send("c", Reply(request=1), after=first)
     one.outbox.report("info", "something was done")
     one.catalog.expected["q.out"] = {"b": "c"}
-    second = one.saver.save()
+    second = one.saver.save(joins=True)
     one.saver.send("c", Reply(request=2), after=second)
     write, *others = one.outbox.take()
     assert first == second == write.token
     assert Catalog.from_bytes(write.files[CATALOG], node="a", where="here").expected == one.catalog.expected
     assert [type(each) for each in others] == [Send, ReportLine, Send], "each waits behind the write"
-    third = one.saver.save()
+    third = one.saver.save(joins=True)
     assert third != first, "that one is under way, and may hold what was before"
     one.outbox.take()
     one.saver.written(0, first, True)
@@ -121,7 +119,7 @@ def test_what_others_do_on_the_disk_stays_between_two_writes(effect):
     one = Writer()
     first = one.saver.save()
     one.outbox.append(effect)
-    second = one.saver.save()
+    second = one.saver.save(joins=True)
     assert first != second
     assert [each if each is effect else each.token for each in one.outbox.take()] == [first, effect, second]
 

@@ -2,8 +2,6 @@
 
 A write that fails is tried again after a pause that doubles up to a bound. What waited for it is
 kept, and goes out when a later write holds what it promised.
-
-What changes in one turn is one write: each takes its time, and they come one after the other.
 """
 
 from __future__ import annotations
@@ -88,15 +86,17 @@ class CatalogWriter:
         """A write failed, and none is under way: what isn't durable now is nowhere on disk."""
         return self._retry is not None
 
-    def save(self) -> int:
+    def save(self, *, joins: bool = False) -> int:
         """Write the catalog as it is, or as it will be when the pause is over; the token.
 
-        It is that of the last call where the write that this asked for hasn't begun: then it holds this too.
+        Args:
+            joins: not alone, where the last write that was asked for hasn't begun: then that holds this too,
+                and the token is its. Each write takes its time, and they come one after the other.
         """
         if self._retry is not None:
             return self._retry[1]
         files, last = self._files(), self._newest
-        if last is not None:
+        if joins and last is not None:
             self._newest = Persist(token=last.token, fragment="", files=files)
             if self._outbox.replace(last, self._newest, ASIDE):
                 return last.token

@@ -20,7 +20,8 @@ __all__ = ["NodeGroups", "write_catalog"]
 
 
 class NodeGroups:
-    """The groups of one node in its store. One thread at a time uses it.
+    """The groups of one node in its store. One thread at a time uses it; older catalogs may be deleted in
+    another.
 
     Args:
         catalog: the number of the catalog that stands; 0: none.
