@@ -17,9 +17,9 @@ import pyarrow as pa
 from medusa._native import ItemsCopy, Snapshot, Store, Window, snapshot_of
 from medusa.engine.state import delta
 from medusa.engine.state.capture import Capture, Known
-from medusa.engine.state.delta import Part, write_parts, write_table
+from medusa.engine.state.delta import Part, table_pieces, write_parts, write_table
 from medusa.engine.state.row_changes import TableChange
-from medusa.ports import Buffer
+from medusa.ports import Buffer, Content
 
 __all__ = [
     "AT_ONCE",
@@ -46,7 +46,7 @@ fed as often in between, and the checkpoint is late."""
 
 
 PICKED_AT_ONCE = 1 << 12
-"""``AT_ONCE`` of rows that stand here and there, of all tables of a copy together: where much is held, finding
+"""``AT_ONCE`` of rows that stand here and there, of all tables together: where much is held, finding
 what changed takes its time already."""
 
 PICKED_WEIGHT = 4
@@ -421,13 +421,21 @@ class BackgroundCopy:
 
     def files(self) -> dict[str, Buffer]:
         """All as files, once it is copied; in any thread. Of those that changed in part, the parts."""
+        made = self.contents().items()
+        return {name: b"".join(data) if isinstance(data, tuple) else data for name, data in made}
+
+    def contents(self) -> dict[str, Content]:
+        """The same for who writes them. Tables that nobody has to read to find what changed come in pieces,
+        which are their own memory."""
         assert self.done, "not copied yet"
-        made: dict[str, Buffer] = {}
+        made: dict[str, Content] = {}
         for name, part in self._found.items():
             change = part.change if isinstance(part, Later) else None
             if isinstance(part, Later) and change is not None:
                 if not change.same:
-                    made |= write_parts(name, part.table(), change.runs, change.base_rows)
+                    made.update(write_parts(name, part.table(), change.runs, change.base_rows))
+            elif isinstance(part, Later) and part.captured:
+                made[name] = table_pieces(part.table())
             else:
                 made[name] = _written(part)
         return made
