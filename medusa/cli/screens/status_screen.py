@@ -27,6 +27,7 @@ from medusa.wire.status_and_metrics import (
     ReplicasStatus,
     SecondaryStatus,
     SmoothedLoad,
+    StatelessStatus,
     metrics_of,
     status_of,
     titled,
@@ -35,7 +36,7 @@ from medusa.wire.status_and_metrics import (
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["lost_part_text", "lost_rows_text", "screen"]
+__all__ = ["lost_part_text", "lost_rows_text", "screen", "stateless_text"]
 
 Status = Mapping[str, Any]
 
@@ -133,6 +134,8 @@ def _of_node(status: NodeStatus, guarded: Sequence[GuardedFragment]) -> Iterator
             yield f"{stream}, by {output.method.replace('_', ' ')}: {output.guarantee}"
     for query, undecided in status.undecided.items():
         yield f"UNDECIDED: query {query}{_for(undecided.waits_us)}: {undecided.why}"
+    for fragment, stateless in status.without_state.items():
+        yield f"{'LOST' if stateless.lost else 'WITHOUT STATE'}: {stateless_text(fragment, stateless)}"
     for each in guarded:
         told = status.queries.get(each.query)
         if each.replicas.owner == status.node and (told is None or told.configuration is UNSET):
@@ -227,6 +230,12 @@ def _doubts(doubt: DoubtStatus) -> Iterator[str]:
     for groups, why in (doubt.kept_groups or {}).items():
         yield f"KEPT: {groups}-*: {why}"
     yield f"what to do: {doubt.see}"
+
+
+def stateless_text(fragment: str, of: StatelessStatus) -> str:
+    """A fragment whose owner has nothing of it, and what to do."""
+    had = f" ({', '.join(of.streams)})" if of.streams else ""
+    return f"{fragment}{had}, epoch {of.epoch}: {of.why}"
 
 
 def lost_part_text(doubt: DoubtStatus, part: str) -> str:

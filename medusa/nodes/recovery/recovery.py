@@ -28,6 +28,7 @@ from medusa.nodes.recovery.first_configuration import first_configuration, life_
 from medusa.nodes.recovery.followings import Followings
 from medusa.nodes.recovery.guards import Guards
 from medusa.nodes.recovery.handovers import Handovers
+from medusa.nodes.recovery.last_copies import LastCopies
 from medusa.nodes.recovery.missing_voters import MissingVoters
 from medusa.nodes.recovery.proposals import Proposals
 from medusa.nodes.recovery.replication import Replication
@@ -100,6 +101,7 @@ class Recovery:
         succession: what it does of what is decided.
         proposals: what it would have decided.
         coordination: who coordinates.
+        last_copies: what nobody has any more.
     """
 
     def __init__(
@@ -221,6 +223,14 @@ class Recovery:
             abroad=hosting.is_abroad,
             regrouped=regrouped,
             is_up=is_up,
+        )
+        self.last_copies = LastCopies(
+            me,
+            outbox=outbox,
+            configuration=agreement.current,
+            without_state=self.succession.without_state,
+            emptied=self.proposals.emptied,
+            could_have=self._could_have,
         )
         self.guards = Guards(me, catalog, agreement, self.handovers, self.succession, is_up)
 
@@ -502,6 +512,9 @@ class Recovery:
             or self.succession.changes(fragment)
         )
 
+    def _could_have(self, fragment: str) -> bool:
+        return self._has(fragment) or self.followings.spec_of(fragment) is not None
+
     def leave(self, query: str) -> None:
         """Nothing of another participant's query is here any more, and what it decides is no matter of
         ours."""
@@ -538,6 +551,7 @@ class Recovery:
         self.succession.tick(now_us)
         self.followings.take_held(now_us)
         self.proposals.tick(now_us)
+        self.last_copies.tick()
         self.handovers.tick(now_us)
         self.coordination.tick(now_us)
 
