@@ -23,7 +23,7 @@ from medusa.runtime.embedded.embedded_run import collect
 from medusa.sim.actors.client import Client
 from medusa.sim.actors.node import NodeMachine
 from medusa.sim.checkers.delivery import check_restarted
-from medusa.sim.lending.lent_checks import LentChecks
+from medusa.sim.lending.lent_checks import LentChecks, could_succeed
 from medusa.sim.trials.federations import OFTEN, ROWS, SCHEMA, options, table
 from medusa.sim.trials.owners import MACHINES_IN_TIME
 from medusa.sim.trials.queries import QueryOptions, QueryTrial
@@ -200,7 +200,7 @@ class AbroadTrial(QueryTrial):
 
     def _guarded(self, replicas: Replicas) -> bool:
         nodes = (self.nodes[name] for name in replicas.secondaries)
-        return any(node.alive and node.brain.recovery.successor(self.fragment) is not None for node in nodes)
+        return any(node.alive and could_succeed(node, self.fragment) for node in nodes)
 
     def restart(self, name: str) -> None:
         if name not in self._burnt:
@@ -284,6 +284,7 @@ class AbroadTrial(QueryTrial):
         if not node.alive:
             return
         self._checks.look(node)
+        self._checks.check_idle(node)
         self.events += [type(each).__name__ for each in node.brain.abroad.take_events()]
         hosted = node.brain.fragments.get(self.fragment)
         if hosted is None or hosted.frozen:
