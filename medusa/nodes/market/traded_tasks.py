@@ -44,8 +44,8 @@ RECALL_US = 10_000_000
 """What is to come home and doesn't is ordered home again."""
 
 CHECKPOINTS = 4
-"""A guest's owner counts rows by its checkpoints, so many in an interval at least. Too few: rows of the end of
-an interval aren't there when it is read; too many: the guest does little else."""
+"""A guest's owner counts rows by its checkpoints: so many there are in an interval at least. Too few: rows of
+the end of an interval aren't there when it is read; too many: the guest does little else."""
 
 DISTRUST_US = 60_000_000
 DISTRUST_US_MAX = 3_600_000_000
