@@ -173,12 +173,12 @@ def test_that_is_so_because_it_is_looked_at_before_anything_is_closed() -> None:
 
 def test_it_was_handed_over_at_the_row_of_the_hosts_first_checkpoint() -> None:
     run, fragment = flowing()
+    run.until(lambda: (run.moves("m").progress(fragment) or (0, 0))[0] == HALF, "half of the rows came")
     run.lend(fragment)
     run.until(lambda: bool(run.events["m"]), "it is said")
     [event] = run.events["m"]
     assert isinstance(event, HandedOver)
-    assert event.rows_in
-    assert event.rows_in <= (run.moves("m").progress(fragment) or (0, 0))[0]
+    assert event.rows_in == HALF
 
 
 @pytest.mark.parametrize(
