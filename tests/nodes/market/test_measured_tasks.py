@@ -1,4 +1,4 @@
-"""What a node has to do beside its tasks: all that its process takes, but for guests that are about to come."""
+"""What a node has to do beside its tasks: all that its process takes, but for guests that may come."""
 
 from __future__ import annotations
 
