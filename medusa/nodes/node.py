@@ -630,7 +630,7 @@ class NodeMind:
         wished = spec.checkpoint_every_us or own
         if owner == self.settings.participant:
             return wished
-        permit = self.catalog.permits.into.get(spec.name)
+        permit = self.permits.into(spec.name)
         calm, agreed = max(wished, own), 0 if permit is None else permit.checkpoint_every_us
         return min(calm, agreed) if agreed else calm
 
