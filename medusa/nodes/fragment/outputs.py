@@ -6,6 +6,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from copy import copy
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from medusa.elements import START_US, Boundary, Element, Kind, Train
 from medusa.nodes.fragment.checkpoint_record import EntryRecord, OutputRecord, entries_from
 from medusa.nodes.fragment.spilling import OutputSpilling
@@ -15,6 +17,7 @@ from medusa.ports import Buffer
 from medusa.query.boxes import Input as Arc
 from medusa.query.boxes import Sink
 from medusa.query.shape import StreamShape
+from medusa.query.structs import Schema
 from medusa.wire import limits
 from medusa.wire.codec import TrainCodec
 from medusa.wire.link.automaton import LinkSettings, SenderState
@@ -24,7 +27,7 @@ from medusa.wire.link.output_log import OutputEntry
 from medusa.wire.link.sender import Sender
 from medusa.wire.outbox import Outbox
 
-__all__ = ["FragmentOutput", "OutgoingElement", "all_full", "leaving", "outputs_of"]
+__all__ = ["FragmentOutput", "OutgoingElement", "all_full", "leaving", "outputs_of", "some_columns"]
 
 
 def all_full(outputs: Collection[FragmentOutput], coming: int, most: int) -> bool:
@@ -72,6 +75,7 @@ class FragmentOutput:
 
     Args:
         guest: whose it is, where another query reads.
+        columns: of the rows, those that leave; empty: all.
         guarded: others stand by for the fragment: what the checkpoint says was held back is so again.
         marks: as in ``outputs_of``.
     """
@@ -91,22 +95,24 @@ class FragmentOutput:
         record: OutputRecord | None = None,
         logs: Mapping[int, Buffer] | None = None,
         guest: ForeignReader | None = None,
+        columns: Sequence[str] = (),
         guarded: bool = False,
         fence: Fence | None = None,
         marks: MarksRecord | None = None,
     ) -> None:
         self.sink = sink
         self._recorded = recorded_as(sink, guest)
+        schema, self._clean, self._columns = some_columns(shape.schema, columns), clean, tuple(columns)
         self.stream = stream
         self.window_us = None if shape.window is None else (shape.window.size_us, shape.window.advance_us)
-        self._codec = TrainCodec(shape.schema, timed=shape.timed, clean=clean)
+        self._codec = TrainCodec(schema, timed=shape.timed, clean=clean)
         start = (
             {} if record is None else {"first_seq": record.first_seq, "boundary_us": record.first_boundary_us}
         )
         skips = () if marks is None else marks.skips.get(sink, ())
         self.sender = Sender(
             stream,
-            shape.schema,
+            schema,
             timed=shape.timed,
             outbox=outbox,
             settings=settings,
@@ -256,7 +262,7 @@ class FragmentOutput:
                 OutgoingElement(
                     payload=memoryview(payload), rows=rows, late=late, tentative=tentative, note=note
                 )
-                for payload, rows, late in self._codec.encode(element)
+                for payload, rows, late in self._codec.encode(self._leaving(element))
             ]
         if hold:
             self._held += pieces
@@ -281,8 +287,14 @@ class FragmentOutput:
             if not lane.wanted:
                 lane.pass_over(len(element))
                 return
-            for payload, count, late in self._codec.encode(element):
+            for payload, count, late in self._codec.encode(self._leaving(element)):
                 lane.train(now_us, memoryview(payload), count, late=late)
+
+    def _leaving(self, train: Train) -> Train:
+        """What of the columns leaves."""
+        if not self._columns:
+            return train
+        return msgspec.structs.replace(train, batch=train.batch.select(list(self._columns)))
 
     def _send(self, now_us: int, pieces: Iterable[OutgoingElement]) -> None:
         for piece in pieces:
@@ -312,21 +324,33 @@ class FragmentOutput:
         return made
 
     def for_guest(
-        self, id: str, stream: str, guest: ForeignReader, reader: str, outbox: Outbox
+        self,
+        id: str,
+        stream: str,
+        guest: ForeignReader,
+        reader: str,
+        outbox: Outbox,
+        columns: Sequence[str] = (),
     ) -> FragmentOutput:
-        """What another query reads of this sink: what comes out from now on, as a stream of its own."""
+        """What another query reads of this sink: what comes out from now on, as a stream of its own.
+
+        Args:
+            columns: those that leave, in the order of the sink; empty: all.
+        """
         made = copy(self)
         made.sink, made.stream = id, stream
+        schema, made._columns = some_columns(self.sender.schema, columns), tuple(columns)
+        made._codec = TrainCodec(schema, timed=self.sender.timed, clean=self._clean)
         made.sender = Sender(
             stream,
-            self.sender.schema,
+            schema,
             timed=self.sender.timed,
             outbox=outbox,
             settings=guest_link(guest, self.sender.settings),
             boundary_us=self.boundary_us,
             fence=self.sender.fence,
         )
-        made.sender.gathers_by(self._codec.gathered, over_boundaries=True)
+        made.sender.gathers_by(made._codec.gathered, over_boundaries=True)
         made.sender.stream_version = self.sender.stream_version
         made.sender.expect(reader)
         made._held, made.held_bytes = [], 0
@@ -498,6 +522,11 @@ def leaving(
                 yield outputs[id], element
 
 
+def some_columns(schema: Schema, columns: Sequence[str]) -> Schema:
+    """Of a schema, those; all where none is named."""
+    return tuple(field for field in schema if field.name in columns) if columns else schema
+
+
 def recorded_as(id: str, guest: ForeignReader | None) -> str:
     """What a checkpoint calls it: never as one that read under this name before."""
     return id if guest is None else f"{id}#{guest.asked}"
@@ -538,6 +567,7 @@ def outputs_of(
         guest = spec.guests.get(id)
         of = id if guest is None else guest.sink
         link = link_of(spec.streams[of])
+        sold = spec.sold.get(id)
         found[id] = FragmentOutput(
             id,
             spec.streams[id],
@@ -551,6 +581,7 @@ def outputs_of(
             record=known.get(recorded_as(id, guest)),
             logs=logs,
             guest=guest,
+            columns=() if sold is None else sold.columns,
             guarded=guarded,
             fence=fence,
             marks=marks,

@@ -7,9 +7,10 @@ kept is in the catalog before anything that follows from it is said or done.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from medusa.errors import ContractError, RemoteProtocolError
+from medusa.market.contract.signed import ContentDocument
 from medusa.market.contract.terms import Contract
 from medusa.market.ledger.effects import KeepRecord, LedgerLine, SayInLedger, StopWork
 from medusa.market.negotiation.effects import HandBack, HandOver, Say, TradeLine
@@ -18,6 +19,8 @@ from medusa.nodes.catalog.kept_market import KeptMarket
 from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.config.settings_market import MarketRules
 from medusa.nodes.config.settings_security import Security
+from medusa.nodes.fragment.host import FragmentHost
+from medusa.nodes.market.content_terms import ContentTerms, billing_contract
 from medusa.nodes.market.market_status import market_status
 from medusa.nodes.market.market_words import (
     BookedWord,
@@ -31,18 +34,23 @@ from medusa.nodes.market.measured_tasks import KnownLoads
 from medusa.nodes.market.paid_tasks import PaidTasks
 from medusa.nodes.market.signed_documents import signed_by_both
 from medusa.nodes.market.signed_papers import SignedPapers, read_papers
+from medusa.nodes.market.sold_streams import SoldStreams, Unsell
 from medusa.nodes.market.tasks_port import TaskMoves
 from medusa.nodes.market.traded_tasks import OwnFragments, TradedTasks
 from medusa.nodes.message_table import Heard
 from medusa.nodes.security.registry import Refusal
 from medusa.nodes.security.sessions import say_no
+from medusa.nodes.spec.fragment_spec import SoldStream
 from medusa.ports import Signer, Verify
 from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.market import Booked, Traded
 from medusa.wire.outbox import AddReceipt, Outbox
 from medusa.wire.status_and_metrics import MarketStatus
 
-__all__ = ["NodeMarket"]
+__all__ = ["ContentReader", "NodeMarket"]
+
+ContentReader = Callable[[ContentDocument], ContentTerms]
+"""Reads what was signed about rows of a stream; raises ``ContractError``."""
 
 LOOK_US = 1_000_000
 """So often is looked at what runs here, and how many rows have come. Too small: work for nothing; too large:
@@ -72,7 +80,10 @@ class NodeMarket:
         papers: name of a file -> its text: contracts, and their ends.
         incarnation: larger than in any earlier life.
         moves: moves fragments between participants.
-        fragments: what of our own runs here.
+        fragments: what of our own runs here; ``hosts``: all that runs here.
+        content: reads contracts about streams; None: those don't count here.
+        whose: the participant of a node.
+        unsell: ends the reading of a stream that is sold.
         wall: the time; None: nobody has told it yet.
         peers: peer -> ``up`` or ``silent``, as it is now.
         number: of our next question.
@@ -99,6 +110,10 @@ class NodeMarket:
         loads: KnownLoads,
         moves: TaskMoves,
         fragments: OwnFragments,
+        hosts: Mapping[str, FragmentHost],
+        content: ContentReader | None,
+        whose: Callable[[str], str | None],
+        unsell: Unsell,
         wall: Callable[[int], int | None],
         peers: Mapping[str, str],
         number: Callable[[], int],
@@ -121,6 +136,16 @@ class NodeMarket:
             moves=moves,
             loads=loads,
             fragments=fragments,
+            outbox=outbox,
+        )
+        self._content = content
+        self._sold = SoldStreams(
+            own,
+            paid=self._paid,
+            catalog=catalog,
+            fragments=hosts,
+            whose=whose,
+            unsell=unsell,
             outbox=outbox,
         )
         self._time_us: int | None = None
@@ -165,6 +190,11 @@ class NodeMarket:
                 refused[name] = error.message
             else:
                 self._book(time_us, contract)
+        for name, document in found.contents.items():
+            try:
+                self._take_content(time_us, document)
+            except ContractError as error:
+                refused[name] = f"{error.message}; {error.hint}" if error.hint else error.message
         for name, paper in found.revocations.items():
             partner = next(each for each in paper.parties if each != self._own)
             versions = self._paid.versions(paper.id, partner)
@@ -174,11 +204,28 @@ class NodeMarket:
                 refused[name] = f"version {versions.newest.version} has taken the place of what it ends"
             else:
                 self._paid.end(paper.id, partner, paper.ends_us)
-                self._tasks.revoked(time_us, paper.id, partner, paper.ends_us)
+                if not self._sold.has(partner, paper.id):
+                    self._tasks.revoked(time_us, paper.id, partner, paper.ends_us)
         for name, why in refused.items():
             if self._papers.refused.get(name) != why:
                 self._outbox.report("warning", "a contract doesn't count", file=name, why=why)
-        self._papers = SignedPapers(contracts=found.contracts, revocations=found.revocations, refused=refused)
+        self._papers = replace(found, refused=refused)
+
+    def _take_content(self, time_us: int, document: ContentDocument) -> None:
+        if self._content is None:
+            raise ContractError("this node reads no contracts about rows of a stream", code="contract.kind")
+        partner = document.provider if document.consumer == self._own else document.consumer
+        if self._tasks.has(partner, document.id):
+            text = f"contract {document.id!r} with {partner!r} is one about load already"
+            raise ContractError(text, hint="give it an id of its own", code="contract.version")
+        terms = self._content(document)
+        billing = billing_contract(terms)
+        self._sold.signed(time_us, terms, billing)
+        self._book(time_us, billing)
+
+    def sells(self, participant: str, stream: str) -> SoldStream | None:
+        """By which contract in force a participant may read a stream that is put out here; None: by none."""
+        return self._sold.sells(participant, stream) if self._begun else None
 
     def _book(self, time_us: int, contract: Contract) -> None:
         try:
@@ -213,7 +260,7 @@ class NodeMarket:
         if now_us >= self._look_at_us:
             self._look(now_us, time_us)
         self._tasks.tick(time_us)
-        self._tasks.count(time_us)
+        self._count_rows(time_us)
         self._paid.tick(time_us)
         for partner, word in self._paid.due(time_us):
             self._book_word(partner, word)
@@ -226,8 +273,13 @@ class NodeMarket:
         # What came home is known as such before it is measured here: its last row is taken then.
         self._tasks.follow(now_us, time_us)
         self._tasks.missed(time_us, since_us)
+        self._sold.follow(now_us, time_us, since_us)
         if now_us >= self._started_us + WARM_US:
             self._tasks.measure(time_us)
+
+    def _count_rows(self, time_us: int) -> None:
+        self._tasks.count(time_us)
+        self._sold.count(time_us)
 
     def written(self, now_us: int) -> None:
         """The catalog may have become durable."""
@@ -298,7 +350,7 @@ class NodeMarket:
         self._turn(heard.now_us, time_us)
 
     def _against(self, partner: str, node: str) -> Refusal | None:
-        if not self._tasks.knows(partner):
+        if not self._tasks.knows(partner) and not self._sold.knows(partner):
             text = f"participant {partner!r} has no contract with {self._own!r} here"
             hint = "both have to sign one, and either's node to have the file: docs/market.md"
             return Refusal(code="E_NO_CONTRACT", text=text, hint=hint)
@@ -314,11 +366,12 @@ class NodeMarket:
             answer = self._paid.told(time_us, partner, word)
             if answer is not None:
                 self._ledger_changed = True
+                self._sold.told(now_us, partner, word)
                 self._book_word(partner, answer)
         elif isinstance(word, TaskRowsHeard):
             self._paid.heard(time_us, partner, word)
         else:
-            self._tasks.count(time_us)  # A reading is compared with what is here by now.
+            self._count_rows(time_us)  # A reading is compared with what is here by now.
             self._paid.receive(time_us, partner, word)
 
     def answered(self, peer: str, reply: Reply) -> bool:
@@ -370,7 +423,10 @@ class NodeMarket:
 
     def _order(self, effect: HandOver | HandBack | StopWork) -> None:
         # The write that it waits for comes behind it: which one that is, ``_keep`` says.
-        self._orders.append(_Order(-1, self._tasks.order(effect)))
+        if isinstance(effect, StopWork) and self._sold.has(effect.partner, effect.contract):
+            self._orders.append(_Order(-1, self._sold.order(effect)))
+        else:
+            self._orders.append(_Order(-1, self._tasks.order(effect)))
 
     def _filed(self, document: AddReceipt) -> Callable[[int], None]:
         return lambda now_us: self._outbox.append(document)
@@ -422,6 +478,8 @@ class NodeMarket:
             self._rules,
             tasks=self._tasks,
             paid=self._paid,
+            sold=self._sold,
+            up={whose: self._peers.get(node) == "up" for whose, node in self._partners.items()},
             refused_papers=self._papers.refused,
             refused_by=self._refused_by,
         )

@@ -129,6 +129,10 @@ class TradedTasks:
         """Whether there is a contract with it."""
         return any(each == partner for each, _ in self._contracts)
 
+    def has(self, partner: str, contract: str) -> bool:
+        """Whether it is one about load."""
+        return (partner, contract) in self._contracts
+
     def signed(self, time_us: int, contract: Contract) -> None:
         """Both have signed it.
 

@@ -13,7 +13,7 @@ from decimal import Decimal
 from typing import Any
 
 from medusa.errors import ContractError
-from medusa.market.money import micro_of, money_text
+from medusa.market.money import amount_text, micro_of
 from medusa.units import byte_count, duration_text, duration_us
 
 __all__ = ["FIELDS", "TermsField", "date_or_time", "time_text", "time_us", "toml_text"]
@@ -107,7 +107,7 @@ def _amount(value: Any) -> int:
 
 
 def _written_amount(micro: int) -> str:
-    return f'"{money_text(micro).replace(",", "")}"'
+    return f'"{amount_text(micro)}"'
 
 
 _SHARE = re.compile(r"\s*(\d{1,3}(?:\.\d{1,4})?)\s*%\s*\Z")
