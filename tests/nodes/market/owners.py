@@ -259,6 +259,10 @@ class Owner:
             fragments=lambda: {
                 name: each.spec for name, each in self.world.hosted(self.node, own=True).items()
             },
+            hosts={},
+            content=None,
+            whose=lambda node: None,
+            unsell=lambda now_us, stream, why: None,
             wall=lambda now_us: WALL_US + now_us,
             peers=self.peers,
             number=lambda: next(numbers),
