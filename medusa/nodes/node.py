@@ -518,7 +518,7 @@ class NodeMind:
             hosts=self.fragments,
             content=self._content,
             whose=self.diverting.participant_of,
-            unsell=self.diverting.unsell,
+            streams=self.diverting,
             wall=self.wall.at,
             peers=self.peers,
             number=self.diverting.number,
@@ -909,7 +909,7 @@ class NodeMind:
             self.outbox.append(CutPeer(peer=peer))
             self._lost(now_us, peer)
         if self.market is not None:
-            self.market.rules_read(now_us, rules.security, rules.papers)
+            self.market.rules_read(now_us, rules.security, rules.papers, rules.suggest)
         self._cut_off(now_us)
         self._turned(now_us)
 

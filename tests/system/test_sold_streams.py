@@ -2,160 +2,29 @@
 
 from __future__ import annotations
 
-import json
-import shlex
-import signal
-import threading
-import time
-
 import pytest
-from click.testing import CliRunner
 
-import medusa as md
-from medusa.cli.main import main
-from medusa.errors import LinkError
-from medusa.nodes.market.content_terms import ContentTerms
-from medusa.query.structs import Field
-from medusa.runtime.contracts.content import content_text
-from medusa.runtime.keys.key_files import CurveKey, ParticipantKey, read_public, write_key
-from tests.system.nodes import ForkedNodes, until
+from tests.system.nodes import until
+from tests.system.stream_market import (
+    BREACH_MICRO,
+    MARK,
+    OWNERS,
+    PRICE_MICRO,
+    SCHEMA,
+    Market,
+    Publisher,
+    asked,
+    breaches,
+    contract_of,
+    counting,
+    done,
+    files_of,
+    refused,
+    rows_of,
+    stream_of,
+)
 
 pytestmark = pytest.mark.system
-
-OWNERS = {"shop": "acme", "desk": "bigco"}
-"""Node -> whose it is: acme sells, bigco buys."""
-
-SCHEMA = {"ts": "int64", "v": "int64", "secret": "utf8"}
-SOLD = (Field("ts", "int64"), Field("v", "int64"))
-PRICE_MICRO, BREACH_MICRO = 2_000, 500_000
-MARK = "nobody but acme may see this"
-YEAR_US = 365 * 86_400 * 1_000_000
-
-
-def asked(command, code=0):
-    done = CliRunner().invoke(main, shlex.split(command))
-    assert done.exit_code == code, done.output
-    return done.output
-
-
-class Market(ForkedNodes):
-    """A node of each, which trade with each other; each has a client that may do everything at its own."""
-
-    def __init__(self, folder):
-        super().__init__(folder, list(OWNERS), limits='checkpoint_every = "50ms"')
-        for node, owner in OWNERS.items():
-            write_key(folder / f"{node}.key", "node", CurveKey.new())
-            write_key(folder / f"{owner}.key", "participant", ParticipantKey.new())
-            write_key(folder / f"of-{owner}.key", "client", CurveKey.new())
-            (folder / f"{owner}.contracts").mkdir()
-        for node in OWNERS:
-            self.config(node).write_text(self.text(node))
-
-    def public(self, name):
-        return read_public(self.folder / f"{name}.pub")
-
-    def text(self, node):
-        owner = OWNERS[node]
-        (other,) = (each for each in OWNERS if each != node)
-        lines = [f'name = "{node}"', f'listen = "{self.addresses[node]}"', f'data = "{node}.data"']
-        lines += ['federation = "fed"', f'participant = "{owner}"', "[keys]", f'node = "{node}.key"']
-        lines += ["[limits]", self.limits, "[dht]", f'key = "{owner}.key"', 'publish = ["*"]']
-        for each in OWNERS.values():
-            lines += [f"[participants.{each}]", f'key = "{self.public(each)}"']
-        lines += [f"[peers.{other}]", f'address = "{self.addresses[other]}"']
-        lines += [f'participant = "{OWNERS[other]}"', f'key = "{self.public(other)}"']
-        lines += ["[clients.admin]", f'key = "{self.public(f"of-{owner}")}"', "status = true"]
-        lines += ['deploy = ["*"]', 'publish = ["*"]', 'subscribe = ["*"]']
-        lines += ["[node]", 'capacity = "1 cores"', "[market]", f'contracts = "{owner}.contracts"']
-        lines += [f'key = "{owner}.key"', "[market.cost]", 'unit = "0.02"']
-        lines += [f"[market.partners.{OWNERS[other]}]", f'node = "{other}"']
-        return "\n".join(lines) + "\n"
-
-    def connect(self, node):
-        keys = {"key": self.folder / f"of-{OWNERS[node]}.key", "server_key": self.folder / f"{node}.pub"}
-        return md.connect(self.addresses[node], timeout="30s", **keys)
-
-    def sign(self, **terms):
-        """Both sign a contract, and have it in their folders; the file."""
-        at_us = int(time.time()) * 1_000_000
-        made = {
-            "id": "cars",
-            "version": 1,
-            "provider": "acme",
-            "consumer": "bigco",
-            "begins_us": at_us - 60_000_000,
-            "ends_us": at_us + YEAR_US,
-            "notice_s": 0,
-            "streams": {"cars.out": SOLD},
-            "price_micro": PRICE_MICRO,
-            "price_unit": "row",
-            "currency": "EUR",
-            "latency_us": 1_000_000,
-            "availability_ppm": 800_000,
-            "breach_micro": BREACH_MICRO,
-            "interval_s": 5,
-        }
-        text = content_text(ContentTerms(**{**made, **terms}))
-        file = self.folder / "cars.contract"
-        (self.folder / "cars.odcs.yaml").write_text(text)
-        signs = f"--federation fed --signer {self.folder}/"
-        asked(f"contract propose {self.folder}/cars.odcs.yaml {signs}acme.key --participant acme -o {file}")
-        key = f"--partner-key {self.folder}/acme.pub"
-        asked(f"contract accept {file} {signs}bigco.key --participant bigco {key}")
-        self.give(file)
-        return file
-
-    def give(self, file):
-        """Put a file into both folders, and have the nodes read them."""
-        for node, owner in OWNERS.items():
-            (self.folder / f"{owner}.contracts" / file.name).write_text(file.read_text())
-            self.processes[node].send_signal(signal.SIGHUP)
-
-    def statement(self, owner, file, code=0):
-        """Who owes whom, by what one of the two has."""
-        command = f"contract statement {file} --receipts {self.receipts(owner)} {self.keys()} --json"
-        return json.loads(asked(command, code))
-
-    def receipts(self, owner):
-        folder = self.folder / f"{owner}.contracts"
-        return until(lambda: list(folder.glob("*.receipts")), what="there are receipts")[0]
-
-    def keys(self):
-        return f"--provider-key {self.folder}/acme.pub --consumer-key {self.folder}/bigco.pub"
-
-
-def rows_of(ts):
-    return {"ts": ts, "v": [each % 7 for each in ts], "secret": [MARK] * len(ts)}
-
-
-class Publisher:
-    """Puts rows into acme's stream until it is told to rest, some each tenth of a second."""
-
-    def __init__(self, fed):
-        self._fed, self.rows = fed, 0
-        self._rests, self._ends = threading.Event(), threading.Event()
-        self._thread = threading.Thread(target=self._run)
-
-    def __enter__(self):
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_):
-        self._ends.set()
-        self._thread.join()
-
-    def _run(self):
-        while not self._ends.wait(0.1):
-            if not self._rests.is_set():
-                ts = list(range(self.rows, self.rows + 5))
-                self._fed.publish("cars", rows_of(ts))
-                self.rows += len(ts)
-
-    def rest(self):
-        self._rests.set()
-
-    def go_on(self):
-        self._rests.clear()
 
 
 @pytest.fixture
@@ -163,33 +32,6 @@ def market(tmp_path):
     made = Market(tmp_path)
     yield made
     made.close()
-
-
-def counting(stream):
-    q = md.Query("counting")
-    q.sink("out", q.source("cars", of=stream).filter("v >= 0", name="some"))
-    return q
-
-
-def stream_of(fed):
-    def found():
-        try:
-            return fed.stream("acme/cars.out")
-        except LinkError:
-            return None
-
-    return until(found, what="bigco finds the stream")
-
-
-def refused(fed, q):
-    with pytest.raises(LinkError) as refusal:
-        fed.deploy(q)
-    return refusal.value.code
-
-
-def contract_of(fed):
-    """How the contract stands at a node."""
-    return next((each for each in fed.status()["market"]["contracts"] if each["id"] == "cars"), None)
 
 
 def test_rows_are_sold_by_the_row_and_a_breach_is_credited(market, tmp_path):
@@ -234,20 +76,6 @@ def test_rows_are_sold_by_the_row_and_a_breach_is_credited(market, tmp_path):
         assert not any(MARK.encode() in each.read_bytes() for each in files_of(market.data("desk"))), (
             "never left"
         )
-
-
-def breaches(market, file):
-    return market.statement("bigco", file)["breaches_micro"]
-
-
-def done(market, owner, file):
-    """What rows have come to, before credits."""
-    found = market.statement(owner, file)
-    return found["amount_micro"] + found["breaches_micro"]
-
-
-def files_of(folder):
-    return [each for each in folder.rglob("*") if each.is_file()]
 
 
 def test_who_sells_dies_and_the_intervals_are_credited(market):

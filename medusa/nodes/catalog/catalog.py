@@ -188,11 +188,13 @@ class CrossQueryRead(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         asked: the number of the question by which it came: the sender's ``ForeignReader`` has the same.
+        begin: the first row that came from there; those before it came from another participant.
     """
 
     node: str
     query: str
     asked: int = 0
+    begin: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import msgspec
+
 from medusa.errors import LinkError
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.config.settings import Settings
@@ -76,11 +78,13 @@ class ForeignReaders:
                     return guest
         return None
 
-    def read(self, peer: str, participant: str, message: Read) -> bool:
+    def read(self, peer: str, participant: str, message: Read, origin: int | None = None) -> bool:
         """A node wants to read a sink; whether the catalog has changed.
 
         Args:
             participant: whose node it is.
+            origin: what its row 0 is called at the sink, where it has read rows before elsewhere; of what
+                it is sold only. None: its row 0 is the next one.
 
         Raises:
             LinkError: it may not, or there is no such sink.
@@ -103,12 +107,17 @@ class ForeignReaders:
                 code="E_LIMIT",
             )
         output = hosted.outputs[sink]
+        if sold is not None and origin is not None:
+            begin = output.rows - origin
+            if begin < 0:
+                text = f"stream {message.stream!r} isn't as far here as where it is read"
+                raise LinkError(text, hint="try again in a moment", code="E_BUSY")
+            sold = msgspec.structs.replace(sold, begin=begin)
         guest = ForeignReader(
             sink=sink, query=message.query, first=output.rows, asked=message.request, foreign=foreign
         )
         stream = f"{hosted.spec.query}.{id}"
-        columns = () if sold is None else sold.columns
-        hosted.outputs[id] = output.for_guest(id, stream, guest, peer, self._outbox, columns)
+        hosted.outputs[id] = output.for_guest(id, stream, guest, peer, self._outbox, sold)
         self._put(hosted, id, stream, guest, peer, sold)
         return True
 
@@ -130,6 +139,14 @@ class ForeignReaders:
             sold=others if sold is None else {**others, id: sold},
         )
         self._catalog.expects_only(stream)
+
+    def origin(self, stream: str) -> int | None:
+        """What the sink calls row 0 of a guest's stream; None: nobody reads that."""
+        for spec in self._catalog.fragments.values():
+            for id, guest in spec.guests.items():
+                if spec.streams[id] == stream:
+                    return guest.first - (spec.sold[id].begin if id in spec.sold else 0)
+        return None
 
     def left(self, hosted: FragmentHost, id: str) -> None:
         """Nobody may read this any more, if it was the stream of a guest."""

@@ -11,7 +11,7 @@ import msgspec
 from medusa.elements import START_US, Boundary, Element, Kind, Train
 from medusa.nodes.fragment.checkpoint_record import EntryRecord, OutputRecord, entries_from
 from medusa.nodes.fragment.spilling import OutputSpilling
-from medusa.nodes.spec.fragment_spec import ForeignReader, FragmentSpec
+from medusa.nodes.spec.fragment_spec import ForeignReader, FragmentSpec, SoldStream
 from medusa.nodes.upstream_backup.records import MarksRecord, OutputSkips
 from medusa.ports import Buffer
 from medusa.query.boxes import Input as Arc
@@ -75,7 +75,7 @@ class FragmentOutput:
 
     Args:
         guest: whose it is, where another query reads.
-        columns: of the rows, those that leave; empty: all.
+        sold: by what it is read, where that is paid for: of its rows only some columns leave.
         guarded: others stand by for the fragment: what the checkpoint says was held back is so again.
         marks: as in ``outputs_of``.
     """
@@ -95,20 +95,21 @@ class FragmentOutput:
         record: OutputRecord | None = None,
         logs: Mapping[int, Buffer] | None = None,
         guest: ForeignReader | None = None,
-        columns: Sequence[str] = (),
+        sold: SoldStream | None = None,
         guarded: bool = False,
         fence: Fence | None = None,
         marks: MarksRecord | None = None,
     ) -> None:
         self.sink = sink
         self._recorded = recorded_as(sink, guest)
-        schema, self._clean, self._columns = some_columns(shape.schema, columns), clean, tuple(columns)
+        self._columns, self._begin = ((), 0) if sold is None else (sold.columns, sold.begin)
+        schema, self._clean = some_columns(shape.schema, self._columns), clean
         self.stream = stream
         self.window_us = None if shape.window is None else (shape.window.size_us, shape.window.advance_us)
         self._codec = TrainCodec(schema, timed=shape.timed, clean=clean)
-        start = (
-            {} if record is None else {"first_seq": record.first_seq, "boundary_us": record.first_boundary_us}
-        )
+        start = {"first_seq": self._begin}
+        if record is not None:
+            start = {"first_seq": record.first_seq, "boundary_us": record.first_boundary_us}
         skips = () if marks is None else marks.skips.get(sink, ())
         self.sender = Sender(
             stream,
@@ -150,7 +151,7 @@ class FragmentOutput:
         )
         for reader in readers:
             self.sender.expect(reader)
-        self._engine_seq = 0 if guest is None else -guest.first
+        self._engine_seq = 0 if guest is None else self._begin - guest.first
         if marks is not None:
             self._engine_seq = marks.ahead.get(sink, 0)
         """What the fragment calls row 0; more only where it began anew, with nothing; less where rows before
@@ -161,6 +162,11 @@ class FragmentOutput:
         self.boundary_us = max([self.sender.log.boundary_us, *promised])
         self._again_us = self.boundary_us if self.given < self.rows else int(START_US) - 1
         """Boundaries up to this one are there already."""
+
+    @property
+    def _first(self) -> int:
+        """What the fragment calls the first row of this stream, where that began later than it."""
+        return self._begin - self._engine_seq
 
     def begun(self, life: int) -> None:
         """Its fragment was installed by this request, which so names the life of the stream.
@@ -237,7 +243,7 @@ class FragmentOutput:
             hold: keep it back until ``release``.
             note: goes with each frame of it.
         """
-        if isinstance(element, Train) and (early := -self._engine_seq - element.first_seq) > 0:
+        if isinstance(element, Train) and (early := self._first - element.first_seq) > 0:
             if early >= len(element):
                 return ()
             element = element.part(early, len(element) - early)
@@ -330,16 +336,17 @@ class FragmentOutput:
         guest: ForeignReader,
         reader: str,
         outbox: Outbox,
-        columns: Sequence[str] = (),
+        sold: SoldStream | None = None,
     ) -> FragmentOutput:
         """What another query reads of this sink: what comes out from now on, as a stream of its own.
 
         Args:
-            columns: those that leave, in the order of the sink; empty: all.
+            sold: as of the class.
         """
         made = copy(self)
         made.sink, made.stream = id, stream
-        schema, made._columns = some_columns(self.sender.schema, columns), tuple(columns)
+        made._columns, made._begin = ((), 0) if sold is None else (sold.columns, sold.begin)
+        schema = some_columns(self.sender.schema, made._columns)
         made._codec = TrainCodec(schema, timed=self.sender.timed, clean=self._clean)
         made.sender = Sender(
             stream,
@@ -347,6 +354,7 @@ class FragmentOutput:
             timed=self.sender.timed,
             outbox=outbox,
             settings=guest_link(guest, self.sender.settings),
+            first_seq=made._begin,
             boundary_us=self.boundary_us,
             fence=self.sender.fence,
         )
@@ -356,7 +364,7 @@ class FragmentOutput:
         made._held, made.held_bytes = [], 0
         made._stored = {}
         made.spilling = self.spilling.like(made.sender, made._stored)
-        made.rows, made.given, made._engine_seq = 0, 0, -guest.first
+        made.rows, made.given, made._engine_seq = made._begin, made._begin, made._begin - guest.first
         made._recorded = recorded_as(id, guest)
         return made
 
@@ -567,7 +575,6 @@ def outputs_of(
         guest = spec.guests.get(id)
         of = id if guest is None else guest.sink
         link = link_of(spec.streams[of])
-        sold = spec.sold.get(id)
         found[id] = FragmentOutput(
             id,
             spec.streams[id],
@@ -581,7 +588,7 @@ def outputs_of(
             record=known.get(recorded_as(id, guest)),
             logs=logs,
             guest=guest,
-            columns=() if sold is None else sold.columns,
+            sold=spec.sold.get(id),
             guarded=guarded,
             fence=fence,
             marks=marks,

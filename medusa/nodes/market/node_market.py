@@ -24,6 +24,10 @@ from medusa.nodes.market.content_terms import ContentTerms, billing_contract
 from medusa.nodes.market.market_status import market_status
 from medusa.nodes.market.market_words import (
     BookedWord,
+    ReadOn,
+    ReadsOn,
+    StreamSuggested,
+    SuggestionHeard,
     TaskRows,
     TaskRowsHeard,
     encode_word,
@@ -34,7 +38,8 @@ from medusa.nodes.market.measured_tasks import KnownLoads
 from medusa.nodes.market.paid_tasks import PaidTasks
 from medusa.nodes.market.signed_documents import signed_by_both
 from medusa.nodes.market.signed_papers import SignedPapers, read_papers
-from medusa.nodes.market.sold_streams import SoldStreams, Unsell
+from medusa.nodes.market.sold_streams import SoldStreams
+from medusa.nodes.market.suggested_streams import ReadersElsewhere, SuggestedStreams
 from medusa.nodes.market.tasks_port import TaskMoves
 from medusa.nodes.market.traded_tasks import OwnFragments, TradedTasks
 from medusa.nodes.message_table import Heard
@@ -83,7 +88,7 @@ class NodeMarket:
         fragments: what of our own runs here; ``hosts``: all that runs here.
         content: reads contracts about streams; None: those don't count here.
         whose: the participant of a node.
-        unsell: ends the reading of a stream that is sold.
+        streams: changes where streams are read.
         wall: the time; None: nobody has told it yet.
         peers: peer -> ``up`` or ``silent``, as it is now.
         number: of our next question.
@@ -113,7 +118,7 @@ class NodeMarket:
         hosts: Mapping[str, FragmentHost],
         content: ContentReader | None,
         whose: Callable[[str], str | None],
-        unsell: Unsell,
+        streams: ReadersElsewhere,
         wall: Callable[[int], int | None],
         peers: Mapping[str, str],
         number: Callable[[], int],
@@ -145,13 +150,26 @@ class NodeMarket:
             catalog=catalog,
             fragments=hosts,
             whose=whose,
-            unsell=unsell,
+            unsell=streams.unsell,
+            outbox=outbox,
+        )
+        self._suggested = SuggestedStreams(
+            sold=self._sold,
+            streams=streams,
+            catalog=catalog,
+            fragments=hosts,
+            partners=self._partners,
+            whose=whose,
+            suggest=rules.suggest,
+            follow=rules.policy.follow,
+            say=self._book_word,
+            number=number,
             outbox=outbox,
         )
         self._time_us: int | None = None
         self._begun = self._ledger_changed = False
         self._started_us = self._look_at_us = self._looked_us = 0
-        self._says: list[tuple[str, type[Traded] | type[Booked], bytes]] = []
+        self._says: list[tuple[str, type[Traded] | type[Booked], bytes, int]] = []
         self._orders: list[_Order] = []
         self._token = 0
         self._asked: dict[int, str] = {}
@@ -161,9 +179,17 @@ class NodeMarket:
 
     # --- contracts ------------------------------------------------------------------------------------
 
-    def rules_read(self, now_us: int, security: Security, papers: Mapping[str, str] | None) -> None:
-        """Keys, and contracts (None: those stay), were read again. A file that is gone changes nothing: a
-        contract ends by its date, or by a revocation."""
+    def rules_read(
+        self,
+        now_us: int,
+        security: Security,
+        papers: Mapping[str, str] | None,
+        suggest: Mapping[str, str] | None = None,
+    ) -> None:
+        """Keys, contracts and what is suggested (None: those stay) were read again. A file that is gone
+        changes nothing: a contract ends by its date, or by a revocation."""
+        if suggest is not None:
+            self._suggested.rules_read(suggest)
         self._keys.clear()
         self._keys.update(security.counting().participants)
         if papers is not None:
@@ -274,6 +300,7 @@ class NodeMarket:
         self._tasks.follow(now_us, time_us)
         self._tasks.missed(time_us, since_us)
         self._sold.follow(now_us, time_us, since_us)
+        self._suggested.tick(now_us, time_us)
         if now_us >= self._started_us + WARM_US:
             self._tasks.measure(time_us)
 
@@ -370,6 +397,8 @@ class NodeMarket:
                 self._book_word(partner, answer)
         elif isinstance(word, TaskRowsHeard):
             self._paid.heard(time_us, partner, word)
+        elif isinstance(word, StreamSuggested | SuggestionHeard | ReadOn | ReadsOn):
+            self._suggested.receive(now_us, partner, word)
         else:
             self._count_rows(time_us)  # A reading is compared with what is here by now.
             self._paid.receive(time_us, partner, word)
@@ -431,13 +460,13 @@ class NodeMarket:
     def _filed(self, document: AddReceipt) -> Callable[[int], None]:
         return lambda now_us: self._outbox.append(document)
 
-    def _book_word(self, partner: str, word: BookedWord) -> None:
-        self._say(partner, Booked, encode_word(word))
+    def _book_word(self, partner: str, word: BookedWord, after: int = 0) -> None:
+        self._say(partner, Booked, encode_word(word), after)
 
-    def _say(self, partner: str, kind: type[Traded] | type[Booked], payload: bytes) -> None:
+    def _say(self, partner: str, kind: type[Traded] | type[Booked], payload: bytes, after: int = 0) -> None:
         node = self._partners.get(partner)
         if node is not None and self._peers.get(node) == "up":  # Else it is lost: it is said again.
-            self._says.append((partner, kind, payload))
+            self._says.append((partner, kind, payload, after))
 
     def _keep(self) -> None:
         """Write what has changed; what follows from it waits for that."""
@@ -453,10 +482,11 @@ class NodeMarket:
             self._token = self._saver.save()
         self._orders = [_Order(self._token, each.do) if each.after < 0 else each for each in self._orders]
         says, self._says = self._says, []
-        for partner, kind, payload in says:
+        for partner, kind, payload, after in says:
             request = self._number()
             self._asked[request] = partner
-            self._saver.send(self._partners[partner], kind(request=request), payload, after=self._token)
+            token = max(self._token, after)
+            self._saver.send(self._partners[partner], kind(request=request), payload, after=token)
         while len(self._asked) > ASKED_MAX:
             del self._asked[next(iter(self._asked))]
 

@@ -45,7 +45,7 @@ class StreamDeal:
     Attributes:
         stream: of the reader alone.
         asked: the number of the question by which it came.
-        rows: those before this one were sent, or came.
+        rows: those before this one were sent, or came; ``begin``: and those before this one elsewhere.
         came: changes with each row and boundary; None: the other side isn't reached.
     """
 
@@ -55,6 +55,7 @@ class StreamDeal:
     asked: int
     rows: int
     came: tuple[int, int] | None
+    begin: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -137,6 +138,13 @@ class SoldStreams:
         columns = tuple(each.name for each in found.content.streams[stream])
         return SoldStream(partner=participant, contract=found.content.id, columns=columns)
 
+    def buys(self, partner: str, stream: str, columns: tuple[str, ...]) -> str:
+        """The contract in force by which we may read just these columns at a partner; empty: none."""
+        found = self._terms_of(partner, stream, selling=False)
+        if found is None or tuple(each.name for each in found.content.streams[stream]) != columns:
+            return ""
+        return found.content.id
+
     def _terms_of(self, partner: str, stream: str, *, selling: bool) -> _Terms | None:
         """The first contract in force, by name, by which this stream is sold."""
         for (whose, name), versions in sorted(self._contracts.items()):
@@ -204,6 +212,7 @@ class SoldStreams:
                     asked=read.asked,
                     rows=input.fed_seq,
                     came=(receiver.next_seq, receiver.boundary_us) if there else None,
+                    begin=read.begin,
                 )
 
     def _bought_by(self, partner: str, stream: str, asked: int) -> str | None:
@@ -287,7 +296,7 @@ class SoldStreams:
     def _follow_reading(self, time_us: int, deal: StreamDeal, terms: _Terms) -> None:
         made = self._deal(deal, terms, "away")
         if not self._paid.is_paid(made):
-            begin = self._rows(deal, terms) - 1 if terms.content.by_time else 0
+            begin = self._rows(deal, terms) - 1 if terms.content.by_time else deal.begin
             if why := self._paid.went(time_us, made, begin):
                 about = {"stream": deal.stream, "partner": deal.partner, "why": why}
                 self._outbox.report("warning", "a stream that is read can't be paid for", **about)
@@ -303,11 +312,21 @@ class SoldStreams:
                 continue
             self._stop_paying(time_us, mark.partner, mark.negotiation, mark.task, terms)
 
-    def _stop_paying(self, time_us: int, partner: str, asked: int, stream: str, terms: _Terms) -> None:
+    def read_elsewhere(self, time_us: int, deal: StreamDeal, row: int) -> None:
+        """A stream that we read comes from another participant from this row on."""
+        self._time_us = time_us
+        terms = self._newest(deal.partner, deal.contract)
+        if terms is not None:
+            self._stop_paying(time_us, deal.partner, deal.asked, deal.stream, terms, row)
+
+    def _stop_paying(
+        self, time_us: int, partner: str, asked: int, stream: str, terms: _Terms, row: int | None = None
+    ) -> None:
         deal = StreamDeal(
             partner=partner, contract=terms.content.id, stream=stream, asked=asked, rows=0, came=None
         )
-        row = self._rows(deal, terms) if terms.content.by_time else None
+        if terms.content.by_time:
+            row = self._rows(deal, terms)
         self._over[stream, asked] = None
         self._paid.came_home(time_us, self._deal(deal, terms, "away"), row)
 

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from medusa.errors import LinkError
-from medusa.nodes.catalog.catalog import RUNNING, Catalog, ForwardingAddress
+from medusa.nodes.catalog.catalog import RUNNING, Catalog, CrossQueryRead, ForwardingAddress
 from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.config.settings_offers import OfferRules
@@ -366,6 +366,51 @@ class Rerouting:
         self._read_by(hosted, sink, tuple(r for r in hosted.spec.readers.get(sink, ()) if r != reader))
         hosted.outputs[sink].sender.forget(now_us, reader)
         self.guests.left(hosted, sink)
+
+    # --- streams that are sold ------------------------------------------------------------------------
+
+    def origin(self, stream: str) -> int | None:
+        """As of ``ForeignReaders``."""
+        return self.guests.origin(stream)
+
+    def read_on(self, peer: str, message: Read, origin: int) -> tuple[int, int]:
+        """A node of another participant reads a sink of ours on, where it has read the rows before elsewhere.
+
+        Args:
+            origin: what its row 0 is called at the sink.
+
+        Returns:
+            The number of the first row that it gets here, and the write of the catalog with that.
+
+        Raises:
+            LinkError: as of ``ForeignReaders.read``.
+        """
+        participant = self.participant_of(peer) or ""
+        changed = self.guests.read(peer, participant, message, origin)
+        stream = self.guests.stream(participant, message)
+        begin = next(
+            spec.sold[id].begin
+            for spec in self._catalog.fragments.values()
+            for id in spec.sold
+            if spec.streams[id] == stream
+        )
+        return begin, self._saver.save() if changed else 0
+
+    def reads_on(self, now_us: int, stream: str, node: str, asked: int) -> int | None:
+        """A stream that a query of ours reads comes from another participant's node from now on, from the row
+        on that is next; that row, or None: nothing reads it here, or what does is being moved."""
+        for hosted in self._fragments.values():
+            for feed in hosted.spec.feeds:
+                if feed.stream != stream or self.moving(hosted.spec.name) or hosted.frozen:
+                    continue
+                row = hosted.inputs[feed.source, feed.node].receiver.next_seq
+                self.switched(now_us, hosted, feed, node, 1)
+                self._catalog.reading[stream] = CrossQueryRead(
+                    node=node, query=hosted.spec.query, asked=asked, begin=row
+                )
+                self._saver.save()
+                return row
+        return None
 
     def unsell(self, now_us: int, stream: str, why: str) -> None:
         """A stream that is sold is read no more: its reader hears why, and nothing is kept for it."""

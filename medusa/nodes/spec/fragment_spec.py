@@ -83,11 +83,14 @@ class SoldStream(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
         partner: who reads, and pays.
         contract: that both have signed.
         columns: of the sink, in its order: those that leave.
+        begin: the number of the first row of the reader's stream; above 0 where it read the rows before
+            elsewhere.
     """
 
     partner: Name
     contract: Name
     columns: Annotated[tuple[Name, ...], Meta(min_length=1, max_length=limits.COLUMNS_MAX)]
+    begin: Annotated[int, Meta(ge=0, le=limits.SEQ_MAX)] = 0
 
 
 class FragmentSpec(

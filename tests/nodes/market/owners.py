@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -262,7 +263,7 @@ class Owner:
             hosts={},
             content=None,
             whose=lambda node: None,
-            unsell=lambda now_us, stream, why: None,
+            streams=SimpleNamespace(unsell=None),
             wall=lambda now_us: WALL_US + now_us,
             peers=self.peers,
             number=lambda: next(numbers),

@@ -273,17 +273,21 @@ SCHEMA = (Field("ts", "int64"), Field("secret", "utf8"), Field("v", "int64"))
 MARK = "nobody else may see this"
 
 
-def output(columns, timed=True):
+def sold_by(columns, begin=0):
+    return SoldStream(partner="bigco", contract="cars", columns=columns, begin=begin) if columns else None
+
+
+def output(columns):
     return FragmentOutput(
         "out",
         "q.out",
-        StreamShape("box", SCHEMA, timed=timed),
+        StreamShape("box", SCHEMA, timed=True),
         readers=["c"],
         outbox=Outbox(),
         settings=LinkSettings(),
         fragment="q/box",
         next_token=lambda: 1,
-        columns=columns,
+        sold=sold_by(columns),
     )
 
 
@@ -307,7 +311,7 @@ def payloads(out):
 def test_columns_that_are_not_sold_never_leave(columns):
     made, whole = output(columns), output(())
     guest = ForeignReader(sink="out", query="r", first=0, asked=3, foreign=True)
-    later = whole.for_guest("out.r.s", "q.out.r.s", guest, "core", Outbox(), columns)
+    later = whole.for_guest("out.r.s", "q.out.r.s", guest, "core", Outbox(), sold_by(columns))
     for out in (made, whole, later):
         out.take(0, train(40), hold=False)
         out.take(0, Boundary(time_us=39 * S), hold=False)
