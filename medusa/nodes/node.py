@@ -424,6 +424,7 @@ class NodeMind:
             recovery=self.recovery,
             handovers=self.recovery.handovers,
             abroad=self.abroad,
+            by_plan=lambda *signal: self.market is not None and self.market.signal(*signal),
         )
         self._definitions = Definitions(
             settings, catalog, naming.directory, self.coordinator, fragments, parsing=parsing, outbox=outbox

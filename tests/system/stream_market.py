@@ -39,11 +39,13 @@ def asked(command, code=0):
 class Market(ForkedNodes):
     """A node of each, which trade with each other; each has a client that may do everything at its own."""
 
-    def __init__(self, folder, owners=None):
+    def __init__(self, folder, owners=None, unit=None):
         self.owners = owners or OWNERS
+        self.unit = unit or {}
         super().__init__(folder, list(self.owners), limits='checkpoint_every = "50ms"')
-        for node, owner in self.owners.items():
+        for node in self.owners:
             write_key(folder / f"{node}.key", "node", CurveKey.new())
+        for owner in dict.fromkeys(self.owners.values()):
             write_key(folder / f"{owner}.key", "participant", ParticipantKey.new())
             write_key(folder / f"of-{owner}.key", "client", CurveKey.new())
             (folder / f"{owner}.contracts").mkdir()
@@ -59,18 +61,27 @@ class Market(ForkedNodes):
         lines = [f'name = "{node}"', f'listen = "{self.addresses[node]}"', f'data = "{node}.data"']
         lines += ['federation = "fed"', f'participant = "{owner}"', "[keys]", f'node = "{node}.key"']
         lines += ["[limits]", self.limits, "[dht]", f'key = "{owner}.key"', 'publish = ["*"]']
-        for each in self.owners.values():
+        for each in dict.fromkeys(self.owners.values()):
             lines += [f"[participants.{each}]", f'key = "{self.public(each)}"']
         for other in others:
             lines += [f"[peers.{other}]", f'address = "{self.addresses[other]}"']
             lines += [f'participant = "{self.owners[other]}"', f'key = "{self.public(other)}"']
         lines += ["[clients.admin]", f'key = "{self.public(f"of-{owner}")}"', "status = true"]
         lines += ['deploy = ["*"]', 'publish = ["*"]', 'subscribe = ["*"]']
-        lines += ["[node]", 'capacity = "1 cores"', "[market]", f'contracts = "{owner}.contracts"']
-        lines += [f'key = "{owner}.key"', "[market.cost]", 'unit = "0.02"']
-        for other in others:
-            lines += [f"[market.partners.{self.owners[other]}]", f'node = "{other}"']
+        if node in self.trading():
+            lines += ["[node]", 'capacity = "1 cores"', "[market]", f'contracts = "{owner}.contracts"']
+            lines += [f'key = "{owner}.key"', "[market.cost]", f'unit = "{self.unit.get(owner, "0.02")}"']
+            for other in self.trading():
+                if self.owners[other] != owner:
+                    lines += [f"[market.partners.{self.owners[other]}]", f'node = "{other}"']
         return "\n".join(lines) + f"\n{more}\n"
+
+    def trading(self):
+        """Of each owner the first node."""
+        first = {}
+        for node, owner in self.owners.items():
+            first.setdefault(owner, node)
+        return list(first.values())
 
     def configure(self, node, more):
         """What stands in the file of a node besides, from now on."""
@@ -103,9 +114,13 @@ class Market(ForkedNodes):
             "interval_s": 5,
         }
         made |= terms
-        name, provider, consumer = made["id"], made["provider"], made["consumer"]
-        file, draft = self.folder / f"{name}.contract", self.folder / f"{name}.odcs.yaml"
+        draft = self.folder / f"{made['id']}.odcs.yaml"
         draft.write_text(content_text(ContentTerms(**made)))
+        return self.sign_terms(draft, made["id"], made["provider"], made["consumer"])
+
+    def sign_terms(self, draft, name, provider, consumer):
+        """As ``sign``, of terms in a file."""
+        file = self.folder / f"{name}.contract"
         signs = f"--federation fed --signer {self.folder}/"
         asked(f"contract propose {draft} {signs}{provider}.key --participant {provider} -o {file}")
         key = f"--partner-key {self.folder}/{provider}.pub"
@@ -118,7 +133,8 @@ class Market(ForkedNodes):
         for node, owner in self.owners.items():
             if owner in owners:
                 (self.folder / f"{owner}.contracts" / file.name).write_text(file.read_text())
-                self.processes[node].send_signal(signal.SIGHUP)
+                if node in self.processes:
+                    self.processes[node].send_signal(signal.SIGHUP)
 
     def statement(self, owner, file, provider="acme", consumer="bigco"):
         """Who owes whom, by what one of the two has."""

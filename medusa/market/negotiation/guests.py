@@ -133,6 +133,10 @@ class GuestKeeper:
                 return None
             if not here:
                 continue
+            if guest.planned:
+                for virtual in (True,) if guest.virtual else tuple(load):
+                    load[virtual] = load[virtual].minus(guest.now.use)
+                continue
             if overloaded and not guest.virtual:
                 self.give_back(now_us, guest, TradeReason.FULL.value, "")
                 return None

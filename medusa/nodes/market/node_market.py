@@ -36,6 +36,7 @@ from medusa.nodes.market.market_words import (
 )
 from medusa.nodes.market.measured_tasks import KnownLoads
 from medusa.nodes.market.paid_tasks import PaidTasks
+from medusa.nodes.market.planned_moves import PlannedMoves
 from medusa.nodes.market.signed_documents import signed_by_both
 from medusa.nodes.market.signed_papers import SignedPapers, read_papers
 from medusa.nodes.market.sold_streams import SoldStreams
@@ -49,6 +50,7 @@ from medusa.nodes.spec.fragment_spec import SoldStream
 from medusa.ports import Signer, Verify
 from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.market import Booked, Traded
+from medusa.wire.messages.move import Move
 from medusa.wire.outbox import AddReceipt, Outbox
 from medusa.wire.status_and_metrics import MarketStatus
 
@@ -166,6 +168,7 @@ class NodeMarket:
             number=number,
             outbox=outbox,
         )
+        self._planned = PlannedMoves(own, node, self._partners, tasks=self._tasks, moves=moves, outbox=outbox)
         self._time_us: int | None = None
         self._begun = self._ledger_changed = False
         self._started_us = self._look_at_us = self._looked_us = 0
@@ -268,6 +271,16 @@ class NodeMarket:
                 self._paid.sign(time_us, contract)
             except ContractError:
                 self._waits.append(contract)
+
+    def signal(self, now_us: int, client: str, move: Move) -> bool:
+        """A client wants a fragment moved; whether that is by a plan of a contract, and so is done here."""
+        time_us = self._advance(now_us)
+        if time_us is None or not self._begun:
+            return False
+        taken = self._planned.signal(now_us, time_us, client, move)
+        if taken:
+            self._turn(now_us, time_us)
+        return taken
 
     # --- time -----------------------------------------------------------------------------------------
 
@@ -426,6 +439,7 @@ class NodeMarket:
             self._keep()
             if not self._do_orders(now_us):
                 break
+        self._planned.look(now_us)
 
     def _take_effects(self) -> None:
         for booked in self._paid.take_effects():

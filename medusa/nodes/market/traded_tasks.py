@@ -219,6 +219,20 @@ class TradedTasks:
         stopped = [self._paid.stopped(name, partner) for name in ours]
         return stopped[0] if stopped and all(stopped) else ""
 
+    # --- what was agreed beforehand --------------------------------------------------------------------
+
+    def is_planned(self, time_us: int, fragment: str, partner: str) -> bool:
+        """Whether a contract in force says that a fragment may go there at a signal."""
+        return self.trader.planned_at(time_us, partner, task_of(self._own, fragment))
+
+    def go_by_plan(self, time_us: int, fragment: str, partner: str) -> int | None:
+        """Have it go: the number of the negotiation; None: it can't go now."""
+        return self.trader.go_by_plan(time_us, partner, task_of(self._own, fragment))
+
+    def come_by_plan(self, time_us: int, fragment: str) -> bool:
+        """Have what went so come home; False: it didn't go so."""
+        return self.trader.come_by_plan(time_us, task_of(self._own, fragment))
+
     # --- what has moved -------------------------------------------------------------------------------
 
     def follow(self, now_us: int, time_us: int) -> None:
