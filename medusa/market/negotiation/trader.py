@@ -298,7 +298,7 @@ class Trader:
         away = self._books.away.get((task, False))
         if away is None or not away.planned:
             return False
-        self._aways.recall(now_us, (task, False), TradeReason.RECALLED)
+        self._aways.recall(now_us, (task, False), TradeReason.SIGNAL)
         return True
 
     # --- what the driver knows ------------------------------------------------------------------
