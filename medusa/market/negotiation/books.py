@@ -62,7 +62,7 @@ class TakenFigures:
     @property
     def planned(self) -> bool:
         """It went at a signal, and stays until the next one: what it costs now changes nothing."""
-        return self.signed.contract.planned_micro(self.task.name) == self.price_micro
+        return self.signed.planned_micro(self.task) == self.price_micro
 
     @property
     def units_per_s(self) -> float:

@@ -345,9 +345,7 @@ class FragmentOutput:
         """
         made = copy(self)
         made.sink, made.stream = id, stream
-        made._columns, made._begin = ((), 0) if sold is None else (sold.columns, sold.begin)
-        schema = some_columns(self.sender.schema, made._columns)
-        made._codec = TrainCodec(schema, timed=self.sender.timed, clean=self._clean)
+        schema = made._sells(sold)
         made.sender = Sender(
             stream,
             schema,
@@ -367,6 +365,13 @@ class FragmentOutput:
         made.rows, made.given, made._engine_seq = made._begin, made._begin, made._begin - guest.first
         made._recorded = recorded_as(id, guest)
         return made
+
+    def _sells(self, sold: SoldStream | None) -> Schema:
+        """Of its rows only what is sold leaves; the schema of that."""
+        self._columns, self._begin = ((), 0) if sold is None else (sold.columns, sold.begin)
+        schema = some_columns(self.sender.schema, self._columns)
+        self._codec = TrainCodec(schema, timed=self.sender.timed, clean=self._clean)
+        return schema
 
     def all_in_memory(self) -> None:
         """Nothing of what is kept is on the disk of this node: the next checkpoint stores all of it."""

@@ -101,7 +101,7 @@ class PlannedMoves:
             self._moves.await_move(now_us, move.fragment, move.to, signal.client, move.request, timeout_us)
         elif signal.number is not None and move.fragment in self._moves.away():
             self._answer(signal, pause_us=now_us - signal.since_us)
-        elif signal.number is not None and (code := self._tasks.trader.ended(signal.number)) is not None:
+        elif signal.number is not None and (code := self._tasks.came_to_nothing(signal.number)) is not None:
             self._refuse(signal.client, move, code, f"it stays: {reason_text(code)}", "")
         elif now_us - signal.since_us >= move.timeout_ms * 1_000:
             text = f"fragment {move.fragment!r} isn't there yet"

@@ -164,8 +164,14 @@ class SuggestedStreams:
         del self._switches[switch.deal.stream]
         self.switched += 1
         self._sold.read_elsewhere(time_us, switch.deal, row)
-        about = {"stream": switch.deal.stream, "partner": switch.deal.partner, "to": switch.to, "row": row}
-        self._outbox.report("info", "a stream is read elsewhere, as its seller suggested", **about)
+        self._outbox.report(
+            "info",
+            "a stream is read elsewhere, as its seller suggested",
+            stream=switch.deal.stream,
+            partner=switch.deal.partner,
+            to=switch.to,
+            row=row,
+        )
         self._heard(switch.deal, "", "")
 
     def _has_come_to(self, switch: _Switch) -> bool:

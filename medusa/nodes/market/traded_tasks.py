@@ -229,6 +229,10 @@ class TradedTasks:
         """Have it go: the number of the negotiation; None: it can't go now."""
         return self.trader.go_by_plan(time_us, partner, task_of(self._own, fragment))
 
+    def came_to_nothing(self, negotiation: int) -> str | None:
+        """The code with which a negotiation of ours ended; None: it goes on, or something went."""
+        return self.trader.ended(negotiation)
+
     def come_by_plan(self, time_us: int, fragment: str) -> bool:
         """Have what went so come home; False: it didn't go so."""
         return self.trader.come_by_plan(time_us, task_of(self._own, fragment))
