@@ -74,6 +74,11 @@ def test_a_reader_switches_at_the_same_row_and_pays_the_other_one(market):
                 until(lambda: read_from(bigco) == ["mirror"], what="bigco reads at carol's")
                 until(lambda: contract_of(acme)["readers"] == 0, what="acme keeps nothing more for bigco")
                 until(lambda: contract_of(bigco, "cars2")["owed_micro"] > 0, what="rows of carol are paid")
+                for node in ("mirror", "desk"):  # What was switched is so after a death, too.
+                    market.kill(node)
+                    market.start(node)
+                before = publisher.rows
+                until(lambda: publisher.rows > before + 40, what="rows that come after that")
                 publisher.rest()
                 acme.finish("cars")
                 got = trains.table()
