@@ -296,6 +296,12 @@ class AbroadMoves:
             return
         self._refused(fragment, why)
 
+    def await_move(
+        self, now_us: int, fragment: str, node: str, client: str, request: int, timeout_us: int
+    ) -> None:
+        """Answer a client once what is being handed over to this node is there, or stays."""
+        self._handovers.order(now_us, client, request, fragment, node, timeout_us)
+
     def recall(self, now_us: int, fragment: str, why: str = "its owner wants it") -> None:
         """Have a fragment of ours come home: ``Returned`` follows. One that is on its way there stays."""
         replicas = self._replicas(fragment)

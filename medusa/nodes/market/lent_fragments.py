@@ -82,6 +82,11 @@ class LentFragments:
         self._going[fragment] = None
         self._moves.send(now_us, fragment, node)
 
+    def await_move(
+        self, now_us: int, fragment: str, node: str, client: str, request: int, timeout_us: int
+    ) -> None:
+        self._moves.await_move(now_us, fragment, node, client, request, timeout_us)
+
     def recall(self, now_us: int, fragment: str) -> None:
         self._moves.recall(now_us, fragment)
 

@@ -165,6 +165,12 @@ class TaskMoves(Protocol):
         """Hand it over. ``TaskHandedOver`` or ``TaskStayed`` answers."""
         ...
 
+    def await_move(
+        self, now_us: int, fragment: str, node: str, client: str, request: int, timeout_us: int
+    ) -> None:
+        """Answer a client once what is being handed over to this node is there."""
+        ...
+
     def recall(self, now_us: int, fragment: str) -> None:
         """Bring it home. ``TaskHome`` answers."""
         ...

@@ -133,6 +133,10 @@ class TradedTasks:
         """Whether there is a contract with it."""
         return any(each == partner for each, _ in self._contracts)
 
+    def has(self, partner: str, contract: str) -> bool:
+        """Whether it is one about load."""
+        return (partner, contract) in self._contracts
+
     def signed(self, time_us: int, contract: Contract) -> None:
         """Both have signed it.
 
@@ -218,6 +222,24 @@ class TradedTasks:
         ours = [name for (whose, name), consumes in mine if whose == partner and not consumes]
         stopped = [self._paid.stopped(name, partner) for name in ours]
         return stopped[0] if stopped and all(stopped) else ""
+
+    # --- what was agreed beforehand --------------------------------------------------------------------
+
+    def is_planned(self, time_us: int, fragment: str, partner: str) -> bool:
+        """Whether a contract in force says that a fragment may go there at a signal."""
+        return self.trader.planned_at(time_us, partner, task_of(self._own, fragment))
+
+    def go_by_plan(self, time_us: int, fragment: str, partner: str) -> int | None:
+        """Have it go: the number of the negotiation; None: it can't go now."""
+        return self.trader.go_by_plan(time_us, partner, task_of(self._own, fragment))
+
+    def came_to_nothing(self, negotiation: int) -> str | None:
+        """The code with which a negotiation of ours ended; None: it goes on, or something went."""
+        return self.trader.ended(negotiation)
+
+    def come_by_plan(self, time_us: int, fragment: str) -> bool:
+        """Have what went so come home; False: it didn't go so."""
+        return self.trader.come_by_plan(time_us, task_of(self._own, fragment))
 
     # --- what has moved -------------------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -261,6 +262,10 @@ class Owner:
             fragments=lambda: {
                 name: each.spec for name, each in self.world.hosted(self.node, own=True).items()
             },
+            hosts={},
+            content=None,
+            whose=lambda node: None,
+            streams=SimpleNamespace(unsell=None),
             wall=lambda now_us: WALL_US + now_us,
             peers=self.peers,
             number=lambda: next(numbers),
