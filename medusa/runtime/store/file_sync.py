@@ -14,17 +14,19 @@ from types import TracebackType
 
 __all__ = ["OpenFiles", "sync_together"]
 
-TOGETHER_MAX = 16
-"""Files that are open at once."""
-
 THREADS_MAX = 8
 
 
 class OpenFiles:
     """Descriptors of files and folders that were written, to be synced and closed; those that are left at the
-    end are only closed."""
+    end are only closed.
 
-    def __init__(self) -> None:
+    Args:
+        most: so many are open at once.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._numbers: list[int] = []
 
     def add(self, number: int) -> None:
@@ -34,7 +36,7 @@ class OpenFiles:
             OSError: one of them couldn't be synced.
         """
         self._numbers.append(number)
-        if len(self._numbers) >= TOGETHER_MAX:
+        if len(self._numbers) >= self._most:
             self.sync()
 
     def sync(self) -> None:
