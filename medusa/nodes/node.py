@@ -449,6 +449,8 @@ class NodeMind:
             coordinator=self.coordinator,
             diverting=diverting,
             without_state=self.recovery.without_state,
+            was_returned=self.recovery.was_returned,
+            taken_up=self.recovery.taken_up,
             **shared,
         )
         self.lanes = Lanes(self._me, settings, fragments)

@@ -455,6 +455,15 @@ class Recovery:
             left.pop(name, None)
         return names
 
+    def was_returned(self, fragment: str) -> bool:
+        """Whether its newest state is damaged here, and nobody who stood by for it has it."""
+        return self.succession.was_returned(fragment)
+
+    def taken_up(self, now_us: int, query: str) -> None:
+        """A fragment of it that was in doubt is here again: it is what the configuration says."""
+        if (current := self.agreement.current(query)) is not None:
+            self.succession.decided(now_us, None, current)
+
     def without_state(self, runs: Callable[[str, str], bool]) -> dict[str, tuple[str, ...]]:
         """Of a node whose disk was lost: fragments that are its own and that nobody else has, with their
         streams. Those that others stand by for go to the next in order.
