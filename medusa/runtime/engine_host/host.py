@@ -573,6 +573,8 @@ class EngineHost:
 
         def copied(why: str) -> None:
             if not why:
+                if not effect.fragment:
+                    self._kept.catalog_comes(effect.token)
                 self._disk.give(lambda: self._kept.write(running, effect, copying, before))
                 return
             self._tell(effect.fragment, running.life, Persisted(effect.token, False, why))
