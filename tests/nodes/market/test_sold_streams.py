@@ -175,6 +175,8 @@ def test_each_row_that_came_is_paid_once():
     pair.run(61, rows=3)
     assert pair.agrees() == 60 * 3 * 2_000
     assert pair.acme.unsold == []
+    told = "contract cars: acme sells bigco cars.out for 0.002 EUR a row; 1 of bigco's queries read"
+    assert [*pair.acme.sold.explained()] == [*pair.bigco.sold.explained()] == [told]
 
 
 def test_time_is_paid_by_the_interval_whether_rows_come_or_not():
