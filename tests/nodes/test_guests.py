@@ -244,3 +244,12 @@ def test_what_is_sold_stays_at_the_node_that_counts_it():
     hosted.change_spec(sold={})
     said = node.say("maker", Move(request=91, fragment="q/flows", to="near", timeout_ms=1_000))
     assert [each for each in said if isinstance(each, Reply)] == [], "it begins"
+
+
+@pytest.mark.parametrize("query", ["r s", "../r", "r\n"])
+def test_a_reader_without_a_name_is_kept_nowhere(query):
+    """What is on disk is read again, and a spec takes no such stream."""
+    node = upstream()
+    before = node.state()
+    assert node.answer("core", msgspec.structs.replace(READ, query=query)) == "E_STREAM"
+    assert node.state() == before

@@ -282,6 +282,8 @@ class SuggestedStreams:
         )
         begin, after, code, text = 0, 0, "", ""
         try:
+            if self._sold.sells(partner, word.stream) is None:
+                raise LinkError(f"no contract in force sells {word.stream!r} here", code="E_NO_CONTRACT")
             begin, after = self._streams.read_on(self._partners[partner], read, word.origin)
         except LinkError as error:
             code, text = error.code, error.message[:256]
