@@ -636,10 +636,15 @@ class NodeMind:
         return hosted
 
     def _checkpoint_every_us(self, spec: FragmentSpec, owner: str) -> int:
-        """Of a fragment here. Another participant's never writes more often than our own would."""
+        """Of a fragment here. Another participant's never writes more often than our own would, unless we
+        have permitted that."""
         own = self.settings.limits.checkpoint_every_us
         wished = spec.checkpoint_every_us or own
-        return wished if owner == self.settings.participant else max(wished, own)
+        if owner == self.settings.participant:
+            return wished
+        permit = self.permits.into(spec.name)
+        calm, agreed = max(wished, own), 0 if permit is None else permit.checkpoint_every_us
+        return min(calm, agreed) if agreed else calm
 
     def _owned(self, now_us: int, hosted: FragmentHost, secondaries: Collection[str] = ()) -> None:
         """What followed another node's fragment is ours now, or what was moved is ours again; the words of
@@ -1100,7 +1105,8 @@ class NodeMind:
             leads=self.recovery.leads(hosted.spec.query),
         )
         guarded = self.recovery.guarded(now_us, hosted.spec)
-        return fragment_status(hosted, self.rates, now_us, known, self.loads, why, guarded)
+        method = self.recovery.method(hosted.spec)
+        return fragment_status(hosted, self.rates, now_us, known, self.loads, why, method, guarded)
 
     def status(self, now_us: int) -> dict[str, Any]:
         """What ``medusa status`` shows, as JSON has it: docs/nodes.md describes each field."""
@@ -1130,6 +1136,7 @@ class NodeMind:
             elsewhere=self.catalog.elsewhere(),
             queries=queries_of(self.catalog.deployments.values(), partial(self.recovery.status, now_us)),
             undecided=self.recovery.undecided(now_us),
+            without_state=self.recovery.last_copies.status(),
             in_doubt=self._resolving.status(),
             runs_on=self.accepting.status(),
             market=UNSET if self.market is None else self.market.status(now_us),

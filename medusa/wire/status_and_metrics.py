@@ -67,6 +67,7 @@ __all__ = [
     "SmoothedLoad",
     "SourceStatus",
     "SplitStatus",
+    "StatelessStatus",
     "VisibleStatus",
     "metrics_of",
     "plain",
@@ -755,6 +756,32 @@ class QueryStatus(_Status, frozen=True, kw_only=True):
     outputs: dict[str, RecoveredStatus] | UnsetType = UNSET
 
 
+class StatelessStatus(_Status, frozen=True, kw_only=True):
+    """A fragment that this node is to run or to follow, and of which its owner has nothing.
+
+    Attributes:
+        owner: by what is decided.
+        streams: those that it has.
+        may_have_it: other nodes that may have its state still.
+        lost: none may: it is lost for good.
+        why: in words, and what to do.
+    """
+
+    query: str
+    epoch: int
+    owner: str
+    streams: tuple[str, ...] = ()
+    may_have_it: tuple[str, ...] = ()
+    lost: Annotated[
+        bool,
+        Metric(
+            "state_lost",
+            "1: no node has the state of the fragment any more; 0: another may. No sample: its owner has it.",
+        ),
+    ] = False
+    why: str = ""
+
+
 class DoubtStatus(_Status, frozen=True, kw_only=True):
     """What the node can't know after its disk lost something; all fields are left out where nothing is."""
 
@@ -990,6 +1017,7 @@ class NodeStatus(_Status, frozen=True, kw_only=True):
 
     Attributes:
         undecided: query in which this node votes -> what waits for the word of voters, and why.
+        without_state: by fragment.
     """
 
     node: str
@@ -1024,6 +1052,7 @@ class NodeStatus(_Status, frozen=True, kw_only=True):
     elsewhere: dict[str, tuple[str, ...]] = {}
     queries: dict[str, QueryStatus] = {}
     undecided: dict[str, AgreementStatus] = {}
+    without_state: dict[str, StatelessStatus] = {}
     in_doubt: DoubtStatus = DoubtStatus()
     runs_on: RunsOnStatus | UnsetType = UNSET
     market: MarketStatus | UnsetType = UNSET

@@ -43,6 +43,10 @@ OwnFragments: TypeAlias = Callable[[], Mapping[str, FragmentSpec]]
 RECALL_US = 10_000_000
 """What is to come home and doesn't is ordered home again."""
 
+CHECKPOINTS = 4
+"""A guest's owner counts rows by its checkpoints: so many there are in an interval at least. Too few: rows of
+the end of an interval aren't there when it is read; too many: the guest does little else."""
+
 DISTRUST_US = 60_000_000
 DISTRUST_US_MAX = 3_600_000_000
 """From a partner that didn't say what it pays for nothing is taken for so long, doubled each time."""
@@ -342,7 +346,7 @@ class TradedTasks:
         away = self._moves.away()
         own = [name for name in self._fragments() if name not in away]
         tasks = self._measured.look(own, self._moves.guests())
-        idle = self._measured.idle(tasks)
+        idle = self._measured.idle(tasks, self._moves.permitted_in())
         self.used_cores = idle.cpu_cores + sum(each.use.cpu_cores for each in tasks)
         self.trader.measured(time_us, tasks, idle)
 
@@ -444,6 +448,7 @@ class TradedTasks:
                 definitions=contract.tasks.definitions,
                 ends_us=versions.last_us,
                 keep_us=self._rules.keep_us,
+                checkpoint_every_us=contract.interval_s * 1_000_000 // CHECKPOINTS,
             )
         return found
 

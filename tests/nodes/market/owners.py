@@ -8,7 +8,7 @@ what is known of a fragment outlives its nodes.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
@@ -199,7 +199,9 @@ class Loads:
         self._world, self._node = world, node
         self.usage = Usage(cpu_us=0, engine_us=None, memory_bytes=0, cores=1)
         self.cpu_share: float | None = None
-        self.followed_share = 0.0
+
+    def followed_share(self, fragments: Collection[str]) -> float:
+        return 0.0
 
     def fragment(self, name: str) -> SmoothedLoad | None:
         found = self._world.hosted(self._node).get(name)
