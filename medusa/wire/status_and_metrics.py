@@ -840,6 +840,9 @@ class MarketContractStatus(_Status, frozen=True, kw_only=True):
         rests_us: nothing is asked for so long.
         stopped: why no task is taken under it; empty: one may be.
         virtual_micro: of a shadow, what would have been paid.
+        per: of a contract about rows of streams what ``ask_micro`` is for: ``row``, ``hour``; else empty.
+        streams: that are sold by it; ``readers``: how many queries read them now.
+        missed_us: for how long in all rows should have come and didn't, as this node saw it in this life.
     """
 
     id: str
@@ -876,6 +879,13 @@ class MarketContractStatus(_Status, frozen=True, kw_only=True):
     written_off_micro: int = 0
     disputes: Annotated[int, Metric("disputes", "Disputes since the last settlement.")] = 0
     virtual_micro: int = 0
+    per: str = ""
+    streams: tuple[str, ...] = ()
+    readers: Annotated[int, Metric("readers", "Queries that read a stream by the contract.")] = 0
+    missed_us: Annotated[
+        int,
+        Metric("missed_seconds", "Time in which rows of a stream should have come and didn't.", counts=True),
+    ] = 0
 
 
 class MarketOfferStatus(_Status, frozen=True, kw_only=True):

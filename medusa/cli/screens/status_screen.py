@@ -129,7 +129,7 @@ def _of_node(status: NodeStatus, guarded: Sequence[GuardedFragment]) -> Iterator
             yield f"ENDED: {fragment} at node {end.node}, {end.code}: {end.why}"
         if of.configuration is not UNSET:
             yield from _guarded(query, of.configuration)
-            yield from (_replicas(each) for each in guarded if each.query == query)
+            yield from (_replicas(each, status) for each in guarded if each.query == query)
         for stream, output in ({} if of.outputs is UNSET else of.outputs).items():
             yield f"{stream}, by {output.method.replace('_', ' ')}: {output.guarantee}"
     for query, undecided in status.undecided.items():
@@ -139,7 +139,7 @@ def _of_node(status: NodeStatus, guarded: Sequence[GuardedFragment]) -> Iterator
     for each in guarded:
         told = status.queries.get(each.query)
         if each.replicas.owner == status.node and (told is None or told.configuration is UNSET):
-            yield f"{_replicas(each)}; configuration {each.number} of query {each.query}"
+            yield f"{_replicas(each, status)}; configuration {each.number} of query {each.query}"
     for part in status.fragments:
         if part.method_reason:
             yield f"{part.fragment} by {part.method.replace('_', ' ')}: {part.method_reason}"
@@ -189,13 +189,15 @@ def _guarded(query: str, decided: ConfigurationStatus) -> Iterator[str]:
     )
 
 
-def _replicas(guarded: GuardedFragment) -> str:
+def _replicas(guarded: GuardedFragment, status: NodeStatus) -> str:
     """Who has a fragment, and who stands by."""
     of = guarded.replicas
+    whose = status.abroad.get(of.owner, "")
+    at = f"{of.owner} of {whose}, by contract" if whose else of.owner
     standby = ", ".join(_secondary(node, each) for node, each in of.secondaries.items()) or "nobody"
     alone = f"; ALONE{_for(of.alone_us)}" if of.alone_us is not None else ""
     taken = f"; taken over{_taken_over(of)}" if of.taken_over_us is not None else ""
-    return f"{guarded.fragment} at {of.owner}, epoch {of.epoch}{taken}; standby: {standby}{alone}"
+    return f"{guarded.fragment} at {at}, epoch {of.epoch}{taken}; standby: {standby}{alone}"
 
 
 def _taken_over(of: ReplicasStatus) -> str:

@@ -32,10 +32,12 @@ from medusa.nodes.recovery.last_copies import LastCopies
 from medusa.nodes.recovery.missing_voters import MissingVoters
 from medusa.nodes.recovery.proposals import Proposals
 from medusa.nodes.recovery.replication import Replication
+from medusa.nodes.recovery.standby_kind import is_idle
 from medusa.nodes.recovery.succession import Succession
 from medusa.nodes.reports import Copied
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
+from medusa.query.recovery import ACTIVE, PASSIVE
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.configuration import Configuration, Replicas
@@ -349,6 +351,15 @@ class Recovery:
         if current is None or replicas is None or replicas.owner != self._me:
             return None
         return current.number, self._replicas_status(now_us, replicas)
+
+    def method(self, spec: FragmentSpec) -> tuple[str, str]:
+        """How who stands by for a fragment of this node goes on, and why that isn't as an output wishes that
+        it feeds; empty: nobody was to, and it is."""
+        current = self.agreement.current(spec.query) if spec.standby else None
+        replicas = None if current is None else current.replicas(spec.name)
+        if replicas is not None and is_idle(spec, replicas) and not spec.idle_standby:
+            return PASSIVE, "who lends it holds its checkpoints, and computes nothing of it"
+        return (spec.method or ACTIVE) if spec.standby else "", spec.method_reason
 
     def _replicas_status(self, now_us: int, replicas: Replicas) -> ReplicasStatus:
         return ReplicasStatus(
