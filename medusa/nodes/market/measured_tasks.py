@@ -56,10 +56,11 @@ class MeasuredTasks:
 
     Args:
         own: our participant.
+        in_process: fragments run in the process of the node; else what that takes is no part of the capacity.
     """
 
-    def __init__(self, own: str, loads: KnownLoads) -> None:
-        self._own, self._loads = own, loads
+    def __init__(self, own: str, loads: KnownLoads, *, in_process: bool = True) -> None:
+        self._own, self._loads, self._in_process = own, loads, in_process
         self._last: dict[str, TradedTask] = {}
 
     def look(self, own: Iterable[str], guests: Mapping[str, HostedGuest]) -> list[TradedTask]:
@@ -76,7 +77,7 @@ class MeasuredTasks:
         """What the process takes beside them, and beside what it follows: who lends a fragment stands by for
         it, which takes as much as before, and would never be rid of that load."""
         share, usage = self._loads.cpu_share, self._loads.usage
-        if share is None or usage is None:
+        if share is None or usage is None or not self._in_process:
             return ResourceUse()
         beside = share * usage.cores - sum(each.use.cpu_cores for each in tasks) - self._loads.followed_share
         return ResourceUse(cpu_cores=max(round(beside / IDLE_STEP), 0) * IDLE_STEP)
