@@ -103,22 +103,18 @@ class Overflowing:
         )
 
     def rows_come(self, per_s: int, until: Any, what: str, *, for_s: int = 30) -> None:
-        """Rows at this pace until something is so; a second at least."""
-        for _ in range(for_s * 10):
-            for _ in range(per_s // 6):
-                self._six()
-                self.run.fed.run(for_us=100_000 * 6 // per_s if per_s < 60 else 10_000)
+        """Rows at this pace until something is so."""
+        for _ in range(for_s * per_s // 6):
+            self.run.publish(self.sent, self.sent + 6)
+            self.sent += 6
+            self.run.fed.run(for_us=6_000_000 // per_s)
             if until():
                 return
         raise AssertionError(f"not in time: {what}\n{self.run.fed.last()[-4000:]}")
 
-    def _six(self) -> None:
-        self.run.publish(self.sent, self.sent + 6)
-        self.sent += 6
-
     def end(self) -> None:
         """All other rows, and then each has come once, as if nothing had moved."""
-        self.run.publish(self.sent)
+        self.run.publish(self.sent, len(self.run.tables["rows"]))
         self.run.check()
 
     def market(self, name: str) -> Any:

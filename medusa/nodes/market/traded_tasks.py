@@ -22,7 +22,7 @@ from medusa.market.work import TradedTask
 from medusa.nodes.config.settings_market import MarketRules, cost_function
 from medusa.nodes.deploy.admission import ClusterNow
 from medusa.nodes.market.dice import Dice
-from medusa.nodes.market.measured_tasks import KnownLoads, MeasuredTasks, fragment_of, task_of
+from medusa.nodes.market.measured_tasks import AwayRates, KnownLoads, MeasuredTasks, fragment_of, task_of
 from medusa.nodes.market.paid_tasks import PaidTasks
 from medusa.nodes.market.task_policy import TaskPolicy, terms_against
 from medusa.nodes.market.tasks_port import (
@@ -98,6 +98,7 @@ class TradedTasks:
         self._own, self._rules = own, rules
         self._paid, self._moves, self._fragments, self._outbox = paid, moves, fragments, outbox
         self._measured = MeasuredTasks(own, loads, in_process=cluster() is None)
+        self._away_rates = AwayRates()
         self._time_us = 0
         self._up: dict[str, bool] = {}
         self._contracts: dict[tuple[str, str], bool] = {}
@@ -333,7 +334,9 @@ class TradedTasks:
         tasks = self._measured.look(own, self._moves.guests())
         idle = self._measured.idle(tasks)
         self.used_cores = idle.cpu_cores + sum(each.use.cpu_cores for each in tasks)
-        self.trader.measured(time_us, tasks, idle)
+        rates = self._away_rates.look(time_us, {name: each.row for name, each in away.items()})
+        told = {task_of(self._own, name): rate for name, rate in rates.items()}
+        self.trader.measured(time_us, tasks, idle, away=told)
 
     def why_each_stays(self) -> dict[str, str]:
         """Of each fragment here that may go to no partner at all, why; by its name."""

@@ -15,7 +15,7 @@ from medusa.apps.workloads.market.market_outcome import MarketOutcome
 from medusa.apps.workloads.market.market_owners import Deal, MarketNodes, TradingOwner
 from medusa.apps.workloads.market.market_run import MarketRun, PlannedPhase
 from medusa.apps.workloads.market.market_screen import draw, show_checks, show_seen
-from medusa.apps.workloads.market.overflow_outcome import OverflowOutcome
+from medusa.apps.workloads.market.overflow_outcome import ROOM_AGAIN, OverflowOutcome
 from medusa.apps.workloads.market.overflow_query import PAIRS
 
 __all__ = ["OverflowOptions", "run_demo"]
@@ -50,8 +50,8 @@ def _all_home(where: Mapping[str, str]) -> bool:
 PHASES = (
     PlannedPhase("room for all", 8.0, {ALICE: 1.5}),
     PlannedPhase("too much", 10.0, {ALICE: 20.0}, until=_some_away, more_s=120.0),
-    PlannedPhase("on Spark", 20.0, {}),
-    PlannedPhase("room again", 10.0, {ALICE: 1.5}, until=_all_home, more_s=120.0),
+    PlannedPhase("on Spark", 25.0, {}),
+    PlannedPhase(ROOM_AGAIN, 10.0, {ALICE: 1.5}, until=_all_home, more_s=120.0),
     PlannedPhase("at home", 5.0, {}),
 )
 

@@ -9,7 +9,10 @@ from typing import Any
 from medusa.apps.workloads.market.market_outcome import MarketCheck, MarketMove, MarketOutcome
 from medusa.apps.workloads.market.market_owners import Deal
 
-__all__ = ["OverflowOutcome"]
+__all__ = ["ROOM_AGAIN", "OverflowOutcome"]
+
+ROOM_AGAIN = "room again"
+"""The phase in which what is away comes home."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,7 +52,8 @@ class OverflowOutcome:
             True,
             shown,
         )
-        back = [each for each in self.market.moves if not each.goes]
+        room_s = self.market.phase(ROOM_AGAIN).begin_s
+        back = [each for each in self.market.moves if not each.goes and each.at_s >= room_s]
         last = {each.task: each for each in self.market.moves}
         away = sorted(task for task, move in last.items() if move.goes)
         shown = ", ".join(_said(each) for each in back) or "nothing came home"
