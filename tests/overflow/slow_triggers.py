@@ -7,7 +7,7 @@ from typing import Any
 
 from medusa.runtime.engine_host.gathering import GatheringHost
 
-__all__ = ["TRIGGER_US", "SlowTriggers"]
+__all__ = ["SlowTriggers"]
 
 TRIGGER_US = 15_000
 
@@ -15,9 +15,11 @@ TRIGGER_US = 15_000
 class SlowTriggers(GatheringHost):
     """Each trigger begins a while after something came, in virtual time."""
 
-    def __init__(self, world: Any, *arguments: Any, **more: Any) -> None:
+    def __init__(
+        self, world: Any, *arguments: Any, trigger_us: int = TRIGGER_US, **more: Any
+    ) -> None:
         super().__init__(*arguments, **more)
-        self._world = world
+        self._world, self._trigger_us = world, trigger_us
         self._due: set[str] = set()
         self.triggers: list[int] = []
 
@@ -26,7 +28,7 @@ class SlowTriggers(GatheringHost):
         for name, away in self._away.items():
             if away.waits and name not in self._due:
                 self._due.add(name)
-                self._world.after(TRIGGER_US, partial(self._now, name))
+                self._world.after(self._trigger_us, partial(self._now, name))
 
     def _now(self, name: str) -> None:
         self._due.discard(name)

@@ -37,10 +37,11 @@ class Cluster:
 
     Attributes:
         overhead_us, down: as ``ClusterNow`` has them.
+        trigger_us: so long something waits for its trigger.
     """
 
-    def __init__(self, overhead_us: int = 500_000) -> None:
-        self.overhead_us, self.down = overhead_us, ""
+    def __init__(self, overhead_us: int = 500_000, trigger_us: int = 15_000) -> None:
+        self.overhead_us, self.down, self.trigger_us = overhead_us, "", trigger_us
         self.executors: list[InProcess] = []
 
     def now(self) -> ClusterNow:
@@ -51,7 +52,7 @@ class Cluster:
         there = Participant(
             self.executors[-1], node="h", clock=SystemClock(), latency=TriggerLatency(), shards=2
         )
-        return SlowTriggers(world, there, *arguments, **more)
+        return SlowTriggers(world, there, *arguments, trigger_us=self.trigger_us, **more)
 
 
 @pytest.fixture(autouse=True)
@@ -153,6 +154,16 @@ def test_load_goes_there_at_its_price_and_is_given_back_and_both_say_what_is_owe
     over.run.until(lambda: over.owed("m") == over.owed("h") > 0, "both say the same")
     over.end()
     assert [each.disputes for name in "mh" for each in over.market(name).contracts] == [0, 0]
+
+
+def test_it_is_handed_what_it_keeps_pace_with_though_much_is_on_its_way(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """In two seconds there are more elements than one may be behind that feeds them as they come; and what a
+    trigger begins with is paid for once that has ended."""
+    over = went(monkeypatch, Cluster(trigger_us=2_000_000), interval_s=10)
+    over.rows_come(CALM, lambda: over.is_at("m"), "it is at home again")
+    over.end()
 
 
 def test_the_longer_a_trigger_takes_the_more_is_asked_within_the_contract(

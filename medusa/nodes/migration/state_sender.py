@@ -71,7 +71,7 @@ class StateSender:
         decided: it has fed all decisions below this number.
         covered: the newest of our checkpoints all of which is on its disk, by token.
         handed: ``Handover`` was said.
-        keeps_pace: all that was fed was sent, and the oldest of it that isn't fed there yet is of late.
+        keeps_pace: what was fed is sent at once, and the oldest of it that isn't fed there yet is of late.
         broken: why this attempt can't go on; empty: it can.
     """
 
@@ -193,7 +193,7 @@ class StateSender:
         oldest_us = self._going[0][4] if self._going else now_us
         behind_us, followed_us = now_us - oldest_us, now_us - self._opened_us
         steady = behind_us <= min(followed_us // 2, PACE_US)
-        self.keeps_pace = self.opened and steady and not (self._tap.queue or self._next)
+        self.keeps_pace = self.opened and steady and self._bytes < self._window
 
     def _acknowledged(self, now_us: int) -> None:
         """The target has more than before."""
