@@ -17,7 +17,14 @@ from typing import Protocol
 from medusa.errors import ContractError
 from medusa.market.work import ResourceUse
 
-__all__ = ["ClusterCost", "CostFunction", "PiecewiseCost", "QueueingCost", "check_convex", "unit_marginal_cost"]
+__all__ = [
+    "ClusterCost",
+    "CostFunction",
+    "PiecewiseCost",
+    "QueueingCost",
+    "check_convex",
+    "unit_marginal_cost",
+]
 
 BUSY_MAX = 0.99
 """From this share of a resource on the queueing cost goes on as a straight line: at 1 it would be
@@ -187,8 +194,8 @@ class ClusterCost:
         numbers = cores, core_micro, delay_micro
         if not all(math.isfinite(each) and each >= 0 for each in numbers) or not cores or not core_micro:
             raise ContractError(
-                f"{cores:g} cores at {core_micro:g} a second and {delay_micro:g} for a second of delay: all are"
-                " 0 or more, the cores and their price more",
+                f"{cores:g} cores at {core_micro:g} a second and {delay_micro:g} for a second of delay: all"
+                " are 0 or more, the cores and their price more",
                 code="contract.cost",
             )
         self._cores, self._core, self._delay = cores, core_micro, delay_micro

@@ -15,9 +15,7 @@ TRIGGER_US = 15_000
 class SlowTriggers(GatheringHost):
     """Each trigger begins a while after something came, in virtual time."""
 
-    def __init__(
-        self, world: Any, *arguments: Any, trigger_us: int = TRIGGER_US, **more: Any
-    ) -> None:
+    def __init__(self, world: Any, *arguments: Any, trigger_us: int = TRIGGER_US, **more: Any) -> None:
         super().__init__(*arguments, **more)
         self._world, self._trigger_us = world, trigger_us
         self._due: set[str] = set()

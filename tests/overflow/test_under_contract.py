@@ -17,7 +17,6 @@ from medusa.runtime.embedded.embedded_run import collect
 from medusa.runtime.machine.clock import SystemClock
 from medusa.sim.actors.federation import Federation
 from medusa.spark.overflow.participant import Participant, TriggerLatency
-from tests.nodes.abroad import lending
 from tests.nodes.abroad.lending import Lending, counting, rows
 from tests.nodes.market.papers import TERMS, signed
 from tests.overflow.in_process import InProcess

@@ -237,8 +237,11 @@ class LoadBooks:
 
     def measured_away(self, rows_per_s_milli: Mapping[str, int]) -> bool:
         """How many rows come to tasks that are away; whether that differs so much that a decision may."""
-        known = [(away, rows_per_s_milli.get(name, 0)) for (name, _), away in self.away.items()]
-        return any([away.comes_in(rate) for away, rate in known if rate])
+        differs = False
+        for (name, _), away in self.away.items():
+            if rate := rows_per_s_milli.get(name, 0):
+                differs |= away.comes_in(rate)
+        return differs
 
     def reckon(self, now_us: int) -> None:
         """Count what shadow contracts would have moved, up to now, by what was measured last."""

@@ -284,7 +284,7 @@ class Trader:
 
         Args:
             idle: what the machine bears beside them.
-            away: rows a second, times 1,000, that come to tasks that are away, as far as they are counted here.
+            away: rows a second, times 1,000, that come to tasks that are away, where they are counted here.
         """
         self._books.reckon(now_us)
         changed = self._books.measured(tasks, idle or ResourceUse())

@@ -17,9 +17,9 @@ node = "bob-1"               # the peer of ours that trades for bob
 [market.policy]
 never_move = ["billing/*"]
 
-In place of ``unit``, ``cpu`` has points of the owner's own: ``cpu = [[0, "0"], [0.5, "0"], [1, "1.50"]]``. Where
-fragments run on Spark, ``cluster`` is what a core-second of it costs, and ``delay`` what results cost that come
-a second later.
+In place of ``unit``, ``cpu`` has points of the owner's own: ``cpu = [[0, "0"], [0.5, "0"], [1, "1.50"]]``.
+Where fragments run on Spark, ``cluster`` is what a core-second of it costs, and ``delay`` what results cost
+that come a second later.
 """
 
 from __future__ import annotations
@@ -48,9 +48,9 @@ class CostRules:
     """What load costs the owner. It is private: others see only which offers are made and taken.
 
     Attributes:
-        unit_micro: of a core-second at ``load``, in millionths of the currency; 0: another one counts instead.
+        unit_micro: of a core-second at ``load``, in millionths of the currency; 0: another one counts.
         cpu: (cores, millionths of the currency a second), from (0, 0) on.
-        cluster_micro: of a core-second of what ``[spark]`` names; 0: another one counts instead.
+        cluster_micro: of a core-second of what ``[spark]`` names; 0: another one counts.
         delay_micro: of each second by which results come later there, a second.
     """
 

@@ -107,7 +107,7 @@ class StateSender:
         self._asked = False
         self._files: Iterator[tuple[Message, Buffer | None]] | None = None
         self._going: deque[tuple[Message, Buffer | None, int, int, int]] = deque()
-        """Sent and not acknowledged: message, payload, bytes, what the tap counts it for, and when it was sent."""
+        """Sent and not acknowledged: message, payload, bytes, what the tap counts it for, when it was sent."""
         self._first = 0
         """Number of the oldest of them."""
         self._bytes = 0
@@ -188,8 +188,8 @@ class StateSender:
             self._hosted.tick(now_us)
 
     def _look_at_pace(self, now_us: int) -> None:
-        """One that works in batches never has all but a little: it is behind by a batch or two, however few rows
-        come. The longer it has followed, the longer a pause may be."""
+        """One that works in batches never has all but a little: it is behind by a batch or two, however few
+        rows come. The longer it has followed, the longer a pause may be."""
         oldest_us = self._going[0][4] if self._going else now_us
         behind_us, followed_us = now_us - oldest_us, now_us - self._opened_us
         steady = behind_us <= min(followed_us // 2, PACE_US)
@@ -283,9 +283,7 @@ class StateSender:
             self._gather_until_us = None
         return self._gather_until_us is not None
 
-    def _put(
-        self, now_us: int, message: Message, payload: Buffer | None, nbytes: int, cost: int
-    ) -> None:
+    def _put(self, now_us: int, message: Message, payload: Buffer | None, nbytes: int, cost: int) -> None:
         nbytes += 128
         self._going.append((message, payload, nbytes, cost, now_us))
         self._bytes += nbytes

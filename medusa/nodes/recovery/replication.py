@@ -147,8 +147,8 @@ class Replication:
         return link is not None and link.state is _S.FOLLOWING
 
     def near(self, fragment: str, node: str) -> bool:
-        """Whether it has fed all but the last few of them: if it has the fragment next the pause is short. One
-        of another participant may work in batches, and is near where it keeps pace."""
+        """Whether it has fed all but the last few of them: if it has the fragment next the pause is short.
+        One of another participant may work in batches, and is near where it keeps pace."""
         link = self._links.get((fragment, node))
         return self.follows(fragment, node) and link is not None and self._is_close(link)
 

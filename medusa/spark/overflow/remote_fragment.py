@@ -297,9 +297,10 @@ class RemoteFragment:
                 answers[number].outputs += [(sink, each) for each in below.drain(sink)]
 
     def _worked_us(self, group: int, made: Made) -> int:
-        """For how long its boxes were at work in this trigger; a worker that has just read a group counts anew."""
-        before = sum(each["busy_us"] for each in self._figures.get(group, ()))
-        return max(sum(each["busy_us"] for each in made.figures) - before, 0)
+        """For how long its boxes were at work in this trigger; who has just read a group counts anew."""
+        before_us: int = sum(each["busy_us"] for each in self._figures.get(group, ()))
+        now_us: int = sum(each["busy_us"] for each in made.figures)
+        return max(now_us - before_us, 0)
 
     def _ran(self, work: Mapping[int, list[Item]]) -> dict[int, tuple[list[Item], dict[int, str]]]:
         """What the groups made; those without work aren't asked."""

@@ -1,4 +1,4 @@
-"""Spark that sells load: what is shown follows from what was seen; pairs of flows, by an independent engine."""
+"""Spark that sells load: what is shown follows from what was seen; pairs of flows by another engine."""
 
 from __future__ import annotations
 

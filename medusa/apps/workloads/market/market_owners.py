@@ -31,8 +31,8 @@ class TradingOwner:
         threshold: cores up to which a core-second costs it ``below``; beyond it ``above``.
         capacity: cores; nothing is taken beyond it.
         prefer: partners that are asked first.
-        cluster: what a core-second of Spark costs it, which runs the fragments of its node; 0: the node does. Then
-            ``threshold`` is where nobody looks, and ``delay`` what a second by which results come later costs.
+        cluster: what a core-second of Spark costs it, which runs the fragments of its node; 0: the node does.
+        delay: what a second by which results come later on Spark costs, a second.
         late: its node isn't started with the others.
     """
 

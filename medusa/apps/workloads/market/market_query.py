@@ -37,8 +37,7 @@ class TaskQuery:
     Attributes:
         kind: what its tasks are called.
         parts: a task has one row of the trace in so many.
-        task: what a task makes of its part: all its boxes but the first are in one fragment. The first is called
-            ``kind-number``.
+        task: what a task makes of its part, in one fragment. Its first box is called ``kind-number``.
         due_us: the time of a row behind which the newest row of these results has left.
     """
 

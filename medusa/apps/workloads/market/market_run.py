@@ -59,7 +59,7 @@ class PlannedPhase:
     Attributes:
         paces: owner -> seconds of the trace a second, from now on; who isn't named goes on as before.
         starts: whether the late node starts.
-        until: it goes on, for ``more_s`` at most, until this is so of where each task is: the task -> an owner.
+        until: it goes on, for ``more_s`` at most, until this is so of where tasks are: task -> owner.
     """
 
     name: str
@@ -165,7 +165,9 @@ class MarketRun:
         thresholds = {name: trader.threshold for name, trader in nodes.traders.items()}
         self.progress = MarketProgress(thresholds)
         self.crew = Crew(screen, self.progress, interruption)
-        self._owners = {name: _Owner(name, nodes, query) for name, each in nodes.traders.items() if each.tasks}
+        self._owners = {
+            name: _Owner(name, nodes, query) for name, each in nodes.traders.items() if each.tasks
+        }
         self._samples: list[Sample] = []
         self._moves: list[MarketMove] = []
         self._phases: list[MarketPhase] = []

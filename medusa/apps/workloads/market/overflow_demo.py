@@ -1,4 +1,4 @@
-"""``medusa demo overflow``: a cluster of Spark, of an owner of its own, sells load to one who has too much."""
+"""``medusa demo overflow``: a cluster of Spark, with an owner of its own, takes what another has too much."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def _all_home(where: Mapping[str, str]) -> bool:
 
 PHASES = (
     PlannedPhase("room for all", 8.0, {ALICE: 1.5}),
-    PlannedPhase("too much", 10.0, {ALICE: 20.0}, until=_some_away, more_s=120.0),
+    PlannedPhase("too much", 10.0, {ALICE: 20.0}, until=_some_away, more_s=240.0),
     PlannedPhase("on Spark", 25.0, {}),
-    PlannedPhase(ROOM_AGAIN, 10.0, {ALICE: 1.5}, until=_all_home, more_s=120.0),
+    PlannedPhase(ROOM_AGAIN, 10.0, {ALICE: 1.5}, until=_all_home, more_s=240.0),
     PlannedPhase("at home", 5.0, {}),
 )
 

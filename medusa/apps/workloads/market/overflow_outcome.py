@@ -65,7 +65,9 @@ class OverflowOutcome:
         least, most = max(self.deal.price - self.deal.width, self.cost), self.deal.price
         prices = self.market.prices
         held = bool(prices) and all(least <= each.price_micro / 1e6 <= most for each in prices)
-        shown = ", ".join(f"{each.task} {each.price_micro / 1e6:.6f}" for each in prices) or "nothing was sold"
+        shown = (
+            ", ".join(f"{each.task} {each.price_micro / 1e6:.6f}" for each in prices) or "nothing was sold"
+        )
         about = f"at a cost of {self.cost:.6f} a core-second, and waiting; at most {most:.6f}"
         return MarketCheck(
             "what Spark asks is more than it costs, and within the contract", held, True, f"{shown}; {about}"

@@ -2,9 +2,9 @@
 
     flows ── part-0 ── pairs-0, same-0 ── last-0 ── out-0    and so on
 
-Two sources that send as many bytes to the same port within some seconds may be told to by the same hand. Each
-flow is compared with all that are near it in time, so there is much work for a row, and little to remember and
-to say: what Spark is good at, which is given the state of a task in each trigger, and gives it back.
+Two sources that send as many bytes to the same port within some seconds may be told to by the same hand.
+Each flow is compared with all that are near it in time, so there is much work for a row, and little to
+remember and to say: that suits Spark, which is given the state of a task in each trigger, and gives it back.
 """
 
 from __future__ import annotations
