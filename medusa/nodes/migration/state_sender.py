@@ -107,7 +107,7 @@ class StateSender:
         self._asked = False
         self._files: Iterator[tuple[Message, Buffer | None]] | None = None
         self._going: deque[tuple[Message, Buffer | None, int, int, int]] = deque()
-        """Sent and not acknowledged: message, payload, bytes, what the tap counts it for, when it was sent."""
+        """Sent and not acknowledged: message, payload, bytes, what the tap counts it for, when it went."""
         self._first = 0
         """Number of the oldest of them."""
         self._bytes = 0

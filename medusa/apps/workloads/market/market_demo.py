@@ -13,7 +13,7 @@ from medusa.apps.workloads.interruption import Interruption
 from medusa.apps.workloads.market.market_outcome import MarketOutcome
 from medusa.apps.workloads.market.market_owners import DEALS, TRADERS, MarketNodes
 from medusa.apps.workloads.market.market_query import TALKERS
-from medusa.apps.workloads.market.market_run import MarketRun, PlannedPhase
+from medusa.apps.workloads.market.market_run import DemoMarketRun, PlannedPhase
 from medusa.apps.workloads.market.market_screen import draw, show_outcome
 
 __all__ = ["MarketOptions", "run_demo"]
@@ -63,6 +63,6 @@ def ran(options: MarketOptions, screen: DemoScreen) -> MarketOutcome:
         started(nodes_in, screen, prefix="medusa-market-", keep=options.keep) as (nodes, _, interruption),
         screen,
     ):
-        run = MarketRun(nodes, TALKERS, screen, interruption)
+        run = DemoMarketRun(nodes, TALKERS, screen, interruption)
         run.run(phases)
     return run.outcome()

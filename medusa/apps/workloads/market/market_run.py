@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     from medusa.runtime.client.federation import Federation
 
-__all__ = ["MarketRun", "PlannedPhase"]
+__all__ = ["DemoMarketRun", "PlannedPhase"]
 
 TICK_S = 0.2
 LOOK_EVERY_S = 0.1
@@ -90,7 +90,7 @@ class _Owner:
         """So many seconds of the trace a second, from now on."""
         self.pace = pace
 
-    def publish(self, run: MarketRun) -> None:
+    def publish(self, run: DemoMarketRun) -> None:
         """Until the run is over."""
         trace, stream = RepeatedTrace(self.of.tasks, self._query.parts), f"{self.name}.flows"
         at_us = 0
@@ -113,7 +113,7 @@ class _Owner:
                 client.finish(stream)
                 client.flush()
 
-    def read(self, run: MarketRun, number: int) -> None:
+    def read(self, run: DemoMarketRun, number: int) -> None:
         """One result, until its end."""
         with contextlib.closing(self.connect()) as client:
             trains = client.subscribe(f"{self.name}.out-{number}", from_="oldest")
@@ -151,7 +151,7 @@ class _Owner:
         return at_s - self.ticks_s[min(place, len(self.ticks_s) - 1)]
 
 
-class MarketRun:
+class DemoMarketRun:
     """One run over nodes that listen.
 
     Attributes:

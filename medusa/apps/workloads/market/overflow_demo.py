@@ -13,7 +13,7 @@ from medusa.apps.workloads.demos.screens import DemoScreen
 from medusa.apps.workloads.interruption import Interruption
 from medusa.apps.workloads.market.market_outcome import MarketOutcome
 from medusa.apps.workloads.market.market_owners import Deal, MarketNodes, TradingOwner
-from medusa.apps.workloads.market.market_run import MarketRun, PlannedPhase
+from medusa.apps.workloads.market.market_run import DemoMarketRun, PlannedPhase
 from medusa.apps.workloads.market.market_screen import draw, show_checks, show_seen
 from medusa.apps.workloads.market.overflow_outcome import ROOM_AGAIN, OverflowOutcome
 from medusa.apps.workloads.market.overflow_query import PAIRS
@@ -80,7 +80,7 @@ def ran(options: OverflowOptions, screen: DemoScreen) -> OverflowOutcome:
         started(nodes_in, screen, prefix="medusa-overflow-", keep=options.keep) as (nodes, _, interruption),
         screen,
     ):
-        run = MarketRun(nodes, PAIRS, screen, interruption)
+        run = DemoMarketRun(nodes, PAIRS, screen, interruption)
         run.run(list(PHASES))
     return OverflowOutcome(market=run.outcome(), deal=DEAL, cost=OWNERS[CLUSTER].cluster)
 
