@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from medusa.market.work import ResourceUse
+from medusa.nodes.config.settings import Limits
 from medusa.nodes.config.settings_market import CostRules, MarketRules
 from medusa.nodes.deploy.admission import ClusterNow
 from medusa.nodes.load.loads import NodeLoads
@@ -36,11 +37,13 @@ class Cluster:
 
     Attributes:
         overhead_us, down: as ``ClusterNow`` has them.
-        trigger_us: so long something waits for its trigger.
+        busy_us: as of ``SlowTriggers``.
+        checkpoint_us: between two checkpoints of each node.
     """
 
-    def __init__(self, overhead_us: int = 500_000, trigger_us: int = 15_000) -> None:
-        self.overhead_us, self.down, self.trigger_us = overhead_us, "", trigger_us
+    def __init__(self, overhead_us: int = 500_000, busy_us: int = 0, checkpoint_us: int = 50_000) -> None:
+        self.checkpoint_us = checkpoint_us
+        self.overhead_us, self.down, self.busy_us = overhead_us, "", busy_us
         self.executors: list[InProcess] = []
 
     def now(self) -> ClusterNow:
@@ -51,7 +54,7 @@ class Cluster:
         there = Participant(
             self.executors[-1], node="h", clock=SystemClock(), latency=TriggerLatency(), shards=2
         )
-        return SlowTriggers(world, there, *arguments, trigger_us=self.trigger_us, **more)
+        return SlowTriggers(world, there, *arguments, busy_us=self.busy_us, **more)
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +76,8 @@ class Overflowing:
         made = Federation.__init__
 
         def with_cluster(fed: Federation, *arguments: Any, **more: Any) -> None:
-            made(fed, *arguments, **more)
+            limits = Limits(checkpoint_every_us=cluster.checkpoint_us)
+            made(fed, *arguments, **{**more, "limits": limits})
             node = fed.nodes["h"]
             node.make_host, node.cluster = partial(cluster.host, fed.world), cluster.now
 
@@ -158,9 +162,9 @@ def test_load_goes_there_at_its_price_and_is_given_back_and_both_say_what_is_owe
 def test_it_is_handed_what_it_keeps_pace_with_though_much_is_on_its_way(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """In two seconds there are more elements than one may be behind that feeds them as they come; and what a
-    trigger begins with is paid for once that has ended."""
-    over = went(monkeypatch, Cluster(trigger_us=2_000_000), interval_s=10)
+    """In the two seconds of a trigger more elements come than one may be behind that feeds them as they come.
+    A checkpoint that is sent is there before the next one; the rows are paid for some triggers later."""
+    over = went(monkeypatch, Cluster(busy_us=2_000_000, checkpoint_us=8_000_000), interval_s=20)
     over.rows_come(CALM, lambda: over.is_at("m"), "it is at home again")
     over.end()
 
