@@ -11,6 +11,7 @@ from medusa.errors import ConfigError, StateError
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.node import NodeMind
 from medusa.nodes.reports import Listening
+from medusa.runtime.contracts.content import check_content
 from medusa.runtime.contracts.receipt_files import ReceiptFolder
 from medusa.runtime.engine_host.budgets import bounds_of
 from medusa.runtime.engine_host.gathering import Elsewhere, GatheringHost, admission_of
@@ -136,6 +137,7 @@ def assembled(
             session=PROMPT,
             signer=keys.signer,
             papers=papers_of(settings),
+            content=check_content,
             accepting=None if elsewhere is None else admission_of(elsewhere),
         )
         transport = Transport(
