@@ -524,6 +524,7 @@ class NodeMind:
             peers=self.peers,
             number=self.diverting.number,
             count=self._count,
+            cluster=self.accepting.cluster,
         )
 
     def _own_fragments(self) -> dict[str, FragmentSpec]:

@@ -162,7 +162,9 @@ class Recovery:
             "configuration": agreement.current,
             "next_token": next_token,
         }
-        self.replication = Replication(me, catalog, fragments, is_up=is_up, **shared)
+        self.replication = Replication(
+            me, catalog, fragments, is_up=is_up, abroad=hosting.is_abroad, **shared
+        )
         self.followings = Followings(
             settings,
             catalog,
