@@ -155,11 +155,9 @@ class Partners(ForkedNodes):
         """The newest one on its disk; a group appears whole, and may be gone again a moment later."""
         while True:
             groups = {path.parent.name: path for path in self.data(node).glob(f"*/{CATALOG}")}
-            newest = max(
-                (name for name in groups if not name.endswith(".tmp")),
-                key=lambda name: int(name.rpartition("-")[2]),
-            )
-            with contextlib.suppress(FileNotFoundError):
+            whole = [name for name in groups if not name.endswith(".tmp")]
+            with contextlib.suppress(FileNotFoundError, ValueError):
+                newest = max(whole, key=lambda name: int(name.rpartition("-")[2]))
                 return Catalog.from_bytes(groups[newest].read_bytes(), node=node, where="disk")
 
     def papers(self, node):

@@ -133,15 +133,21 @@ def heard(node, kind, number):
         word = read_traded("h", payload)
         return isinstance(word, kind) and word.negotiation == number
 
-    return read_traded("h", node.answer(Traded, is_it, what=f"{kind.__name__} of {number}")[1])
+    return read_traded("h", node.answer(Traded, is_it, what=f"{kind} of {number}")[1])
 
 
 def agreed(bob, node, number=1):
     """Bob keeps room for the task, and permits it."""
     trade(node, request(number))
     found = heard(node, LoadAgreed, number)
-    until(lambda: FRAGMENT in bob.catalog("h").permits.into, what="a permit")
+    until(lambda: permitted(bob), what="a permit")
     return found
+
+
+def permitted(bob):
+    """Whether the fragment may come."""
+    found = bob.catalog("h").permits.into.get(FRAGMENT)
+    return found is not None and not found.ended
 
 
 def asked(node, message, payload=None):
@@ -517,6 +523,18 @@ def wounded(dice, files):
     return made
 
 
+def agreed_again(bob, node, number):
+    """As ``agreed``, where another agreement may not be over yet; the number by which bob agrees."""
+    while True:
+        trade(node, request(number))
+        found = heard(node, LoadAgreed | LoadEnded, number)
+        if isinstance(found, LoadAgreed):
+            until(lambda: permitted(bob), what="a permit")
+            return number
+        assert found.code == "E_BUSY", found
+        number += 1
+
+
 def feed(node, attempt, ticket, frame):
     """Rows into what was opened: no reader of its state may go beyond what it has. They are counted, or what
     follows fails."""
@@ -541,9 +559,8 @@ def poison(bob, first, count):
         while not isinstance(ready := seeded(m, attempt) if number else None, Ready):
             # The room that was kept for it is over after a while.
             assert ready is None or ready.code in ("E_NO_CONTRACT", "E_BUSY", "E_ROLE"), ready
-            number += 1
-            agreed(bob, m, number)
-            if number == 1:
+            is_first, number = not number, agreed_again(bob, m, number + 1)
+            if is_first:
                 follows(m)
         for message, payload in pieces(wounded(dice, lent.files), attempt, ready.ticket):
             m.say(message, payload)

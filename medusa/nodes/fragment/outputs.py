@@ -7,6 +7,7 @@ from copy import copy
 from dataclasses import dataclass, replace
 
 from medusa.elements import START_US, Boundary, Element, Kind, Train
+from medusa.errors import LocalProtocolError
 from medusa.nodes.fragment.checkpoint_record import EntryRecord, OutputRecord, entries_from
 from medusa.nodes.fragment.spilling import OutputSpilling
 from medusa.nodes.spec.fragment_spec import ForeignReader, FragmentSpec
@@ -230,6 +231,10 @@ class FragmentOutput:
         Args:
             hold: keep it back until ``release``.
             note: goes with each frame of it.
+
+        Raises:
+            LocalProtocolError: it doesn't go on where the stream is, as where it began from state of which the
+                boxes say otherwise than what lies beside them. Nothing changed.
         """
         if isinstance(element, Train) and (early := -self._engine_seq - element.first_seq) > 0:
             if early >= len(element):
@@ -243,7 +248,12 @@ class FragmentOutput:
         else:
             assert isinstance(element, Train), "only trains and boundaries leave a fragment"
             first_seq = element.first_seq + self._engine_seq
-            assert first_seq == self.given, "rows of a sink are numbered without gaps"
+            if first_seq != self.given:
+                raise LocalProtocolError(
+                    f"rows of sink {self.sink!r} are numbered without gaps: {self.given:,} is the next, and"
+                    f" {first_seq:,} came",
+                    code="E_STATE",
+                )
             self.given += len(element)
             if self.given <= self.rows:
                 return ()

@@ -117,6 +117,10 @@ class NodeMachine(Machine):
         self.accept: Callable[[FragmentSpec], None] = lambda fragment: None
         """Whether it takes a fragment; read when it starts."""
 
+    def engine_is(self, make: Callable[..., EngineHost]) -> None:
+        """From its next start on this makes what runs its fragments."""
+        self.make_host = make
+
     def observe(self, seen: Callable[[NodeMachine], None]) -> None:
         """Call after every turn too, for one who measures."""
         self._seen = seen
