@@ -16,10 +16,11 @@ from medusa.nodes.migration.fed_together import apart
 from medusa.sim.actors.node import NodeMachine
 from medusa.wire.codec import decode_frame
 from medusa.wire.messages.configuration import Configure
+from medusa.wire.messages.links import Attached, Data
 from medusa.wire.messages.move import Fed, FedTogether, Move, Piece, Seed, Standing, Whole
 from tests.nodes.abroad.lending import HALF, PIECE, Lending, counting
 
-FRAGMENT, OWNER, HOST = "q/kind", "m", "h"
+FRAGMENT, SOURCE, OWNER, HOST = "q/kind", "e", "m", "h"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,6 +34,7 @@ class LentFragment:
         files: of the checkpoint, in order.
         standing: how far readers are.
         fed: rows that came then, with their payloads.
+        attached, rows: how the host is answered that reads ``SOURCE``, and the first rows that it gets.
     """
 
     asks: Move
@@ -44,18 +46,23 @@ class LentFragment:
     files: dict[str, bytes]
     standing: bytes
     fed: tuple[tuple[Fed, bytes], ...]
+    attached: Attached
+    rows: tuple[Data, bytes]
 
 
 @cache
 def lent_fragment():
     """Half of the rows have come in before it is lent, and a few come in then."""
-    said, fed = [], []
+    said, fed, read = [], [], []
     deliver = NodeMachine.deliver
 
     def heard(self, source, frames, *, connection=0):
         if (source, self.name) == (OWNER, HOST):
             message, payload = decode_frame([memoryview(bytes(each)) for each in frames])
             said.append((message, None if payload is None else bytes(payload)))
+        if (source, self.name) == (SOURCE, HOST):
+            message, payload = decode_frame([memoryview(bytes(each)) for each in frames])
+            read.append((message, None if payload is None else bytes(payload)))
         if (source, self.name) == (HOST, OWNER):
             message, payload = decode_frame([memoryview(bytes(each)) for each in frames])
             if isinstance(message, FedTogether):
@@ -96,6 +103,8 @@ def lent_fragment():
         files=files,
         standing=of(Standing)[0][1],
         fed=tuple(fed),
+        attached=next(each for each, _ in read if isinstance(each, Attached)),
+        rows=next(each for each in read if isinstance(each[0], Data)),
     )
 
 

@@ -11,7 +11,7 @@ import threading
 import time
 from pathlib import Path
 
-DEADLINE_S = 15.0
+DEADLINE_S = 60.0
 ROOT = Path(__file__).resolve().parents[2]
 
 RUN = "import sys; from medusa.cli.main import main; sys.argv[0] = 'medusa'; main()"

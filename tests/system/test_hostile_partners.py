@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 import medusa as md
+from medusa.elements import END_US
 from medusa.market.ledger.messages import DisputeSaid, ReceiptSaid, SettlementSaid
 from medusa.market.ledger.receipts import (
     READING_CONTEXT,
@@ -31,15 +32,18 @@ from medusa.market.negotiation.messages import (
     LoadEnded,
     LoadMoved,
     LoadRequest,
+    LoadRuns,
     PriceSaid,
 )
 from medusa.market.work import TradedTask
 from medusa.nodes.market.market_words import TaskRows, encode_word, read_traded
 from medusa.nodes.spec.fragment_spec import fragment_from
 from medusa.wire.messages.commands import Declare, Reply
+from medusa.wire.messages.links import Attach, Boundary
 from medusa.wire.messages.market import Booked, Traded
-from medusa.wire.messages.move import GiveUp, Got, Ready
+from medusa.wire.messages.move import GiveUp, Got, Move, Ready
 from medusa.wire.statement import Revocation, sign
+from tests.nodes.abroad.lending import HALF
 from tests.system.lent_frames import FRAGMENT, lent_fragment, numbered, pieces
 from tests.system.nodes import Nursery, until
 from tests.system.partners import FEDERATION, NodeByHand, Partners, terms
@@ -498,6 +502,115 @@ def test_another_fragment_than_was_agreed_on_is_not_run(bob):
 
     assert changed_by(bob, say) == set()
     bob.serves()
+
+
+# --- 8: unpaid ----------------------------------------------------------------------------------------------
+
+
+def hands_over(bob, m):
+    """Bob's node runs the fragment, as its owner's nodes say by hand."""
+    lent = lent_fragment()
+    agreed(bob, m)
+    follows(m)
+    ready = seeded(m, 1)
+    assert isinstance(ready, Ready), ready
+    for message, payload in pieces(lent.files, 1, ready.ticket):
+        m.say(message, payload)
+    m.answer(Got, lambda each, _: each.opened, what="it is opened")
+    assert asked(m, lent.is_fed).code == ""
+    assert asked(m, lent.owns).code == ""
+    trade(m, LoadMoved(contract="sold", version=1, negotiation=1, tasks=(TASK.name,)))
+    heard(m, LoadRuns, 1)
+
+
+def has_rows(e, count):
+    """The node whose stream bob's node reads: so many frames of rows."""
+    lent = lent_fragment()
+    attach, _ = e.answer(Attach, what="bob reads")
+    e.say(msgspec.structs.replace(lent.attached, epoch=attach.epoch, next_seq=HALF))
+    message, payload = lent.rows
+    for number in range(count):
+        seq = HALF + number * message.rows
+        e.say(msgspec.structs.replace(message, epoch=attach.epoch, frame=number + 1, seq=seq), payload)
+    return HALF + count * message.rows
+
+
+def test_who_signs_nothing_is_given_its_load_back_and_gets_no_more(bob):
+    m, e = bob.alice(), bob.by_hand("e").let_in()
+    hands_over(bob, m)
+    end = has_rows(e, 20)
+    rows = TaskRows(contract="sold", negotiation=1, task=TASK.name, begin_row=HALF)
+    book(m, rows)
+    worth = (end - HALF) * TASK.cpu_ns_per_row * PRICE_MICRO // 10**9
+
+    def exposed():
+        with bob.connect("h") as client:
+            [contract] = client.status()["market"]["contracts"]
+        return contract["exposure_micro"]
+
+    until(lambda: exposed() == worth, what=lambda: f"{worth} isn't receipted, {exposed()}")
+    # He asks her to take it back, again and again, and turns it out once he has kept it as was agreed.
+    m.answer(Move, lambda each, _: each.fragment == FRAGMENT, what="bob gives it back")
+    until(lambda: not bob.catalog("h").permits.into, what="it is turned out")
+    state = bob.state("h")
+    assert state["fragments"] == state["on disk"] == state["configurations"] == []
+    assert state["tasks"] == [[], []]
+    assert state["contract"]["receipts"] == state["contract"]["owed_micro"] == 0
+    trade(m, request(2))
+    assert heard(m, LoadEnded, 2).code == "E_POLICY", "nothing more before that is signed"
+    bob.serves()
+
+
+def test_who_says_that_it_pays_from_later_on_is_refused(bob):
+    m, e = bob.alice(), bob.by_hand("e").let_in()
+    hands_over(bob, m)
+    end = has_rows(e, 20)
+
+    def say():
+        for row in (end + 1, 1 << 60):
+            book(m, TaskRows(contract="sold", negotiation=1, task=TASK.name, begin_row=row))
+        bob.has_refused("E_BILLING", 2)
+
+    assert changed_by(bob, say) == set()
+    bob.serves()
+
+
+# --- 16: poisoned time --------------------------------------------------------------------------------------
+
+
+def test_times_that_a_guest_is_told_move_nothing_else(bob):
+    """Beyond all boundaries, and back: the link ends. As far ahead as may be: it is the guest's time alone."""
+    m, e = bob.alice(), bob.by_hand("e").let_in()
+    q = md.Query("own")
+    per = q.source("rows", {"ts": "int64"}, time="ts", unit="us").window("10us").aggregate(n=md.count())
+    q.sink("out", per)
+    with bob.connect("h") as client:
+        client.deploy(q)
+        client.publish("own.rows", {"ts": list(range(25))})
+        hands_over(bob, m)
+        attach, _ = e.answer(Attach, what="bob reads")
+        before = bob.state("h")
+
+        def boundary(frame, time_us):
+            e.say(
+                Boundary(stream=attach.stream, epoch=attach.epoch, frame=frame, seq=HALF, time_us=time_us)
+            )
+
+        e.say(msgspec.structs.replace(lent_fragment().attached, epoch=attach.epoch, next_seq=HALF))
+        boundary(1, END_US - 1)
+        boundary(2, END_US - 2)
+        until(lambda: "E_BOUNDARY" in e.codes, what="it went back")
+        boundary(3, END_US + 1)
+        until(lambda: bob.refused("h"), what="that is no time")
+        after = bob.state("h")
+        changed = {name for name, value in before.items() if after[name] != value}
+        assert changed <= {"deals", "moved", "tasks"}, "it is a guest by now"
+        with client.subscribe("own.out", from_="oldest") as trains:
+            got = []
+            while len(got) < 2:
+                got += trains.next("60s").batch.column("n").to_pylist()
+        assert got == [10, 10], "windows of his own close by his own rows"
+        client.undeploy("own")
 
 
 # --- poisoned state -----------------------------------------------------------------------------------------
