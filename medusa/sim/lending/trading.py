@@ -29,7 +29,8 @@ from medusa.nodes.config.settings_market import CostRules, MarketRules
 from medusa.nodes.reports import RulesRead
 from medusa.ports import Buffer
 from medusa.query.builder import Query
-from medusa.query.expressions.aggregates import count, sum
+from medusa.query.expressions.aggregates import count
+from medusa.query.expressions.aggregates import sum as sum_of
 from medusa.runtime.embedded.embedded_run import collect
 from medusa.sim.actors.busy_engine import BusyEngine
 from medusa.sim.actors.client import Client
@@ -58,13 +59,11 @@ AT = {
     "a2": ["per0", "per1"],
     "a3": ["all0", "out0", "all1", "out1"],
 }
-ROWS = 640
-PUBLISH_US = 24 * SECOND_US
-SAFETY_US = 15 * SECOND_US
+ROWS = 480
+PUBLISH_US = 18 * SECOND_US
+SAFETY_US = 12 * SECOND_US
 """Faults happen until then; rows go on to flow, as often as before."""
-REST_US = 6 * SECOND_US
-"""After the last fault what was lost or refused is shed once more; then nothing moves."""
-END_US = 27 * SECOND_US
+END_US = 20 * SECOND_US
 """All contracts end."""
 KEEP_US = 20 * SECOND_US
 COSTS: dict[str, tuple[tuple[float, int], ...]] = {
@@ -81,7 +80,7 @@ def parts() -> Query:
     flows = q.source("flows", SCHEMA, time="ts")
     for number in (0, 1):
         part = flows.filter(f"v % 2 = {number}" if number == 0 else "v % 2 <> 0", name=f"part{number}")
-        per = part.window("1s").group_by("k").aggregate(n=count(), t=sum("v"), name=f"per{number}")
+        per = part.window("1s").group_by("k").aggregate(n=count(), t=sum_of("v"), name=f"per{number}")
         q.sink(f"out{number}", per.filter("n > 0", name=f"all{number}"))
     return q
 
@@ -366,10 +365,11 @@ class TradingTrial(QueryTrial):
     def check_end(self) -> None:
         super().check_end()
         self.trades.check_bills(self._burnt)
-        if self._healed_us is not None:
-            moves = self.trades.moves_between(self._healed_us + REST_US, self._decided.publish_us)
-            if moves and not self._decided_late:
-                raise SimulationError(f"rest: load is as it was, and these moved: {moves}")
+        if self._healed_us is None or self._decided_late:
+            return
+        moves = self.trades.moves_between(self._healed_us, self._decided.publish_us)
+        if again := [name for name in FRAGMENTS if sum(each == name for _, each in moves) > 1]:
+            raise SimulationError(f"rest: load is as it was, and {again} went to and fro: {moves}")
 
     @property
     def _decided_late(self) -> bool:
@@ -392,7 +392,7 @@ def _trial(world: World, rows: int | None, *, vanishes: bool) -> TradingTrial:
     tables, want = answered(world.seed % 16, ROWS if rows is None else rows)
     decided = options(dice, AT)
     names = ("with-bob", "with-carol")
-    ends_us = {name: dice.choice([END_US, END_US, END_US, 13 * SECOND_US]) for name in names}
+    ends_us = {name: dice.choice([END_US, END_US, END_US, 11 * SECOND_US]) for name in names}
     made = TradingOptions(
         at=AT,
         publish_us=PUBLISH_US,
@@ -402,12 +402,12 @@ def _trial(world: World, rows: int | None, *, vanishes: bool) -> TradingTrial:
         delay_us=decided.delay_us,
         limits=Limits(checkpoint_every_us=decided.limits.checkpoint_every_us),
         row_us=dice.choice([30_000, 40_000, 40_000, 60_000]),
-        busy_us=dice.randrange(1, 8) * SECOND_US,
+        busy_us=dice.randrange(1, 6) * SECOND_US,
         limits_milli={name: dice.choice([400, 600, 1_000, 2_000]) for name in names},
         narrow=tuple(name for name in names if dice.random() < 0.25),
         ends_us=ends_us,
-        revoked_us=dice.randrange(8, 14) * SECOND_US if dice.random() < 0.2 else None,
-        vanishes_us=dice.randrange(8, 13) * SECOND_US if vanishes else None,
+        revoked_us=dice.randrange(7, 11) * SECOND_US if dice.random() < 0.2 else None,
+        vanishes_us=dice.randrange(7, 10) * SECOND_US if vanishes else None,
     )
     return TradingTrial(world, q, tables, made, want)
 
