@@ -120,7 +120,7 @@ TRADING: dict[str, Mistake] = {
         area="restarts",
         about="A reading is signed and said before it is on disk: after a crash another one of that number "
         "is signed.",
-        edits=edit("nodes.market.node_market:NodeMarket._keep", "after=self._token", "after=None"),
+        edits=edit("nodes.market.node_market:NodeMarket._keep", "payload, after=token", "payload, after=None"),
         scenarios=_IN,
         seed=0,
     ),

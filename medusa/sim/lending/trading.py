@@ -37,7 +37,7 @@ from medusa.sim.actors.client import Client
 from medusa.sim.actors.node import NodeMachine
 from medusa.sim.checkers.delivery import check_restarted
 from medusa.sim.lending.abroad import CLIENTS, NODES
-from medusa.sim.lending.lent_checks import LentChecks
+from medusa.sim.lending.lent_checks import LentChecks, could_succeed
 from medusa.sim.lending.trade_checks import TradeChecks, TradedContract
 from medusa.sim.trials.federations import OFTEN, SCHEMA, options, table
 from medusa.sim.trials.owners import MACHINES_IN_TIME
@@ -104,6 +104,8 @@ class TradingOptions(QueryOptions):
         narrow: contracts that are about the first fragment alone.
         ends_us: contract -> when it ends, as both have signed it; ``revoked_us``: when bob ends his.
         vanishes_us: when the host that then has a fragment is lost for good; None: none is.
+        restarts: ("owner" or "host", so long after a fragment first began abroad, for so long): who trades
+            dies while something is away.
     """
 
     row_us: int
@@ -113,6 +115,7 @@ class TradingOptions(QueryOptions):
     ends_us: Mapping[str, int]
     revoked_us: int | None = None
     vanishes_us: int | None = None
+    restarts: Sequence[tuple[str, int, int]] = ()
 
 
 def contracts(decided: TradingOptions) -> list[TradedContract]:
@@ -202,7 +205,7 @@ class TradingTrial(QueryTrial):
         self._ring = Keyring(NODES, CLIENTS, {}, trades)
         self._plain: dict[str, str] = {}
         self._burnt: set[str] = set()
-        self._begun = False
+        self._dies = False
         self._healed_us: int | None = None
         super().__init__(world, q, tables, decided, want=want, nodes=list(NODES), keyring=self._ring)
         self._checks = LentChecks(self.nodes, self.clients, NODES, "alice")
@@ -265,7 +268,6 @@ class TradingTrial(QueryTrial):
 
     def _begin(self) -> None:
         super()._begin()
-        self._begun = True
         decided = self._decided
         if decided.revoked_us is not None:
             self.world.at(max(decided.revoked_us, self.world.now_us + 1), self._revoke)
@@ -303,14 +305,27 @@ class TradingTrial(QueryTrial):
         self._look_at_us, self._resting = 0, False
         self.nodes[hosts[0]].crash()
 
+    def _die(self) -> None:
+        """Who has lent something, or who has it, at moments at which it is away."""
+        self._dies = True
+        [host] = {each.host for each in self.trades.stays.values()}
+        for who, after_us, for_us in self._decided.restarts:
+            node = TRADERS["alice"] if who == "owner" else host
+            self.world.after(after_us, partial(self._crash, node))
+            self.world.after(after_us + for_us, partial(self.restart, node))
+
+    def _crash(self, node: str) -> None:
+        if self._healed_us is None:
+            self._look_at_us, self._resting = 0, False
+            self.nodes[node].crash()
+
     def _guarded(self, host: str) -> bool:
         newest = self._checks.newest
         assert newest is not None
         nodes = self.nodes
         return all(
             any(
-                nodes[name].alive and nodes[name].brain.recovery.successor(each.fragment) is not None
-                for name in each.secondaries
+                nodes[name].alive and could_succeed(nodes[name], each.fragment) for name in each.secondaries
             )
             for each in newest.fragments
             if each.owner == host
@@ -330,7 +345,10 @@ class TradingTrial(QueryTrial):
         super()._watch(node)
         if node.alive:
             self._checks.look(node)
+            self._checks.check_idle(node)
             self.trades.look(node)
+            if self.trades.stays and not self._dies:
+                self._die()
 
     def _check_restarted(self, node: NodeMachine) -> None:
         newest = self._checks.newest
@@ -408,6 +426,11 @@ def _trial(world: World, rows: int | None, *, vanishes: bool) -> TradingTrial:
         ends_us=ends_us,
         revoked_us=dice.randrange(7, 11) * SECOND_US if dice.random() < 0.2 else None,
         vanishes_us=dice.randrange(7, 10) * SECOND_US if vanishes else None,
+        restarts=tuple(
+            (who, dice.choice([0, 1_000, 20_000, 200_000, 1_500_000]), dice.choice([1_000, 100_000, 600_000]))
+            for who in ("owner", "host")
+            if dice.random() < 0.45
+        ),
     )
     return TradingTrial(world, q, tables, made, want)
 
