@@ -49,6 +49,9 @@ GATHER_ITEMS = 8
 """What no output waits for is sent to a secondary together, after so long or when so many are there: each
 message costs both nodes a turn. Too large: so much more is fed again after a takeover."""
 
+GATHER_SOON_US = 15_000
+"""...and after so long with whatever is fed then: a turn only to send it costs as much as a message."""
+
 STUCK_US = 10_000_000
 """An attempt in which nothing moves for so long is over."""
 
@@ -279,7 +282,7 @@ class StateSender:
             self._gather_until_us = None
             return False
         self._gather_until_us = self._gather_until_us or now_us + GATHER_US
-        if now_us >= self._gather_until_us:
+        if now_us >= self._gather_until_us - (GATHER_US - GATHER_SOON_US):
             self._gather_until_us = None
         return self._gather_until_us is not None
 

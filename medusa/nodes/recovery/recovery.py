@@ -248,6 +248,15 @@ class Recovery:
             return None
         return told_to(configuration, node)
 
+    def successors(self, fragment: str) -> tuple[str, ...]:
+        """Nodes of ours that may have a fragment next, in their order, as far as it is known here."""
+        current = self.agreement.current(fragment.partition("/")[0])
+        replicas = None if current is None else current.replicas(fragment)
+        if replicas is None or replicas.abroad:
+            return ()
+        nodes = dict.fromkeys((*replicas.secondaries, *replicas.followers))
+        return tuple(node for node in nodes if node != replicas.owner)
+
     def foreign(self, query: str) -> bool:
         """Whether a query of which something is here, or is known, is another participant's."""
         current = self.agreement.current(query)
