@@ -5,7 +5,8 @@ The protocol is that of Medusa's bounded prices (NSDI 2004); docs/negotiation.md
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from medusa.errors import RemoteProtocolError
 from medusa.market.contract.terms import Contract
@@ -268,17 +269,59 @@ class Trader:
                 )
                 self._over(now_us, signed, counts)
 
+    # --- what was agreed beforehand -------------------------------------------------------------
+
+    def go_by_plan(self, now_us: int, partner: str, task: str) -> int | None:
+        """A signal: a task goes to a partner, as a contract in force says that it may; the number of the
+        negotiation, or None: no contract says so, it isn't here, isn't measured yet, or is on its way."""
+        found = self._books.task(task)
+        if found is None or task in self._busy() or not self._reachable(partner):
+            return None
+        for signed in self._contracts.consuming(now_us):
+            price_micro = signed.contract.planned_micro(task)
+            if signed.partner == partner and price_micro is not None and not signed.contract.shadow:
+                return self._consumer.go_by_plan(now_us, signed, found, price_micro)
+        return None
+
+    def planned_at(self, now_us: int, partner: str, task: str) -> bool:
+        """Whether a contract in force says that a task may go to a partner at a signal."""
+        return any(
+            signed.partner == partner and signed.contract.planned_micro(task) is not None
+            for signed in self._contracts.consuming(now_us)
+        )
+
+    def ended(self, negotiation: int) -> str | None:
+        """The code with which a negotiation of ours ended; None: it goes on, or isn't known."""
+        return self._consumer.ended(negotiation)
+
+    def come_by_plan(self, now_us: int, task: str) -> bool:
+        """A signal: a task that went so comes home; False: none did."""
+        away = self._books.away.get((task, False))
+        if away is None or not away.planned:
+            return False
+        self._aways.recall(now_us, (task, False), TradeReason.SIGNAL)
+        return True
+
     # --- what the driver knows ------------------------------------------------------------------
 
-    def measured(self, now_us: int, tasks: Sequence[TradedTask], idle: ResourceUse | None = None) -> None:
+    def measured(
+        self,
+        now_us: int,
+        tasks: Sequence[TradedTask],
+        idle: ResourceUse | None = None,
+        *,
+        away: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
         """All tasks that run here now, our own and guests, as they are measured; a task that was handed
         over is none any more.
 
         Args:
             idle: what the machine bears beside them.
+            away: rows a second, times 1,000, that come to tasks that are away, where they are counted here.
         """
         self._books.reckon(now_us)
         changed = self._books.measured(tasks, idle or ResourceUse())
+        changed = self._books.measured_away(away) or changed
         for task in tasks:
             if (task.name, False) in self._books.away and not self._books.moving(task.name):
                 self._home(now_us, task.name)

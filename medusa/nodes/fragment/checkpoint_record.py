@@ -79,6 +79,11 @@ class OutputRecord(msgspec.Struct, frozen=True, kw_only=True):
     life: int = 0
     held: int = 0
 
+    @property
+    def next_seq(self) -> int:
+        """The number of the next row."""
+        return max((entry.end for entry in self.entries), default=self.first_seq)
+
 
 class FragmentRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One checkpoint of one fragment.
@@ -108,6 +113,16 @@ class FragmentRecord(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int = 0
     version: int = VERSION
     marks: MarksRecord | None = None
+
+    @property
+    def rows_in(self) -> int:
+        """The sum of the numbers of the next rows of its inputs."""
+        return sum(input.next_seq for input in self.inputs)
+
+    @property
+    def rows_out(self) -> int:
+        """The same of its outputs."""
+        return sum(output.next_seq for output in self.outputs)
 
     def segments(self) -> set[int]:
         """Of these, the segments."""

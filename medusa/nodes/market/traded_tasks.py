@@ -20,8 +20,9 @@ from medusa.market.negotiation.settings import TradeSettings
 from medusa.market.negotiation.trader import Trader
 from medusa.market.work import TradedTask
 from medusa.nodes.config.settings_market import MarketRules, cost_function
+from medusa.nodes.deploy.admission import ClusterNow
 from medusa.nodes.market.dice import Dice
-from medusa.nodes.market.measured_tasks import KnownLoads, MeasuredTasks, fragment_of, task_of
+from medusa.nodes.market.measured_tasks import AwayRates, KnownLoads, MeasuredTasks, fragment_of, task_of
 from medusa.nodes.market.paid_tasks import PaidTasks
 from medusa.nodes.market.task_policy import TaskPolicy, terms_against
 from medusa.nodes.market.tasks_port import (
@@ -43,6 +44,10 @@ OwnFragments: TypeAlias = Callable[[], Mapping[str, FragmentSpec]]
 RECALL_US = 10_000_000
 """What is to come home and doesn't is ordered home again."""
 
+CHECKPOINTS = 4
+"""A guest's owner counts rows by its checkpoints: so many there are in an interval at least. Too few: rows of
+the end of an interval aren't there when it is read; too many: the guest does little else."""
+
 DISTRUST_US = 60_000_000
 DISTRUST_US_MAX = 3_600_000_000
 """From a partner that didn't say what it pays for nothing is taken for so long, doubled each time."""
@@ -58,6 +63,7 @@ class TradedTasks:
         seed: of what looks random; another one in each life.
         moves: moves fragments between participants.
         fragments: what of our own runs here.
+        cluster: what runs fragments in the node's place; None: they run in the node.
 
     Attributes:
         trader: decides.
@@ -78,14 +84,16 @@ class TradedTasks:
         loads: KnownLoads,
         fragments: OwnFragments,
         outbox: Outbox,
+        cluster: Callable[[], ClusterNow | None],
     ) -> None:
+        self._cluster = cluster
         self._effects = TradeEffects()
         self.policy = TaskPolicy(own, rules, stays=self._stays, takes_nothing=self._takes_nothing)
         self.trader = Trader(
             own,
-            cost_function(rules),
+            cost_function(rules, self._overhead_us),
             policy=self.policy,
-            settings=TradeSettings(capacity=rules.capacity),
+            settings=TradeSettings(capacity=rules.capacity, hold_us=rules.hold_us),
             effects=self._effects,
             pick=Dice(seed).pick,
         )
@@ -93,7 +101,8 @@ class TradedTasks:
         self.used_cores = 0.0
         self._own, self._rules = own, rules
         self._paid, self._moves, self._fragments, self._outbox = paid, moves, fragments, outbox
-        self._measured = MeasuredTasks(own, loads)
+        self._measured = MeasuredTasks(own, loads, in_process=cluster() is None)
+        self._away_rates = AwayRates()
         self._time_us = 0
         self._up: dict[str, bool] = {}
         self._contracts: dict[tuple[str, str], bool] = {}
@@ -128,6 +137,10 @@ class TradedTasks:
     def knows(self, partner: str) -> bool:
         """Whether there is a contract with it."""
         return any(each == partner for each, _ in self._contracts)
+
+    def has(self, partner: str, contract: str) -> bool:
+        """Whether it is one about load."""
+        return (partner, contract) in self._contracts
 
     def signed(self, time_us: int, contract: Contract) -> None:
         """Both have signed it.
@@ -205,7 +218,14 @@ class TradedTasks:
             return f"{contract_id} takes no task before all that was done is receipted ({stopped})"
         return terms_against(contract.tasks, spec)
 
+    def _overhead_us(self) -> int:
+        cluster = self._cluster()
+        return 0 if cluster is None else cluster.overhead_us
+
     def _takes_nothing(self, partner: str) -> str:
+        cluster = self._cluster()
+        if cluster is not None and cluster.down:
+            return f"this node runs nothing: {cluster.down}"
         if not self._moves.takes_guests:
             return "this node takes no fragment of another participant"
         if self._time_us < self._distrusted.get(partner, (0, 0))[0]:
@@ -214,6 +234,24 @@ class TradedTasks:
         ours = [name for (whose, name), consumes in mine if whose == partner and not consumes]
         stopped = [self._paid.stopped(name, partner) for name in ours]
         return stopped[0] if stopped and all(stopped) else ""
+
+    # --- what was agreed beforehand --------------------------------------------------------------------
+
+    def is_planned(self, time_us: int, fragment: str, partner: str) -> bool:
+        """Whether a contract in force says that a fragment may go there at a signal."""
+        return self.trader.planned_at(time_us, partner, task_of(self._own, fragment))
+
+    def go_by_plan(self, time_us: int, fragment: str, partner: str) -> int | None:
+        """Have it go: the number of the negotiation; None: it can't go now."""
+        return self.trader.go_by_plan(time_us, partner, task_of(self._own, fragment))
+
+    def came_to_nothing(self, negotiation: int) -> str | None:
+        """The code with which a negotiation of ours ended; None: it goes on, or something went."""
+        return self.trader.ended(negotiation)
+
+    def come_by_plan(self, time_us: int, fragment: str) -> bool:
+        """Have what went so come home; False: it didn't go so."""
+        return self.trader.come_by_plan(time_us, task_of(self._own, fragment))
 
     # --- what has moved -------------------------------------------------------------------------------
 
@@ -320,9 +358,11 @@ class TradedTasks:
         away = self._moves.away()
         own = [name for name in self._fragments() if name not in away]
         tasks = self._measured.look(own, self._moves.guests())
-        idle = self._measured.idle(tasks)
+        idle = self._measured.idle(tasks, self._moves.permitted_in())
         self.used_cores = idle.cpu_cores + sum(each.use.cpu_cores for each in tasks)
-        self.trader.measured(time_us, tasks, idle)
+        rates = self._away_rates.look(time_us, {name: each.row for name, each in away.items()})
+        told = {task_of(self._own, name): rate for name, rate in rates.items()}
+        self.trader.measured(time_us, tasks, idle, away=told)
 
     def why_each_stays(self) -> dict[str, str]:
         """Of each fragment here that may go to no partner at all, why; by its name."""
@@ -422,6 +462,7 @@ class TradedTasks:
                 definitions=contract.tasks.definitions,
                 ends_us=versions.last_us,
                 keep_us=self._rules.keep_us,
+                checkpoint_every_us=contract.interval_s * 1_000_000 // CHECKPOINTS,
             )
         return found
 

@@ -11,7 +11,7 @@ does so, twice if need be, and again after a restart. What this node would have 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, MutableMapping
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 
 import msgspec
@@ -172,7 +172,7 @@ class Succession:
             if taking.spec.query == new.query:
                 taking.rewired(now_us, rewired(taking.spec, new))
         self._place(new)
-        self._saver.save()
+        self._saver.save(joins=True)
 
     def _here(self, hosted: FragmentHost | None, replicas: Replicas) -> Here:
         if hosted is None:
@@ -288,7 +288,8 @@ class Succession:
         self._catalog.add(spec, configuration.coordinator)
         self._catalog.ownership.epochs[name] = replicas.epoch
         hosted = self._fragments[name] = made()
-        self._takeovers[name] = _Takeover(hosted=hosted, token=self._saver.save(), epoch=replicas.epoch)
+        token = self._saver.save(joins=True)
+        self._takeovers[name] = _Takeover(hosted=hosted, token=token, epoch=replicas.epoch)
 
     def _damaged(self, fragment: str) -> FragmentInDoubt | None:
         """What our catalog says of a fragment whose newest state here is damaged; None: it isn't one."""
@@ -382,7 +383,8 @@ class Succession:
         del self._kept[name]
         self._followings.drop(name)  # Its host had begun to send us what it made of it.
         self._catalog.ownership.epochs[name] = replicas.epoch
-        self._takeovers[name] = _Takeover(hosted=hosted, token=self._saver.save(), epoch=replicas.epoch)
+        token = self._saver.save(joins=True)
+        self._takeovers[name] = _Takeover(hosted=hosted, token=token, epoch=replicas.epoch)
 
     def _step_down(self, now_us: int, hosted: FragmentHost, replicas: Replicas) -> None:
         """Another node has it: who asks is told where."""
@@ -492,6 +494,11 @@ class Succession:
     def was_returned(self, fragment: str) -> bool:
         """Whether it is damaged here, and who stood by for it has nothing of it either."""
         return fragment in self._returned and self._damaged(fragment) is not None
+
+    def without_state(self) -> Mapping[tuple[str, int], bool]:
+        """Fragment and epoch that are ours and that we can't run -> whether we may have begun in it. Some may
+        be another's by now."""
+        return self._without_state
 
     def queries_without_state(self) -> Collection[str]:
         """Those that have such a fragment."""

@@ -7,7 +7,6 @@ noticed some times a second.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import time
@@ -22,11 +21,11 @@ from medusa.apps.workloads.demos.crew import Crew, started
 from medusa.apps.workloads.demos.ha_outcome import HaEvent, HaOutcome, HaResult, HaWindow
 from medusa.apps.workloads.demos.ha_query import HaMethod, HaShape
 from medusa.apps.workloads.demos.ha_screen import HaLane, HaProgress, draw, show_outcome
+from medusa.apps.workloads.demos.plotted_run import run_plotted
 from medusa.apps.workloads.demos.screens import DemoScreen
 from medusa.apps.workloads.interruption import Interruption
 from medusa.apps.workloads.local_nodes import LocalNodes
 from medusa.apps.workloads.network.tcp_bytes import sent_bytes
-from medusa.apps.workloads.plots import check_kind
 
 if TYPE_CHECKING:
     from medusa.runtime.client.federation import Federation
@@ -63,18 +62,14 @@ def run_demo(options: HaOptions, *, as_json: bool = False) -> bool:
     Raises:
         MedusaError: it could not be carried out. Whatever happens, no node is left running.
     """
-    from rich.console import Console
-
-    check_kind(options.plot)
-    screen = DemoScreen(None if as_json else Console())
-    outcome = ran(options, screen)
-    drawn = draw(outcome, options.plot)
-    if as_json:
-        print(json.dumps({**outcome.to_json(), "plots": drawn}))
-    else:
-        show_outcome(screen, outcome)
-        screen.say(drawn)
-    return outcome.fine
+    return run_plotted(
+        partial(ran, options),
+        show=show_outcome,
+        draw=draw,
+        plot=options.plot,
+        as_json=as_json,
+        drawn_as="plots",
+    )
 
 
 def ran(options: HaOptions, screen: DemoScreen) -> HaOutcome:
@@ -134,6 +129,7 @@ class _Lane:
         self.told_lost = 0
         self.told_lost_by: dict[str, int] = {}
         self.told_unknown = False
+        self.fed_rows: int | None = None
 
     def take(self, trains: Subscription, start_s: float) -> None:
         """Until the end of the result."""
@@ -169,6 +165,7 @@ class _Lane:
             if each["fragment"] == self.of.fragment:
                 self.told_lost, self.told_unknown = each["lost_rows"], each["lost_unknown"]
                 self.told_lost_by = each["lost_by"]
+                self.fed_rows = each["rows_in"]
 
     def has_after(self, killed_s: float) -> bool:
         """Whether a window came with a row that was published later than this."""
@@ -196,6 +193,7 @@ class _HaRun:
         self._events: list[HaEvent] = []
         self._published = 0
         self._killed_s: float | None = None
+        self._killed_rows = 0
         self._seconds = 0.0
         self._start = time.monotonic()
 
@@ -225,6 +223,8 @@ class _HaRun:
                 told_lost_by=each.told_lost_by,
                 told_unknown=each.told_unknown,
                 owner=each.owner,
+                killed_rows=self._killed_rows,
+                fed_rows=each.fed_rows,
             )
             for each in self._lanes
         ]
@@ -309,6 +309,7 @@ class _HaRun:
         for name in primaries:
             os.kill(self._nodes.pids[name], signal.SIGKILL)
         killed_s = self._killed_s = self._since()
+        self._killed_rows = self._published
         for each in self._lanes:
             each.shown.primary_is("killed")
         self._say(f"{', '.join(primaries)} are killed (SIGKILL), and never started again")

@@ -59,8 +59,8 @@ class _Both:
     def of(self, slots: Index) -> _Held:
         """The rows of some slots (ascending)."""
         recent = self.recent.of(slots)
-        older = self.base.of(np.setdiff1d(slots, recent.slots, assume_unique=False))
-        return older.with_(recent)
+        newer = np.append(recent.slots, -1)[np.searchsorted(recent.slots, slots)] == slots
+        return self.base.of(slots[~newer]).with_(recent)
 
     def all(self) -> _Held:
         return self.base.without(self.recent.slots).with_(self.recent)
@@ -146,11 +146,11 @@ class Lags:
             return pa.Table.from_arrays([pa.array(held.slots), *held.columns], schema=schema)
 
         def make() -> tuple[pa.Table, TableChange | None]:
-            if found is None:
+            changed = found.changed(slots) if found is not None else None
+            if found is None or changed is None:
                 return table(both.all()), None
-            then, changed = found[0], np.flatnonzero(found[1])
             held = both.of(changed)
-            return table(held), slots_changed(then, changed, held.slots)
+            return table(held), slots_changed(found.then, changed, held.slots)
 
         return Deferred(make, captured=capture is not None)
 
