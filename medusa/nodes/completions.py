@@ -123,7 +123,7 @@ class Completions:
     def _of_fragment(self, now_us: int, hosted: FragmentHost, done: Ran | Fetched | Logged) -> None:
         match done:
             case Ran():
-                hosted.ran(now_us, done.outputs, done.refused, done.dying)
+                hosted.ran(now_us, done.outputs, done.refused, done.dying, done.shed)
                 self._orders.ran(now_us, done.fragment)
                 self._recovery.ran(now_us, done.fragment)
             case Fetched():

@@ -204,6 +204,7 @@ class InputStatus(_Status, frozen=True, kw_only=True, rename={"origin": "from"})
     lost_rows: int = 0
     refused_rows: int = 0
     overdue_rows: int = 0
+    left_out_rows: int = 0
     queue_bytes: int = 0
     boundary_us: int | None = None
     durable_boundary_us: int | None = None
@@ -225,6 +226,7 @@ class PublisherStatus(_Status, frozen=True, kw_only=True, rename={"origin": "fro
     finished: bool = False
     connected: bool = False
     origin: str = ""
+    left_out_rows: int = 0
 
 
 class GonePublishers(_Status, frozen=True, kw_only=True):
@@ -244,6 +246,7 @@ class ReceiverStatus(_Status, frozen=True, kw_only=True):
     received_row: int = 0
     durable_row: int = 0
     lost_rows: int = 0
+    left_out_rows: int = 0
 
 
 class NamedStatus(_Status, frozen=True, kw_only=True):
@@ -257,6 +260,7 @@ class NamedStatus(_Status, frozen=True, kw_only=True):
     to: str = ""
     sent_row: int = 0
     lost_rows: int = 0
+    left_out_rows: int = 0
 
 
 class MissingStatus(_Status, frozen=True, kw_only=True, rename={"origin": "from"}):
@@ -395,6 +399,7 @@ class OutputStatus(_Status, frozen=True, kw_only=True):
     consistency: ConsistencyStatus | UnsetType = UNSET
     delay_failure: str = ""
     delay_stabilization: str = ""
+    left_out_above: dict[str, int] = {}
 
 
 class FragmentStatus(_Status, frozen=True, kw_only=True):
@@ -403,6 +408,8 @@ class FragmentStatus(_Status, frozen=True, kw_only=True):
     Attributes:
         lost_by: of ``lost_rows`` those that came by each source of the fragment; what an earlier release
             counted may be in none.
+        left_out_rows: input rows left out behind its sources under overload; ``shed_rows`` is output that was
+            forgotten at the bound of what is kept.
         checkpoint_every_us: between two of its checkpoints; 0: its node keeps nothing, and takes none.
         configuration: of its query, the newest that the node knows; left out where nobody stands by for it.
         replicas: who stands by for it, by the word of this node, which has it; left out likewise.
@@ -449,6 +456,9 @@ class FragmentStatus(_Status, frozen=True, kw_only=True):
     load: SmoothedLoad | None = None
     checkpoint_every_us: int = 0
     lost_by: dict[str, int] = {}
+    left_out_rows: Annotated[
+        int, Metric("left_out_rows", "Input rows left out behind its sources under overload.", counts=True)
+    ] = 0
     configuration: int | UnsetType = UNSET
     replicas: ReplicasStatus | UnsetType = UNSET
     method: str = ""
@@ -565,6 +575,37 @@ class LoadStatus(_Status, frozen=True, kw_only=True):
     causes: tuple[CauseStatus, ...] = ()
     links: dict[str, LinkStatus] = {}
     peers: dict[str, PeerStatus] = {}
+
+
+class ShedSourceStatus(_Status, frozen=True, kw_only=True):
+    """A source behind which rows may be left out under overload: how, for which outputs, and how many are."""
+
+    fragment: str
+    source: str
+    how: str
+    outputs: tuple[str, ...] = ()
+    share: float = 0.0
+    left_out_rows: int = 0
+
+
+class NodeSheddingStatus(_Status, frozen=True, kw_only=True):
+    """What is left out at the inputs of a node; ``work`` in processors, None: not known.
+
+    Attributes:
+        shedding_us: for how long rows have been left out; None: none are.
+        waits_for_others: there is too much, and somebody else may still take it.
+    """
+
+    work: Annotated[
+        float | None,
+        Metric("shedding_work_ratio", "Work that comes and waits, if nothing were left out: 1 is one processor."),
+    ] = None
+    kept: Annotated[
+        float, Metric("shedding_kept_ratio", "Share of that work that is done; 1 while nothing is left out.")
+    ] = 1.0
+    shedding_us: int | None = None
+    waits_for_others: bool = False
+    sources: tuple[ShedSourceStatus, ...] = ()
 
 
 # --- the node -------------------------------------------------------------------------------------
@@ -998,6 +1039,7 @@ class NodeStatus(_Status, frozen=True, kw_only=True):
     lag_us: int = 0
     boundary_us: int | None = None
     load: LoadStatus = LoadStatus()
+    shedding: NodeSheddingStatus = NodeSheddingStatus()
     peers: dict[str, str] = {}
     parsing: ParsingStatus = ParsingStatus()
     away: dict[str, AwayStatus] = {}

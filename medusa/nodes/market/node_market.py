@@ -123,6 +123,7 @@ class NodeMarket:
             fragments=fragments,
             outbox=outbox,
         )
+        self._moves = moves
         self._time_us: int | None = None
         self._begun = self._ledger_changed = False
         self._started_us = self._look_at_us = self._looked_us = 0
@@ -411,6 +412,11 @@ class NodeMarket:
         for each in ready:
             each.do(now_us)
         return bool(ready)
+
+    @property
+    def is_selling(self) -> bool:
+        """A fragment of ours is on its way to a partner."""
+        return bool(self._moves.going())
 
     # --- what is seen ---------------------------------------------------------------------------------
 

@@ -7,13 +7,13 @@ from typing import Any
 
 import msgspec
 
-from medusa.elements import Boundary, Train
+from medusa.elements import Boundary, Shed, Train
 from medusa.errors import RemoteProtocolError
 from medusa.nodes.fragment.change_feed import PASSED
 from medusa.nodes.fragment.checkpoint_record import FragmentRecord
 from medusa.nodes.fragment.checkpointing import SavedCheckpoint
 from medusa.nodes.fragment.host import FragmentHost
-from medusa.nodes.fragment.input_log_records import JOINED, LOST, PROMISE, ROWS, Decision
+from medusa.nodes.fragment.input_log_records import JOINED, LOST, PROMISE, ROWS, SHARE_PPM_MAX, SHED, Decision
 from medusa.nodes.fragment.inputs import FragmentInput, Work
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
@@ -133,7 +133,7 @@ class StandbyFragment(FragmentHost):
         return True
 
     def _decision(self, message: Fed, input: FragmentInput) -> Decision:
-        to = {JOINED: 0, PROMISE: message.time_us}.get(message.kind, message.next_seq)
+        to = {JOINED: 0, PROMISE: message.time_us, SHED: message.time_us}.get(message.kind, message.next_seq)
         return Decision(message.kind, input.source, input.peer, to, message.arrival_us)
 
     def _input_for(self, message: Fed) -> FragmentInput:
@@ -149,7 +149,9 @@ class StandbyFragment(FragmentHost):
             raise self._unfit(message, "is of an input that it hasn't")
         return self._add_input(source, self.spec.entries[source], peer)
 
-    def _element(self, message: Fed, input: FragmentInput, payload: Buffer | None) -> Train | Boundary | None:
+    def _element(
+        self, message: Fed, input: FragmentInput, payload: Buffer | None
+    ) -> Train | Boundary | Shed | None:
         if message.rows and payload is not None:
             data = Data(
                 stream=input.stream,
@@ -166,6 +168,8 @@ class StandbyFragment(FragmentHost):
             return Boundary(message.time_us)
         if message.kind in (JOINED, PASSED, LOST):
             return None
+        if message.kind == SHED and 0 <= message.time_us <= SHARE_PPM_MAX and self.sheds(message.source):
+            return Shed(message.time_us)
         raise self._unfit(message, "has no rows")
 
     def _unfit(self, message: Fed, why: str) -> RemoteProtocolError:
