@@ -85,6 +85,11 @@ RUNNING_MAX = 64
 """Elements under way to the engine. Too few: it waits for us; too many: a checkpoint waits for it."""
 
 
+PRESSED_MAX = 2
+"""While there is too much and rows may be left out: what is under way can't be any more. Too few: the engine waits
+for us; too many: what is decided holds that much later."""
+
+
 class FragmentHost:
     """One installed fragment.
 
@@ -261,6 +266,7 @@ class FragmentHost:
         self._unlinked = False
         """It rests for long, and another node reads what it read: it asks nobody for rows."""
         self.rows_in = 0
+        self._is_pressed = False
         self.shares: dict[str, int] = {} if saved is not None else dict.fromkeys(self._sources, 0)
         self.bound: DelayBound | None = None
         if spec.delay_us:
@@ -696,6 +702,10 @@ class FragmentHost:
         """Whether rows of some source may be."""
         return bool(self.rules)
 
+    def press(self, pressed: bool) -> None:
+        """Whether there is too much for its node: then what comes waits here, and not in the engine."""
+        self._is_pressed = pressed
+
     def waiting_rows(self, source: str) -> int:
         """Rows of a source that have come and weren't run yet, and are in memory."""
         works = (*self._running, *self._feeding.waiting())
@@ -728,7 +738,9 @@ class FragmentHost:
         taps = self._taps()
         due = self._wanted and self._writing is None and not self._feeding.repeating
         due = due and self._may_checkpoint and not any(tap.holds_checkpoints for tap in taps)
-        running_max = 1 if bound is not None and bound.is_late(now_us) else RUNNING_MAX
+        running_max = PRESSED_MAX if self._is_pressed else RUNNING_MAX
+        if bound is not None and bound.is_late(now_us):
+            running_max = 1
         if due and not self._running:
             self._checkpoint(now_us)
             due = self._wanted and self._writing is None

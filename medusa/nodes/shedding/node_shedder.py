@@ -106,6 +106,9 @@ class NodeShedder:
         beside = self._beside()
         self.work = comes + beside + max(waits_us - WAIT_SHARE * allowed_us, 0.0) / horizon_us
         self._judge(now_us)
+        pressed = self._overload.since_us is not None or self.work > self._rules.high
+        for name in {place.fragment for place in work.places}:
+            self._hosted[name].press(pressed)
         room_us = max(self._rules.high - beside, 0.0) * horizon_us + WAIT_SHARE * allowed_us
         whole_us = comes * horizon_us + waits_us
         self.kept = min(1.0, room_us / whole_us) if self._sheds(now_us) and whole_us else 1.0
