@@ -408,8 +408,6 @@ class FragmentStatus(_Status, frozen=True, kw_only=True):
     Attributes:
         lost_by: of ``lost_rows`` those that came by each source of the fragment; what an earlier release
             counted may be in none.
-        left_out_rows: input rows left out behind its sources under overload; ``shed_rows`` is output that was
-            forgotten at the bound of what is kept.
         checkpoint_every_us: between two of its checkpoints; 0: its node keeps nothing, and takes none.
         configuration: of its query, the newest that the node knows; left out where nobody stands by for it.
         replicas: who stands by for it, by the word of this node, which has it; left out likewise.
@@ -419,6 +417,8 @@ class FragmentStatus(_Status, frozen=True, kw_only=True):
             until it is back.
         delay_failure, delay_stabilization: what becomes of new rows meanwhile and afterwards: of what those
             outputs wish that by which rows show first; empty: none has an X.
+        left_out_rows: input rows left out behind its sources under overload; ``shed_rows`` is output that was
+            forgotten at the bound of what is kept.
     """
 
     fragment: str
@@ -456,9 +456,6 @@ class FragmentStatus(_Status, frozen=True, kw_only=True):
     load: SmoothedLoad | None = None
     checkpoint_every_us: int = 0
     lost_by: dict[str, int] = {}
-    left_out_rows: Annotated[
-        int, Metric("left_out_rows", "Input rows left out behind its sources under overload.", counts=True)
-    ] = 0
     configuration: int | UnsetType = UNSET
     replicas: ReplicasStatus | UnsetType = UNSET
     method: str = ""
@@ -466,6 +463,9 @@ class FragmentStatus(_Status, frozen=True, kw_only=True):
     delay_us: int = 0
     delay_failure: str = ""
     delay_stabilization: str = ""
+    left_out_rows: Annotated[
+        int, Metric("left_out_rows", "Input rows left out behind its sources under overload.", counts=True)
+    ] = 0
 
     def is_held(self, box: str) -> bool:
         """Whether an input holds a box back while another is further on."""
@@ -1039,7 +1039,6 @@ class NodeStatus(_Status, frozen=True, kw_only=True):
     lag_us: int = 0
     boundary_us: int | None = None
     load: LoadStatus = LoadStatus()
-    shedding: NodeSheddingStatus = NodeSheddingStatus()
     peers: dict[str, str] = {}
     parsing: ParsingStatus = ParsingStatus()
     away: dict[str, AwayStatus] = {}
@@ -1059,6 +1058,7 @@ class NodeStatus(_Status, frozen=True, kw_only=True):
     in_doubt: DoubtStatus = DoubtStatus()
     runs_on: RunsOnStatus | UnsetType = UNSET
     market: MarketStatus | UnsetType = UNSET
+    shedding: NodeSheddingStatus | UnsetType = UNSET
 
     def link_state(self, peer: str) -> str:
         """``up`` or ``silent`` of a node in the configuration, ``here`` of the node itself, else

@@ -16,6 +16,7 @@ import medusa as md
 from medusa.nodes.config.settings import Limits
 from medusa.runtime.engine_host.host import EngineHost
 from medusa.sim.actors.federation import Federation
+from medusa.sim.actors.follower import Follower
 from medusa.sim.actors.node import NodeMachine
 from medusa.wire.outbox import ReportLine
 
@@ -138,6 +139,12 @@ class CostlyRun:
     def reads(self, sink: str, node: str) -> None:
         """A client of this node reads a sink; ``got`` has what came."""
         made = self.fed.client(f"reader-{sink}", node)
+        made.read(f"{self.q.graph.name}.{sink}")
+
+    def follows(self, sink: str, node: str) -> None:
+        """The same, and it goes after the sink where that moves to."""
+        made = Follower(self.fed.world, self.fed.network, f"reader-{sink}", node, self.fed.nodes)
+        self.fed.clients[made.name] = made
         made.read(f"{self.q.graph.name}.{sink}")
 
     def publishes(self, rate: int, seconds: float, *, source: str = "cars", client: Any = None) -> None:

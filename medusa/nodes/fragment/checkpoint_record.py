@@ -96,7 +96,7 @@ class FragmentRecord(msgspec.Struct, frozen=True, kw_only=True):
         coordinator: the node that deployed its query.
         epoch: of the fragment here; 0: it wasn't this node's yet.
         marks: of one that is recovered by upstream backup.
-        shed: source -> rows left out behind it under overload, whoever sent them.
+        shed: source -> place, here or in a fragment whose place this one took -> rows left out there.
     """
 
     token: int
@@ -111,7 +111,7 @@ class FragmentRecord(msgspec.Struct, frozen=True, kw_only=True):
     epoch: int = 0
     version: int = VERSION
     marks: MarksRecord | None = None
-    shed: dict[str, int] = {}
+    shed: dict[str, dict[str, int]] = {}
 
     def segments(self) -> set[int]:
         """Of these, the segments."""

@@ -948,7 +948,7 @@ class FragmentHost:
             alone=self.tap is not None or any(not tap.begun for tap in self.standby_taps),
             marks=self.marks,
             keep=self.rested.tokens,
-            shed=self.thinning.shed_rows,
+            shed=self.thinning.places,
         )
         self._uncovered.append(self._writing)
         for tap in self._taps():

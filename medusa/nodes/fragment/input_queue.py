@@ -225,9 +225,7 @@ class InputQueue:
                 return work
         if self._told:
             input, share_ppm = self._told.popleft()
-            work = share_of(input, share_ppm)
-            work.number = self._note(SHED, input, share_ppm, noting)
-            return work
+            return share_of(input, share_ppm).is_decided(self._note(SHED, input, share_ppm, noting))
         if (asked := self._clocked.ask(now_us, self._entries.fed_us)) is not None:
             return asked
         work = self._next_in_turn(now_us) if self.rested else self._next_waiting(now_us)

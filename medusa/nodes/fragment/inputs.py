@@ -75,6 +75,7 @@ class Work:
         boundary_us: int,
         cost: int,
         payload: Buffer | None = None,
+        note: bytes | None = None,
     ) -> None:
         self.input = input
         self.element = element
@@ -82,9 +83,14 @@ class Work:
         self.boundary_us = boundary_us
         self.cost = cost
         self.payload = payload
-        self.note = input.receiver.note
+        self.note = input.receiver.note if note is None else note
         self.number = -1
         self.is_over = False
+
+    def is_decided(self, number: int) -> Work:
+        """It is the decision of this number; itself."""
+        self.number = number
+        return self
 
     def end(self) -> None:
         """It was run."""
@@ -207,7 +213,7 @@ class FragmentInput:
             self.receiver.durable_again(record.acknowledged)
         self.receiver.note = self.fed_note
         self.receiver.life = record.life if record else 0
-        self.receiver.shed_rows = self.shed_rows
+        self.receiver.has_shed(self.shed_rows)
         self.ousted: deque[str] = deque(record.ousted if record else (), maxlen=OUSTED_KEPT)
         if self.named:
             self.receiver.may_lose = 0 if record is None else LOST_MAX

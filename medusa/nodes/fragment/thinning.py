@@ -22,10 +22,11 @@ class Thinning:
 
     Args:
         inputs, outputs: shared with its owner.
-        shed_rows: as a checkpoint has it.
+        places: as a checkpoint has it.
 
     Attributes:
-        shed_rows: source -> rows left out behind it, over restarts.
+        places: source -> place -> rows left out there, over restarts: behind that source, here and in
+            fragments whose place this one took.
     """
 
     def __init__(
@@ -34,30 +35,46 @@ class Thinning:
         checked: CheckedGraph,
         inputs: Mapping[tuple[str, str], FragmentInput],
         outputs: Mapping[str, FragmentOutput],
-        shed_rows: Mapping[str, int],
+        places: Mapping[str, Mapping[str, int]],
     ) -> None:
         self._name = spec.name
         self._inputs, self._outputs = inputs, outputs
         self._above = _sources_above(checked)
-        self.shed_rows = dict(shed_rows)
+        self._sources = frozenset(box.id for box in checked.graph.boxes if isinstance(box, Source))
+        self.places = {source: dict(known) for source, known in places.items()}
 
     def sheds(self, source: str, rows: int) -> None:
         """So many more were left out behind a source."""
-        self.shed_rows[source] = self.shed_rows.get(source, 0) + rows
+        known, place = self.places.setdefault(source, {}), f"{self._name}.{source}"
+        known[place] = known.get(place, 0) + rows
+
+    def inherits(self, old: Thinning) -> None:
+        """This fragment takes the place of that one, or of a part of it."""
+        for source, places in old.places.items():
+            if source in self._sources:
+                own = self.places.setdefault(source, {})
+                own.update({place: max(rows, own.get(place, 0)) for place, rows in places.items()})
+
+    @property
+    def shed_rows(self) -> dict[str, int]:
+        """Source -> rows left out behind it."""
+        return {source: sum(places.values()) for source, places in self.places.items()}
 
     def above(self, sink: str) -> dict[str, int]:
         """Place -> rows that were left out there, of all on the ways to an output; in order of their names."""
         sources = self._above.get(sink.partition(".")[0], frozenset())  # a guest's has its sink's before a point
-        found = {f"{self._name}.{source}": self.shed_rows.get(source, 0) for source in sources}
+        found: dict[str, int] = {}
+        for source, places in self.places.items():
+            found.update(places if source in sources else {})
         for (source, _), input in self._inputs.items():
             if source in sources:
                 for place, rows in input.receiver.thinned.items():
                     found[place] = max(found.get(place, 0), rows)
-        return {place: found[place] for place in sorted(found) if found[place]}
+        return {place: found[place] for place in sorted(found)}
 
     def tell(self) -> None:
         """Readers hear with their next frame what has changed."""
-        if self.shed_rows or any(input.receiver.thinned for input in self._inputs.values()):
+        if self.places or any(input.receiver.thinned for input in self._inputs.values()):
             for sink, output in self._outputs.items():
                 output.sender.thins(self.above(sink))
 

@@ -146,12 +146,12 @@ class _Rules:
             for box in reversed(self._checked.graph.boxes):
                 if box.id not in boxes:
                     continue
-                here = {each.name for each in self._homes.get(box.id, ())}
+                here = [each.name for each in self._homes.get(box.id, ())]
                 for name in here:
                     hops[name] = max(hops.get(name, 0), boxes[box.id] + 1)
                 for arc in box.inputs:
-                    above = {each.name for each in self._homes.get(arc.box, ())}
-                    further = boxes[box.id] + (0 if above & here else 1)
+                    beside = any(each.name in here for each in self._homes.get(arc.box, ()))
+                    further = boxes[box.id] + (0 if beside else 1)
                     boxes[arc.box] = max(boxes.get(arc.box, 0), further)
             self._hops[sink] = hops
         return self._hops[sink]

@@ -78,6 +78,7 @@ class SuccessorFragment(FragmentHost):
         for key, input in old.inputs.items():
             if key[0] in self._sources and key[0] not in gone and key[0] not in self._inner:
                 self.inputs[key] = input
+        self.thinning.inherits(old.thinning)
         self.rows_in = max(self.rows_in, old.rows_in)
 
     # --- following --------------------------------------------------------------------------------

@@ -12,6 +12,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Mapping
 
+from msgspec import UNSET, UnsetType
+
 from medusa.engine.overload.controller import HORIZON_US, PERIOD_US, WAIT_SHARE, tolerated_us
 from medusa.engine.overload.road_map import RoadMap, coefficients
 from medusa.engine.qos.delay_utility import Utility
@@ -107,7 +109,7 @@ class NodeShedder:
         self.work = comes + beside + max(waits_us - WAIT_SHARE * allowed_us, 0.0) / horizon_us
         self._judge(now_us)
         pressed = self._overload.since_us is not None or self.work > self._rules.high
-        for name in {place.fragment for place in work.places}:
+        for name in dict.fromkeys(place.fragment for place in work.places):
             self._hosted[name].press(pressed)
         room_us = max(self._rules.high - beside, 0.0) * horizon_us + WAIT_SHARE * allowed_us
         whole_us = comes * horizon_us + waits_us
@@ -164,8 +166,11 @@ class NodeShedder:
 
     # --- what is seen -----------------------------------------------------------------------------
 
-    def status(self, now_us: int) -> NodeSheddingStatus:
-        """``status()["shedding"]``: docs/shedding.md describes each field."""
+    def status(self, now_us: int) -> NodeSheddingStatus | UnsetType:
+        """``status()["shedding"]``: docs/shedding.md describes each field. Unset: there is nothing that could be
+        left out."""
+        if not (ruled := self._ruled()):
+            return UNSET
         since_us = self._is_shedding_since_us
         return NodeSheddingStatus(
             work=self.work,
@@ -181,7 +186,7 @@ class NodeShedder:
                     share=(each.shares.get(source) or 0) / WHOLE_PPM,
                     left_out_rows=each.thinning.shed_rows.get(source, 0),
                 )
-                for name in self._ruled()
+                for name in ruled
                 for each in (self._hosted[name],)
                 for source, rule in each.rules.items()
             ),

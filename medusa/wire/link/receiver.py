@@ -538,6 +538,10 @@ class Receiver:
             elif self.state is ReceiverState.FLOWING:
                 self._ack(now_us)
 
+    def has_shed(self, rows: int) -> None:
+        """So many of its rows an earlier life of ours has left out."""
+        self.shed_rows = rows
+
     def sheds(self, now_us: int, rows: int) -> None:
         """So many of its rows we have left out by now; the sender hears it with the next ``Ack``."""
         self.shed_rows = rows
