@@ -601,7 +601,9 @@ class NodeMind:
         node = self.catalog.coordinator_of(spec.query) or owner or self.settings.name
         whose = self.diverting.participant_of(node) or self.settings.participant
         self.outbox.append(Owned(query=spec.query, owner=whose))
-        make = partial(StandbyFragment, owner=owner, secondary=secondary) if owner else make
+        if owner:
+            abroad = whose == self.settings.participant and bool(self.naming.abroad(owner))
+            make = partial(StandbyFragment, owner=owner, secondary=secondary, abroad=abroad)
         forgets = self._forgets or spec.keeps_nothing
         if forgets:
             make = partial(

@@ -24,6 +24,7 @@ from medusa.query.boxes import Graph, Input, Sink
 from medusa.query.graph import UNTIMED_PORTS, CheckedGraph
 
 __all__ = [
+    "DRIFT",
     "HEADROOM",
     "HORIZON_US",
     "PERIOD_US",

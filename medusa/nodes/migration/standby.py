@@ -63,14 +63,17 @@ class StandbyFragment(FragmentHost):
     Args:
         owner: the node that it follows.
         secondary: for as long as it can: so it takes checkpoints, when its owner does.
+        abroad: that node is of another participant, and the fragment of ours: it may leave out nothing that comes.
     """
 
-    def __init__(self, *args: Any, owner: str, secondary: bool = False, **more: Any) -> None:
+    def __init__(
+        self, *args: Any, owner: str, secondary: bool = False, abroad: bool = False, **more: Any
+    ) -> None:
         super().__init__(*args, **more)
         self._uncovered.clear()  # That checkpoint is the owner's; the first of our own is on its way.
         self.checkpoint_on_disk = 0
         self._owner = owner
-        self._secondary = secondary
+        self._secondary, self._abroad = secondary, abroad
         self._again_us: int | None = None
         """When a secondary takes a checkpoint again that couldn't be written: its owner may take no other."""
         if secondary:  # Another secondary may not have a decision of which nothing has left yet.
@@ -168,8 +171,10 @@ class StandbyFragment(FragmentHost):
             return Boundary(message.time_us)
         if message.kind in (JOINED, PASSED, LOST):
             return None
-        if message.kind == SHED and 0 <= message.time_us <= SHARE_PPM_MAX and self.sheds(message.source):
-            return Shed(message.time_us)
+        if message.kind == SHED and self.sheds(message.source):
+            if 0 <= message.time_us <= (0 if self._abroad else SHARE_PPM_MAX):
+                return Shed(message.time_us)
+            raise self._unfit(message, f"leaves out {message.time_us} millionths, which isn't for its node to say")
         raise self._unfit(message, "has no rows")
 
     def _unfit(self, message: Fed, why: str) -> RemoteProtocolError:

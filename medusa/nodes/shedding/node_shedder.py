@@ -10,11 +10,11 @@ if it had little to do. Between them shares follow the work, down to none.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from msgspec import UNSET, UnsetType
 
-from medusa.engine.overload.controller import HORIZON_US, PERIOD_US, WAIT_SHARE, tolerated_us
+from medusa.engine.overload.controller import DRIFT, HORIZON_US, PERIOD_US, WAIT_SHARE, tolerated_us
 from medusa.engine.overload.road_map import RoadMap, coefficients
 from medusa.engine.qos.delay_utility import Utility
 from medusa.nodes.config.settings_load import LoadRules
@@ -70,6 +70,7 @@ class NodeShedder:
         self._arrivals = Arrivals()
         self._look_at_us = -(1 << 62)
         self._waits_for_others = False
+        self._drawn: tuple[object, Sequence[float], RoadMap] | None = None
         self._is_shedding_since_us: int | None = None
         self.work: float | None = None
         self.kept = 1.0
@@ -80,6 +81,7 @@ class NodeShedder:
             return
         self._look_at_us = now_us + PERIOD_US
         ruled = self._ruled()
+        self._leave_guests_whole(now_us, ruled)
         if not ruled:
             self.work, self.kept = None, 1.0
             return
@@ -98,6 +100,13 @@ class NodeShedder:
         found = [name for name, each in self._hosted.items() if each.may_shed]
         own = self._own() if found else ()
         return [name for name in found if name in own]
+
+    def _leave_guests_whole(self, now_us: int, ruled: Collection[str]) -> None:
+        """What their owners left out before they came here isn't left out by us."""
+        for name, each in self._hosted.items():
+            for source in each.rules if name not in ruled else ():
+                if each.shares.get(source) != 0:
+                    each.shed(now_us, source, 0)
 
     def _decide(self, now_us: int, work: NodeWork) -> None:
         costs = coefficients(work.model)
@@ -148,6 +157,17 @@ class NodeShedder:
         return 0.0 if busy is None or engine is None else min(max(engine - busy, 0.0), 1.0)
 
     def _map(self, work: NodeWork) -> RoadMap:
+        """The road map, drawn again where what it was drawn by has changed."""
+        model = work.model
+        figures = [*model.rates.values(), *model.costs_us.values(), *model.gives.values()]
+        about = tuple(model.order), tuple(model.arcs)
+        if self._drawn is not None and self._drawn[0] == about and _are_near(figures, self._drawn[1]):
+            return self._drawn[2]
+        drawn = self._draw(work)
+        self._drawn = about, figures, drawn
+        return drawn
+
+    def _draw(self, work: NodeWork) -> RoadMap:
         return RoadMap(
             work.model,
             [place.arcs for place in work.places],
@@ -191,6 +211,12 @@ class NodeShedder:
                 for source, rule in each.rules.items()
             ),
         )
+
+
+def _are_near(now: Sequence[float], was: Sequence[float]) -> bool:
+    pairs = zip(now, was, strict=False)
+    same = len(now) == len(was)
+    return same and all(abs(a - b) <= DRIFT * max(abs(a), abs(b), 1e-9) for a, b in pairs)
 
 
 def _allowed_us(place: RuledSource) -> float:
