@@ -100,6 +100,20 @@ class Node:
             outbox=self.outbox,
         )
 
+    def forbid(self) -> None:
+        """``[load] shed = false``."""
+        shedder = self.shedder
+        self.shedder = NodeShedder(
+            "n",
+            LoadRules(shed=False),
+            self.hosted,
+            self,  # type: ignore[arg-type]
+            own=lambda: self.own,
+            others_may_take=lambda since_us: False,
+            outbox=self.outbox,
+        )
+        assert shedder.wake_at_us() is not None and self.shedder.wake_at_us() is None
+
     def boxes(self, fragment: str) -> dict[str, SmoothedLoad]:
         cost_us = self.costs_us[fragment.partition("/")[0]]
         figures = {"rows_in_per_s": 1.0, "rows_out_per_s": 1.0, "busy_share": 0.0, "selectivity": 1.0}
@@ -176,6 +190,13 @@ def test_nobody_thrashes(days: list[tuple[int, int]]) -> None:
     for (before, _), (at, over) in pairwise(changes):
         assert at - before >= (RULES.high_for_us if over else RULES.low_for_us)
     assert [over for _, over in changes] == [place % 2 == 0 for place in range(len(changes))]
+
+
+def test_a_node_that_is_told_not_to_leaves_nothing_out() -> None:
+    node = Node({"q": 1000}, q=CHEAP)
+    node.forbid()
+    node.looks(5000, 20)
+    assert node.said() == [] and node.shares() == {"q": 0}
 
 
 def test_constant_load_ends_in_no_more_decisions() -> None:

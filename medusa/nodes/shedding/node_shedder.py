@@ -93,10 +93,12 @@ class NodeShedder:
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work; None: there is nothing that could be left out."""
-        return self._look_at_us if any(each.may_shed for each in self._hosted.values()) else None
+        return self._look_at_us if self._rules.shed and any(each.may_shed for each in self._hosted.values()) else None
 
     def _ruled(self) -> list[str]:
         """Fragments of ours of which rows may be left out."""
+        if not self._rules.shed:
+            return []
         found = [name for name, each in self._hosted.items() if each.may_shed]
         own = self._own() if found else ()
         return [name for name in found if name in own]
