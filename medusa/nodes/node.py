@@ -119,8 +119,8 @@ NO_MARKET = Refusal(
 )
 
 MARKET_FIRST_US = 10_000_000
-"""So long after there is too much, partners have to take some before rows are left out. Too small: rows are lost
-that somebody would have taken; too large: so long do they wait."""
+"""So long after there is too much, partners have to take some before rows are left out. Too small: rows are
+lost that somebody would have taken; too large: so long do they wait."""
 
 LOOK_US = 100_000
 """While only rows come all parts are looked at in the first turn after so long. Each says when it has work.

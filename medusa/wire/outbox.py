@@ -144,8 +144,8 @@ class RunFragment:
     """Feed one element to a fragment's input and run it until it rests; its output comes back.
 
     ``Silent`` is a question about its sources: the answer comes back, by source. Of a fragment it is about
-    those with ``idle``, of a fork about all. ``Shed`` says how much is left out of the stream from here on; nothing
-    comes of it.
+    those with ``idle``, of a fork about all. ``Shed`` says how much is left out of the stream from here on;
+    nothing comes of it.
     """
 
     fragment: str

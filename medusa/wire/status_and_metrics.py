@@ -598,7 +598,9 @@ class NodeSheddingStatus(_Status, frozen=True, kw_only=True):
 
     work: Annotated[
         float | None,
-        Metric("shedding_work_ratio", "Work that comes and waits, if nothing were left out: 1 is one processor."),
+        Metric(
+            "shedding_work_ratio", "Work that comes and waits, if nothing were left out: 1 is one processor."
+        ),
     ] = None
     kept: Annotated[
         float, Metric("shedding_kept_ratio", "Share of that work that is done; 1 while nothing is left out.")

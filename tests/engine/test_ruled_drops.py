@@ -3,6 +3,7 @@ they are cut, and after a restore at any place; each counted once; windows whole
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -47,13 +48,17 @@ def rows(count: int) -> list[tuple[int, int, int]]:
 
 def train(part: Sequence[tuple[int, int, int]]) -> Train:
     columns = list(zip(*part, strict=True))
-    batch = pa.record_batch({name: pa.array(column, pa.int64()) for name, column in zip(SCHEMA, columns, strict=True)})
+    batch = pa.record_batch(
+        {name: pa.array(column, pa.int64()) for name, column in zip(SCHEMA, columns, strict=True)}
+    )
     return Train(batch=batch)
 
 
 Step = Sequence[tuple[int, int, int]] | Shed
 CUTS = st.lists(st.integers(0, 200), max_size=12)
-SHARES = st.lists(st.tuples(st.integers(0, 200), st.sampled_from([0, 100_000, 500_000, 730_000, 1_000_000])), max_size=5)
+SHARES = st.lists(
+    st.tuples(st.integers(0, 200), st.sampled_from([0, 100_000, 500_000, 730_000, 1_000_000])), max_size=5
+)
 
 
 def steps(count: int, cuts: Sequence[int], shares: Sequence[tuple[int, int]]) -> list[Step]:
@@ -61,7 +66,7 @@ def steps(count: int, cuts: Sequence[int], shares: Sequence[tuple[int, int]]) ->
     data, told = rows(count), dict(shares)
     edges = sorted({0, count, *(at for at in (*cuts, *told) if at < count)})
     made: list[Step] = []
-    for begin, end in zip(edges, edges[1:], strict=False):
+    for begin, end in itertools.pairwise(edges):
         made += [Shed(told[begin])] if begin in told else []
         made.append(data[begin:end])
     return made
@@ -73,7 +78,9 @@ def run(fragment: Fragment, part: Sequence[Step]) -> tuple[list[dict[str, Any]],
     shed = 0
     for step in part:
         fragment.feed("a", step if isinstance(step, Shed) else train(step))
-        found += [each for one in fragment.drain("out") if isinstance(one, Train) for each in one.batch.to_pylist()]
+        found += [
+            each for one in fragment.drain("out") if isinstance(one, Train) for each in one.batch.to_pylist()
+        ]
         shed += fragment.ruled.take()
     return found, shed
 
@@ -130,19 +137,22 @@ def test_windows_are_whole_or_absent(cuts: list[int], shares: list[tuple[int, in
     for ts, k, v in rows(200):
         if not gone[ts // SECOND_US]:
             want.setdefault((ts // SECOND_US, k), []).append(v)
-    assert {
-        (each["window_start"].timestamp() // 1, each["k"]): (each["n"], each["s"]) for each in got
-    } == {key: (len(values), sum(values)) for key, values in want.items()}
+    assert {(each["window_start"].timestamp() // 1, each["k"]): (each["n"], each["s"]) for each in got} == {
+        key: (len(values), sum(values)) for key, values in want.items()
+    }
     assert left_out == 200 - sum(map(len, want.values()))
 
 
 def test_the_least_important_rows_go_first() -> None:
     fragment = Fragment(graph(RULES[1]))
     run(fragment, [rows(4096)])
-    got, left_out = run(fragment, [Shed(500_000), [(5_000_000_000 + n, 0, n * 37 % 101) for n in range(4096)]])
+    got, left_out = run(
+        fragment, [Shed(500_000), [(5_000_000_000 + n, 0, n * 37 % 101) for n in range(4096)]]
+    )
     assert 0.4 < left_out / 4096 < 0.6
     kept = [each["v"] for each in got]
-    assert min(kept) >= 45 and sum(v >= 55 for v in kept) == sum(n * 37 % 101 >= 55 for n in range(4096))
+    assert min(kept) >= 45
+    assert sum(v >= 55 for v in kept) == sum(n * 37 % 101 >= 55 for n in range(4096))
 
 
 def test_without_a_rule_nothing_can_be_left_out_and_nothing_is_kept_for_it() -> None:

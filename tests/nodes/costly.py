@@ -148,13 +148,13 @@ class CostlyRun:
         made.read(f"{self.q.graph.name}.{sink}")
 
     def publishes(self, rate: int, seconds: float, *, source: str = "cars", client: Any = None) -> None:
-        """So many rows a second, ten times a second, for so long. Times are those of the world."""
+        """So many rows a second, five times a second, for so long. Times are those of the world."""
         schema = next(box.schema for box in self.q.graph.boxes if box.id == source)
         world, client = self.fed.world, client or self.client
-        for _ in range(round(seconds * 10)):
-            numbers = range(self.count, self.count + rate // 10)
+        for _ in range(round(seconds * 5)):
+            numbers = range(self.count, self.count + rate // 5)
             begin_us = world.now_us
-            times = [begin_us + place * 100_000 // max(len(numbers), 1) for place in range(len(numbers))]
+            times = [begin_us + place * 200_000 // max(len(numbers), 1) for place in range(len(numbers))]
             table = pa.table(
                 {
                     "ts": pa.array(times, pa.timestamp("us", "UTC")),
@@ -165,7 +165,7 @@ class CostlyRun:
             self.count += len(numbers)
             self.rows.append(table)
             client.publish(f"{self.q.graph.name}.{source}", table, schema)
-            self.fed.run(for_us=100_000)
+            self.fed.run(for_us=200_000)
 
     def ends(self, *, source: str = "cars") -> None:
         """The publisher has no more."""

@@ -112,12 +112,15 @@ class Node:
             others_may_take=lambda since_us: False,
             outbox=self.outbox,
         )
-        assert shedder.wake_at_us() is not None and self.shedder.wake_at_us() is None
+        assert shedder.wake_at_us() is not None
+        assert self.shedder.wake_at_us() is None
 
     def boxes(self, fragment: str) -> dict[str, SmoothedLoad]:
         cost_us = self.costs_us[fragment.partition("/")[0]]
         figures = {"rows_in_per_s": 1.0, "rows_out_per_s": 1.0, "busy_share": 0.0, "selectivity": 1.0}
-        return {id: SmoothedLoad(**figures, cost_us=cost_us if id == "f" else 0.0) for id in ("cars", "f", "out")}
+        return {
+            id: SmoothedLoad(**figures, cost_us=cost_us if id == "f" else 0.0) for id in ("cars", "f", "out")
+        }
 
     def looks(self, rate: float, seconds: float, *, waits: int = 0) -> None:
         """So many rows a second come to each for so long, and so many wait."""
@@ -138,7 +141,8 @@ class Node:
 @given(st.floats(1.0, 20.0), st.floats(100, 2000), st.integers(0, 500))
 @settings(max_examples=60, deadline=None)
 def test_what_is_left_is_what_can_be_done(times: float, cost_us: float, waits: int) -> None:
-    """Of what comes and waits as much is left out as is too much, within the step in which shares are told."""
+    """Of what comes and waits as much is left out as is too much, within the step in which shares are
+    told."""
     node = Node({"q": cost_us}, q=CHEAP)
     rate = times * 1e6 / cost_us
     node.looks(rate, 12, waits=waits)
@@ -151,7 +155,8 @@ def test_the_output_that_loses_least_goes_first() -> None:
     node = Node({"cheap": 500, "dear": 500}, cheap=CHEAP, dear=DEAR)
     node.looks(1200, 12)  # 1.2 of what can be done
     shares = node.shares()
-    assert shares["dear"] == 0 and shares["cheap"] > 0
+    assert shares["dear"] == 0
+    assert shares["cheap"] > 0
     node.looks(4000, 12)  # 4 times as much: what one output is worth doesn't suffice
     shares = node.shares()
     assert shares["cheap"] > shares["dear"] > 0
@@ -163,7 +168,8 @@ def test_nothing_is_left_out_while_somebody_may_take_it_and_nothing_of_others() 
     node.own, node.may_take = {"mine/cars"}, True
     guest.shares = {}
     node.looks(3000, 6)
-    assert node.said() == [] and node.shares() == {"mine": 0, "guest": 0}
+    assert node.said() == []
+    assert node.shares() == {"mine": 0, "guest": 0}
     assert [share for _, _, share in guest.told] == [0], "what its owner left out isn't left out here"
     status = node.shedder.status(node.now_us)
     assert (status.waits_for_others, status.shedding_us, status.kept) == (True, None, 1.0)
@@ -173,10 +179,15 @@ def test_nothing_is_left_out_while_somebody_may_take_it_and_nothing_of_others() 
     assert node.said() == ["rows are left out: too much comes"]
     node.may_take = True  # Somebody takes some: meanwhile it goes on.
     node.looks(3000, 6)
-    assert node.shares()["mine"] > 0.5 and node.shares()["guest"] == 0
+    assert node.shares()["mine"] > 0.5
+    assert node.shares()["guest"] == 0
 
 
-@given(st.lists(st.tuples(st.integers(1, 24), st.sampled_from([100, 600, 800, 950, 3000])), min_size=1, max_size=30))
+@given(
+    st.lists(
+        st.tuples(st.integers(1, 24), st.sampled_from([100, 600, 800, 950, 3000])), min_size=1, max_size=30
+    )
+)
 @settings(max_examples=60, deadline=None)
 def test_nobody_thrashes(days: list[tuple[int, int]]) -> None:
     """Two changes of the verdict are at least the time of the second one's mark apart, whatever comes; and
@@ -196,7 +207,8 @@ def test_a_node_that_is_told_not_to_leaves_nothing_out() -> None:
     node = Node({"q": 1000}, q=CHEAP)
     node.forbid()
     node.looks(5000, 20)
-    assert node.said() == [] and node.shares() == {"q": 0}
+    assert node.said() == []
+    assert node.shares() == {"q": 0}
 
 
 def test_constant_load_ends_in_no_more_decisions() -> None:
@@ -207,7 +219,8 @@ def test_constant_load_ends_in_no_more_decisions() -> None:
     assert len(node.hosted["q/cars"].told) == told
     assert node.hosted["q/cars"].pressed
     node.looks(100, 30)
-    assert node.shares() == {"q": 0} and not node.hosted["q/cars"].pressed
+    assert node.shares() == {"q": 0}
+    assert not node.hosted["q/cars"].pressed
 
 
 def test_a_fragment_that_reads_another_one_here_is_one_with_it() -> None:
@@ -226,7 +239,9 @@ def test_a_fragment_that_reads_another_one_here_is_one_with_it() -> None:
     }
     node.own = set(node.hosted)
     node.boxes = lambda fragment: {  # type: ignore[method-assign]
-        id: SmoothedLoad(rows_in_per_s=1.0, rows_out_per_s=1.0, busy_share=0.0, selectivity=1.0, cost_us=500.0)
+        id: SmoothedLoad(
+            rows_in_per_s=1.0, rows_out_per_s=1.0, busy_share=0.0, selectivity=1.0, cost_us=500.0
+        )
         for id in ("f", "g")
         if (id == "f") == (fragment == first.name)
     }

@@ -21,7 +21,9 @@ LOSS = md.QoS(loss=[(100, 1), (0, 0)])
 WORTH = md.QoS(latency=[("1s", 1), ("4s", 0)], value=("speed", [(0, 0), (100, 1)]))
 
 
-def rules(q: Any, at: Mapping[str, Sequence[str]], **changed: Any) -> dict[tuple[str, str], SheddingRule | None]:
+def rules(
+    q: Any, at: Mapping[str, Sequence[str]], **changed: Any
+) -> dict[tuple[str, str], SheddingRule | None]:
     """(node, source) -> its rule."""
     plan = cut(q.graph, at, nodes=list(at))
     fragments = tuple(msgspec.structs.replace(each, **changed) for each in plan.fragments)
@@ -41,7 +43,8 @@ def shown(found: Mapping[tuple[str, str], SheddingRule | None]) -> dict[str, str
     return {
         f"{node} {source}": "nothing"
         if rule is None
-        else f"{rule.how} {rule.window_us / 1e6:g} " + " ".join(f"{each.sink}/{each.hops}" for each in rule.outputs)
+        else f"{rule.how} {rule.window_us / 1e6:g} "
+        + " ".join(f"{each.sink}/{each.hops}" for each in rule.outputs)
         for (node, source), rule in found.items()
     }
 
@@ -84,7 +87,10 @@ def test_windows_of_several_lengths_go_by_the_least_that_all_divide() -> None:
     for name, length in (("two", "2s"), ("three", "3s")):
         counts = cars.window(length).aggregate(n=md.count(), name=f"counts_{name}")
         q.sink(name, counts, qos=LOSS)
-    assert shown(rules(q, {"a": ["cars"], "b": ["counts_two", "counts_three"]}))["a cars"] == "windows 6 two/2 three/2"
+    assert (
+        shown(rules(q, {"a": ["cars"], "b": ["counts_two", "counts_three"]}))["a cars"]
+        == "windows 6 two/2 three/2"
+    )
 
 
 def sliding(cars: Any) -> Any:
@@ -125,7 +131,8 @@ def test_a_rule_that_a_client_made_up_is_no_rule(qos: md.QoS | None) -> None:
     q = roads(report=None, alarms=qos)
     made = SheddingRule((ThinnedOutput("report", LOSS),))
     boxes = tuple(
-        msgspec.structs.replace(each, shed=made) if isinstance(each, Source) else each for each in q.graph.boxes
+        msgspec.structs.replace(each, shed=made) if isinstance(each, Source) else each
+        for each in q.graph.boxes
     )
     graph = msgspec.structs.replace(q.graph, boxes=boxes)
     plan = with_shedding(cut(graph, {"a": ["cars"]}), graph)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import time
+import threading
 
 import pyarrow as pa
 
@@ -16,5 +16,5 @@ ROW_US = 300
 @md.register("test.slow_rows")
 def slow(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The same rows, after ``ROW_US`` for each."""
-    time.sleep(batch.num_rows * ROW_US / 1e6)
+    threading.Event().wait(batch.num_rows * ROW_US / 1e6)
     return batch

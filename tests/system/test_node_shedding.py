@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Iterator
-from pathlib import Path
 
 import pyarrow as pa
 import pytest
@@ -53,6 +52,7 @@ def test_what_a_node_leaves_out_is_counted_at_both_ends(nodes: Nodes) -> None:
     published, deadline_s = 0, time.monotonic() + DEADLINE_S
     with md.connect(nodes.addresses["a"]) as fed, md.connect(nodes.addresses["b"]) as there:
         fed.deploy(q, at={"a": ["cars", "work"], "b": ["counts", "report"]})
+        assert fed.left_out_rows("roads.cars") == 0
         with there.subscribe("roads.report", from_="oldest") as report:
             publisher = fed.publisher("roads.cars", durable="test")
             while publisher.left_out_rows < 20 * WINDOW_ROWS and time.monotonic() < deadline_s:
@@ -72,7 +72,11 @@ def test_what_a_node_leaves_out_is_counted_at_both_ends(nodes: Nodes) -> None:
         assert sum(table["n"].to_pylist()) + shed == published
         assert {each["n"] for each in table.slice(0, table.num_rows - 1).to_pylist()} == {WINDOW_ROWS}
         (source,) = said["shedding"]["sources"]
-        assert (source["how"], source["outputs"], source["left_out_rows"]) == ("windows", ["roads.report"], shed)
+        assert (source["how"], source["outputs"], source["left_out_rows"]) == (
+            "windows",
+            ["roads.report"],
+            shed,
+        )
         assert said["fragments"][0]["publishers"][0]["left_out_rows"] == shed
         (output,) = there.status()["fragments"][0]["outputs"]
         assert output["left_out_above"] == {"roads/cars.cars": shed}

@@ -22,15 +22,17 @@ def shedding_lines(status: NodeStatus) -> Iterator[str]:
         yield f"TOO MUCH COMES, {work}: rows are left out unless a partner takes some of it"
     elif shedding.shedding_us is not None:
         since = duration_text(shedding.shedding_us // 1_000_000 * 1_000_000)
-        told = ", ".join(_share(each) for each in shedding.sources if each.share)
-        yield f"LEAVES ROWS OUT for {since}, {work}, {shedding.kept:.0%} of it is done: {told or 'none just now'}"
+        told = ", ".join(_share(each) for each in shedding.sources if each.share) or "none just now"
+        yield f"LEAVES ROWS OUT for {since}, {work}, {shedding.kept:.0%} of it is done: {told}"
     rows = sum(each.left_out_rows for each in shedding.sources)
     if rows:
         yield f"left out: {rows:,} rows"
 
 
 def _share(each: ShedSourceStatus) -> str:
-    return f"{each.share:.0%} of {each.fragment}.{each.source}, {_HOW[each.how]}, for {', '.join(each.outputs)}"
+    return (
+        f"{each.share:.0%} of {each.fragment}.{each.source}, {_HOW[each.how]}, for {', '.join(each.outputs)}"
+    )
 
 
 _HOW = {"windows": "by whole windows", "value": "the least important first", "random": "at random"}

@@ -50,8 +50,8 @@ class LoadRules:
     """See `low`."""
 
     shed: bool = flag(True)
-    """Whether rows are left out when too much comes and nobody takes it: only where every output that misses them
-    has `qos`. Otherwise whoever sends waits."""
+    """Whether rows are left out when too much comes and nobody takes it: only where every output that
+    misses them has `qos`. Otherwise whoever sends waits."""
 
     bandwidth: Mapping[str, int] = field(default_factory=dict)
     """Peer -> bytes per second that the line to it carries, each way; of others nobody knows."""

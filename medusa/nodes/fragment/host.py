@@ -86,8 +86,8 @@ RUNNING_MAX = 64
 
 
 PRESSED_MAX = 2
-"""While there is too much and rows may be left out: what is under way can't be any more. Too few: the engine waits
-for us; too many: what is decided holds that much later."""
+"""While there is too much and rows may be left out: what is under way can't be any more. Too few: the
+engine waits for us; too many: what is decided holds that much later."""
 
 
 class FragmentHost:
@@ -716,8 +716,8 @@ class FragmentHost:
         )
 
     def shed(self, now_us: int, source: str, share_ppm: int) -> bool:
-        """From now on leave out this share of what comes to a source; whether it will be: not while nothing is
-        fed as it comes, or nobody has sent to that source yet."""
+        """From now on leave out this share of what comes to a source; whether it will be: not while nothing
+        is fed as it comes, or nobody has sent to that source yet."""
         input = next((each for (of, _), each in self.inputs.items() if of == source), None)
         if input is None or not (self.sheds(source) and self.may_fork):
             return False

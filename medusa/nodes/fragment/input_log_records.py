@@ -51,8 +51,14 @@ SHARE_PPM_MAX = 1_000_000
 
 def share_of(input: FragmentInput, share_ppm: int) -> Work:
     """That so much is left out of the source of an input; its position stays."""
-    at: dict[str, int] = {"next_seq": input.fed_seq, "boundary_us": input.fed_us}
-    return Work(input, Shed(share_ppm), cost=0, note=input.fed_note, **at)
+    return Work(
+        input,
+        Shed(share_ppm),
+        next_seq=input.fed_seq,
+        boundary_us=input.fed_us,
+        cost=0,
+        note=input.fed_note,
+    )
 
 
 @dataclass(frozen=True, slots=True)

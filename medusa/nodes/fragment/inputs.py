@@ -321,8 +321,14 @@ class FragmentInput:
                 train, as_sent = self._decode(delivery, boundary_us)
                 end = delivery.message.seq + delivery.message.rows
                 payload = delivery.payload if as_sent else None
-                at: dict[str, int] = {"next_seq": end, "boundary_us": boundary_us, "cost": delivery.cost}
-                return Work(self, train, payload=payload, **at)
+                return Work(
+                    self,
+                    train,
+                    next_seq=end,
+                    boundary_us=boundary_us,
+                    cost=delivery.cost,
+                    payload=payload,
+                )
             case ReceivedPromise():
                 return Work(
                     self,

@@ -61,8 +61,11 @@ class Thinning:
         return {source: sum(places.values()) for source, places in self.places.items()}
 
     def above(self, sink: str) -> dict[str, int]:
-        """Place -> rows that were left out there, of all on the ways to an output; in order of their names."""
-        sources = self._above.get(sink.partition(".")[0], frozenset())  # a guest's has its sink's before a point
+        """Place -> rows that were left out there, of all on the ways to an output; in order of their
+        names."""
+        sources = self._above.get(
+            sink.partition(".")[0], frozenset()
+        )  # a guest's has its sink's before a point
         found: dict[str, int] = {}
         for source, places in self.places.items():
             found.update(places if source in sources else {})

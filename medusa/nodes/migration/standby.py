@@ -63,7 +63,8 @@ class StandbyFragment(FragmentHost):
     Args:
         owner: the node that it follows.
         secondary: for as long as it can: so it takes checkpoints, when its owner does.
-        abroad: that node is of another participant, and the fragment of ours: it may leave out nothing that comes.
+        abroad: that node is of another participant, and the fragment of ours: it may leave out nothing that
+            comes.
     """
 
     def __init__(
@@ -174,7 +175,9 @@ class StandbyFragment(FragmentHost):
         if message.kind == SHED and self.sheds(message.source):
             if 0 <= message.time_us <= (0 if self._abroad else SHARE_PPM_MAX):
                 return Shed(message.time_us)
-            raise self._unfit(message, f"leaves out {message.time_us} millionths, which isn't for its node to say")
+            raise self._unfit(
+                message, f"leaves out {message.time_us} millionths, which isn't for its node to say"
+            )
         raise self._unfit(message, "has no rows")
 
     def _unfit(self, message: Fed, why: str) -> RemoteProtocolError:

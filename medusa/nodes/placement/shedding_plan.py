@@ -78,7 +78,8 @@ class _Rules:
         self._hops: dict[str, dict[str, int]] = {}
 
     def _stands_in(self, box: Box) -> bool:
-        """Whether a box of a fragment is one of the query, and no source that only brings what comes from it."""
+        """Whether a box of a fragment is one of the query, and no source that only brings what comes from
+        it."""
         whole = self._checked.boxes.get(box.id)
         if isinstance(box, Source):
             return isinstance(whole, Source) and whole.judged == box.judged
@@ -135,7 +136,8 @@ class _Rules:
 
     def _output(self, fragment: FragmentSpec, sink: str) -> ThinnedOutput:
         box = self._checked.boxes[sink]
-        assert isinstance(box, Sink) and box.qos is not None, "no rows of others are left out"
+        assert isinstance(box, Sink), "places lead to sinks"
+        assert box.qos is not None, "no rows of others are left out"
         return ThinnedOutput(sink, box.qos, self._hops_to(sink).get(fragment.name, 1))
 
     def _hops_to(self, sink: str) -> dict[str, int]:

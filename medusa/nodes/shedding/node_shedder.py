@@ -3,8 +3,8 @@
     work that comes + what waits  >  high, for high_for  ──>  nobody takes it?  ──>  shares, 4 times a second
                                   <  low, for low_for    ──>  nothing is left out any more
 
-Both marks are of the work as it would be if nothing were left out: what is left out doesn't make a node look as
-if it had little to do. Between them shares follow the work, down to none.
+Both marks are of the work as it would be if nothing were left out: what is left out doesn't make a node
+look as if it had little to do. Between them shares follow the work, down to none.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ from medusa.wire.status_and_metrics import NodeSheddingStatus, ShedSourceStatus
 __all__ = ["NodeShedder"]
 
 STEP_PPM = 20_000
-"""A share that has changed by less stays, but for the last step to none. Too small: each look is a decision in
-the log; too large: it is that far from what is needed."""
+"""A share that has changed by less stays, but for the last step to none. Too small: each look is a decision
+in the log; too large: it is that far from what is needed."""
 
 WHOLE_PPM = 1_000_000
 
@@ -93,7 +93,11 @@ class NodeShedder:
 
     def wake_at_us(self) -> int | None:
         """When ``tick`` has work; None: there is nothing that could be left out."""
-        return self._look_at_us if self._rules.shed and any(each.may_shed for each in self._hosted.values()) else None
+        return (
+            self._look_at_us
+            if self._rules.shed and any(each.may_shed for each in self._hosted.values())
+            else None
+        )
 
     def _ruled(self) -> list[str]:
         """Fragments of ours of which rows may be left out."""
@@ -141,8 +145,8 @@ class NodeShedder:
             self._waits_for_others = over
 
     def _sheds(self, now_us: int) -> bool:
-        """Whether rows are to be left out: there is too much, and nobody takes it. Once they are, whoever takes
-        some makes it less."""
+        """Whether rows are to be left out: there is too much, and nobody takes it. Once they are, whoever
+        takes some makes it less."""
         since_us = self._overload.since_us
         if since_us is None:
             return False
@@ -189,8 +193,8 @@ class NodeShedder:
     # --- what is seen -----------------------------------------------------------------------------
 
     def status(self, now_us: int) -> NodeSheddingStatus | UnsetType:
-        """``status()["shedding"]``: docs/shedding.md describes each field. Unset: there is nothing that could be
-        left out."""
+        """``status()["shedding"]``: docs/shedding.md describes each field. Unset: there is nothing that
+        could be left out."""
         if not (ruled := self._ruled()):
             return UNSET
         since_us = self._is_shedding_since_us
@@ -222,8 +226,8 @@ def _are_near(now: Sequence[float], was: Sequence[float]) -> bool:
 
 
 def _allowed_us(place: RuledSource) -> float:
-    """How long a row may take at this node: of the delay at which an output begins to lose, the part of one of
-    the fragments on the way."""
+    """How long a row may take at this node: of the delay at which an output begins to lose, the part of one
+    of the fragments on the way."""
     found = (
         tolerated_us(Utility(each.qos.latency)) / each.hops
         for each in place.rule.outputs

@@ -1,8 +1,9 @@
-"""What the fragments of a node have to do, as one model of boxes: rates, costs, and what leads to which output.
+"""What the fragments of a node have to do, as one model of boxes: rates, costs, and what leads to which
+output.
 
 A fragment that reads another one of the same node is joined to it: what is left out before the first isn't
-done by the second either. Of an output at another node it is known what it is worth, and which of the rows here
-lead to it.
+done by the second either. Of an output at another node it is known what it is worth, and which of the rows
+here lead to it.
 """
 
 from __future__ import annotations
@@ -60,9 +61,7 @@ class Arrivals:
 
     def look(self, now_us: int, hosted: Mapping[str, FragmentHost]) -> None:
         """Take note of where all inputs stand."""
-        came = {
-            (name, source): rows for name, each in hosted.items() for source, rows in _came(each).items()
-        }
+        came = {(name, source): rows for name, each in hosted.items() for source, rows in _came(each).items()}
         for gone in self._counts.keys() - came.keys():
             del self._counts[gone]
         for key, rows in came.items():
@@ -107,7 +106,9 @@ def work_of(
     costs: dict[str, float] = {}
     gives: dict[tuple[str, str], float] = {}
     streams = {
-        stream: f"{name}|{sink}" for name, each in hosted.items() for sink, stream in each.spec.streams.items()
+        stream: f"{name}|{sink}"
+        for name, each in hosted.items()
+        for sink, stream in each.spec.streams.items()
     }
     for name, each in hosted.items():
         measured = boxes.get(name, {})

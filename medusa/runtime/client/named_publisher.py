@@ -77,8 +77,8 @@ class NamedPublisher:
 
     @property
     def left_out_rows(self) -> int:
-        """Rows of this name that the node has left out under overload, since the first, as it said last: only where
-        all outputs that miss them have ``qos=`` (docs/shedding.md).
+        """Rows of this name that the node has left out under overload, since the first, as it said last:
+        only where all outputs that miss them have ``qos=`` (docs/shedding.md).
 
         Raises:
             LinkError: it was closed.

@@ -204,9 +204,9 @@ class Subscription(Followed):
 
     @property
     def left_out_above(self) -> dict[str, int]:
-        """Input rows that are missing above this stream, since a node had too much to do and left them out: by
-        place, ``query/box.source``. Rows counted there are those of that source; they only grow, in no order
-        with the rows of this stream. Empty: nothing was left out."""
+        """Input rows that are missing above this stream, since a node had too much to do and left them out:
+        by place, ``query/box.source``. Rows counted there are those of that source; they only grow, in no
+        order with the rows of this stream. Empty: nothing was left out."""
         return self.under_lock(lambda: dict(self._mind.receiver.thinned))
 
     @property

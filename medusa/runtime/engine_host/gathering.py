@@ -146,7 +146,9 @@ class GatheringHost(EngineHost):
             self._trigger(name)
             super()._run(effect)
             return
-        if isinstance(effect.element, Shed):  # Nothing is left out there: its cluster decides how much it takes.
+        if isinstance(
+            effect.element, Shed
+        ):  # Nothing is left out there: its cluster decides how much it takes.
             self._trigger(name)
             self._tell(name, running.life, Ran(name, []))
             return

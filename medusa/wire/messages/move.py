@@ -184,8 +184,8 @@ class Fed(MessageBase, frozen=True, tag="fed"):
     """What the owner fed next. Payload: the rows of a train, as in ``Data``.
 
     Attributes:
-        kind: of the decision (``nodes.fragment.input_log_records``); 4: only the position moves; 5: how much is
-            left out of the source from here on.
+        kind: of the decision (``nodes.fragment.input_log_records``); 4: only the position moves; 5: how
+            much is left out of the source from here on.
         number: of the decision; -1: it is none.
         source, peer: the input.
         next_seq, boundary_us: where the input stands after it.
