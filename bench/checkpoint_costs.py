@@ -2,6 +2,8 @@
 
     python -m bench.checkpoint_costs [--keys 1000000] [--rounds 5] [--boxes window,running] [--node]
     python -m bench.checkpoint_costs --pushes 10 [--keys 1000000] [--boxes window,running]
+    python -m bench.checkpoint_costs --begins 200 [--keys 1000000] [--boxes window,running]
+    python -m bench.checkpoint_costs --disk 5 [--keys 1000000] [--boxes window,running]
 
 Data: int64 keys with a count and a sum; between two checkpoints the rows of 1 % of the keys, at random. A
 checkpoint goes into a folder on disk, synced. The peer of a delta is the whole checkpoint of the same state:
@@ -13,16 +15,25 @@ to begin a whole one and a delta, and of the longest piece of either: medians, a
 ``--pushes``: how long a push of a program takes by the clock while checkpoints fall due each second: 100 rows
 of keys at random every 2 ms for so many seconds, and the same pushes of a run without checkpoints.
 
+``--begins``: for how long the rows of a program rest, at so many deltas and a quarter as many whole ones: CPU
+of the engine's thread to begin each, just after a push, and of every piece. p50, p99 and worst.
+
+``--disk``: MB/s at which so many whole checkpoints come to the disk, by the clock, beside a plain write of as
+many bytes into one new file, synced: in turn, so that a disk that is slower now is so for both. *written* is
+from when all is copied until it is durable, *all* has the copying too; neither has the deletion of an older
+one. *sums* is how fast the bytes are summed, which a plain write doesn't do.
+
 What it does not show: a disk that is slower than its cache; memory.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -31,9 +42,11 @@ import numpy as np
 import pyarrow as pa
 
 import medusa as md
+from medusa._native import crc32c
 from medusa.elements import Train
 from medusa.engine.state.checkpoint import DeltaChain
 from medusa.nodes.reports import Persisted
+from medusa.ports import Content, Store
 from medusa.runtime.engine_host.group_names import group_name
 from medusa.runtime.engine_host.host import EngineHost
 from medusa.runtime.machine.clock import SystemClock
@@ -187,6 +200,127 @@ def paces(shape: Shape, keys: int, seconds: float, every: str | None) -> list[fl
     return found
 
 
+Begins = dict[str, list[float]]
+"""ms of CPU by what is begun or copied."""
+
+
+def begins(shape: Shape, keys: int, deltas: int) -> Begins:
+    """Of a program: beginnings of deltas and of whole ones, and all pieces of either."""
+    draw, found = np.random.default_rng(3), Begins(delta=[], whole=[], piece=[])
+    options = {"checkpoint_every": None, "memory": "4 GiB"}
+    with (
+        tempfile.TemporaryDirectory(prefix="medusa-bench-") as name,
+        md.start(query(shape), checkpoint=name, **options) as run,
+    ):
+        checkpoints: Any = run._checkpoints
+        store = checkpoints._store
+        push(run, 0, np.arange(keys))
+        run.checkpoint()
+        for turn in range(deltas + deltas // 4):
+            push(run, turn + 1, draw.choice(keys, keys // SHARE, replace=False))
+            chain, kind = store._chain, "whole" if turn % 5 == 4 else "delta"
+            if kind == "whole":
+                store._chain = type(chain)()
+            began = time.thread_time()
+            copying = checkpoints._begin(store, patient=True).copying
+            found[kind].append((time.thread_time() - began) * 1e3)
+            while not copying.done:
+                began = time.thread_time()
+                copying.step()
+                found["piece"].append((time.thread_time() - began) * 1e3)
+            copying.drop()
+            store._chain = chain
+            if kind == "whole":
+                run.checkpoint()
+    return found
+
+
+def print_begins(names: list[str], keys: int, deltas: int) -> None:
+    print(
+        "| state | a delta begins: p50, p99, worst ms | a whole one | a piece of either |\n|---|---|---|---|"
+    )
+    for name in names:
+        found = begins(BOXES[name], keys, deltas)
+        cells = [", ".join(f"{x:.2f}" for x in (*np.percentile(v, (50, 99)), max(v))) for v in found.values()]
+        print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
+
+
+def plainly_written(path: Path, data: bytes) -> float:
+    """Seconds for one new file of these bytes, synced."""
+    began = time.perf_counter()
+    with path.open("wb", buffering=0) as file:
+        left = memoryview(data)
+        while left:
+            left = left[file.write(left) :]
+        os.fsync(file.fileno())
+    took = time.perf_counter() - began
+    path.unlink()
+    return took
+
+
+class DurableAt:
+    """A store that notes when a group of it is durable."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.clock = 0.0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def write(self, name: str, files: Mapping[str, Content]) -> None:
+        self._store.write(name, files)
+        self.clock = time.perf_counter()
+
+
+def to_disk(shape: Shape, keys: int, rounds: int) -> dict[str, list[float]]:
+    """MB/s of plain files and of whole checkpoints of a program, in turn; ``size`` is in MB."""
+    found: dict[str, list[float]] = {key: [] for key in ("size", "plain", "written", "all", "sums")}
+    options = {"checkpoint_every": None, "memory": "4 GiB"}
+    with (
+        tempfile.TemporaryDirectory(prefix="medusa-bench-") as name,
+        md.start(query(shape), checkpoint=name, **options) as run,
+    ):
+        checkpoints: Any = run._checkpoints
+        store = checkpoints._store
+        store._store = durable = DurableAt(store._store)
+        push(run, 0, np.arange(keys))
+        run.checkpoint()
+        for turn in range(rounds + 1):
+            store._chain = type(store._chain)()
+            began = time.perf_counter()
+            begun = checkpoints._begin(store, patient=True)
+            begun.copying.finish()
+            copied = time.perf_counter()
+            size = written(Path(name), checkpoints._write_now(store, begun))
+            data = np.random.default_rng(turn).bytes(size)
+            plain = plainly_written(Path(name) / "plain", data)
+            summed = time.perf_counter()
+            crc32c(data)
+            summed = time.perf_counter() - summed
+            spans = {"plain": plain, "written": durable.clock - copied, "all": durable.clock - began}
+            if turn:  # the first warms both up
+                for key, took in {**spans, "sums": summed}.items():
+                    found[key].append(size / took / 1e6)
+                found["size"].append(size / 1e6)
+    return found
+
+
+def print_to_disk(names: list[str], keys: int, rounds: int) -> None:
+    head = ("MB", "plain MB/s", "written MB/s", "written of plain", "all of plain", "sums alone MB/s")
+    print("| state | " + " | ".join(head) + " |\n|---|" + "---|" * len(head))
+    for name in names:
+        found = to_disk(BOXES[name], keys, rounds)
+        middle = {key: statistics.median(values) for key, values in found.items()}
+        shares = [
+            statistics.median(mine / plain for mine, plain in zip(found[key], found["plain"], strict=True))
+            for key in ("written", "all")
+        ]
+        rates = (f"{middle[key]:.0f}" for key in ("size", "plain", "written"))
+        cells = (*rates, *(f"{share:.0%}" for share in shares), f"{middle['sums']:.0f}")
+        print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
+
+
 def print_paces(names: list[str], keys: int, seconds: float) -> None:
     print("| a push | without: p50, p99, worst ms | with checkpoints: p50, p99, worst ms |\n|---|---|---|")
     for name in names:
@@ -204,10 +338,18 @@ def main() -> None:
     parser.add_argument("--node", action="store_true", help="of a node in place of a program")
     parser.add_argument("--boxes", help="some of: " + ", ".join(BOXES))
     parser.add_argument("--pushes", type=float, help="how long pushes take, for so many seconds")
+    parser.add_argument("--begins", type=int, help="how long copies take to begin, of so many")
+    parser.add_argument("--disk", type=int, help="how fast whole ones come to the disk, of so many")
     asked = parser.parse_args()
     names = [name.strip() for name in asked.boxes.split(",")] if asked.boxes else list(BOXES)
     if asked.pushes:
         print_paces(names, asked.keys, asked.pushes)
+        return
+    if asked.begins:
+        print_begins(names, asked.keys, asked.begins)
+        return
+    if asked.disk:
+        print_to_disk(names, asked.keys, asked.disk)
         return
     head = ("whole MB", "delta MB", "share", "whole CPU ms", "delta CPU ms", "share")
     head += ("begin whole ms", "begin delta ms", "piece ms", "worst ms")

@@ -7,21 +7,18 @@ cdef extern from "state/items.h" nogil:
         pass
 
     md_rc md_items_copy_begin(md_items *m, int64_t number, int64_t base, md_items_copy **out, md_error *err)
-    const int64_t *md_items_copy_runs(const md_items_copy *copy, int64_t *n, int64_t *n_base)
+    int64_t md_items_copy_base_rows(const md_items_copy *copy)
+    md_rc md_items_copy_runs(const md_items_copy *copy, int64_t **pairs, int64_t *n)
     int64_t md_items_copy_left(const md_items_copy *copy)
     md_rc md_items_copy_next(md_items_copy *copy, int64_t rows, ArrowSchema *schema, ArrowArray *array, md_error *err)
     void md_items_copy_free(md_items_copy *copy)
 
 
-cdef Batch _runs(const int64_t *found, int64_t n):
-    """Pairs, one after the other, as an array of their own."""
+cdef Batch _pairs(int64_t *pairs, int64_t n):
+    """One after the other, as an array that owns them."""
     cdef ArrowArray array
-    cdef int64_t *made = <int64_t *>md_malloc(2 * n * sizeof(int64_t))
-    if made is NULL:
-        raise MemoryError("out of memory")
-    memcpy(made, found, 2 * n * sizeof(int64_t))
-    if md_array_of(&array, 2 * n, 0, NULL, made) != MD_OK:
-        md_free(made)
+    if md_array_of(&array, 2 * n, 0, NULL, pairs) != MD_OK:
+        md_free(pairs)
         raise MemoryError("out of memory")
     return own_flat("l", &array)
 
@@ -45,19 +42,22 @@ cdef class ItemsCopy:
 
     @property
     def base_rows(self):
-        cdef int64_t n = 0, n_base = 0
-        md_items_copy_runs(self._c, &n, &n_base)
-        return n_base
+        return md_items_copy_base_rows(self._c)
 
     @property
     def partial(self):
-        cdef int64_t n = 0, n_base = 0
-        return md_items_copy_runs(self._c, &n, &n_base) is not NULL
+        return md_items_copy_base_rows(self._c) >= 0
 
     def runs(self):
-        cdef int64_t n = 0, n_base = 0
-        cdef const int64_t *found = md_items_copy_runs(self._c, &n, &n_base)
-        return None if found is NULL else _runs(found, n)
+        cdef int64_t *pairs
+        cdef int64_t n
+        cdef md_rc rc
+        if not self.partial:
+            return None
+        with nogil:
+            rc = md_items_copy_runs(self._c, &pairs, &n)
+        check(rc, NULL)
+        return _pairs(pairs, n)
 
     def next(self, int64_t rows):
         cdef ArrowSchema schema

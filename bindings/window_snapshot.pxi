@@ -5,7 +5,8 @@ cdef extern from "state/snapshot.h" nogil:
         pass
 
     md_rc md_snapshot_begin(md_window *w, int64_t number, int64_t base, md_snapshot **out, md_error *err)
-    const int64_t *md_snapshot_runs(const md_snapshot *snapshot, int64_t *n, int64_t *n_base)
+    int64_t md_snapshot_base_rows(const md_snapshot *snapshot)
+    md_rc md_snapshot_runs(const md_snapshot *snapshot, int64_t **pairs, int64_t *n)
     md_rc md_snapshot_copy(md_snapshot *snapshot, int64_t groups, md_error *err)
     int64_t md_snapshot_left(const md_snapshot *snapshot)
     md_rc md_snapshot_finish(md_snapshot *snapshot, ArrowSchema *schema, ArrowArray *array, md_error *err)
@@ -41,19 +42,22 @@ cdef class Snapshot:
 
     @property
     def base_rows(self):
-        cdef int64_t n = 0, n_base = 0
-        md_snapshot_runs(self._s, &n, &n_base)
-        return n_base
+        return md_snapshot_base_rows(self._s)
 
     @property
     def partial(self):
-        cdef int64_t n = 0, n_base = 0
-        return md_snapshot_runs(self._s, &n, &n_base) is not NULL
+        return md_snapshot_base_rows(self._s) >= 0
 
     def runs(self):
-        cdef int64_t n = 0, n_base = 0
-        cdef const int64_t *found = md_snapshot_runs(self._s, &n, &n_base)
-        return None if found is NULL else _runs(found, n)
+        cdef int64_t *pairs
+        cdef int64_t n
+        cdef md_rc rc
+        if not self.partial:
+            return None
+        with nogil:
+            rc = md_snapshot_runs(self._s, &pairs, &n)
+        check(rc, NULL)
+        return _pairs(pairs, n)
 
     def finish(self):
         cdef ArrowSchema schema

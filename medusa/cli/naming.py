@@ -173,9 +173,10 @@ def _doubts(status: NodeStatus | None) -> list[str]:
     """What the node can't know of queries, after its disk lost something."""
     if status is None:
         return []
-    from medusa.cli.screens.status_screen import lost_part_text
+    from medusa.cli.screens.status_screen import lost_part_text, stateless_text
 
     doubt, lines = status.in_doubt, []
+    lines += [f"node {status.node} says: {stateless_text(*each)}" for each in status.without_state.items()]
     if doubt.lost_catalog:
         what = "has lost its newest catalog: queries that it coordinated may be missing here"
         lines.append(f"node {status.node} {what}. {doubt.see}")

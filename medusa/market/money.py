@@ -7,7 +7,7 @@ from decimal import Decimal
 
 from medusa.errors import ContractError
 
-__all__ = ["MICRO", "MONEY_MAX", "micro_of", "money_text"]
+__all__ = ["MICRO", "MONEY_MAX", "amount_text", "micro_of", "money_text"]
 
 MICRO = 1_000_000
 """Micro-units of one unit of a currency."""
@@ -42,3 +42,8 @@ def money_text(micro: int, currency: str = "") -> str:
     sign, (whole, part) = "-" if micro < 0 else "", divmod(abs(micro), MICRO)
     digits = f"{part:06}".rstrip("0").ljust(2, "0")
     return f"{sign}{whole:,}.{digits} {currency}".rstrip()
+
+
+def amount_text(micro: int) -> str:
+    """As a document has it, for ``micro_of``: ``0.02``."""
+    return money_text(micro).replace(",", "")

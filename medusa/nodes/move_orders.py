@@ -74,6 +74,8 @@ class MoveOrders:
         recovery: takes what secondaries are sent, and what they say of it.
         handovers: moves what others stand by for.
         abroad: takes what nodes of other participants order, and says what may go to them.
+        by_plan: has a fragment go to another participant, or come home, where a contract says that it does
+            at a signal; whether one does.
     """
 
     def __init__(
@@ -92,7 +94,9 @@ class MoveOrders:
         recovery: Recovery,
         handovers: Handovers,
         abroad: AbroadMoves,
+        by_plan: Callable[[int, str, Move], bool],
     ) -> None:
+        self._by_plan = by_plan
         self._abroad = abroad
         self.moves = moves
         self._recovery = recovery
@@ -215,9 +219,10 @@ class MoveOrders:
         if caller is not None and not caller.may("deploy", query):
             why = no_deploy(caller, query)
             self._refuse(peer, message.request, why.code, why.text, why.hint)
-        elif isinstance(message, Split | Merge) and (
-            self.splits.known(peer, message.request) or self.splits.already(peer, message)
-        ):
+        elif (
+            isinstance(message, Split | Merge)
+            and (self.splits.known(peer, message.request) or self.splits.already(peer, message))
+        ) or (isinstance(message, Move) and message.reads is None and self._by_plan(now_us, peer, message)):
             pass
         elif name not in self._catalog.fragments and self._asked(now_us, peer, message):
             self._recovery.tick(now_us)

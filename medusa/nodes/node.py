@@ -44,7 +44,7 @@ from medusa.nodes.lanes import Lanes
 from medusa.nodes.load.load_status import node_load
 from medusa.nodes.load.loads import NodeLoads
 from medusa.nodes.market.lent_fragments import LentFragments
-from medusa.nodes.market.node_market import NodeMarket
+from medusa.nodes.market.node_market import ContentReader, NodeMarket
 from medusa.nodes.message_table import MESSAGES, Heard, MessageOwner, check_payload
 from medusa.nodes.migration.incoming import IncomingMoves
 from medusa.nodes.migration.outgoing import OutgoingMoves
@@ -82,7 +82,7 @@ from medusa.nodes.security.guard import Guard, may_say
 from medusa.nodes.security.registry import Caller, Refusal, visible
 from medusa.nodes.security.sessions import check_caller, makes_room, say_no
 from medusa.nodes.shedding.node_shedder import NodeShedder
-from medusa.nodes.spec.fragment_spec import FragmentSpec
+from medusa.nodes.spec.fragment_spec import FragmentSpec, SoldStream
 from medusa.nodes.status.blocking_reasons import UnmovedBoundaries, explained
 from medusa.nodes.status.fragment_status import (
     FragmentRates,
@@ -142,6 +142,7 @@ class NodeMind:
         note_key: secret; seals what a node without a disk leaves with its neighbours.
         session: when a peer counts as silent.
         papers: file -> its text: contracts by which it trades, and their ends.
+        content: reads those about rows of streams; None: they don't count.
         accepting: whether fragments are taken here; None: all for which there is room.
         loop_bytes_max: a larger graph is read beside the loop.
 
@@ -167,6 +168,7 @@ class NodeMind:
         certificate: bytes = b"",
         note_key: bytes = b"",
         papers: Mapping[str, str] | None = None,
+        content: ContentReader | None = None,
         session: SessionSettings = SESSION,
         accepting: Admission | None = None,
         loop_bytes_max: int = LOOP_BYTES_MAX,
@@ -219,6 +221,7 @@ class NodeMind:
         self.accepting = accepting or Admission()
         self.parsing = BackgroundParsing(settings.name, outbox, loop_bytes_max)
         self._make_parts(verify, signer)
+        self._content = content
         self.market = self._market(verify, signer, papers or {})
         self.shedding = NodeShedder(
             settings.name,
@@ -285,6 +288,7 @@ class NodeMind:
             gives_way=self._gives_way,
             whose=self._participant_of if self.guard is None else self.guard.registry.owner,
             offers=self._offers_to,
+            sold=self._sells_to,
             naming=naming,
             **shared,
         )
@@ -434,6 +438,7 @@ class NodeMind:
             recovery=self.recovery,
             handovers=self.recovery.handovers,
             abroad=self.abroad,
+            by_plan=lambda *signal: self.market is not None and self.market.signal(*signal),
         )
         self._definitions = Definitions(
             settings, catalog, naming.directory, self.coordinator, fragments, parsing=parsing, outbox=outbox
@@ -525,6 +530,10 @@ class NodeMind:
             loads=self.loads,
             moves=LentFragments(self.abroad, self.permits, self.fragments),
             fragments=self._own_fragments,
+            hosts=self.fragments,
+            content=self._content,
+            whose=self.diverting.participant_of,
+            streams=self.diverting,
             wall=self.wall.at,
             peers=self.peers,
             number=self.diverting.number,
@@ -565,6 +574,9 @@ class NodeMind:
 
     def _gives_way(self, fragment: str) -> bool:
         return self.orders.gives_way(fragment)
+
+    def _sells_to(self, participant: str, stream: str) -> SoldStream | None:
+        return None if self.market is None else self.market.sells(participant, stream)
 
     def _offers_to(self, participant: str) -> OfferRules | None:
         return self.remotes.offers.get(participant)
@@ -647,10 +659,15 @@ class NodeMind:
         return hosted
 
     def _checkpoint_every_us(self, spec: FragmentSpec, owner: str) -> int:
-        """Of a fragment here. Another participant's never writes more often than our own would."""
+        """Of a fragment here. Another participant's never writes more often than our own would, unless we
+        have permitted that."""
         own = self.settings.limits.checkpoint_every_us
         wished = spec.checkpoint_every_us or own
-        return wished if owner == self.settings.participant else max(wished, own)
+        if owner == self.settings.participant:
+            return wished
+        permit = self.permits.into(spec.name)
+        calm, agreed = max(wished, own), 0 if permit is None else permit.checkpoint_every_us
+        return min(calm, agreed) if agreed else calm
 
     def _owned(self, now_us: int, hosted: FragmentHost, secondaries: Collection[str] = ()) -> None:
         """What followed another node's fragment is ours now, or what was moved is ours again; the words of
@@ -921,7 +938,7 @@ class NodeMind:
             self.outbox.append(CutPeer(peer=peer))
             self._lost(now_us, peer)
         if self.market is not None:
-            self.market.rules_read(now_us, rules.security, rules.papers)
+            self.market.rules_read(now_us, rules.security, rules.papers, rules.suggest)
         self._cut_off(now_us)
         self._turned(now_us)
 
@@ -1113,7 +1130,8 @@ class NodeMind:
             leads=self.recovery.leads(hosted.spec.query),
         )
         guarded = self.recovery.guarded(now_us, hosted.spec)
-        return fragment_status(hosted, self.rates, now_us, known, self.loads, why, guarded)
+        method = self.recovery.method(hosted.spec)
+        return fragment_status(hosted, self.rates, now_us, known, self.loads, why, method, guarded)
 
     def status(self, now_us: int) -> dict[str, Any]:
         """What ``medusa status`` shows, as JSON has it: docs/nodes.md describes each field."""
@@ -1144,6 +1162,7 @@ class NodeMind:
             elsewhere=self.catalog.elsewhere(),
             queries=queries_of(self.catalog.deployments.values(), partial(self.recovery.status, now_us)),
             undecided=self.recovery.undecided(now_us),
+            without_state=self.recovery.last_copies.status(),
             in_doubt=self._resolving.status(),
             runs_on=self.accepting.status(),
             market=UNSET if self.market is None else self.market.status(now_us),

@@ -260,11 +260,13 @@ class RulesRead:
     Attributes:
         offers: to other participants; None: as before. What runs goes on.
         papers: file -> its text: contracts, and their ends; None: as before.
+        suggest: as of ``MarketRules``; None: as before.
     """
 
     security: Security
     offers: Mapping[str, OfferRules] | None = None
     papers: Mapping[str, str] | None = None
+    suggest: Mapping[str, str] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from medusa.errors import QueryError
 from medusa.query.boxes import Graph, Schema, Source
 from medusa.query.graph import label_of
+from medusa.query.suggest import did_you_mean
 from medusa.query.types import schema_to_arrow
 
 if TYPE_CHECKING:
@@ -44,6 +45,22 @@ class PublishedStream:
     def schema(self) -> pa.Schema:
         """The columns as a ``pyarrow.Schema``."""
         return schema_to_arrow(self.columns)
+
+    def select(self, *columns: str) -> PublishedStream:
+        """The same stream with some of its columns, in its order: those that a contract sells.
+
+        Only a stream of another participant is read so, and only by a contract of just these columns.
+
+        Raises:
+            QueryError: it has no such column, or none is named.
+        """
+        known = [field.name for field in self.columns]
+        wrong = next((each for each in columns if each not in known), None)
+        if wrong is not None or not columns:
+            text = f"stream {self.name!r}: " + (f"no column {wrong!r:.80}" if columns else "no columns")
+            hint = did_you_mean(str(wrong), known) or f"it has {', '.join(known)}"
+            raise QueryError(text, hint=hint, code="query.column")
+        return replace(self, columns=tuple(field for field in self.columns if field.name in columns))
 
     def source(self, id: str) -> Source:
         """The box that reads it: lateness was judged where its rows entered."""

@@ -67,6 +67,7 @@ __all__ = [
     "SmoothedLoad",
     "SourceStatus",
     "SplitStatus",
+    "StatelessStatus",
     "VisibleStatus",
     "metrics_of",
     "plain",
@@ -798,6 +799,32 @@ class QueryStatus(_Status, frozen=True, kw_only=True):
     outputs: dict[str, RecoveredStatus] | UnsetType = UNSET
 
 
+class StatelessStatus(_Status, frozen=True, kw_only=True):
+    """A fragment that this node is to run or to follow, and of which its owner has nothing.
+
+    Attributes:
+        owner: by what is decided.
+        streams: those that it has.
+        may_have_it: other nodes that may have its state still.
+        lost: none may: it is lost for good.
+        why: in words, and what to do.
+    """
+
+    query: str
+    epoch: int
+    owner: str
+    streams: tuple[str, ...] = ()
+    may_have_it: tuple[str, ...] = ()
+    lost: Annotated[
+        bool,
+        Metric(
+            "state_lost",
+            "1: no node has the state of the fragment any more; 0: another may. No sample: its owner has it.",
+        ),
+    ] = False
+    why: str = ""
+
+
 class DoubtStatus(_Status, frozen=True, kw_only=True):
     """What the node can't know after its disk lost something; all fields are left out where nothing is."""
 
@@ -856,6 +883,9 @@ class MarketContractStatus(_Status, frozen=True, kw_only=True):
         rests_us: nothing is asked for so long.
         stopped: why no task is taken under it; empty: one may be.
         virtual_micro: of a shadow, what would have been paid.
+        per: of a contract about rows of streams what ``ask_micro`` is for: ``row``, ``hour``; else empty.
+        streams: that are sold by it; ``readers``: how many queries read them now.
+        missed_us: for how long in all rows should have come and didn't, as this node saw it in this life.
     """
 
     id: str
@@ -892,6 +922,13 @@ class MarketContractStatus(_Status, frozen=True, kw_only=True):
     written_off_micro: int = 0
     disputes: Annotated[int, Metric("disputes", "Disputes since the last settlement.")] = 0
     virtual_micro: int = 0
+    per: str = ""
+    streams: tuple[str, ...] = ()
+    readers: Annotated[int, Metric("readers", "Queries that read a stream by the contract.")] = 0
+    missed_us: Annotated[
+        int,
+        Metric("missed_seconds", "Time in which rows of a stream should have come and didn't.", counts=True),
+    ] = 0
 
 
 class MarketOfferStatus(_Status, frozen=True, kw_only=True):
@@ -1023,6 +1060,7 @@ class NodeStatus(_Status, frozen=True, kw_only=True):
 
     Attributes:
         undecided: query in which this node votes -> what waits for the word of voters, and why.
+        without_state: by fragment.
     """
 
     node: str
@@ -1057,6 +1095,7 @@ class NodeStatus(_Status, frozen=True, kw_only=True):
     elsewhere: dict[str, tuple[str, ...]] = {}
     queries: dict[str, QueryStatus] = {}
     undecided: dict[str, AgreementStatus] = {}
+    without_state: dict[str, StatelessStatus] = {}
     in_doubt: DoubtStatus = DoubtStatus()
     runs_on: RunsOnStatus | UnsetType = UNSET
     market: MarketStatus | UnsetType = UNSET

@@ -1,8 +1,9 @@
 /* Which groups of a window changed since a capture: what a delta holds.
  *
- *   md_changes_find    before a capture: the groups that changed since an earlier one, and the runs of rows by which
- *                      the table of now is made of the table of then and of those
+ *   md_changes_find    before a capture: the groups that changed since an earlier one
  *   md_changes_note    the table of now was captured: its number, its panes and how many groups each has
+ *   md_changes_runs    while it is written: the runs of rows by which the table of now is made of the table of then
+ *                      and of those that changed
  *
  *   pane   epochs [ 1 | 3 | 0 | 0 | 3 | .. ]  the epoch in which a group changed last; a capture ends an epoch
  *                                      n      groups at the last capture; those that came later have no epoch yet
@@ -18,11 +19,14 @@
 
 #define MD_CAPTURES 4 /* remembered at most: the one that is on disk, and those that may get there */
 
+/* The panes of a window at some moment. It never changes, so copies may hold it in any thread. */
+typedef struct md_panes md_panes;
+
 typedef struct md_changed {
-    int64_t n_old, total, count; /* rows of the table then and now; how many of those changed */
-    uint64_t *groups;            /* which: a bit for each, pane by pane, each from a word on */
-    int64_t *counts;             /* per pane: how many */
-    int64_t *runs, n_runs;       /* pairs (start, length) of [ rows of then | those ], as runs.h says */
+    int64_t count;      /* rows that changed */
+    uint64_t *groups;   /* which: a bit for each, pane by pane, each from a word on */
+    int64_t *counts;    /* per pane: how many */
+    md_panes *then, *now;
 } md_changed;
 
 /* Words of bits of so many groups. */
@@ -34,13 +38,23 @@ MD_INLINE uint64_t md_groups_held(int64_t groups, const uint64_t *gone, int64_t 
     return word < n ? all & ~gone[word] : all;
 }
 
-/* What changed since capture number `base`. *out is ended by md_changed_free. MD_EMPTY: nothing is known of that
- * capture, or more than half of all rows changed; MD_NOMEM: nothing was made. The window is unchanged. */
-md_rc md_changes_find(const md_window *w, int64_t base, md_changed *out);
+/* The panes as they are; the caller's, ended by md_panes_let_go. NULL without memory. */
+md_panes *md_panes_of(const md_window *w);
+void md_panes_let_go(md_panes *panes); /* NULL is allowed */
+int64_t md_panes_rows(const md_panes *panes);
+
+/* What changed since capture number `base`. now: the panes as they are. *out is ended by md_changed_free. MD_EMPTY:
+ * nothing is known of that capture, or more than half of all rows changed; MD_NOMEM: nothing was made. The window is
+ * unchanged. */
+md_rc md_changes_find(const md_window *w, int64_t base, md_panes *now, md_changed *out);
 void md_changed_free(md_changed *changed);
 
-/* The window is captured as it is, under this number, larger than all before; captures before `base` won't be asked
- * for any more. MD_NOMEM: nothing is noted, and earlier captures stay. */
-md_rc md_changes_note(md_window *w, int64_t number, int64_t base);
+/* *n pairs (start, length) of [ rows of then | those that changed ], as runs.h says; in any thread, whatever becomes of
+ * the window: it waits for md_changes_find, not for this. *pairs is ended by md_free. MD_NOMEM: nothing was made. */
+md_rc md_changes_runs(const md_changed *changed, int64_t **pairs, int64_t *n);
+
+/* The window is captured as it is, with these panes, under this number, larger than all before; captures before `base`
+ * won't be asked for any more. MD_NOMEM: nothing is noted, and earlier captures stay. */
+md_rc md_changes_note(md_window *w, int64_t number, int64_t base, md_panes *now);
 
 #endif

@@ -8,25 +8,27 @@ typedef struct many_rows {
     int64_t item, rows;
 } many_rows;
 
+/* Of those below only `changed` changes, in the owner's thread: a copy reads the others in any. */
 struct md_items_capture {
     int64_t number, origin, words, end;
     uint64_t *open, *changed; /* then; after it, up to the next capture. One block */
     many_rows *many;          /* those with more than one row, ascending */
     int64_t n_many, rows;
+    int32_t holders; /* the items, and copies, whose last one may go in another thread */
 };
 
 struct md_items_copy {
     md_items *items; /* NULL: it needs none any more, or it failed */
     const md_items_kind *kind;
     int64_t origin, words, next; /* next: word */
-    uint64_t *left;              /* to be copied */
+    uint64_t *left;              /* to be copied; those before `next` are */
     uint64_t *kept;              /* of those: its rows are in `store`. NULL: none is */
     int64_t *place;              /* of kept ones: where in the store; else anything */
     int64_t *store;              /* how many rows, and those, one after the other */
     int64_t stored, store_capacity;
     int64_t rows_left;
-    int64_t *runs, n_runs, n_base;
-    bool partial, failed, orphaned;
+    md_items_capture *then, *now; /* what it is a delta on, and of what; NULL: all is copied */
+    bool failed, orphaned;
 };
 
 #define BIT(item) (UINT64_C(1) << ((item) & 63))
@@ -35,15 +37,20 @@ void md_items_init(md_items *m, const md_items_kind *kind, const void *owner) {
     *m = (md_items){.kind = kind, .owner = owner};
 }
 
-static void capture_free(md_items_capture *c) {
-    if (c == NULL) return;
+static md_items_capture *hold(md_items_capture *c) {
+    __atomic_add_fetch(&c->holders, 1, __ATOMIC_RELAXED);
+    return c;
+}
+
+static void let_go(md_items_capture *c) {
+    if (c == NULL || __atomic_sub_fetch(&c->holders, 1, __ATOMIC_ACQ_REL) > 0) return;
     md_free(c->open);
     md_free(c->many);
     md_free(c);
 }
 
 static void forget(md_items *m, int32_t at) {
-    capture_free(m->captures[at]);
+    let_go(m->captures[at]);
     m->n_captures--;
     memmove(m->captures + at, m->captures + at + 1, (size_t)(m->n_captures - at) * sizeof *m->captures);
 }
@@ -177,7 +184,8 @@ void md_items_touched(md_items *m, int64_t item) {
     }
     md_items_copy *c = m->copy;
     if (c == NULL || !is_in(item, c->origin, c->words)) return;
-    if (c->left[(item - c->origin) >> 6] & BIT(item) && !is_kept(c, item) && !keep(m, c, item)) fail(m);
+    int64_t word = (item - c->origin) >> 6;
+    if (word >= c->next && c->left[word] & BIT(item) && !is_kept(c, item) && !keep(m, c, item)) fail(m);
 }
 
 /* 64 at a time: bits [from, to) of a word. */
@@ -252,12 +260,12 @@ static many_rows *find_many(const md_items *m, int64_t *n, int64_t *rows) {
 static md_items_capture *capture_of(const md_items *m, int64_t number) {
     md_items_capture *c = md_calloc(1, sizeof *c);
     if (c == NULL) return NULL;
-    *c = (md_items_capture){.number = number, .origin = m->origin, .words = m->words};
+    *c = (md_items_capture){.number = number, .origin = m->origin, .words = m->words, .holders = 1};
     c->end = m->origin + 64 * m->words;
     c->open = md_calloc(2 * (size_t)m->words, sizeof *c->open);
     c->many = find_many(m, &c->n_many, &c->rows);
     if (c->open == NULL || c->many == NULL) {
-        capture_free(c);
+        let_go(c);
         return NULL;
     }
     c->changed = c->open + m->words;
@@ -342,32 +350,35 @@ static bool skip_gone(md_runs *r, const md_items_capture *then, int64_t end, cou
     return md_runs_seek(r, old);
 }
 
-/* What changed since a capture becomes what is left. MD_EMPTY: more than half of all rows. */
-static md_rc find(const md_items *m, int32_t base, const md_items_capture *now, md_items_copy *c) {
-    const md_items_capture *then = m->captures[base];
-    counter before = {then->many, then->n_many}, after = {now->many, now->n_many};
-    md_runs r = {.n_base = then->rows};
+/* What changed since a capture becomes what is left; false: more than half of all rows. How the table is made of that
+ * is for who writes it (md_items_copy_runs): the owner waits for this. */
+static bool find(md_items *m, int32_t base, md_items_capture *now, md_items_copy *c) {
+    counter after = {now->many, now->n_many};
     changed_since(m, base, now->origin, now->words, c->left);
-    bool put = skip_gone(&r, then, now->origin, &before); /* what was trimmed has gone */
-    for (int64_t w = 0; put && w < now->words; w++) {
+    for (int64_t w = 0; w < now->words; w++) {
+        c->left[w] &= now->open[w];
+        c->rows_left += count(&after, now->origin + 64 * w, c->left[w]);
+    }
+    if (c->rows_left > now->rows / 2) return false;
+    c->then = hold(m->captures[base]);
+    c->now = hold(now);
+    return true;
+}
+
+/* Of a word of items: those that are left, and those that were open then and aren't now, are what changed. */
+static bool put_runs(const md_items_copy *c, md_runs *r) {
+    const md_items_capture *then = c->then, *now = c->now;
+    counter before = {then->many, then->n_many}, after = {now->many, now->n_many};
+    if (!skip_gone(r, then, now->origin, &before)) return false; /* what was trimmed has gone */
+    for (int64_t w = 0; w < now->words; w++) {
         int64_t at = now->origin + 64 * w;
-        uint64_t was = word_of(then->open, then->origin, then->words, at), changed = c->left[w];
-        put = has_many(&before, at) || has_many(&after, at) ? put_word(&r, at, changed, was, now->open[w], &before, &after)
-                                                            : md_runs_word(&r, changed, was, now->open[w]);
-        c->left[w] = changed & now->open[w];
-        if (r.fresh > now->rows / 2) break;
+        uint64_t was = word_of(then->open, then->origin, then->words, at), is = now->open[w];
+        uint64_t changed = c->left[w] | (was & ~is);
+        bool put = has_many(&before, at) || has_many(&after, at) ? put_word(r, at, changed, was, is, &before, &after)
+                                                                 : md_runs_word(r, changed, was, is);
+        if (!put) return false;
     }
-    bool small = r.fresh <= now->rows / 2;
-    if (!put || !small || !md_runs_flush(&r)) {
-        md_free(r.pairs);
-        return small ? MD_NOMEM : MD_EMPTY;
-    }
-    c->partial = true;
-    c->n_base = then->rows;
-    c->rows_left = r.fresh;
-    c->runs = r.pairs;
-    c->n_runs = r.n;
-    return MD_OK;
+    return md_runs_flush(r);
 }
 
 /* ---- copies ---- */
@@ -387,36 +398,39 @@ md_rc md_items_copy_begin(md_items *m, int64_t number, int64_t base, md_items_co
     leave(m);
     md_items_copy *c = copy_new(m);
     md_items_capture *now = c != NULL ? capture_of(m, number) : NULL;
-    md_rc rc = now == NULL ? MD_NOMEM : MD_EMPTY;
-    for (int32_t i = 0; rc == MD_EMPTY && base > 0 && i < m->n_captures; i++) {
-        if (m->captures[i]->number != base) continue;
-        rc = find(m, i, now, c);
-        break;
-    }
-    if (rc == MD_NOMEM) {
-        capture_free(now);
+    if (now == NULL) {
         if (c != NULL) c->items = NULL;
         md_items_copy_free(c);
         return md_nomem(err);
     }
-    if (rc == MD_EMPTY) {
+    bool partial = false;
+    for (int32_t i = 0; !partial && base > 0 && i < m->n_captures; i++)
+        partial = m->captures[i]->number == base && find(m, i, now, c);
+    if (!partial) {
         if (m->words > 0) memcpy(c->left, m->open, (size_t)m->words * sizeof *c->left);
         c->rows_left = now->rows;
     }
     if (number > 0) note(m, now, base);
-    else capture_free(now);
+    else let_go(now);
     if (m->words > 0) memset(m->watch, 0xff, (size_t)m->words * sizeof *m->watch);
     m->watched = m->origin + 64 * m->words;
     m->copy = *out = c;
     return MD_OK;
 }
 
-const int64_t *md_items_copy_runs(const md_items_copy *c, int64_t *n, int64_t *n_base) {
-    *n = c->n_runs;
-    *n_base = c->n_base;
-    static const int64_t none;
-    if (!c->partial) return NULL;
-    return c->runs != NULL ? c->runs : &none;
+int64_t md_items_copy_base_rows(const md_items_copy *c) { return c->then != NULL ? c->then->rows : -1; }
+
+md_rc md_items_copy_runs(const md_items_copy *c, int64_t **pairs, int64_t *n) {
+    md_runs r = {.n_base = c->then->rows};
+    bool put = put_runs(c, &r);
+    if (put && r.pairs == NULL) put = (r.pairs = md_malloc(1)) != NULL;
+    if (!put) {
+        md_free(r.pairs);
+        return MD_NOMEM;
+    }
+    *pairs = r.pairs;
+    *n = r.n;
+    return MD_OK;
 }
 
 int64_t md_items_copy_left(const md_items_copy *c) { return c->rows_left; }
@@ -474,7 +488,6 @@ md_rc md_items_copy_next(md_items_copy *c, int64_t rows, struct ArrowSchema *sch
     }
     md_rows_free(made);
     if (rc != MD_OK) return md_nomem(err);
-    memset(c->left + c->next, 0, (size_t)(end - c->next) * sizeof *c->left);
     c->next = end;
     c->rows_left -= n;
     if (c->rows_left == 0 && c->items != NULL) leave(c->items);
@@ -488,6 +501,7 @@ void md_items_copy_free(md_items_copy *c) {
     md_free(c->kept);
     md_free(c->place);
     md_free(c->store);
-    md_free(c->runs);
+    let_go(c->then);
+    let_go(c->now);
     md_free(c);
 }

@@ -102,9 +102,13 @@ void md_items_clear(md_items *m);
  * asked for any more. 0: all. MD_NOMEM: nothing was noted. */
 md_rc md_items_copy_begin(md_items *m, int64_t number, int64_t base, md_items_copy **out, md_error *err);
 
-/* *n pairs (start, length): how the table is made of the *n_base rows of `base` and, behind them, of those that are
- * copied. NULL: all are copied. Lives as long as the copy. */
-const int64_t *md_items_copy_runs(const md_items_copy *copy, int64_t *n, int64_t *n_base);
+/* Rows of `base`, where only what changed since is copied; -1: all is. */
+int64_t md_items_copy_base_rows(const md_items_copy *copy);
+
+/* *n pairs (start, length): how the table is made of the rows of `base` and, behind them, of those that are copied; for
+ * copies that have a base. In any thread, while the copy lives and whatever becomes of the items: they are found only
+ * now, since the owner waits for a copy to begin. *pairs is ended by md_free. MD_NOMEM: call again. */
+md_rc md_items_copy_runs(const md_items_copy *copy, int64_t **pairs, int64_t *n);
 
 int64_t md_items_copy_left(const md_items_copy *copy); /* rows still to be copied */
 

@@ -220,10 +220,13 @@ md_rc md_snapshot_begin(md_window *w, int64_t number, int64_t base, md_snapshot 
     md_snapshot *s = md_calloc(1, sizeof *s);
     if (s == NULL) return md_nomem(err);
     s->w = w;
-    md_rc rc = base > 0 ? md_changes_find(w, base, &s->changed) : MD_EMPTY;
+    md_panes *now = number > 0 || base > 0 ? md_panes_of(w) : NULL;
+    md_rc rc = (number > 0 || base > 0) && now == NULL ? MD_NOMEM : MD_EMPTY;
+    if (rc == MD_EMPTY && base > 0) rc = md_changes_find(w, base, now, &s->changed);
     s->partial = rc == MD_OK;
     if (rc != MD_NOMEM) rc = make_room(s);
-    if (rc == MD_OK && number > 0) rc = md_changes_note(w, number, base);
+    if (rc == MD_OK && number > 0) rc = md_changes_note(w, number, base, now);
+    md_panes_let_go(now);
     if (rc != MD_OK) {
         md_snapshot_free(s);
         return md_nomem(err);
@@ -233,10 +236,10 @@ md_rc md_snapshot_begin(md_window *w, int64_t number, int64_t base, md_snapshot 
     return MD_OK;
 }
 
-const int64_t *md_snapshot_runs(const md_snapshot *s, int64_t *n, int64_t *n_base) {
-    *n = s->changed.n_runs;
-    *n_base = s->changed.n_old;
-    return s->partial ? s->changed.runs : NULL;
+int64_t md_snapshot_base_rows(const md_snapshot *s) { return s->partial ? md_panes_rows(s->changed.then) : -1; }
+
+md_rc md_snapshot_runs(const md_snapshot *s, int64_t **pairs, int64_t *n) {
+    return md_changes_runs(&s->changed, pairs, n);
 }
 
 int64_t md_snapshot_left(const md_snapshot *s) { return s->left; }

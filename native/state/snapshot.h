@@ -27,9 +27,13 @@ typedef struct md_snapshot md_snapshot;
  * groups that changed since that one are copied, where it is known and at most half of them did; 0: all. */
 md_rc md_snapshot_begin(md_window *w, int64_t number, int64_t base, md_snapshot **out, md_error *err);
 
-/* *n pairs (start, length): how the whole table is made of the *n_base rows of `base` and, behind them, of those
- * that are copied. NULL: all groups are copied. Lives as long as the snapshot. */
-const int64_t *md_snapshot_runs(const md_snapshot *snapshot, int64_t *n, int64_t *n_base);
+/* Rows of `base`, where only the groups that changed since are copied; -1: all are. */
+int64_t md_snapshot_base_rows(const md_snapshot *snapshot);
+
+/* *n pairs (start, length): how the whole table is made of the rows of `base` and, behind them, of those that are
+ * copied; for snapshots that have a base. In any thread, while the snapshot lives and whatever becomes of the window.
+ * *pairs is ended by md_free. MD_NOMEM: call again. */
+md_rc md_snapshot_runs(const md_snapshot *snapshot, int64_t **pairs, int64_t *n);
 
 /* Copy so many groups more, or a few above. MD_NOMEM: nothing is lost, call again; MD_BADARG: the window was freed. */
 md_rc md_snapshot_copy(md_snapshot *snapshot, int64_t groups, md_error *err);

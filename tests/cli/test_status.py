@@ -131,6 +131,21 @@ def test_what_was_lost_with_a_disk_stands_with_its_node_and_says_what_to_do() ->
     assert "what to do" not in text
 
 
+def test_a_fragment_that_nobody_has_is_told_from_one_that_another_may_have() -> None:
+    three = Three()
+    three.passes(1_000_000)
+    core = three.federation.nodes["core"]
+    status = core.brain.status(core.clock.monotonic_us())
+    of = {"query": "q", "epoch": 3, "owner": "core", "streams": ["q.out", "q.all"]}
+    status["without_state"] = {
+        "q/kind": {**of, "lost": True, "may_have_it": [], "why": "undeploy the query"},
+        "q/other": {**of, "streams": [], "lost": False, "may_have_it": ["s"], "why": "s may have it"},
+    }
+    text = printed([status])
+    assert "  LOST: q/kind (q.out, q.all), epoch 3: undeploy the query" in text
+    assert "  WITHOUT STATE: q/other, epoch 3: s may have it" in text
+
+
 def test_a_stream_of_which_an_input_is_missing_says_which_and_for_how_long() -> None:
     of = ConsistencyStatus(
         state="up_failure",

@@ -243,3 +243,19 @@ def test_a_table_without_digests_is_written_whole() -> None:
     made = delta.cut(files, {}, SECRET)
     assert made.rows == {}
     assert set(made.files) == {"x.arrow"}
+
+
+@given(st.lists(st.lists(st.integers(0, 9), max_size=400), min_size=1, max_size=4), st.integers(0, 5))
+@settings(max_examples=60, deadline=None)
+def test_a_table_in_pieces_is_the_same_file(chunks: list[list[int]], cut: int) -> None:
+    held = pa.concat_tables([table(values).slice(cut) for values in chunks])
+    pieces = delta.table_pieces(held)
+    assert b"".join(pieces) == bytes(delta.write_table(held))
+    assert delta.size_of(pieces) == delta.size_of(delta.write_table(held))
+
+
+def test_columns_of_a_table_in_pieces_are_its_own_memory() -> None:
+    held = pa.table({"n": np.arange(1 << 16)})
+    (buffer,) = (each for each in held["n"].chunk(0).buffers() if each is not None)
+    at = [np.frombuffer(piece, np.uint8).ctypes.data for piece in delta.table_pieces(held) if len(piece)]
+    assert buffer.address in at

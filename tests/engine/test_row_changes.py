@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medusa.engine.state.capture import Capture
-from medusa.engine.state.row_changes import GrowingRows, NumberedRows
+from medusa.engine.state.row_changes import GrowingRows, NumberedRows, SlotChanges, SlottedRows
 
 Row = tuple[int, bool]
 
@@ -71,3 +71,56 @@ def test_what_only_grows_needs_a_number_only() -> None:
     assert known.since(Capture(4, 3), 100) is None  # most of it is new
     assert known.since(Capture(5, 77), 100) is None
     assert GrowingRows().since(Capture(6, 1), 100) is None  # another box
+
+
+SLOT_STEPS = st.tuples(
+    st.lists(st.integers(0, 60), max_size=9),  # slots that change; above all, they come
+    st.integers(0, 3),  # slots that come besides
+    st.integers(0, 5),  # captures back to the base
+)
+
+
+@given(steps=st.lists(SLOT_STEPS, min_size=2, max_size=25))
+@settings(max_examples=200, deadline=None)
+def test_slots_that_changed_since_any_base_are_known_however_late_they_are_asked_for(
+    steps: list[tuple[list[int], int, int]],
+) -> None:
+    known, slots, asked, changed_at = SlotChanges(), 20, [], dict[int, int]()
+    captured: dict[int, int] = {}
+    kept = 0
+    for number, (touched, come, back) in enumerate(steps, 1):
+        base = max(number - 1 - back, 0)
+        layout = SlottedRows(np.arange(slots), np.zeros(0, dtype=np.int64))
+        found = known.since(Capture(number, base), layout, slots)
+        wanted = {slot for slot in range(slots) if changed_at.get(slot, 0) >= base}
+        wanted |= set(range(captured.get(base, 0), slots))
+        if found is not None:
+            assert found.slots == captured[base]
+            asked.append((found, slots, wanted))
+            kept += 1
+        else:
+            assert base not in captured or back > 0  # the newest is always known
+        captured[number] = slots
+        at = sorted({slot for slot in touched if slot < slots})
+        new = list(range(slots, slots + come))
+        known.note(np.array([*at, *new], dtype=np.int64))
+        changed_at |= dict.fromkeys(at, number)
+        slots += come
+    for found, then, wanted in asked:  # none was disturbed by what came after
+        changed = found.changed(then)
+        if changed is None:
+            assert len(wanted) > then // 2
+        else:
+            assert changed.tolist() == sorted(wanted)
+
+
+def test_a_base_that_stays_is_known_however_many_captures_follow() -> None:
+    known, layout = SlotChanges(), SlottedRows(np.arange(100), np.zeros(0, dtype=np.int64))
+    for number in range(1, 30):
+        found = known.since(Capture(number, min(1, number - 1)), layout, 100)
+        assert (found is None) == (number == 1)
+        if found is not None:
+            changed = found.changed(100)
+            assert changed is not None
+            assert changed.tolist() == list(range(number - 1))
+        known.note(np.array([number - 1], dtype=np.int64))

@@ -53,6 +53,15 @@ static table patched(const table *old, const table *fresh, const int64_t *runs, 
     return t;
 }
 
+/* The same with the runs of a snapshot, which may be asked for whatever became of its window. */
+static table patched_by(const md_snapshot *s, const table *old, const table *fresh) {
+    int64_t *runs = NULL, n = 0;
+    if (md_snapshot_runs(s, &runs, &n) != MD_OK) abort();
+    table t = patched(old, fresh, runs, n);
+    md_free(runs);
+    return t;
+}
+
 static bool same(const table *a, const table *b) {
     return a->n == b->n && memcmp(a->rows, b->rows, (size_t)a->n * 16) == 0;
 }
@@ -70,13 +79,13 @@ static int test_what_changed_and_the_table_before_make_the_table(void) {
         CHECK(md_window_new(&c, &w, NULL) == MD_OK && md_window_new(&c, &plain, NULL) == MD_OK);
         int64_t now = 0, captures = 40;
         for (int64_t number = 1; number <= captures; number++) {
-            int64_t base = known[check_below(KEPT)].number, n_runs = 0, n_base = 0;
+            int64_t base = known[check_below(KEPT)].number;
             if (number % 11 == 0) base = 0;
             md_snapshot *s = NULL;
             table whole = state_of(w);
             CHECK(md_snapshot_begin(w, number, base, &s, NULL) == MD_OK);
-            const int64_t *runs = md_snapshot_runs(s, &n_runs, &n_base);
-            CHECK(base != 0 || runs == NULL);
+            int64_t n_base = md_snapshot_base_rows(s);
+            CHECK(base != 0 || n_base < 0);
             while (md_snapshot_left(s) > 0 || check_below(4) != 0) {
                 int64_t span = check_below(4) == 0 ? 30 : 4, rows = (int64_t)check_below(number % 3 == 0 ? 300 : 12);
                 batch b = batch_random("lulglb", rows, now, span, round % 2 == 0);
@@ -94,9 +103,9 @@ static int test_what_changed_and_the_table_before_make_the_table(void) {
             batch made;
             CHECK(md_snapshot_finish(s, &made.schema, &made.array, NULL) == MD_OK);
             table fresh = digests(&made), found = fresh;
-            if (runs != NULL) {
+            if (n_base >= 0) {
                 for (int k = 0; k < KEPT; k++)
-                    if (known[k].number == base && known[k].n == n_base) found = patched(&known[k], &fresh, runs, n_runs);
+                    if (known[k].number == base && known[k].n == n_base) found = patched_by(s, &known[k], &fresh);
                 partial++;
                 small += fresh.n < whole.n / 4;
                 free(fresh.rows);
@@ -134,17 +143,16 @@ static int test_epochs_begin_anew(void) {
     int whole = 0;
     for (int64_t number = 1; number < 600; number++) {
         md_snapshot *s = NULL;
-        int64_t n_runs = 0, n_base = 0;
         batch made;
         table now = state_of(w);
         CHECK(md_snapshot_begin(w, number, number - 1, &s, NULL) == MD_OK);
-        const int64_t *runs = md_snapshot_runs(s, &n_runs, &n_base);
+        bool all = md_snapshot_base_rows(s) < 0;
         CHECK(md_snapshot_copy(s, INT64_MAX, NULL) == MD_OK);
         CHECK(md_snapshot_finish(s, &made.schema, &made.array, NULL) == MD_OK);
-        table fresh = digests(&made), found = runs == NULL ? fresh : patched(&before, &fresh, runs, n_runs);
-        CHECK(same(&found, &now) && (runs == NULL || fresh.n <= 3));
-        whole += runs == NULL;
-        if (runs != NULL) free(fresh.rows);
+        table fresh = digests(&made), found = all ? fresh : patched_by(s, &before, &fresh);
+        CHECK(same(&found, &now) && (all || fresh.n <= 3));
+        whole += all;
+        if (!all) free(fresh.rows);
         free(found.rows);
         free(before.rows);
         before = now;
@@ -165,20 +173,28 @@ static int test_an_unknown_base_is_a_whole_copy(void) {
     md_window_config c = config(3);
     batch a = batch_random("lulglb", 800, 0, 30, true);
     md_window *w = NULL;
-    int64_t n, n_base;
+    int64_t *runs, n;
     CHECK(md_window_new(&c, &w, NULL) == MD_OK && md_window_add(w, &a.schema, &a.array, NULL) == MD_OK);
     for (int64_t number = 1; number < 9; number++) {
         md_snapshot *s = NULL;
         CHECK(md_snapshot_begin(w, number, 1, &s, NULL) == MD_OK);
-        CHECK((md_snapshot_runs(s, &n, &n_base) == NULL) == (number == 1));
-        CHECK(number == 1 || (md_snapshot_left(s) == 0 && n == 1)); /* the base stays, however many came since */
+        CHECK((md_snapshot_base_rows(s) < 0) == (number == 1));
+        if (number > 1) { /* the base stays, however many came since */
+            CHECK(md_snapshot_left(s) == 0 && md_snapshot_runs(s, &runs, &n) == MD_OK && n == 1);
+            md_free(runs);
+        }
         md_snapshot_free(s);
     }
-    md_snapshot *s = NULL;
-    CHECK(md_snapshot_begin(w, 9, 5, &s, NULL) == MD_OK && md_snapshot_runs(s, &n, &n_base) == NULL); /* forgotten */
+    md_snapshot *s = NULL, *last = NULL;
+    CHECK(md_snapshot_begin(w, 9, 5, &s, NULL) == MD_OK && md_snapshot_base_rows(s) < 0); /* forgotten */
     md_snapshot_free(s);
+    CHECK(md_snapshot_begin(w, 0, 9, &last, NULL) == MD_OK); /* one on which none will stand */
     batch_free(&a);
     md_window_free(w);
+    CHECK(md_snapshot_runs(last, &runs, &n) == MD_OK && n == 1 && runs[0] == 0); /* it needs no window */
+    CHECK(runs[1] == md_snapshot_base_rows(last) && runs[1] > 0);
+    md_free(runs);
+    md_snapshot_free(last);
     return 0;
 }
 
@@ -194,7 +210,6 @@ static int test_every_allocation_may_fail(void) {
         failures = 0;
         for (int64_t number = 1; number <= 2; number++) {
             md_rc rc;
-            int64_t n_runs, n_base;
             while ((rc = md_snapshot_begin(w, number, number - 1, &s, NULL)) == MD_NOMEM) failures++;
             CHECK(rc == MD_OK);
             if (number == 1) {
@@ -203,14 +218,16 @@ static int test_every_allocation_may_fail(void) {
                 CHECK(rc == MD_OK);
                 continue;
             }
-            const int64_t *runs = md_snapshot_runs(s, &n_runs, &n_base);
-            CHECK(runs != NULL);
+            int64_t *runs = NULL, n_runs = 0;
+            CHECK(md_snapshot_base_rows(s) >= 0);
+            while (md_snapshot_runs(s, &runs, &n_runs) == MD_NOMEM) failures++;
             while (md_snapshot_copy(s, INT64_MAX, NULL) == MD_NOMEM) failures++;
             while ((rc = md_snapshot_finish(s, &made.schema, &made.array, NULL)) == MD_NOMEM) failures++;
             md_alloc_fail_at = -1;
             CHECK(rc == MD_OK);
             table fresh = digests(&made), found = patched(&before, &fresh, runs, n_runs), now = state_of(w);
             CHECK(failures < 2 && same(&found, &now));
+            md_free(runs);
             free(fresh.rows);
             free(found.rows);
             free(now.rows);
@@ -274,12 +291,12 @@ static int test_what_has_left_is_in_no_copy(void) {
         CHECK(md_window_new(&c, &w, NULL) == MD_OK && md_window_living(w) == 0);
         while (end < 400) CHECK(add_slots(w, left, &end, 60) == MD_OK);
         for (int64_t number = 1; number <= 30; number++) {
-            int64_t base = known[check_below(KEPT)].number, n_runs = 0, n_base = 0;
+            int64_t base = known[check_below(KEPT)].number;
             md_snapshot *s = NULL;
             table whole = living_of(w, left);
             CHECK(md_window_living(w) == whole.n);
             CHECK(md_snapshot_begin(w, number, base, &s, NULL) == MD_OK);
-            const int64_t *runs = md_snapshot_runs(s, &n_runs, &n_base);
+            int64_t n_base = md_snapshot_base_rows(s);
             do {
                 CHECK(add_slots(w, left, &end, (int64_t)check_below(60)) == MD_OK);
                 int64_t going[8], n = 0;
@@ -294,9 +311,9 @@ static int test_what_has_left_is_in_no_copy(void) {
             batch made;
             CHECK(md_snapshot_finish(s, &made.schema, &made.array, NULL) == MD_OK);
             table fresh = digests(&made), found = fresh;
-            if (runs != NULL) {
+            if (n_base >= 0) {
                 for (int k = 0; k < KEPT; k++)
-                    if (known[k].number == base && known[k].n == n_base) found = patched(&known[k], &fresh, runs, n_runs);
+                    if (known[k].number == base && known[k].n == n_base) found = patched_by(s, &known[k], &fresh);
                 partial++;
                 small += fresh.n < whole.n / 4;
                 free(fresh.rows);

@@ -131,14 +131,14 @@ static int copies_of(const md_items_kind *kind, int64_t *partial, int64_t *small
             CHECK_OK(some_change(&o, &m, 200));
         }
         const table *base = &known[check_below(KEPT)];
-        int64_t n_runs = 0, n_base = 0;
+        int64_t n_runs = 0;
         bool nameless = check_below(6) == 0, ask = base->number > 0 && check_below(10) != 0;
         md_items_copy *c = NULL;
         table_of(&o, &whole);
         CHECK(md_items_copy_begin(&m, nameless ? 0 : number, ask ? base->number : 0, &c, NULL) == MD_OK);
-        const int64_t *runs = md_items_copy_runs(c, &n_runs, &n_base);
-        CHECK(ask || runs == NULL);
-        if (runs == NULL) CHECK(md_items_copy_left(c) == whole.n);
+        bool delta = md_items_copy_base_rows(c) >= 0;
+        CHECK(ask || !delta);
+        if (!delta) CHECK(md_items_copy_left(c) == whole.n);
         fresh.n = 0;
         bool cleared = false;
         while (md_items_copy_left(c) > 0) {
@@ -164,13 +164,16 @@ static int copies_of(const md_items_kind *kind, int64_t *partial, int64_t *small
         }
         if (md_items_copy_left(c) == 0) {
             CHECK_OK(take(c, 5, &fresh)); /* nothing more */
-            if (runs != NULL) {
-                CHECK(n_base == base->n && fresh.n <= whole.n / 2);
+            if (delta) {
+                int64_t *runs = NULL; /* those of when it began, whatever came and went since */
+                CHECK(md_items_copy_runs(c, &runs, &n_runs) == MD_OK);
+                CHECK(md_items_copy_base_rows(c) == base->n && fresh.n <= whole.n / 2);
                 CHECK_OK(patched(base, &fresh, runs, n_runs, &made));
+                md_free(runs);
                 ++*partial;
                 *small += fresh.n < whole.n / 4;
             }
-            CHECK(same(runs != NULL ? &made : &fresh, &whole));
+            CHECK(same(delta ? &made : &fresh, &whole));
         }
         md_items_copy_free(c);
         if (cleared) memset(known, 0, sizeof known);
@@ -200,9 +203,8 @@ static int test_a_base_asked_for_stays_however_many_follow(void) {
     for (; o.end < ITEMS; o.end++) o.rows[o.end] = 1;
     for (int64_t number = 1; number < 40; number++) {
         md_items_copy *c = NULL;
-        int64_t n, n_base;
         CHECK(md_items_copy_begin(&m, number, number == 1 ? 0 : 1, &c, NULL) == MD_OK);
-        CHECK((md_items_copy_runs(c, &n, &n_base) != NULL) == (number > 1));
+        CHECK((md_items_copy_base_rows(c) >= 0) == (number > 1));
         if (number > 1) CHECK(md_items_copy_left(c) == number - 1);
         md_items_copy_free(c);
         md_items_touch(&m, 7 * number);
@@ -218,20 +220,23 @@ static int on_one_base(const md_items_kind *kind, int64_t *partial) {
     md_items_init(&m, kind, &o);
     while (o.end < ITEMS / 2) CHECK_OK(some_change(&o, &m, 20));
     for (int64_t number = 1; number < 20; number++) {
-        int64_t n_runs = 0, n_base = 0;
+        int64_t n_runs = 0;
         md_items_copy *c = NULL;
         table_of(&o, &whole);
         CHECK(md_items_copy_begin(&m, number, number == 1 ? 0 : 1, &c, NULL) == MD_OK);
-        const int64_t *runs = md_items_copy_runs(c, &n_runs, &n_base);
+        bool delta = md_items_copy_base_rows(c) >= 0;
         fresh.n = 0;
         CHECK_OK(take(c, 1 << 20, &fresh));
         if (number == 1) known[0] = whole;
-        if (runs != NULL) {
-            CHECK(n_base == known[0].n);
+        if (delta) {
+            int64_t *runs = NULL;
+            CHECK(md_items_copy_base_rows(c) == known[0].n);
+            CHECK(md_items_copy_runs(c, &runs, &n_runs) == MD_OK);
             CHECK_OK(patched(&known[0], &fresh, runs, n_runs, &made));
+            md_free(runs);
             *partial += number > MD_ITEMS_CAPTURES + 1;
         }
-        CHECK(same(runs != NULL ? &made : &fresh, &whole));
+        CHECK(same(delta ? &made : &fresh, &whole));
         md_items_copy_free(c);
         CHECK_OK(some_change(&o, &m, (int64_t)check_below(6)));
     }
@@ -270,8 +275,7 @@ static int test_memory_that_runs_out(void) {
             failed = true;
             CHECK(md_items_copy_begin(&m, 2, 1, &c, NULL) == MD_OK);
         }
-        int64_t n, n_base;
-        CHECK(md_items_copy_runs(c, &n, &n_base) != NULL);
+        CHECK(md_items_copy_base_rows(c) >= 0);
         for (int64_t i = m.origin; i < m.origin + 40; i++) change(&o, &m, i);
         rc = md_items_copy_next(c, 1000, &b.schema, &b.array, NULL);
         if (rc == MD_NOMEM) {
@@ -281,12 +285,19 @@ static int test_memory_that_runs_out(void) {
             CHECK((rc == MD_NOMEM) == (m.copy == NULL && md_items_copy_left(c) > 0));
         }
         if (rc == MD_OK) batch_free(&b);
+        int64_t *runs = NULL, n_runs = 0;
+        rc = md_items_copy_runs(c, &runs, &n_runs);
         failed |= md_alloc_fail_at < 0;
         md_alloc_fail_at = -1;
+        CHECK(rc == MD_OK || (rc == MD_NOMEM && md_items_copy_runs(c, &runs, &n_runs) == MD_OK)); /* call again */
+        CHECK(n_runs > 0);
+        md_free(runs);
         md_items_copy_free(c);
         CHECK(md_items_copy_begin(&m, 3, 1, &c, NULL) == MD_OK);
         md_items_free(&m);
         CHECK(md_items_copy_next(c, 1, &b.schema, &b.array, NULL) == MD_BADARG);
+        CHECK(md_items_copy_runs(c, &runs, &n_runs) == MD_OK); /* it needs no items */
+        md_free(runs);
         md_items_copy_free(c);
         CHECK(md_alloc_live == 0);
     }

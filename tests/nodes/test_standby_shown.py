@@ -12,6 +12,7 @@ from rich.console import Console
 from medusa.cli.explain import _lines
 from medusa.cli.naming import _of_query
 from medusa.cli.screens.status_screen import screen
+from medusa.errors import LinkError
 from medusa.nodes.catalog.catalog import DEPLOYING, RUNNING, Catalog, Deployment
 from medusa.nodes.catalog.entry_bodies import NodeBody, body_to
 from medusa.nodes.deploy import standby_nodes as nodes_module
@@ -135,6 +136,19 @@ def test_what_boxes_wait_for_says_who_stands_by_for_their_fragment():
     (bare,) = explanation([plain(NodeStatus(node="a", fragments=(fragment,)))], "q")
     assert "standby" not in bare
     assert _lines([bare])[0] == "q/rows at a"
+
+
+def test_a_fragment_at_another_participant_is_shown_with_its_host_and_who_holds_its_checkpoints():
+    told = queries_of([DEPLOYED], lambda query: decided(owner="h", epoch=2))
+    home = NodeStatus(node="a", queries=told, abroad={"h": "bob"})
+    assert "q/rows at h of bob, by contract, epoch 2; standby: spare following for 2s" in shown(home)
+    (lent,) = explanation([plain(home)], "q")
+    assert (lent["fragment"], lent["node"], lent["box"]) == ("q/rows", "h", "")
+    why = "is of participant 'bob' and runs it by contract"
+    assert _lines([lent]) == [f"q/rows at h; standby: spare: {why}"]
+    own = NodeStatus(node="a", queries=told)
+    with pytest.raises(LinkError):
+        explanation([plain(own)], "q")
 
 
 def test_whose_votes_a_decision_waits_for_is_shown_where_it_is_waited_for():

@@ -13,6 +13,7 @@ import pytest
 
 import medusa as md
 from medusa.engine.state.checkpoint import seal, unseal
+from medusa.runtime.store import folder_store
 from medusa.runtime.store.folder_store import FolderStore
 
 FILES = {"a.arrow": b"alpha" * 1000, "manifest.json": b"{}", "empty": b""}
@@ -261,4 +262,49 @@ def test_a_file_in_pieces_is_the_same_as_in_one(tmp_path: Path, sizes: tuple[int
     one.write("whole", seal({"log": whole, "x": b"1"}, {}))
     assert one.read("pieces") == one.read("whole")
     assert bytes(unseal(one.read("pieces"))[1]["log"]) == whole
+    one.close()
+
+
+@pytest.mark.parametrize("early", ["tells the kernel", "can't", "nobody to tell"])
+@pytest.mark.parametrize("together", [1, 2, 64])
+def test_large_files_are_the_same_however_early_the_disk_has_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, early: str, together: int
+) -> None:
+    """Every byte was given to the disk at most once before its file is synced, and each file is synced."""
+    one = store(tmp_path)
+    given: list[tuple[int, int]] = []
+    synced: list[int] = []
+    real = os.fsync
+
+    def advise(number: int, offset: int, length: int, advice: int) -> None:
+        given.append((offset, length))
+        if early == "can't":
+            raise OSError(errno.EINVAL, "not here")
+
+    def fsync(number: int) -> None:
+        synced.append(os.fstat(number).st_size)
+        real(number)
+
+    monkeypatch.setattr(folder_store, "EARLY_BYTES", 1000)
+    monkeypatch.setattr(folder_store, "TOGETHER_BYTES", 300)
+    monkeypatch.setattr(folder_store, "SYNCED_TOGETHER", together)
+    monkeypatch.setattr(os, "posix_fadvise", advise)
+    if early == "nobody to tell":
+        monkeypatch.delattr(os, "posix_fadvise")
+    monkeypatch.setattr(os, "fsync", fsync)
+    data = os.urandom(7_777)
+    pieces = tuple(memoryview(data)[at : at + 123] for at in range(0, len(data), 123))
+    files = {"one": data, "pieces": pieces, "small": b"xy", "none": b""}
+    one.write("g", files)
+    assert one.read("g") == {"one": data, "pieces": data, "small": b"xy", "none": b""}
+    assert sorted(synced)[-2:] == [len(data), len(data)]
+    assert len(synced) == len(files) + 2
+    if early == "nobody to tell":
+        assert not given
+    else:
+        each = [(offset, 1_000) for offset in range(0, 7_000, 1_000)]
+        assert given[:7] == each
+        behind = [0, *(offset + length for offset, length in given[7:])]
+        assert [offset for offset, _ in given[7:]] == behind[:-1]
+        assert behind[-1] > len(data) - 2_000
     one.close()

@@ -41,6 +41,7 @@ from medusa.wire.status_and_metrics import (
     OutputStatus,
     ReplicasStatus,
     SecondaryStatus,
+    StatelessStatus,
     metrics_of,
     plain,
     status_of,
@@ -150,6 +151,22 @@ def test_what_is_not_decided_of_a_query_is_told_with_for_how_long() -> None:
     assert [(each.labels, each.value) for each in samples] == [({"node": "n", "query": "q"}, 2.5)]
     details = details_of(network_of([Seen(address="tcp://n:1", name="n", status=status)]))
     assert ("UNDECIDED: query q", f"{why}, for 2 s") in details[key_of("node", "n")][1]
+
+
+@pytest.mark.parametrize(("others", "shown"), [((), "LOST"), (("s",), "WITHOUT STATE")])
+def test_a_fragment_whose_owner_has_nothing_is_told_and_whether_it_is_lost(
+    others: tuple[str, ...], shown: str
+) -> None:
+    of = StatelessStatus(
+        query="q", epoch=2, owner="n", may_have_it=others, lost=not others, why="undeploy it"
+    )
+    status = NodeStatus(node="n", without_state={"q/a": of})
+    name = "medusa_fragment_state_lost"
+    samples = [each for one in node_families(status) for each in one.samples if each.name == name]
+    labels = {"node": "n", "query": "q", "fragment": "q/a"}
+    assert [(each.labels, each.value) for each in samples] == [(labels, 0 if others else 1)]
+    details = details_of(network_of([Seen(address="tcp://n:1", name="n", status=status)]))
+    assert (f"{shown}: q/a", "undeploy it") in details[key_of("node", "n")][1]
 
 
 def test_how_a_stream_with_delay_is_and_what_is_missing_is_told_with_units() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from medusa.sim.scenarios import run_scenario
 from tests.sim.conftest import SPENT
+from tests.sim.planting import Mistake, edit, noticed, planted
 
 SEEDS = 8
 
@@ -35,6 +36,20 @@ def test_more_seeds(scenario: str, block: int) -> None:
     """1,000 in all."""
     for seed in range(1000 + 50 * block, 1000 + 50 * (block + 1)):
         passed(scenario, seed)
+
+
+IDLE = "return spec.idle_standby or replicas.abroad"
+COMPUTED = Mistake(
+    area="lent",
+    about="nodes at home compute what a host has, and who lends is rid of nothing",
+    edits=edit("nodes.recovery.standby_kind:is_idle", IDLE, "return spec.idle_standby"),
+    shows="SimulationError: lent: ",
+)
+
+
+def test_what_is_computed_at_home_while_it_is_lent_is_noticed() -> None:
+    with planted(COMPUTED):
+        assert noticed(lambda seed: run_scenario("abroad", seed).violation, 0, COMPUTED.shows)
 
 
 WHYS = ("its host is silent", "its contract is over", "gives it back", "its owner wants it")

@@ -128,6 +128,8 @@ def _of_node(node: NodeView, standbys: Sequence[StandbyView]) -> Iterator[tuple[
     yield "disk", status.disk_error or "no error"
     for query, of in status.undecided.items():
         yield f"UNDECIDED: query {query}", f"{of.why}, for {ago(of.waits_us // 1_000_000)}"
+    for fragment, stateless in status.without_state.items():
+        yield f"{'LOST' if stateless.lost else 'WITHOUT STATE'}: {fragment}", stateless.why
     for name, field, value in (*titled(status), *titled(status.load)):
         yield name, figure(field, value)
     for peer, state in sorted(status.peers.items()):

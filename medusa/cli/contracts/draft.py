@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -11,6 +11,9 @@ from medusa.cli.contracts.common import moment, now_us
 from medusa.cli.options.command_options import FILE, OUT_FILE, example
 from medusa.errors import ConfigError, ContractError
 from medusa.units import duration_us
+
+if TYPE_CHECKING:
+    from medusa.query.structs import Schema
 
 __all__ = ["draft"]
 
@@ -48,7 +51,13 @@ MOMENT = "DATE|TIME"
 )
 @click.option("--query", type=FILE, help="JSON of a query: a contract about rows of one of its sinks")
 @click.option("--sink", help="the sink; may be left out where there is one")
-@click.option("--per", default="row", show_default=True, help="with --query, what the price is of")
+@click.option("--columns", help="with --query, the columns that are sold: ts,n  [default: all]")
+@click.option(
+    "--per",
+    default="row",
+    show_default=True,
+    help="with --query, what the price is of: nodes count row, minute, hour, day",
+)
 @click.option("--output", "-o", type=OUT_FILE, help="the file to write  [default: standard output]")
 def draft(
     query: Path | None,
@@ -161,15 +170,17 @@ def _draft_of_content(
     counts_us: tuple[int, int],
     notice: str,
     sink: str | None,
+    columns: str | None,
     per: str,
     **_: Any,
 ) -> str:
     from medusa.cli.options.query_file import read_query
     from medusa.market.money import micro_of
+    from medusa.nodes.market.content_terms import ContentTerms
     from medusa.query.boxes import Sink, Source
     from medusa.query.graph import check_graph
     from medusa.query.suggest import did_you_mean
-    from medusa.runtime.contracts.content import ContentTerms, content_text, read_content
+    from medusa.runtime.contracts.content import content_text, read_content
 
     asked = read_query(query)
     sinks = {box.id: box for box in asked.graph.boxes if isinstance(box, Sink)}
@@ -181,7 +192,8 @@ def _draft_of_content(
     begins_us, ends_us = counts_us
     schema = check_graph(asked.graph).shapes[sinks[sink].inputs[0]].schema
     times = {box.time for box in asked.graph.boxes if isinstance(box, Source)}
-    columns = [field.name for field in schema]
+    if columns is not None:
+        schema = _some_columns(schema, columns)
     terms = ContentTerms(
         id=name or f"{consumer}-from-{provider}",
         version=1,
@@ -197,6 +209,18 @@ def _draft_of_content(
         latency_us=0,
         availability_ppm=0,
     )
-    made = content_text(terms, time=next((each for each in columns if each in times), None))
+    made = content_text(terms, time=next((each.name for each in schema if each.name in times), None))
     read_content(made, "the draft")
     return made
+
+
+def _some_columns(schema: Schema, columns: str) -> Schema:
+    """Those that are named, as they stand in the stream."""
+    from medusa.query.suggest import did_you_mean
+
+    known, wanted = [field.name for field in schema], [each.strip() for each in columns.split(",")]
+    for name in wanted:
+        if name not in known:
+            text = f"--columns: the sink has no column {name!r}"
+            raise ConfigError(text, hint=did_you_mean(name, known), code="contract.columns")
+    return tuple(field for field in schema if field.name in wanted)

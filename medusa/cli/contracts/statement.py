@@ -15,7 +15,8 @@ from medusa.cli.options.command_options import AS_JSON, FILE, FOLDER, OUT_FILE, 
 from medusa.errors import ContractError
 
 if TYPE_CHECKING:
-    from medusa.market.contract.signed import ContractDocument
+    from medusa.market.contract.signed import ContentDocument, ContractDocument
+    from medusa.market.contract.terms import Contract
     from medusa.market.ledger.statement import LoadStatement
 
 __all__ = ["statement"]
@@ -86,7 +87,7 @@ def statement(
             )
     made = load_statement(
         found.receipts,
-        [each.contract for each in documents],
+        [_billed(each) for each in documents],
         federation=first.federation,
         keys=dict(zip(first.parties, keys, strict=True)),
         verify=verifier(),
@@ -126,9 +127,9 @@ def _write_example(folder: Path, as_json: bool) -> None:
     click.echo(f"  {shlex.join(words)} \\\n    {shlex.join(keys)}")
 
 
-def _signed_contract(file: Path, keys: tuple[str, str]) -> ContractDocument:
-    """A contract about load that both have signed."""
-    from medusa.market.contract.signed import ContractDocument, check_signatures
+def _signed_contract(file: Path, keys: tuple[str, str]) -> ContractDocument | ContentDocument:
+    """A contract that both have signed."""
+    from medusa.market.contract.signed import check_signatures
     from medusa.runtime.contracts.contract_files import read_signed
     from medusa.runtime.keys.key_files import verifier
 
@@ -136,10 +137,19 @@ def _signed_contract(file: Path, keys: tuple[str, str]) -> ContractDocument:
     document = contract_of(found)
     options = zip(("--provider-key", "--consumer-key"), keys, strict=True)
     known = keys_compared(signed, document, dict(zip(document.parties, options, strict=True)))
-    if not isinstance(document, ContractDocument):
-        raise ContractError(f"{file} is a contract about rows: it has no receipts", code="contract.document")
     check_signatures(signed, document, verify=verifier(), keys=known, federation=document.federation)
     return document
+
+
+def _billed(document: ContractDocument | ContentDocument) -> Contract:
+    """The terms by which its receipts are read."""
+    from medusa.market.contract.signed import ContractDocument
+    from medusa.nodes.market.content_terms import billing_contract
+    from medusa.runtime.contracts.content import check_content
+
+    if isinstance(document, ContractDocument):
+        return document.contract
+    return billing_contract(check_content(document))
 
 
 def _write_table(path: Path, made: LoadStatement) -> None:

@@ -28,6 +28,7 @@ from medusa.wire.status_and_metrics import (
     ReplicasStatus,
     SecondaryStatus,
     SmoothedLoad,
+    StatelessStatus,
     metrics_of,
     status_of,
     titled,
@@ -36,7 +37,7 @@ from medusa.wire.status_and_metrics import (
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-__all__ = ["lost_part_text", "lost_rows_text", "screen"]
+__all__ = ["lost_part_text", "lost_rows_text", "screen", "stateless_text"]
 
 Status = Mapping[str, Any]
 
@@ -130,15 +131,17 @@ def _of_node(status: NodeStatus, guarded: Sequence[GuardedFragment]) -> Iterator
             yield f"ENDED: {fragment} at node {end.node}, {end.code}: {end.why}"
         if of.configuration is not UNSET:
             yield from _guarded(query, of.configuration)
-            yield from (_replicas(each) for each in guarded if each.query == query)
+            yield from (_replicas(each, status) for each in guarded if each.query == query)
         for stream, output in ({} if of.outputs is UNSET else of.outputs).items():
             yield f"{stream}, by {output.method.replace('_', ' ')}: {output.guarantee}"
     for query, undecided in status.undecided.items():
         yield f"UNDECIDED: query {query}{_for(undecided.waits_us)}: {undecided.why}"
+    for fragment, stateless in status.without_state.items():
+        yield f"{'LOST' if stateless.lost else 'WITHOUT STATE'}: {stateless_text(fragment, stateless)}"
     for each in guarded:
         told = status.queries.get(each.query)
         if each.replicas.owner == status.node and (told is None or told.configuration is UNSET):
-            yield f"{_replicas(each)}; configuration {each.number} of query {each.query}"
+            yield f"{_replicas(each, status)}; configuration {each.number} of query {each.query}"
     for part in status.fragments:
         if part.method_reason:
             yield f"{part.fragment} by {part.method.replace('_', ' ')}: {part.method_reason}"
@@ -188,13 +191,15 @@ def _guarded(query: str, decided: ConfigurationStatus) -> Iterator[str]:
     )
 
 
-def _replicas(guarded: GuardedFragment) -> str:
+def _replicas(guarded: GuardedFragment, status: NodeStatus) -> str:
     """Who has a fragment, and who stands by."""
     of = guarded.replicas
+    whose = status.abroad.get(of.owner, "")
+    at = f"{of.owner} of {whose}, by contract" if whose else of.owner
     standby = ", ".join(_secondary(node, each) for node, each in of.secondaries.items()) or "nobody"
     alone = f"; ALONE{_for(of.alone_us)}" if of.alone_us is not None else ""
     taken = f"; taken over{_taken_over(of)}" if of.taken_over_us is not None else ""
-    return f"{guarded.fragment} at {of.owner}, epoch {of.epoch}{taken}; standby: {standby}{alone}"
+    return f"{guarded.fragment} at {at}, epoch {of.epoch}{taken}; standby: {standby}{alone}"
 
 
 def _taken_over(of: ReplicasStatus) -> str:
@@ -229,6 +234,12 @@ def _doubts(doubt: DoubtStatus) -> Iterator[str]:
     for groups, why in (doubt.kept_groups or {}).items():
         yield f"KEPT: {groups}-*: {why}"
     yield f"what to do: {doubt.see}"
+
+
+def stateless_text(fragment: str, of: StatelessStatus) -> str:
+    """A fragment whose owner has nothing of it, and what to do."""
+    had = f" ({', '.join(of.streams)})" if of.streams else ""
+    return f"{fragment}{had}, epoch {of.epoch}: {of.why}"
 
 
 def lost_part_text(doubt: DoubtStatus, part: str) -> str:

@@ -128,11 +128,17 @@ class KeptRows:
         """Gives all columns of rows by number: of those held now, however many are forgotten then."""
         if not self._parts:
             return lambda numbers: [pa.nulls(len(numbers), field.type) for field in self.schema]
-        chunks = Chunks()  # ours forget
-        for part in self._parts:
-            chunks.add(part.batch, part.first)
-        columns = range(len(self.schema))
-        return lambda numbers: pa.record_batch(chunks.take(numbers, columns)).columns
+        parts, columns, made = tuple(self._parts), range(len(self.schema)), list[Chunks]()
+
+        def pick(numbers: pa.Array) -> list[pa.Array]:
+            if not made:  # not before: who asks for a copy of much only wants it begun
+                made.append(Chunks())  # ours forget
+                for part in parts:
+                    made[0].add(part.batch, part.first)
+            picked: list[pa.Array] = pa.record_batch(made[0].take(numbers, columns)).columns
+            return picked
+
+        return pick
 
     def forget(self, before_us: int) -> None:
         """Drop the batches whose rows are all older."""

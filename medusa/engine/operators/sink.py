@@ -222,7 +222,7 @@ class SinkBox(Operator):
         if self._spool is not None:
             state.streams["held"] = Streamed(self._spool, schema, self._rows_held(schema))
         else:
-            state.tables["held"] = pa.Table.from_batches(self._rows_held(schema), schema)
+            state.put("held", pa.Table.from_batches(self._rows_held(schema), schema))
 
     def _rows_held(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         for element in self._held:

@@ -235,7 +235,7 @@ class RunCheckpoints:
 
 def _write(store: Checkpoints, begun: _Begun) -> str:
     facts = {"query": graph_values(begun.graph), **begun.facts}
-    return store.save(begun.copying.files(), facts, begun.copying.known())
+    return store.save(begun.copying.contents(), facts, begun.copying.known())
 
 
 def _written_meanwhile(

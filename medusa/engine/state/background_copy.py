@@ -17,9 +17,9 @@ import pyarrow as pa
 from medusa._native import ItemsCopy, Snapshot, Store, Window, snapshot_of
 from medusa.engine.state import delta
 from medusa.engine.state.capture import Capture, Known
-from medusa.engine.state.delta import Part, write_parts, write_table
+from medusa.engine.state.delta import Part, table_pieces, write_parts, write_table
 from medusa.engine.state.row_changes import TableChange
-from medusa.ports import Buffer
+from medusa.ports import Buffer, Content
 
 __all__ = [
     "AT_ONCE",
@@ -46,7 +46,8 @@ fed as often in between, and the checkpoint is late."""
 
 
 PICKED_AT_ONCE = 1 << 12
-"""``AT_ONCE`` of rows that stand here and there in a table."""
+"""``AT_ONCE`` of rows that stand here and there, of all tables together: where much is held, finding
+what changed takes its time already."""
 
 PICKED_WEIGHT = 4
 """Such a row costs as much as so many in order."""
@@ -149,7 +150,7 @@ def groups_later(
     if snapshot is None:
         return None
     later = OfWindow(snapshot, made, captured=capture is not None)
-    if not patient or snapshot.left <= (PICKED_AT_ONCE if snapshot.partial else AT_ONCE):
+    if not patient or (not snapshot.partial and snapshot.left <= AT_ONCE):
         later.copy(held + 1)
     return later
 
@@ -215,7 +216,7 @@ def rows_later(
     if not captured and (not patient or rows <= AT_ONCE):
         return None
     later = ByNumber(rows, take, made, captured=captured, change=change)
-    if not patient or rows <= (PICKED_AT_ONCE if change else AT_ONCE):
+    if not patient or (change is None and rows <= AT_ONCE):
         later.copy(rows)
     return later
 
@@ -299,7 +300,7 @@ def items_later(
     capture = capture_of(capture, rows)
     copy = begin(*((capture.number, capture.base) if capture is not None else (0, 0)))
     later = OfItems(copy, take, made, captured=capture is not None)
-    if not patient or copy.left <= (PICKED_AT_ONCE if copy.partial else AT_ONCE):
+    if not patient or (not copy.partial and copy.left <= AT_ONCE):
         later.copy(copy.left + 1)
     return later
 
@@ -354,7 +355,7 @@ class Document:
 
 
 class BackgroundCopy:
-    """The state of a fragment at one moment.
+    """The state of a fragment at one moment. What changed is copied when this is made, where that is little.
 
     Args:
         found: by file, in order.
@@ -366,6 +367,11 @@ class BackgroundCopy:
         self._capture = capture
         later = (part for part in found.values() if isinstance(part, Later))
         self._later = [part for part in later if not part.done]
+        picked = [part for part in self._later if part.weight > 1]
+        if sum(part.left for part in picked) <= PICKED_AT_ONCE:
+            for part in picked:
+                part.copy(part.left + 1)
+            self._later = [part for part in self._later if not part.done]
 
     @property
     def done(self) -> bool:
@@ -415,13 +421,21 @@ class BackgroundCopy:
 
     def files(self) -> dict[str, Buffer]:
         """All as files, once it is copied; in any thread. Of those that changed in part, the parts."""
+        made = self.contents().items()
+        return {name: b"".join(data) if isinstance(data, tuple) else data for name, data in made}
+
+    def contents(self) -> dict[str, Content]:
+        """The same for who writes them. Tables that nobody has to read to find what changed come in pieces,
+        which are their own memory."""
         assert self.done, "not copied yet"
-        made: dict[str, Buffer] = {}
+        made: dict[str, Content] = {}
         for name, part in self._found.items():
             change = part.change if isinstance(part, Later) else None
             if isinstance(part, Later) and change is not None:
                 if not change.same:
-                    made |= write_parts(name, part.table(), change.runs, change.base_rows)
+                    made.update(write_parts(name, part.table(), change.runs, change.base_rows))
+            elif isinstance(part, Later) and part.captured:
+                made[name] = table_pieces(part.table())
             else:
                 made[name] = _written(part)
         return made

@@ -16,7 +16,7 @@ from typing import Any, Self, TypeVar
 
 from medusa._native import crc32c
 from medusa.engine.state.capture import Capture, Known, next_number
-from medusa.engine.state.delta import Part, Patched, Tables, as_files, cut, is_plan, patched
+from medusa.engine.state.delta import Part, Patched, Tables, as_files, cut, is_plan, patched, size_of
 from medusa.engine.state.newer_checkpoints import (
     NewerCheckpoint,
     ahead_from_json,
@@ -265,7 +265,7 @@ class DeltaChain:
         return Capture(next_number(), 0 if self.full else self.capture)
 
     def link(
-        self, name: str, files: Mapping[str, Buffer], known: Known, secret: tuple[int, int] | None
+        self, name: str, files: Mapping[str, Content], known: Known, secret: tuple[int, int] | None
     ) -> ChainLink:
         """What of a state has to be written; it is a delta where that is much smaller.
 
@@ -273,7 +273,7 @@ class DeltaChain:
             known: what boxes said of their changes, since the capture that this chain named.
             secret: two numbers of 64 bits by which changed rows are found; None: all is written.
         """
-        total = sum(len(memoryview(data).cast("B")) for data in files.values())
+        total = sum(map(size_of, files.values()))
         if secret is None or (total < FULL_BYTES_MIN and not known.partial):
             return ChainLink(files, {}, DeltaChain())
         made = cut(files, self.rows, secret, known)
@@ -310,7 +310,7 @@ class ChainLink:
         chain: what the one after may stand on, once it is written.
     """
 
-    files: Mapping[str, Buffer]
+    files: Mapping[str, Content]
     facts: dict[str, Any]
     chain: DeltaChain
 
@@ -342,7 +342,7 @@ class Checkpoints:
         """What the state of the next checkpoint is to be taken for; None: all of it is wanted."""
         return None if self._secret is None else self._chain.next_capture()
 
-    def save(self, files: Mapping[str, Buffer], facts: Mapping[str, Any], known: Known | None = None) -> str:
+    def save(self, files: Mapping[str, Content], facts: Mapping[str, Any], known: Known | None = None) -> str:
         """Store a checkpoint durably, then forget all but the last two good ones and what they need.
 
         Those that were newer than the one that was loaded stay for longer: see
@@ -368,7 +368,7 @@ class Checkpoints:
         group = seal(link.files, {**facts, **link.facts})
         self._store.write(name, group)
         # What the next is compared with is what lies there now, never one that couldn't be written.
-        self._chain = link.chain.sealed(group[MANIFEST_SUM], known)
+        self._chain = link.chain.sealed(b"".join(pieces_of(group[MANIFEST_SUM])), known)
         self._good[name] = self._chain.names or (name,)
         self._positions[name] = positions_of(facts) or {}
         self._forget(names)

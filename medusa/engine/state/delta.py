@@ -20,7 +20,7 @@ from medusa._native import Digests
 from medusa.engine.core.spool import WHOLE
 from medusa.engine.state.capture import Known
 from medusa.errors import StateError
-from medusa.ports import Buffer
+from medusa.ports import Buffer, Content, pieces_of
 
 __all__ = [
     "DeltaCut",
@@ -35,6 +35,8 @@ __all__ = [
     "patch",
     "patched",
     "read_table",
+    "size_of",
+    "table_pieces",
     "together",
     "whole_bytes",
     "write_parts",
@@ -66,7 +68,7 @@ class DeltaCut:
         whole_bytes: of all files, had they been written whole.
     """
 
-    files: dict[str, Buffer] = field(default_factory=dict)
+    files: dict[str, Content] = field(default_factory=dict)
     same: list[str] = field(default_factory=list)
     changed: dict[str, int] = field(default_factory=dict)
     rows: Tables = field(default_factory=dict)
@@ -74,7 +76,7 @@ class DeltaCut:
 
     @property
     def nbytes(self) -> int:
-        return sum(_size(data) for data in self.files.values())
+        return sum(size_of(data) for data in self.files.values())
 
     def plan(self) -> dict[str, Any]:
         """For the manifest."""
@@ -117,7 +119,7 @@ class DeltaFiles:
 
 
 def cut(
-    files: Mapping[str, Buffer], before: Tables, secret: tuple[int, int], known: Known | None = None
+    files: Mapping[str, Content], before: Tables, secret: tuple[int, int], known: Known | None = None
 ) -> DeltaCut:
     """What of the files differs from the ones before.
 
@@ -130,10 +132,11 @@ def cut(
     made = DeltaCut(same=sorted(known.same), changed=dict(known.changed))
     as_given = {*known.whole, *(part for name in known.changed for part in part_names(name))}
     for name, data in files.items():
-        made.whole_bytes += _size(data)
-        table = read_table(data) if name.endswith(".arrow") and name not in as_given else None
+        made.whole_bytes += size_of(data)
+        compared = name.endswith(".arrow") and name not in as_given
+        table = read_table(data) if compared and not isinstance(data, tuple) else None
         rows = None if table is None or table.num_rows < ROWS_MIN else _digests(table, secret)
-        if table is None or rows is None:
+        if table is None or rows is None or isinstance(data, tuple):
             made.files[name] = data
             continue
         made.rows[name] = rows
@@ -152,7 +155,7 @@ def _cut_table(made: DeltaCut, name: str, data: Buffer, table: pa.Table, before:
     ends = np.cumsum(runs[:, 1])
     fresh = _joined(table, runs[:, 0] >= len(before), ends - runs[:, 1], runs[:, 1])
     parts = write_parts(name, fresh, runs, len(before))
-    if sum(map(_size, parts.values())) > _size(data) // 2:
+    if sum(map(size_of, parts.values())) > size_of(data) // 2:
         made.files[name] = data
         return
     made.files.update(parts)
@@ -320,10 +323,10 @@ def whole_bytes(files: Mapping[str, Buffer], deltas: Sequence[DeltaFiles]) -> in
     small, and make many rows of few. What doesn't fit counts as nothing; ``together`` refuses it.
     """
     if not deltas:
-        return sum(map(_size, files.values()))
-    sizes = {name: (_size(data), _rows(data)) for name, data in files.items()}
+        return sum(map(size_of, files.values()))
+    sizes = {name: (size_of(data), _rows(data)) for name, data in files.items()}
     for each in deltas:
-        made = {name: (_size(data), _rows(data)) for name, data in each.files.items()}
+        made = {name: (size_of(data), _rows(data)) for name, data in each.files.items()}
         for name in each.plan["same"]:
             made[name] = sizes.get(name, (0, 0))
         for name, rows in each.plan["changed"].items():
@@ -357,6 +360,37 @@ def write_table(table: pa.Table) -> Buffer:
     return memoryview(sink.getvalue())
 
 
+class _Pieces:
+    """A file of pyarrow's that keeps what is written in its place."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self.written: list[Buffer] = []
+        self._at = 0
+
+    def write(self, data: bytes | pa.Buffer) -> None:
+        self.written.append(memoryview(data))
+        self._at += self.written[-1].nbytes
+
+    def tell(self) -> int:
+        return self._at
+
+    def flush(self) -> None:
+        """Nothing is held back."""
+
+    def close(self) -> None:
+        """Nothing is open."""
+
+
+def table_pieces(table: pa.Table) -> tuple[Buffer, ...]:
+    """As ``write_table``, in pieces: the columns are the memory of the table, which nobody copies."""
+    pieces = _Pieces()
+    with pa.PythonFile(pieces, mode="w") as sink, pa.ipc.new_file(sink, table.schema) as writer:
+        writer.write_table(table)
+    return tuple(pieces.written)
+
+
 def _digests(table: pa.Table, secret: tuple[int, int]) -> Digests | None:
     """None: a column has none, or the table is too large for memory."""
     if WHOLE in (table.schema.metadata or ()):
@@ -375,8 +409,9 @@ def _stem(name: str) -> str:
     return name.removesuffix(".arrow")
 
 
-def _size(data: Buffer) -> int:
-    return len(memoryview(data).cast("B"))
+def size_of(data: Content) -> int:
+    """Bytes of a file."""
+    return sum(memoryview(piece).nbytes for piece in pieces_of(data))
 
 
 def _wrong(where: str, name: str, what: str) -> StateError:

@@ -6,7 +6,7 @@ and the marks say all: 9 bytes per row, or none at all where no row goes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -15,7 +15,15 @@ import numpy.typing as npt
 
 from medusa.engine.state.capture import Capture
 
-__all__ = ["TableChange", "GrowingRows", "NumberedRows", "SlotChanges", "SlottedRows", "slots_changed"]
+__all__ = [
+    "TableChange",
+    "GrowingRows",
+    "NumberedRows",
+    "SlotChanges",
+    "SlotsSince",
+    "SlottedRows",
+    "slots_changed",
+]
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -67,10 +75,6 @@ class _Captures(Generic[T]):
         self._noted = {number: self._noted[number] for number in kept}
         self._noted[capture.number] = now
         return found
-
-    def noted(self) -> Iterable[T]:
-        """All that may be asked for."""
-        return self._noted.values()
 
 
 class GrowingRows:
@@ -141,34 +145,71 @@ class SlottedRows:
         return np.asarray(found, dtype=np.int64)
 
 
+@dataclass(frozen=True, slots=True)
+class SlotsSince:
+    """Slots at a capture, and marks of those that changed after it. Nothing of it changes any more, so it is
+    read in any thread, and the capture that asks needn't wait.
+
+    Attributes:
+        then: where rows stood.
+        slots: how many there were.
+        marks: of those that changed; where there are several, together.
+    """
+
+    then: SlottedRows
+    slots: int
+    marks: Sequence[Bools]
+
+    def changed(self, slots: int) -> Ints | None:
+        """Those that changed or came, ascending; None: more than half of all.
+
+        Args:
+            slots: how many there are now.
+        """
+        found = np.zeros(self.slots, dtype=np.bool_)
+        for marks in self.marks:
+            found |= marks[: self.slots]
+        changed = np.concatenate([np.flatnonzero(found), np.arange(self.slots, slots)])
+        return changed if len(changed) <= slots // 2 else None
+
+
 class SlotChanges:
     """Which of the slots 0, 1, 2 ... changed since a capture, where every slot has a row at least."""
 
     def __init__(self) -> None:
-        self._captures: _Captures[tuple[SlottedRows, Bools]] = _Captures()
+        self._captures: dict[int, SlotsSince] = {}
+        """By number, ascending; the marks of each are of what changed up to the next."""
 
     def note(self, slots: Ints) -> None:
         """These change, or come; they ascend."""
-        for _, marks in self._captures.noted():
+        if self._captures:
+            (marks,) = next(reversed(self._captures.values())).marks
             marks[slots[: slots.searchsorted(len(marks))]] = True
 
-    def since(self, capture: Capture, rows: SlottedRows, slots: int) -> tuple[SlottedRows, Bools] | None:
-        """Where rows stood at the base of a capture, and whether each of the slots of now changed since.
+    def since(self, capture: Capture, rows: SlottedRows, slots: int) -> SlotsSince | None:
+        """What changed since the base of a capture; None: nothing is known of that.
 
         Args:
             rows: where they stand now.
             slots: how many there are now.
-
-        Returns:
-            None: nothing is known of the base, or more than half changed.
         """
-        base = self._captures.turn(capture, (rows, np.zeros(slots, dtype=np.bool_)))
-        if base is None:
-            return None
-        then, marks = base
-        changed = np.ones(slots, dtype=np.bool_)
-        changed[: len(marks)] = marks
-        return (then, changed) if np.count_nonzero(changed) <= slots // 2 else None
+        for number in [number for number in self._captures if number < capture.base]:
+            del self._captures[number]
+        while len(self._captures) > CAPTURES:
+            self._forget(list(self._captures)[1 if capture.base in self._captures else 0])
+        base = self._captures.get(capture.base)
+        marks = [marks for each in self._captures.values() for marks in each.marks]
+        self._captures[capture.number] = SlotsSince(rows, slots, [np.zeros(slots, dtype=np.bool_)])
+        return SlotsSince(base.then, base.slots, marks) if base is not None else None
+
+    def _forget(self, number: int) -> None:
+        """What changed after it changed after the one before it too."""
+        gone = self._captures.pop(number)
+        before = [each for each in self._captures if each < number]
+        if before:
+            to = self._captures[before[-1]]
+            marks = [each[: to.slots] for each in (*to.marks, *gone.marks)]
+            self._captures[before[-1]] = SlotsSince(to.then, to.slots, [np.logical_or(*marks)])
 
 
 def slots_changed(then: SlottedRows, slots: Ints, fresh: Ints) -> TableChange:

@@ -128,6 +128,7 @@ def contradictions(contract: Contract) -> Iterator[Contradiction]:
     yield from _times(contract)
     yield from _amounts(contract)
     yield from _names(contract)
+    yield from _plans(contract)
 
 
 def _bounds(contract: Contract) -> Iterator[Contradiction]:
@@ -242,6 +243,28 @@ def _amounts(contract: Contract) -> Iterator[Contradiction]:
             "expected less than 100 %, got 100 %: every reading would pass",
             "one per cent is much: both sides count the same rows",
         )
+
+
+def _plans(contract: Contract) -> Iterator[Contradiction]:
+    names = [each.task for each in contract.planned]
+    for at, each in enumerate(contract.planned):
+        if not contract.least_micro <= each.price_micro <= contract.price_micro:
+            allowed = (
+                money_text(micro, contract.currency) for micro in (contract.least_micro, contract.price_micro)
+            )
+            yield Contradiction(
+                "planned",
+                f"expected prices from {' to '.join(allowed)}, got"
+                f" {money_text(each.price_micro, contract.currency)} for {each.task!r}",
+                "write another one, or change the range of the price",
+            )
+        if "/" not in each.task or each.task in names[:at]:
+            why = "twice" if each.task in names[:at] else "which is no name of a fragment"
+            yield Contradiction(
+                "planned",
+                f"expected fragments, each once, got {each.task!r}, {why}",
+                'write "query/box for 0.02"',
+            )
 
 
 def _names(contract: Contract) -> Iterator[Contradiction]:

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from medusa.market.money import MONEY_MAX
 
-__all__ = ["ANY", "Contract", "PartyName", "TaskTerms"]
+__all__ = ["ANY", "Contract", "PartyName", "PlannedTask", "TaskTerms"]
 
 PartyName = Annotated[str, Meta(pattern=r"\A[a-z0-9_-]{1,64}\Z")]
 ContractId = Annotated[str, Meta(pattern=r"\A[a-z0-9_-]{1,64}\Z")]
@@ -39,6 +39,18 @@ class TaskTerms(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     definitions: Texts = (ANY,)
 
 
+class PlannedTask(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A task of the consumer that goes to the provider at a signal of its, and stays until the next one.
+
+    Attributes:
+        task: its name at the consumer.
+        price_micro: of a unit, as of the contract.
+    """
+
+    task: Text
+    price_micro: Money
+
+
 class Contract(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is agreed between two parties, for any number of moves. Both sign it; nobody else sees it.
 
@@ -63,6 +75,8 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         availability_ppm: of a million seconds the tasks run in so many at least; 0: not promised.
         latency_us: within this what comes in goes out; 0: not promised.
         breach_micro: what the provider pays for each interval in which it kept one of those two not.
+        planned: tasks that go and come at a signal of the consumer, by what is agreed here: the provider has
+            said yes to each already.
         resale: partners of the provider to whom it may hand a task on; ``("*",)``: any; empty: nobody.
         standby, backup: whether these are sold too.
         notice_s: who revokes it says so this long before.
@@ -93,6 +107,18 @@ class Contract(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     backup: bool = False
     notice_s: Count = 0
     shadow: bool = False
+    planned: Annotated[tuple[PlannedTask, ...], Meta(max_length=1_000)] = ()
+
+    def planned_micro(self, task: str) -> int | None:
+        """The price of a unit of a task that goes at a signal; None: it isn't one.
+
+        Args:
+            task: as the market calls it: the consumer's name is before it.
+        """
+        owner, _, name = task.partition("/")
+        if owner != self.consumer:
+            return None
+        return next((each.price_micro for each in self.planned if each.task == name), None)
 
     @property
     def least_micro(self) -> int:

@@ -97,7 +97,7 @@ class AwayKeeper:
         loads: dict[bool, ResourceUse] = {}
         added: dict[tuple[bool, int, tuple[int, int, int]], float | None] = {}
         for key, away in sorted(self._books.away.items(), key=lambda each: -each[1].price_micro):
-            if away.recalled:
+            if away.recalled or away.planned:
                 continue
             alike = away.virtual, away.signed.contract.bytes_per_unit, away.task.shape
             if alike not in added:

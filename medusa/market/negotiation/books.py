@@ -60,6 +60,11 @@ class TakenFigures:
         return self.signed.contract.shadow
 
     @property
+    def planned(self) -> bool:
+        """It went at a signal, and stays until the next one: what it costs now changes nothing."""
+        return self.signed.planned_micro(self.task) == self.price_micro
+
+    @property
     def units_per_s(self) -> float:
         return self.signed.units_per_s(self.task)
 

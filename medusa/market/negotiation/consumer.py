@@ -60,6 +60,7 @@ class Purchase:
         got: names of what was handed over.
         bid: it has answered an offer with a price of its own, which it does once.
         chain: it is to make room for another task.
+        planned: it was begun by a signal, whatever it costs.
     """
 
     number: int
@@ -75,6 +76,7 @@ class Purchase:
     got: dict[str, None] = field(default_factory=dict)
     bid: bool = False
     chain: ChainedMove | None = None
+    planned: bool = False
 
     def step(self, *events: NegotiationEvent) -> None:
         state = self.state
@@ -181,7 +183,18 @@ class LoadConsumer:
         purchase = self.ask(now_us, plan, chain)
         self._note(now_us, "passing_on", purchase, (chain.task.name,))
 
-    def ask(self, now_us: int, plan: PlannedRequest, chain: ChainedMove | None = None) -> Purchase:
+    def go_by_plan(self, now_us: int, signed: SignedContract, task: TradedTask, price_micro: int) -> int:
+        """Have a task go as was agreed beforehand; the number of the negotiation."""
+        plan = PlannedRequest(signed=signed, tasks=(task,), price_micro=price_micro, saved_micro_per_s=0.0)
+        return self.ask(now_us, plan, planned=True).number
+
+    def ended(self, number: int) -> str | None:
+        """The code with which a negotiation ended, and nothing went; None: it goes on, or something did."""
+        return self._ended.get(number)
+
+    def ask(
+        self, now_us: int, plan: PlannedRequest, chain: ChainedMove | None = None, *, planned: bool = False
+    ) -> Purchase:
         """Begin a negotiation."""
         # Greater than any from before a restart, as long as the clock doesn't go back by more.
         self._number = max(self._number + 1, now_us)
@@ -195,6 +208,7 @@ class LoadConsumer:
             deadline_us=deadline_us,
             say_at_us=now_us + self._settings.again_us,
             chain=chain,
+            planned=planned,
         )
         self._purchases[purchase.number] = self._open[purchase.number] = purchase
         self._say(now_us, purchase)
@@ -384,7 +398,8 @@ class LoadConsumer:
         # What was worth it when it was asked for may not be so any more.
         agreed = [self._books.task(name) for name in message.tasks]
         here = [task for task in agreed if task is not None and not self._books.moving(task.name)]
-        here = [task for task in here if self._may_still(now_us, purchase.signed, task)]
+        if not purchase.planned:
+            here = [task for task in here if self._may_still(now_us, purchase.signed, task)]
         wanted = {task.name for task in self._worth(purchase, here, message.price_micro)}
         nanos = {
             name: nano
@@ -417,6 +432,8 @@ class LoadConsumer:
     def _worth(self, purchase: Purchase, tasks: list[TradedTask], price_micro: int) -> list[TradedTask]:
         """Which of these are worth this price now: alone, or for what can come in their place."""
         chain = purchase.chain
+        if purchase.planned:
+            return tasks
         found = self._planner.worthwhile(purchase.signed, tasks, price_micro)
         if found or chain is None:
             return found

@@ -39,6 +39,10 @@ class SignedContract:
         names = self.contract.tasks.definitions
         return ANY in names or (bool(task.kind) and task.kind in names)
 
+    def planned_micro(self, task: TradedTask) -> int | None:
+        """For what it goes at a signal; None: its terms don't plan it."""
+        return self.contract.planned_micro(task.name)
+
     def units_per_s(self, task: TradedTask) -> float:
         return task.units_per_s(self.contract.bytes_per_unit)
 

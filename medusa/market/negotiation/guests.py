@@ -133,7 +133,7 @@ class GuestKeeper:
                 return None
             if not here:
                 continue
-            if overloaded and not guest.virtual:
+            if overloaded and not guest.virtual and not guest.planned:
                 self.give_back(now_us, guest, TradeReason.FULL.value, "")
                 return None
             units, before = guest.units_now, load[guest.virtual]
@@ -142,6 +142,7 @@ class GuestKeeper:
             )
             for virtual in (True,) if guest.virtual else tuple(load):
                 load[virtual] = load[virtual].minus(guest.now.use)
+            dear = dear and not guest.planned
             lost_us = guest.loses(now_us, so=dear)
             if not dear:
                 continue

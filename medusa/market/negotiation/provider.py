@@ -218,6 +218,8 @@ class LoadProvider:
             self._refuse(now_us, partner, message, TradeReason.PRICE)
         elif self._distrust.rests(now_us, ("understates", partner)):
             self._refuse(now_us, partner, message, TradeReason.UNDERSTATED)
+        elif sale is None and _is_planned(signed, message):
+            self._come_by_plan(now_us, signed, message)
         elif (
             self._distrust.rests(now_us, ("absent", partner))
             or sum(each[0] == partner for each in self._pending) >= PENDING_MAX
@@ -237,6 +239,23 @@ class LoadProvider:
                 expires_us=now_us + within_us * 3 // 4,
                 bid=bid,
             )
+
+    def _come_by_plan(self, now_us: int, signed: SignedContract, message: LoadRequest) -> None:
+        """All that there is to say was said when the contract was signed; only its most load counts."""
+        sale = Sale(
+            number=message.negotiation,
+            signed=signed,
+            tasks={},
+            price_micro=message.price_micro,
+            deadline_us=0,
+        )
+        units = self._books.all_units_taken().get(signed.key, 0.0)
+        units += sum(signed.units_per_s(task) for task in message.tasks)
+        if units * 1_000 > signed.contract.units_per_s_max_milli:
+            self._refuse(now_us, signed.partner, message, TradeReason.OVER_LIMIT)
+            return
+        self._sales[sale.key] = self._rooms[sale.key] = sale
+        self._agree(now_us, sale, message.tasks)
 
     def on_accepted(self, now_us: int, partner: str, message: LoadAccepted) -> None:
         """Raises RemoteProtocolError: that wasn't offered."""
@@ -678,3 +697,9 @@ class LoadProvider:
             price_micro=sale.price_micro,
             code=code,
         )
+
+
+def _is_planned(signed: SignedContract, message: LoadRequest) -> bool:
+    """Whether the contract says that these tasks may come for this price, at a signal."""
+    prices = {signed.contract.planned_micro(task.name) for task in message.tasks}
+    return prices == {message.price_micro}

@@ -29,6 +29,7 @@ class TradeReason(Enum):
     FAILED = "E_FAILED"
     UNDERSTATED = "E_UNDERSTATED"
     RECALLED = "E_RECALLED"
+    SIGNAL = "E_SIGNAL"
     LOSS = "E_LOSS"
     ENDED = "E_ENDED"
     GONE = "E_GONE"
@@ -57,6 +58,7 @@ _TEXTS = {
     _R.FAILED: "the move failed",
     _R.UNDERSTATED: "a task takes more for a row than was said",
     _R.RECALLED: "it is cheaper at its owner again",
+    _R.SIGNAL: "its owner gave the signal on which it comes home",
     _R.LOSS: "it costs the provider more than it earns",
     _R.ENDED: "the contract has ended, or was revoked or replaced",
     _R.GONE: "it doesn't run there",

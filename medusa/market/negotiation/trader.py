@@ -268,6 +268,39 @@ class Trader:
                 )
                 self._over(now_us, signed, counts)
 
+    # --- what was agreed beforehand -------------------------------------------------------------
+
+    def go_by_plan(self, now_us: int, partner: str, task: str) -> int | None:
+        """A signal: a task goes to a partner, as a contract in force says that it may; the number of the
+        negotiation, or None: no contract says so, it isn't here, isn't measured yet, or is on its way."""
+        found = self._books.task(task)
+        if found is None or task in self._busy() or not self._reachable(partner):
+            return None
+        for signed in self._contracts.consuming(now_us):
+            price_micro = signed.contract.planned_micro(task)
+            if signed.partner == partner and price_micro is not None and not signed.contract.shadow:
+                return self._consumer.go_by_plan(now_us, signed, found, price_micro)
+        return None
+
+    def planned_at(self, now_us: int, partner: str, task: str) -> bool:
+        """Whether a contract in force says that a task may go to a partner at a signal."""
+        return any(
+            signed.partner == partner and signed.contract.planned_micro(task) is not None
+            for signed in self._contracts.consuming(now_us)
+        )
+
+    def ended(self, negotiation: int) -> str | None:
+        """The code with which a negotiation of ours ended; None: it goes on, or isn't known."""
+        return self._consumer.ended(negotiation)
+
+    def come_by_plan(self, now_us: int, task: str) -> bool:
+        """A signal: a task that went so comes home; False: none did."""
+        away = self._books.away.get((task, False))
+        if away is None or not away.planned:
+            return False
+        self._aways.recall(now_us, (task, False), TradeReason.SIGNAL)
+        return True
+
     # --- what the driver knows ------------------------------------------------------------------
 
     def measured(self, now_us: int, tasks: Sequence[TradedTask], idle: ResourceUse | None = None) -> None:

@@ -7,10 +7,12 @@
     moves.guests()                         # fragments of others that run here, and how far they are
 
 A move abroad is a move of a guarded fragment (``nodes.recovery.handovers``) to a guest of another
-participant, by a decision of the owner's voters. From then on the node that had it is the secondary: what the
-host shows of decisions, and what it acknowledges, waits for that. So a host that vanishes loses the fragment
-as any owner does that vanishes (``Lost``), and coming home is a takeover of which nobody is suspected. While
-it is abroad its secondaries stay what they are: one that was restarted is seeded anew, and the host waits.
+participant, by a decision of the owner's voters. From then on the node that had it is the secondary, and a
+passive one, whatever the fragment's method is: it holds the host's checkpoints and computes nothing, so who
+lends is rid of the work. What the host shows of decisions, and what it acknowledges, waits for that. So a
+host that vanishes loses the fragment as any owner does that vanishes (``Lost``), and coming home is a
+takeover of which nobody is suspected. While it is abroad its secondaries stay what they are: one that was
+restarted is seeded anew, and the host waits.
 
 Everything that may happen follows from two things that are on disk: the configuration, which says who has the
 fragment, and the permits (``permits``). What was asked here is forgotten by a restart, and is asked again.
@@ -63,16 +65,15 @@ LOOK_US = 100_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandedOver:
-    """A fragment of ours runs at a host, and we follow it.
+    """A fragment of ours runs at a host, and we hold what it sends of it.
 
     Attributes:
-        rows_in, rows_out: how far it was then: as of ``Guest``.
+        rows_in: how far it was then: as of ``Guest``; None: nothing has come back from there yet.
     """
 
     fragment: str
     node: str
-    rows_in: int
-    rows_out: int
+    rows_in: int | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -247,10 +248,13 @@ class AbroadMoves:
         return tuple(found)
 
     def progress(self, fragment: str) -> tuple[int, int] | None:
-        """How far a fragment is here, as ``Guest.rows_in`` and ``rows_out``: of ours that is abroad, as we
-        follow it; None: nothing of it is here."""
+        """How far a fragment is here, as ``Guest.rows_in`` and ``rows_out``: of ours that is abroad, as the
+        checkpoint of its host has it that we hold; None: nothing of it is here."""
         hosted = self._recovery.successor(fragment) or self._fragments.get(fragment)
-        return None if hosted is None else _counted(hosted)
+        if hosted is not None:
+            return _counted(hosted)
+        held = self._followings.held(fragment)
+        return None if held is None else (held.rows_in, held.rows_out)
 
     def may_go(self, now_us: int, fragment: str, node: str) -> bool:
         """Whether a contract in force lets a fragment of ours run at this node."""
@@ -291,6 +295,12 @@ class AbroadMoves:
             self._handovers.order(now_us, self._me, request, fragment, node, TIMEOUT_US)
             return
         self._refused(fragment, why)
+
+    def await_move(
+        self, now_us: int, fragment: str, node: str, client: str, request: int, timeout_us: int
+    ) -> None:
+        """Answer a client once what is being handed over to this node is there, or stays."""
+        self._handovers.order(now_us, client, request, fragment, node, timeout_us)
 
     def recall(self, now_us: int, fragment: str, why: str = "its owner wants it") -> None:
         """Have a fragment of ours come home: ``Returned`` follows. One that is on its way there stays."""
@@ -500,9 +510,10 @@ class AbroadMoves:
         fragment = self._asked.pop(reply.request)
         replicas = self._replicas(fragment)
         if not reply.code:
-            rows_in, rows_out = self.progress(fragment) or (0, 0)
+            counted = self.progress(fragment)
             host = "" if replicas is None else replicas.owner
-            self._events.append(HandedOver(fragment=fragment, node=host, rows_in=rows_in, rows_out=rows_out))
+            rows_in = None if counted is None else counted[0]
+            self._events.append(HandedOver(fragment=fragment, node=host, rows_in=rows_in))
             return True
         if replicas is not None and replicas.abroad:
             self.recall(now_us, fragment, f"its host hasn't begun: {reply.text}")

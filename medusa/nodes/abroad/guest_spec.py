@@ -15,7 +15,7 @@ from medusa.nodes.config.settings_offers import OfferRules, check_part
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.boxes import Sink, Source
 from medusa.query.graph import label_of
-from medusa.query.recovery import ACTIVE
+from medusa.query.recovery import ACTIVE, PASSIVE
 
 __all__ = ["check_guest", "check_returned", "digest_of", "why_not_abroad"]
 
@@ -40,8 +40,8 @@ def why_not_abroad(spec: FragmentSpec) -> tuple[str, str, str] | None:
         )
     if spec.reads():
         return "it reads a stream of another query", "leave its source with of= at home", "E_MOVE"
-    if spec.method not in ("", ACTIVE):
-        hint = 'give the outputs that it feeds method="active_standby"'
+    if spec.method not in ("", ACTIVE, PASSIVE):
+        hint = 'give the outputs that it feeds method="active_standby" or "passive_standby"'
         return f"it is recovered by {spec.method.replace('_', ' ')}", hint, "E_STANDBY"
     if spec.delay_us:
         return "it feeds an output with delay=", "leave delay= out of the outputs that it feeds", "E_MOVE"

@@ -184,10 +184,17 @@ class ForwardingAddress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CrossQueryRead(msgspec.Struct, frozen=True, kw_only=True):
-    """Who may keep rows of a stream for a query of ours that reads it: given back when no fragment does."""
+    """Who may keep rows of a stream for a query of ours that reads it: given back when no fragment does.
+
+    Attributes:
+        asked: the number of the question by which it came: the sender's ``ForeignReader`` has the same.
+        begin: the first row that came from there; those before it came from another participant.
+    """
 
     node: str
     query: str
+    asked: int = 0
+    begin: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -45,6 +45,8 @@ class PermitIn(msgspec.Struct, frozen=True, kw_only=True):
         allows: what it may be.
         keep_us: once the permit is over its state and rows are kept for the owner for so long at most.
         until_us, ended: as of ``PermitOut``.
+        checkpoint_every_us: a checkpoint goes home at least so often, since rows that it has there are rows
+            that are paid; 0: as our own fragments take them.
     """
 
     fragment: str
@@ -53,6 +55,7 @@ class PermitIn(msgspec.Struct, frozen=True, kw_only=True):
     keep_us: int
     until_us: int = 0
     ended: bool = False
+    checkpoint_every_us: int = 0
 
 
 class KeptPermits(msgspec.Struct, kw_only=True):

@@ -17,6 +17,9 @@ node = "bob-1"               # the peer of ours that trades for bob
 [market.policy]
 never_move = ["billing/*"]
 
+[market.suggest]
+"cars.out" = "carol"         # who reads this stream by a contract is told that carol has it too
+
 In place of ``unit``, ``cpu`` has points of the owner's own: ``cpu = [[0, "0"], [0.5, "0"], [1, "1.50"]]``.
 """
 
@@ -74,6 +77,10 @@ class MarketPolicyRules:
     never_move: tuple[str, ...] = names('["billing/*"]')
     """Fragments that stay."""
 
+    follow: tuple[str, ...] = names('["acme"]', noun="names")
+    """Partners that may suggest another source of a stream that they sell us: it is read there from then on,
+    if a contract in force sells it there too."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarketRules:
@@ -84,6 +91,7 @@ class MarketRules:
         key: path of the file with its participant's secret Ed25519 key.
         capacity: of the node, for its own load and that of others.
         partners: participant -> the peer that trades for it.
+        suggest: stream that is sold -> the participant at which its readers are to read it.
     """
 
     contracts: str
@@ -92,6 +100,7 @@ class MarketRules:
     cost: CostRules
     policy: MarketPolicyRules = field(default_factory=MarketPolicyRules)
     partners: Mapping[str, str] = field(default_factory=dict)
+    suggest: Mapping[str, str] = field(default_factory=dict)
     keep_us: int = duration("10 min", "1s", "1d")
     """So long a guest that is to go home is kept where its owner doesn't take it. Too small: an owner that is
     away for longer has only what it holds itself; too large: that much memory and disk for so long."""
@@ -138,7 +147,7 @@ def read_market(
             raise file.error("node", "says nothing without [market]", hint=hint, within="capacity")
         return None
     table = file.table("market")
-    more = ("contracts", "key", "cost", "partners", "policy")
+    more = ("contracts", "key", "cost", "partners", "policy", "suggest")
     values = read_fields(file, "market", table, MarketRules, more=more)
     _check_node(file, participant, security, store)
     made = MarketRules(
@@ -148,6 +157,7 @@ def read_market(
         cost=_cost(file, table.get("cost")),
         policy=MarketPolicyRules(**_policy(file, table.get("policy", {}))),
         partners=_partners(file, table.get("partners"), participant, peers, security),
+        suggest=_suggest(file, table.get("suggest", {}), table.get("partners")),
         **values,
     )
     try:
@@ -262,6 +272,18 @@ def _partners(
         file.known(table, of, ("node",))
         found[name] = _trading_node(file, table, name, of.get("node"), peers, security)
     return found
+
+
+def _suggest(file: ConfigFile, given: Any, partners: Any) -> dict[str, str]:
+    hint = 'write [market.suggest] and "cars.out" = "carol", one of [market.partners]'
+    if not isinstance(given, dict):
+        raise file.error("market", f"expected a table, got {given!r:.80}", hint=hint, within="suggest")
+    for stream, whose in given.items():
+        if not isinstance(whose, str) or whose not in partners:
+            near = did_you_mean(whose, partners) if isinstance(whose, str) else ""
+            why = f"{stream!r:.80}: {whose!r:.80} is no partner"
+            raise file.error("market.suggest", why, hint=near or hint, within=stream)
+    return dict(given)
 
 
 def _trading_node(

@@ -98,7 +98,6 @@ class CrossQueryReads:
             self._check(sources[id], feed, fragment)
         pending = PendingInstall(fragment=fragment, owner=owner, request=request)
         for id, feed in feeds.items():
-            self._catalog.reading[feed.stream] = CrossQueryRead(node=feed.node, query=fragment.query)
             message = Read(
                 request=self._number(),
                 query=fragment.query,
@@ -106,6 +105,9 @@ class CrossQueryReads:
                 stream=sink_of(feed.stream),
                 schema=sources[id].schema,
                 timed=sources[id].timed,
+            )
+            self._catalog.reading[feed.stream] = CrossQueryRead(
+                node=feed.node, query=fragment.query, asked=message.request
             )
             pending.open[message.request] = feed.node, message
         self._pending[fragment.name] = pending

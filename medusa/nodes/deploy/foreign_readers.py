@@ -5,19 +5,23 @@
     reader ── Release ──> that stream is no more
 
 The stream is in the spec, so it moves and comes back with the fragment, and whoever reads it follows it as
-any other. Nodes of other participants read what ``[offers]`` lets them; they never hold the fragment up.
+any other. Nodes of other participants read what a contract sells them, and else what ``[offers]`` lets
+them; they never hold the fragment up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+import msgspec
+
 from medusa.errors import LinkError
 from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.config.settings_offers import OfferRules, check_stream
 from medusa.nodes.fragment.host import FragmentHost
-from medusa.nodes.spec.fragment_spec import ForeignReader, guest_name
+from medusa.nodes.fragment.outputs import some_columns
+from medusa.nodes.spec.fragment_spec import ForeignReader, SoldStream, guest_name
 from medusa.query.boxes import Source
 from medusa.query.published_stream import same_columns
 from medusa.query.suggest import did_you_mean
@@ -37,6 +41,8 @@ class ForeignReaders:
         fragments: what runs here, by name.
         moving: whether a fragment of ours is just being moved, split or merged.
         offers: to other participants, by name.
+        sold: by which contract in force a participant may read a stream, and which columns of it; None: by
+            none.
     """
 
     def __init__(
@@ -48,8 +54,10 @@ class ForeignReaders:
         *,
         moving: Callable[[str], bool],
         offers: Callable[[str], OfferRules | None],
+        sold: Callable[[str, str], SoldStream | None],
     ) -> None:
         self._moving = moving
+        self._sold = sold
         self._offers = offers
         self._settings = settings
         self._catalog = catalog
@@ -70,21 +78,24 @@ class ForeignReaders:
                     return guest
         return None
 
-    def read(self, peer: str, participant: str, message: Read) -> bool:
+    def read(self, peer: str, participant: str, message: Read, origin: int | None = None) -> bool:
         """A node wants to read a sink; whether the catalog has changed.
 
         Args:
             participant: whose node it is.
+            origin: what its row 0 is called at the sink, where it has read rows before elsewhere; of what
+                it is sold only. None: its row 0 is the next one.
 
         Raises:
             LinkError: it may not, or there is no such sink.
         """
         foreign = participant != self._settings.participant
-        if foreign:  # First: what isn't offered isn't told of either.
+        sold = self._sold(participant, message.stream) if foreign else None
+        if foreign and sold is None:  # First: what isn't offered isn't told of either.
             check_stream(self._offers(participant), self._settings.name, participant, message.stream)
         name, sink = self._catalog.sink(message.stream)
         hosted = self._fragments[name]
-        self._check_sink(hosted, sink, message)
+        self._check_sink(hosted, sink, message, sold)
         id = guest_name(sink, participant if foreign else "", message.query, message.source)
         known = hosted.spec.guests.get(id)
         if known is not None and known.asked == message.request:
@@ -96,22 +107,46 @@ class ForeignReaders:
                 code="E_LIMIT",
             )
         output = hosted.outputs[sink]
+        if sold is not None and origin is not None:
+            begin = output.rows - origin
+            if begin < 0:
+                text = f"stream {message.stream!r} isn't as far here as where it is read"
+                raise LinkError(text, hint="try again in a moment", code="E_BUSY")
+            sold = msgspec.structs.replace(sold, begin=begin)
         guest = ForeignReader(
             sink=sink, query=message.query, first=output.rows, asked=message.request, foreign=foreign
         )
         stream = f"{hosted.spec.query}.{id}"
-        hosted.outputs[id] = output.for_guest(id, stream, guest, peer, self._outbox)
-        self._put(hosted, id, stream, guest, peer)
+        hosted.outputs[id] = output.for_guest(id, stream, guest, peer, self._outbox, sold)
+        self._put(hosted, id, stream, guest, peer, sold)
         return True
 
-    def _put(self, hosted: FragmentHost, id: str, stream: str, guest: ForeignReader, peer: str) -> None:
+    def _put(
+        self,
+        hosted: FragmentHost,
+        id: str,
+        stream: str,
+        guest: ForeignReader,
+        peer: str,
+        sold: SoldStream | None,
+    ) -> None:
         spec = hosted.spec
+        others = {each: of for each, of in spec.sold.items() if each != id}
         self._catalog.fragments[spec.name] = hosted.change_spec(
             streams={**spec.streams, id: stream},
             readers={**spec.readers, id: (peer,)},
             guests={**spec.guests, id: guest},
+            sold=others if sold is None else {**others, id: sold},
         )
         self._catalog.expects_only(stream)
+
+    def origin(self, stream: str) -> int | None:
+        """What the sink calls row 0 of a guest's stream; None: nobody reads that."""
+        for spec in self._catalog.fragments.values():
+            for id, guest in spec.guests.items():
+                if spec.streams[id] == stream:
+                    return guest.first - (spec.sold[id].begin if id in spec.sold else 0)
+        return None
 
     def left(self, hosted: FragmentHost, id: str) -> None:
         """Nobody may read this any more, if it was the stream of a guest."""
@@ -123,9 +158,10 @@ class ForeignReaders:
             streams={each: stream for each, stream in spec.streams.items() if each != id},
             readers={each: nodes for each, nodes in spec.readers.items() if each != id},
             guests={each: guest for each, guest in spec.guests.items() if each != id},
+            sold={each: sold for each, sold in spec.sold.items() if each != id},
         )
 
-    def _check_sink(self, hosted: FragmentHost, sink: str, message: Read) -> None:
+    def _check_sink(self, hosted: FragmentHost, sink: str, message: Read, sold: SoldStream | None) -> None:
         spec, stream = hosted.spec, message.stream
         if sink in spec.guests or stream != f"{spec.query}.{sink}":
             own = [name for id, name in spec.streams.items() if name == f"{spec.query}.{id}"]
@@ -162,6 +198,18 @@ class ForeignReaders:
             raise LinkError(text, hint="try again in a moment", code="E_BUSY")
         sender = hosted.outputs[sink].sender
         wanted = Source(id=message.source, schema=message.schema, judged=True, timed=message.timed)
-        if differs := same_columns(wanted, sender.schema, sender.timed):
+        schema = sender.schema
+        if sold is not None:
+            schema = some_columns(schema, sold.columns)
+            if tuple(field.name for field in schema) != sold.columns:
+                raise LinkError(
+                    f"contract {sold.contract!r} sells columns of stream {stream!r} that it hasn't, or in"
+                    " another order",
+                    hint="sign a version with the columns of the stream: medusa contract draft --query",
+                    code="E_SCHEMA",
+                )
+        if differs := same_columns(wanted, schema, sender.timed):
             hint = "ask for it anew with fed.stream, and build the query on that"
+            if sold is not None:
+                hint = f"contract {sold.contract!r} sells: {', '.join(sold.columns)}"
             raise LinkError(f"stream {stream!r}: {differs}", hint=hint, code="E_SCHEMA")

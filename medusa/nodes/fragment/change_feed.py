@@ -213,6 +213,11 @@ class StandbyChangeFeed(ChangeFeed):
         return any(isinstance(each, CheckpointMark) or each.kind == JOINED for each in self.queue)
 
     @property
+    def ships_checkpoints(self) -> bool:
+        """The secondary has what the owner's newest checkpoint holds that was sent, and nothing since."""
+        return False
+
+    @property
     def holds_checkpoints(self) -> bool:
         return self.begun and not self.copied
 

@@ -81,6 +81,11 @@ class OutputRecord(msgspec.Struct, frozen=True, kw_only=True):
     life: int = 0
     held: int = 0
 
+    @property
+    def next_seq(self) -> int:
+        """The number of the next row."""
+        return max((entry.end for entry in self.entries), default=self.first_seq)
+
 
 class FragmentRecord(msgspec.Struct, frozen=True, kw_only=True):
     """One checkpoint of one fragment.
@@ -112,6 +117,16 @@ class FragmentRecord(msgspec.Struct, frozen=True, kw_only=True):
     version: int = VERSION
     marks: MarksRecord | None = None
     shed: dict[str, dict[str, int]] = {}
+
+    @property
+    def rows_in(self) -> int:
+        """The sum of the numbers of the next rows of its inputs."""
+        return sum(input.next_seq for input in self.inputs)
+
+    @property
+    def rows_out(self) -> int:
+        """The same of its outputs."""
+        return sum(output.next_seq for output in self.outputs)
 
     def segments(self) -> set[int]:
         """Of these, the segments."""

@@ -1059,11 +1059,14 @@ class FragmentHost:
     def _awaited_at_us(self) -> int | None:
         """When a checkpoint is due since output waits for it: secondaries hold checkpoints, and nothing that
         came since. None: none is, or one is on its way."""
-        if not (self._made and self._dirty and self.counted) or self.spec.method != PASSIVE:
+        if not (self._made and self._dirty and self.counted):
+            return None
+        passive = self.spec.method == PASSIVE
+        if not (passive or any(tap.ships_checkpoints for tap in self.standby_taps)):
             return None
         if self._wanted or self._writing is not None or self._uncovered or self.settling or self.frozen:
             return None
-        pause_us = self.spec.checkpoint_every_us or AWAITED_US
+        pause_us = (self.spec.checkpoint_every_us if passive else 0) or AWAITED_US
         return self._began_us + max(pause_us, AWAITED_TIMES * self._took_us)
 
     def tick(self, now_us: int) -> None:

@@ -6,15 +6,18 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from copy import copy
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from medusa.elements import START_US, Boundary, Element, Kind, Train
 from medusa.nodes.fragment.checkpoint_record import EntryRecord, OutputRecord, entries_from
 from medusa.nodes.fragment.spilling import OutputSpilling
-from medusa.nodes.spec.fragment_spec import ForeignReader, FragmentSpec
+from medusa.nodes.spec.fragment_spec import ForeignReader, FragmentSpec, SoldStream
 from medusa.nodes.upstream_backup.records import MarksRecord, OutputSkips
 from medusa.ports import Buffer
 from medusa.query.boxes import Input as Arc
 from medusa.query.boxes import Sink
 from medusa.query.shape import StreamShape
+from medusa.query.structs import Schema
 from medusa.wire import limits
 from medusa.wire.codec import TrainCodec
 from medusa.wire.link.automaton import LinkSettings, SenderState
@@ -24,7 +27,7 @@ from medusa.wire.link.output_log import OutputEntry
 from medusa.wire.link.sender import Sender
 from medusa.wire.outbox import Outbox
 
-__all__ = ["FragmentOutput", "OutgoingElement", "all_full", "leaving", "outputs_of"]
+__all__ = ["FragmentOutput", "OutgoingElement", "all_full", "leaving", "outputs_of", "some_columns"]
 
 
 def all_full(outputs: Collection[FragmentOutput], coming: int, most: int) -> bool:
@@ -72,6 +75,7 @@ class FragmentOutput:
 
     Args:
         guest: whose it is, where another query reads.
+        sold: by what it is read, where that is paid for: of its rows only some columns leave.
         guarded: others stand by for the fragment: what the checkpoint says was held back is so again.
         marks: as in ``outputs_of``.
     """
@@ -91,22 +95,25 @@ class FragmentOutput:
         record: OutputRecord | None = None,
         logs: Mapping[int, Buffer] | None = None,
         guest: ForeignReader | None = None,
+        sold: SoldStream | None = None,
         guarded: bool = False,
         fence: Fence | None = None,
         marks: MarksRecord | None = None,
     ) -> None:
         self.sink = sink
         self._recorded = recorded_as(sink, guest)
+        self._columns, self._begin = ((), 0) if sold is None else (sold.columns, sold.begin)
+        schema, self._clean = some_columns(shape.schema, self._columns), clean
         self.stream = stream
         self.window_us = None if shape.window is None else (shape.window.size_us, shape.window.advance_us)
-        self._codec = TrainCodec(shape.schema, timed=shape.timed, clean=clean)
-        start = (
-            {} if record is None else {"first_seq": record.first_seq, "boundary_us": record.first_boundary_us}
-        )
+        self._codec = TrainCodec(schema, timed=shape.timed, clean=clean)
+        start = {"first_seq": self._begin}
+        if record is not None:
+            start = {"first_seq": record.first_seq, "boundary_us": record.first_boundary_us}
         skips = () if marks is None else marks.skips.get(sink, ())
         self.sender = Sender(
             stream,
-            shape.schema,
+            schema,
             timed=shape.timed,
             outbox=outbox,
             settings=settings,
@@ -144,7 +151,7 @@ class FragmentOutput:
         )
         for reader in readers:
             self.sender.expect(reader)
-        self._engine_seq = 0 if guest is None else -guest.first
+        self._engine_seq = 0 if guest is None else self._begin - guest.first
         if marks is not None:
             self._engine_seq = marks.ahead.get(sink, 0)
         """What the fragment calls row 0; more only where it began anew, with nothing; less where rows before
@@ -155,6 +162,11 @@ class FragmentOutput:
         self.boundary_us = max([self.sender.log.boundary_us, *promised])
         self._again_us = self.boundary_us if self.given < self.rows else int(START_US) - 1
         """Boundaries up to this one are there already."""
+
+    @property
+    def _first(self) -> int:
+        """What the fragment calls the first row of this stream, where that began later than it."""
+        return self._begin - self._engine_seq
 
     def begun(self, life: int) -> None:
         """Its fragment was installed by this request, which so names the life of the stream.
@@ -231,7 +243,7 @@ class FragmentOutput:
             hold: keep it back until ``release``.
             note: goes with each frame of it.
         """
-        if isinstance(element, Train) and (early := -self._engine_seq - element.first_seq) > 0:
+        if isinstance(element, Train) and (early := self._first - element.first_seq) > 0:
             if early >= len(element):
                 return ()
             element = element.part(early, len(element) - early)
@@ -256,7 +268,7 @@ class FragmentOutput:
                 OutgoingElement(
                     payload=memoryview(payload), rows=rows, late=late, tentative=tentative, note=note
                 )
-                for payload, rows, late in self._codec.encode(element)
+                for payload, rows, late in self._codec.encode(self._leaving(element))
             ]
         if hold:
             self._held += pieces
@@ -281,8 +293,14 @@ class FragmentOutput:
             if not lane.wanted:
                 lane.pass_over(len(element))
                 return
-            for payload, count, late in self._codec.encode(element):
+            for payload, count, late in self._codec.encode(self._leaving(element)):
                 lane.train(now_us, memoryview(payload), count, late=late)
+
+    def _leaving(self, train: Train) -> Train:
+        """What of the columns leaves."""
+        if not self._columns:
+            return train
+        return msgspec.structs.replace(train, batch=train.batch.select(list(self._columns)))
 
     def _send(self, now_us: int, pieces: Iterable[OutgoingElement]) -> None:
         for piece in pieces:
@@ -312,29 +330,48 @@ class FragmentOutput:
         return made
 
     def for_guest(
-        self, id: str, stream: str, guest: ForeignReader, reader: str, outbox: Outbox
+        self,
+        id: str,
+        stream: str,
+        guest: ForeignReader,
+        reader: str,
+        outbox: Outbox,
+        sold: SoldStream | None = None,
     ) -> FragmentOutput:
-        """What another query reads of this sink: what comes out from now on, as a stream of its own."""
+        """What another query reads of this sink: what comes out from now on, as a stream of its own.
+
+        Args:
+            sold: as of the class.
+        """
         made = copy(self)
         made.sink, made.stream = id, stream
+        schema = made._sells(sold)
         made.sender = Sender(
             stream,
-            self.sender.schema,
+            schema,
             timed=self.sender.timed,
             outbox=outbox,
             settings=guest_link(guest, self.sender.settings),
+            first_seq=made._begin,
             boundary_us=self.boundary_us,
             fence=self.sender.fence,
         )
-        made.sender.gathers_by(self._codec.gathered, over_boundaries=True)
+        made.sender.gathers_by(made._codec.gathered, over_boundaries=True)
         made.sender.stream_version = self.sender.stream_version
         made.sender.expect(reader)
         made._held, made.held_bytes = [], 0
         made._stored = {}
         made.spilling = self.spilling.like(made.sender, made._stored)
-        made.rows, made.given, made._engine_seq = 0, 0, -guest.first
+        made.rows, made.given, made._engine_seq = made._begin, made._begin, made._begin - guest.first
         made._recorded = recorded_as(id, guest)
         return made
+
+    def _sells(self, sold: SoldStream | None) -> Schema:
+        """Of its rows only what is sold leaves; the schema of that."""
+        self._columns, self._begin = ((), 0) if sold is None else (sold.columns, sold.begin)
+        schema = some_columns(self.sender.schema, self._columns)
+        self._codec = TrainCodec(schema, timed=self.sender.timed, clean=self._clean)
+        return schema
 
     def all_in_memory(self) -> None:
         """Nothing of what is kept is on the disk of this node: the next checkpoint stores all of it."""
@@ -498,6 +535,11 @@ def leaving(
                 yield outputs[id], element
 
 
+def some_columns(schema: Schema, columns: Sequence[str]) -> Schema:
+    """Of a schema, those; all where none is named."""
+    return tuple(field for field in schema if field.name in columns) if columns else schema
+
+
 def recorded_as(id: str, guest: ForeignReader | None) -> str:
     """What a checkpoint calls it: never as one that read under this name before."""
     return id if guest is None else f"{id}#{guest.asked}"
@@ -551,6 +593,7 @@ def outputs_of(
             record=known.get(recorded_as(id, guest)),
             logs=logs,
             guest=guest,
+            sold=spec.sold.get(id),
             guarded=guarded,
             fence=fence,
             marks=marks,

@@ -8,7 +8,7 @@ decided here: a policy reads ``NodeLoads`` and asks the commands to move or spli
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -223,10 +223,9 @@ class NodeLoads:
         loads = [load for each in self._fragments.values() if (load := each.load()) is not None]
         return sum(load.busy_share for load in loads) if loads else None
 
-    @property
-    def followed_share(self) -> float:
-        """Of all boxes of what this node stands by for, together."""
-        loads = (each.load() for _, each in self._followed.values())
+    def followed_share(self, fragments: Collection[str]) -> float:
+        """Of all boxes of those of these fragments that this node follows, together."""
+        loads = (each.load() for name, (_, each) in self._followed.items() if name in fragments)
         return sum(load.busy_share for load in loads if load is not None)
 
     @property

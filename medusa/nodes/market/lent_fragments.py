@@ -1,8 +1,8 @@
 """``TaskMoves`` by ``AbroadMoves``: fragments that are lent by permits, as tasks of the market.
 
 What was sent, and how far a fragment was when it went or came home, is known in this life only. After a
-restart what is abroad counts as handed over at the row up to which we follow it: what a host did before that
-it isn't paid for.
+restart what is abroad counts as handed over at the row up to which the host's next checkpoint has it: what it
+did before that it isn't paid for.
 """
 
 from __future__ import annotations
@@ -62,6 +62,7 @@ class LentFragments:
             allows=Allowance(boxes=boxes, streams=permit.streams, columns=permit.columns),
             keep_us=permit.keep_us,
             until_us=permit.ends_us,
+            checkpoint_every_us=permit.checkpoint_every_us,
         )
         self._permits.permit_in(made)
 
@@ -81,6 +82,11 @@ class LentFragments:
         self._going[fragment] = None
         self._moves.send(now_us, fragment, node)
 
+    def await_move(
+        self, now_us: int, fragment: str, node: str, client: str, request: int, timeout_us: int
+    ) -> None:
+        self._moves.await_move(now_us, fragment, node, client, request, timeout_us)
+
     def recall(self, now_us: int, fragment: str) -> None:
         self._moves.recall(now_us, fragment)
 
@@ -91,7 +97,7 @@ class LentFragments:
         found = dict(self._going)
         for lent in self._moves.lent():
             if lent.fragment not in self._began and self._row(lent.fragment) is None:
-                found[lent.fragment] = None  # From which row on it is there isn't known before we follow it.
+                found[lent.fragment] = None  # From which row on it is there the host's first checkpoint says.
         return list(found)
 
     def away(self) -> Mapping[str, FragmentAway]:
@@ -128,7 +134,8 @@ class LentFragments:
         self._going.pop(event.fragment, None)
         match event:
             case HandedOver():
-                self._began[event.fragment] = event.rows_in
+                if event.rows_in is not None:  # Else ``going`` has it until it is known.
+                    self._began[event.fragment] = event.rows_in
                 self._home.pop(event.fragment, None)
                 return TaskHandedOver(fragment=event.fragment)
             case NotSent():

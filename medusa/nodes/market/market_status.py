@@ -17,6 +17,7 @@ from medusa.market.negotiation.status import (
 )
 from medusa.nodes.config.settings_market import MarketRules
 from medusa.nodes.market.paid_tasks import PaidTasks
+from medusa.nodes.market.sold_streams import SoldStreams, StreamStanding
 from medusa.nodes.market.traded_tasks import TradedTasks
 from medusa.wire.status_and_metrics import (
     MarketContractStatus,
@@ -38,6 +39,8 @@ def market_status(
     *,
     tasks: TradedTasks,
     paid: PaidTasks,
+    sold: SoldStreams,
+    up: Mapping[str, bool],
     refused_papers: Mapping[str, str],
     refused_by: Mapping[str, str],
 ) -> MarketStatus:
@@ -45,6 +48,7 @@ def market_status(
 
     Args:
         time_us: now, by the clock of the market.
+        up: partner -> whether its node is there.
         refused_papers: file -> why it doesn't count; ``refused_by``: partner -> what it has answered.
     """
     with tasks.policy.as_if_it_traded():
@@ -57,7 +61,10 @@ def market_status(
         used=tasks.used_cores,
         overloaded=known.overloaded,
         shadow=rules.shadow,
-        contracts=tuple(_contract(time_us, rules, paid, each, books) for each in known.contracts),
+        contracts=(
+            *(_contract(time_us, rules, paid, each, books) for each in known.contracts),
+            *(_of_streams(rules, paid, each, books, up) for each in sold.status()),
+        ),
         away=tuple(_task(time_us, paid, each) for each in known.away),
         guests=tuple(_task(time_us, paid, each) for each in known.guests),
         open=(*_open(known.open, buying=True), *_open(known.serving, buying=False)),
@@ -101,6 +108,37 @@ def _contract(
         rests_us=max(standing.rests_until_us - time_us, 0),
         virtual_micro=standing.virtual_micro,
     )
+    return _with_ledger(made, book)
+
+
+def _of_streams(
+    rules: MarketRules,
+    paid: PaidTasks,
+    standing: StreamStanding,
+    books: Mapping[tuple[str, str], LedgerStanding],
+    up: Mapping[str, bool],
+) -> MarketContractStatus:
+    terms, partner = standing.terms, standing.partner
+    versions = paid.versions(terms.id, partner)
+    made = MarketContractStatus(
+        id=terms.id,
+        version=terms.version,
+        partner=partner,
+        node=rules.partners.get(partner, ""),
+        role="provider" if partner == terms.consumer else "consumer",
+        in_force=standing.in_force,
+        ends_us=0 if versions is None else versions.last_us,
+        reached=up.get(partner, False),
+        ask_micro=terms.price_micro or 0,
+        per=terms.price_unit or "row",
+        streams=tuple(terms.streams),
+        readers=standing.readers,
+        missed_us=standing.missed_us,
+    )
+    return _with_ledger(made, books.get((partner, terms.id)))
+
+
+def _with_ledger(made: MarketContractStatus, book: LedgerStanding | None) -> MarketContractStatus:
     if book is None:
         return made
     return msgspec.structs.replace(

@@ -9,16 +9,29 @@ from msgspec import Meta
 
 from medusa.decoders import msgpack_decoder
 from medusa.errors import RemoteProtocolError
-from medusa.market.contract.terms import ContractId
+from medusa.market.contract.terms import ContractId, PartyName
 from medusa.market.ledger.messages import LedgerMessage
 from medusa.market.negotiation.messages import LoadMessage
 from medusa.market.work import TaskName
 from medusa.ports import Buffer
+from medusa.query.boxes import Field, Schema
 from medusa.wire import limits
 
-__all__ = ["BookedWord", "TaskRows", "TaskRowsHeard", "encode_word", "read_booked", "read_traded"]
+__all__ = [
+    "BookedWord",
+    "ReadOn",
+    "ReadsOn",
+    "StreamSuggested",
+    "SuggestionHeard",
+    "TaskRows",
+    "TaskRowsHeard",
+    "encode_word",
+    "read_booked",
+    "read_traded",
+]
 
 Number = Annotated[int, Meta(ge=0, le=1 << 62)]
+Name = Annotated[str, Meta(min_length=1, max_length=255)]
 
 
 class TaskRows(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="task_rows"):
@@ -52,7 +65,70 @@ class TaskRowsHeard(msgspec.Struct, frozen=True, kw_only=True, array_like=True, 
     unpaid: bool = False
 
 
-BookedWord: TypeAlias = LedgerMessage | TaskRows | TaskRowsHeard
+class StreamSuggested(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="stream_suggested"):
+    """From who sells a stream to a reader: read it at that participant, who has it too.
+
+    Attributes:
+        contract: by which it is read.
+        stream: the reader's; ``asked``: the number of the question by which that came.
+        partner: who has a replica of it.
+        origin: what its sink calls the reader's row 0; below 0 where it began behind that.
+    """
+
+    contract: ContractId
+    stream: Name
+    asked: Number
+    partner: PartyName
+    origin: Annotated[int, Meta(ge=-(1 << 62), le=1 << 62)]
+
+
+class SuggestionHeard(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="suggestion_heard"):
+    """The answer: it reads there no more; or why it stays."""
+
+    contract: ContractId
+    stream: Name
+    asked: Number
+    code: Annotated[str, Meta(max_length=64)] = ""
+    text: Annotated[str, Meta(max_length=256)] = ""
+
+
+class ReadOn(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="read_on"):
+    """To who has a replica: a query of ours reads your sink on, which it has read elsewhere so far.
+
+    Attributes:
+        contract: that sells it there.
+        query, source: who reads.
+        stream: the sink's; ``columns``, ``timed``: as the query has it.
+        asked: the number of this question.
+        origin: what the sink calls the reader's row 0.
+    """
+
+    contract: ContractId
+    query: Name
+    source: Name
+    stream: Name
+    columns: Annotated[tuple[tuple[Name, Name], ...], Meta(max_length=limits.COLUMNS_MAX)]
+    timed: bool
+    asked: Number
+    origin: Annotated[int, Meta(ge=-(1 << 62), le=1 << 62)]
+
+    def schema(self) -> Schema:
+        return tuple(Field(name, type) for name, type in self.columns)
+
+
+class ReadsOn(msgspec.Struct, frozen=True, kw_only=True, array_like=True, tag="reads_on"):
+    """The answer: rows from ``begin`` on are kept, by the reader's numbers; or why not."""
+
+    contract: ContractId
+    asked: Number
+    begin: Number = 0
+    code: Annotated[str, Meta(max_length=64)] = ""
+    text: Annotated[str, Meta(max_length=256)] = ""
+
+
+BookedWord: TypeAlias = (
+    LedgerMessage | TaskRows | TaskRowsHeard | StreamSuggested | SuggestionHeard | ReadOn | ReadsOn
+)
 
 _traded: msgspec.msgpack.Decoder[LoadMessage] = msgpack_decoder(LoadMessage)
 _booked: msgspec.msgpack.Decoder[BookedWord] = msgpack_decoder(BookedWord)

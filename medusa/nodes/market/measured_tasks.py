@@ -6,7 +6,7 @@ same at whoever runs it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Protocol
 
 from medusa.market.work import ResourceUse, TradedTask
@@ -45,8 +45,7 @@ class KnownLoads(Protocol):
     @property
     def cpu_share(self) -> float | None: ...
 
-    @property
-    def followed_share(self) -> float: ...
+    def followed_share(self, fragments: Collection[str]) -> float: ...
 
     def fragment(self, name: str) -> SmoothedLoad | None: ...
 
@@ -72,13 +71,17 @@ class MeasuredTasks:
         self._last = {each.name: each for each in tasks}
         return tasks
 
-    def idle(self, tasks: Iterable[TradedTask]) -> ResourceUse:
-        """What the process takes beside them, and beside what it follows: who lends a fragment stands by for
-        it, which takes as much as before, and would never be rid of that load."""
+    def idle(self, tasks: Iterable[TradedTask], coming: Collection[str]) -> ResourceUse:
+        """What the process takes beside them.
+
+        Args:
+            coming: guests that may come: one that is about to is followed here, and is in what was agreed.
+        """
         share, usage = self._loads.cpu_share, self._loads.usage
         if share is None or usage is None:
             return ResourceUse()
-        beside = share * usage.cores - sum(each.use.cpu_cores for each in tasks) - self._loads.followed_share
+        followed = self._loads.followed_share(coming)
+        beside = share * usage.cores - sum(each.use.cpu_cores for each in tasks) - followed
         return ResourceUse(cpu_cores=max(round(beside / IDLE_STEP), 0) * IDLE_STEP)
 
     def _task(self, fragment: str, owner: str) -> TradedTask:

@@ -7,9 +7,10 @@ kept is in the catalog before anything that follows from it is said or done.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from medusa.errors import ContractError, RemoteProtocolError
+from medusa.market.contract.signed import ContentDocument
 from medusa.market.contract.terms import Contract
 from medusa.market.ledger.effects import KeepRecord, LedgerLine, SayInLedger, StopWork
 from medusa.market.negotiation.effects import HandBack, HandOver, Say, TradeLine
@@ -18,9 +19,15 @@ from medusa.nodes.catalog.kept_market import KeptMarket
 from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.config.settings_market import MarketRules
 from medusa.nodes.config.settings_security import Security
+from medusa.nodes.fragment.host import FragmentHost
+from medusa.nodes.market.content_terms import ContentTerms, billing_contract
 from medusa.nodes.market.market_status import market_status
 from medusa.nodes.market.market_words import (
     BookedWord,
+    ReadOn,
+    ReadsOn,
+    StreamSuggested,
+    SuggestionHeard,
     TaskRows,
     TaskRowsHeard,
     encode_word,
@@ -29,20 +36,28 @@ from medusa.nodes.market.market_words import (
 )
 from medusa.nodes.market.measured_tasks import KnownLoads
 from medusa.nodes.market.paid_tasks import PaidTasks
+from medusa.nodes.market.planned_moves import PlannedMoves
 from medusa.nodes.market.signed_documents import signed_by_both
 from medusa.nodes.market.signed_papers import SignedPapers, read_papers
+from medusa.nodes.market.sold_streams import SoldStreams
+from medusa.nodes.market.suggested_streams import ReadersElsewhere, SuggestedStreams
 from medusa.nodes.market.tasks_port import TaskMoves
 from medusa.nodes.market.traded_tasks import OwnFragments, TradedTasks
 from medusa.nodes.message_table import Heard
 from medusa.nodes.security.registry import Refusal
 from medusa.nodes.security.sessions import say_no
+from medusa.nodes.spec.fragment_spec import SoldStream
 from medusa.ports import Signer, Verify
 from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.market import Booked, Traded
+from medusa.wire.messages.move import Move
 from medusa.wire.outbox import AddReceipt, Outbox
 from medusa.wire.status_and_metrics import MarketStatus
 
-__all__ = ["NodeMarket"]
+__all__ = ["ContentReader", "NodeMarket"]
+
+ContentReader = Callable[[ContentDocument], ContentTerms]
+"""Reads what was signed about rows of a stream; raises ``ContractError``."""
 
 LOOK_US = 1_000_000
 """So often is looked at what runs here, and how many rows have come. Too small: work for nothing; too large:
@@ -72,7 +87,10 @@ class NodeMarket:
         papers: name of a file -> its text: contracts, and their ends.
         incarnation: larger than in any earlier life.
         moves: moves fragments between participants.
-        fragments: what of our own runs here.
+        fragments: what of our own runs here; ``hosts``: all that runs here.
+        content: reads contracts about streams; None: those don't count here.
+        whose: the participant of a node.
+        streams: changes where streams are read.
         wall: the time; None: nobody has told it yet.
         peers: peer -> ``up`` or ``silent``, as it is now.
         number: of our next question.
@@ -99,6 +117,10 @@ class NodeMarket:
         loads: KnownLoads,
         moves: TaskMoves,
         fragments: OwnFragments,
+        hosts: Mapping[str, FragmentHost],
+        content: ContentReader | None,
+        whose: Callable[[str], str | None],
+        streams: ReadersElsewhere,
         wall: Callable[[int], int | None],
         peers: Mapping[str, str],
         number: Callable[[], int],
@@ -124,10 +146,34 @@ class NodeMarket:
             outbox=outbox,
         )
         self._moves = moves
+        self._content = content
+        self._sold = SoldStreams(
+            own,
+            paid=self._paid,
+            catalog=catalog,
+            fragments=hosts,
+            whose=whose,
+            unsell=streams.unsell,
+            outbox=outbox,
+        )
+        self._suggested = SuggestedStreams(
+            sold=self._sold,
+            streams=streams,
+            catalog=catalog,
+            fragments=hosts,
+            partners=self._partners,
+            whose=whose,
+            suggest=rules.suggest,
+            follow=rules.policy.follow,
+            say=self._book_word,
+            number=number,
+            outbox=outbox,
+        )
+        self._planned = PlannedMoves(own, node, self._partners, tasks=self._tasks, moves=moves, outbox=outbox)
         self._time_us: int | None = None
         self._begun = self._ledger_changed = False
         self._started_us = self._look_at_us = self._looked_us = 0
-        self._says: list[tuple[str, type[Traded] | type[Booked], bytes]] = []
+        self._says: list[tuple[str, type[Traded] | type[Booked], bytes, int]] = []
         self._orders: list[_Order] = []
         self._token = 0
         self._asked: dict[int, str] = {}
@@ -137,9 +183,17 @@ class NodeMarket:
 
     # --- contracts ------------------------------------------------------------------------------------
 
-    def rules_read(self, now_us: int, security: Security, papers: Mapping[str, str] | None) -> None:
-        """Keys, and contracts (None: those stay), were read again. A file that is gone changes nothing: a
-        contract ends by its date, or by a revocation."""
+    def rules_read(
+        self,
+        now_us: int,
+        security: Security,
+        papers: Mapping[str, str] | None,
+        suggest: Mapping[str, str] | None = None,
+    ) -> None:
+        """Keys, contracts and what is suggested (None: those stay) were read again. A file that is gone
+        changes nothing: a contract ends by its date, or by a revocation."""
+        if suggest is not None:
+            self._suggested.rules_read(suggest)
         self._keys.clear()
         self._keys.update(security.counting().participants)
         if papers is not None:
@@ -166,6 +220,11 @@ class NodeMarket:
                 refused[name] = error.message
             else:
                 self._book(time_us, contract)
+        for name, document in found.contents.items():
+            try:
+                self._take_content(time_us, document)
+            except ContractError as error:
+                refused[name] = f"{error.message}; {error.hint}" if error.hint else error.message
         for name, paper in found.revocations.items():
             partner = next(each for each in paper.parties if each != self._own)
             versions = self._paid.versions(paper.id, partner)
@@ -175,11 +234,28 @@ class NodeMarket:
                 refused[name] = f"version {versions.newest.version} has taken the place of what it ends"
             else:
                 self._paid.end(paper.id, partner, paper.ends_us)
-                self._tasks.revoked(time_us, paper.id, partner, paper.ends_us)
+                if not self._sold.has(partner, paper.id):
+                    self._tasks.revoked(time_us, paper.id, partner, paper.ends_us)
         for name, why in refused.items():
             if self._papers.refused.get(name) != why:
                 self._outbox.report("warning", "a contract doesn't count", file=name, why=why)
-        self._papers = SignedPapers(contracts=found.contracts, revocations=found.revocations, refused=refused)
+        self._papers = replace(found, refused=refused)
+
+    def _take_content(self, time_us: int, document: ContentDocument) -> None:
+        if self._content is None:
+            raise ContractError("this node reads no contracts about rows of a stream", code="contract.kind")
+        partner = document.provider if document.consumer == self._own else document.consumer
+        if self._tasks.has(partner, document.id):
+            text = f"contract {document.id!r} with {partner!r} is one about load already"
+            raise ContractError(text, hint="give it an id of its own", code="contract.version")
+        terms = self._content(document)
+        billing = billing_contract(terms)
+        self._sold.signed(time_us, terms, billing)
+        self._book(time_us, billing)
+
+    def sells(self, participant: str, stream: str) -> SoldStream | None:
+        """By which contract in force a participant may read a stream that is put out here; None: by none."""
+        return self._sold.sells(participant, stream) if self._begun else None
 
     def _book(self, time_us: int, contract: Contract) -> None:
         try:
@@ -196,6 +272,16 @@ class NodeMarket:
                 self._paid.sign(time_us, contract)
             except ContractError:
                 self._waits.append(contract)
+
+    def signal(self, now_us: int, client: str, move: Move) -> bool:
+        """A client wants a fragment moved; whether that is by a plan of a contract, and so is done here."""
+        time_us = self._advance(now_us)
+        if time_us is None or not self._begun:
+            return False
+        taken = self._planned.signal(now_us, time_us, client, move)
+        if taken:
+            self._turn(now_us, time_us)
+        return taken
 
     # --- time -----------------------------------------------------------------------------------------
 
@@ -214,7 +300,7 @@ class NodeMarket:
         if now_us >= self._look_at_us:
             self._look(now_us, time_us)
         self._tasks.tick(time_us)
-        self._tasks.count(time_us)
+        self._count_rows(time_us)
         self._paid.tick(time_us)
         for partner, word in self._paid.due(time_us):
             self._book_word(partner, word)
@@ -227,8 +313,14 @@ class NodeMarket:
         # What came home is known as such before it is measured here: its last row is taken then.
         self._tasks.follow(now_us, time_us)
         self._tasks.missed(time_us, since_us)
+        self._sold.follow(now_us, time_us, since_us)
+        self._suggested.tick(now_us, time_us)
         if now_us >= self._started_us + WARM_US:
             self._tasks.measure(time_us)
+
+    def _count_rows(self, time_us: int) -> None:
+        self._tasks.count(time_us)
+        self._sold.count(time_us)
 
     def written(self, now_us: int) -> None:
         """The catalog may have become durable."""
@@ -299,7 +391,7 @@ class NodeMarket:
         self._turn(heard.now_us, time_us)
 
     def _against(self, partner: str, node: str) -> Refusal | None:
-        if not self._tasks.knows(partner):
+        if not self._tasks.knows(partner) and not self._sold.knows(partner):
             text = f"participant {partner!r} has no contract with {self._own!r} here"
             hint = "both have to sign one, and either's node to have the file: docs/market.md"
             return Refusal(code="E_NO_CONTRACT", text=text, hint=hint)
@@ -315,11 +407,14 @@ class NodeMarket:
             answer = self._paid.told(time_us, partner, word)
             if answer is not None:
                 self._ledger_changed = True
+                self._sold.told(now_us, partner, word)
                 self._book_word(partner, answer)
         elif isinstance(word, TaskRowsHeard):
             self._paid.heard(time_us, partner, word)
+        elif isinstance(word, StreamSuggested | SuggestionHeard | ReadOn | ReadsOn):
+            self._suggested.receive(now_us, partner, word)
         else:
-            self._tasks.count(time_us)  # A reading is compared with what is here by now.
+            self._count_rows(time_us)  # A reading is compared with what is here by now.
             self._paid.receive(time_us, partner, word)
 
     def answered(self, peer: str, reply: Reply) -> bool:
@@ -345,6 +440,7 @@ class NodeMarket:
             self._keep()
             if not self._do_orders(now_us):
                 break
+        self._planned.look(now_us)
 
     def _take_effects(self) -> None:
         for booked in self._paid.take_effects():
@@ -371,18 +467,21 @@ class NodeMarket:
 
     def _order(self, effect: HandOver | HandBack | StopWork) -> None:
         # The write that it waits for comes behind it: which one that is, ``_keep`` says.
-        self._orders.append(_Order(-1, self._tasks.order(effect)))
+        if isinstance(effect, StopWork) and self._sold.has(effect.partner, effect.contract):
+            self._orders.append(_Order(-1, self._sold.order(effect)))
+        else:
+            self._orders.append(_Order(-1, self._tasks.order(effect)))
 
     def _filed(self, document: AddReceipt) -> Callable[[int], None]:
         return lambda now_us: self._outbox.append(document)
 
-    def _book_word(self, partner: str, word: BookedWord) -> None:
-        self._say(partner, Booked, encode_word(word))
+    def _book_word(self, partner: str, word: BookedWord, after: int = 0) -> None:
+        self._say(partner, Booked, encode_word(word), after)
 
-    def _say(self, partner: str, kind: type[Traded] | type[Booked], payload: bytes) -> None:
+    def _say(self, partner: str, kind: type[Traded] | type[Booked], payload: bytes, after: int = 0) -> None:
         node = self._partners.get(partner)
         if node is not None and self._peers.get(node) == "up":  # Else it is lost: it is said again.
-            self._says.append((partner, kind, payload))
+            self._says.append((partner, kind, payload, after))
 
     def _keep(self) -> None:
         """Write what has changed; what follows from it waits for that."""
@@ -398,10 +497,11 @@ class NodeMarket:
             self._token = self._saver.save()
         self._orders = [_Order(self._token, each.do) if each.after < 0 else each for each in self._orders]
         says, self._says = self._says, []
-        for partner, kind, payload in says:
+        for partner, kind, payload, after in says:
             request = self._number()
             self._asked[request] = partner
-            self._saver.send(self._partners[partner], kind(request=request), payload, after=self._token)
+            token = max(self._token, after)
+            self._saver.send(self._partners[partner], kind(request=request), payload, after=token)
         while len(self._asked) > ASKED_MAX:
             del self._asked[next(iter(self._asked))]
 
@@ -428,6 +528,8 @@ class NodeMarket:
             self._rules,
             tasks=self._tasks,
             paid=self._paid,
+            sold=self._sold,
+            up={whose: self._peers.get(node) == "up" for whose, node in self._partners.items()},
             refused_papers=self._papers.refused,
             refused_by=self._refused_by,
         )

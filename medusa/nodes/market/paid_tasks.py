@@ -164,7 +164,7 @@ class PaidTasks:
 
     def is_paid(self, deal: KeptDeal) -> bool:
         """Whether the ledger has it: its owner has said from which row on."""
-        return self._has(deal.contract.id, deal.partner, deal.negotiation, deal.task.name)
+        return self.has(deal.contract.id, deal.partner, deal.negotiation, deal.task.name)
 
     def runs_here(self, deal: KeptDeal, row: int) -> None:
         """A guest is here, and its rows have come in up to there."""
@@ -181,7 +181,7 @@ class PaidTasks:
             RemoteProtocolError: it says what can't be (``E_BILLING``); nothing changed.
         """
         seen = self._seen.get((partner, word.negotiation, word.task))
-        known = self._has(word.contract, partner, word.negotiation, word.task)
+        known = self.has(word.contract, partner, word.negotiation, word.task)
         if not known and seen is not None and seen.contract == word.contract:
             if word.begin_row > seen.row:
                 raise RemoteProtocolError(
@@ -190,7 +190,7 @@ class PaidTasks:
                     code="E_BILLING",
                 )
             self._begin_guest(time_us, partner, word, seen)
-            known = self._has(word.contract, partner, word.negotiation, word.task)
+            known = self.has(word.contract, partner, word.negotiation, word.task)
         if not known and (
             word.end_row is None or (seen is not None and self._counts(time_us, word, partner))
         ):
@@ -262,7 +262,7 @@ class PaidTasks:
 
     def paid_row(self, contract: str, partner: str, negotiation: int, task: str) -> int | None:
         """Rows before this one count as delivered; None: the ledger doesn't have the task."""
-        if not self._has(contract, partner, negotiation, task):
+        if not self.has(contract, partner, negotiation, task):
             return None
         return self._counted(contract, partner, negotiation, task)
 
@@ -270,7 +270,8 @@ class PaidTasks:
         """Records of which the next life makes the same ledger."""
         return tuple(self._ledger.snapshot())
 
-    def _has(self, contract: str, partner: str, number: int, task: str) -> bool:
+    def has(self, contract: str, partner: str, number: int, task: str) -> bool:
+        """Whether the ledger has it."""
         try:
             return (number, task) in self._ledger.book(contract, partner).tasks
         except ContractError:
@@ -278,6 +279,6 @@ class PaidTasks:
 
     def _counted(self, contract: str, partner: str, number: int, task: str) -> int:
         """Rows before this one count as delivered, as far as is known."""
-        if not self._has(contract, partner, number, task):
+        if not self.has(contract, partner, number, task):
             return 0
         return self._ledger.book(contract, partner).tasks[number, task].counted

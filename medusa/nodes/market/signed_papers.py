@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from medusa.errors import ContractError
 from medusa.market.contract.signed import (
+    ContentDocument,
     ContractDocument,
     ContractPaper,
     RevocationDocument,
@@ -28,12 +29,14 @@ class SignedPapers:
     """What was found.
 
     Attributes:
-        contracts: file -> what both have signed, lower versions first.
+        contracts: file -> what both have signed about load, lower versions first; ``contents``: about rows of
+            streams.
         revocations: file -> the end of one, signed by who says so.
         refused: file -> why nothing of it counts here.
     """
 
     contracts: Mapping[str, Contract] = field(default_factory=dict)
+    contents: Mapping[str, ContentDocument] = field(default_factory=dict)
     revocations: Mapping[str, RevocationDocument] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
 
@@ -56,6 +59,7 @@ def read_papers(
         partners: participants for whom a node trades.
     """
     contracts: dict[str, Contract] = {}
+    contents: dict[str, ContentDocument] = {}
     revocations: dict[str, RevocationDocument] = {}
     refused: dict[str, str] = {}
     for name, text in sorted(files.items()):
@@ -71,8 +75,14 @@ def read_papers(
             contracts[name] = paper.contract
         elif isinstance(paper, RevocationDocument):
             revocations[name] = paper
-    ordered = sorted(contracts.items(), key=lambda each: (each[1].id, each[1].version))
-    return SignedPapers(contracts=dict(ordered), revocations=revocations, refused=refused)
+        else:
+            contents[name] = paper
+    return SignedPapers(
+        contracts=dict(sorted(contracts.items(), key=lambda each: (each[1].id, each[1].version))),
+        contents=dict(sorted(contents.items(), key=lambda each: (each[1].id, each[1].version))),
+        revocations=revocations,
+        refused=refused,
+    )
 
 
 def _not_traded(paper: ContractPaper, own: str, partners: Mapping[str, str]) -> str:
@@ -83,7 +93,7 @@ def _not_traded(paper: ContractPaper, own: str, partners: Mapping[str, str]) -> 
     if partner not in partners:
         return f"no node trades for {partner!r}: add [market.partners.{partner}] and node"
     if not isinstance(paper, ContractDocument):
-        return "" if isinstance(paper, RevocationDocument) else "it is about rows of a stream, not about load"
+        return ""
     if paper.contract.latency_us:
         return "it promises a latency, which nodes don't measure: sign one without"
     if paper.contract.bytes_per_unit:

@@ -7,9 +7,8 @@ the host for coming in. Both outlive a restart, and so does what ``away``, ``goi
 
 Rows are counted where they come in. Each input of a fragment numbers its rows; the *row* of a fragment is the
 sum, over its inputs, of the numbers up to which they are in. It never goes back while the fragment lives, and
-is the same at whoever runs it. A host says it as soon as rows are in. The owner says up to where it has them
-durably at home, since what a host is fed comes to a node at home too: rows that both have are those that both
-know.
+is the same at whoever runs it. A host says it as soon as rows are in. The owner says up to where the newest
+checkpoint of the host has them that a node at home holds: what a crash of the host can't take away any more.
 """
 
 from __future__ import annotations
@@ -39,6 +38,7 @@ class TaskPermit:
         boxes, streams, columns, definitions: that it may have, as ``TaskTerms`` says; ``("*",)``: any.
         ends_us: it counts until then, since the Unix epoch.
         keep_us: so long a host keeps a guest that is to go home, where its owner doesn't take it.
+        checkpoint_every_us: so often its host says at least how far it is, by what goes home.
     """
 
     fragment: str
@@ -52,6 +52,7 @@ class TaskPermit:
     definitions: tuple[str, ...]
     ends_us: int
     keep_us: int
+    checkpoint_every_us: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,7 +61,7 @@ class FragmentAway:
 
     Attributes:
         begin_row: up to there it had come when it was handed over.
-        row: up to there we have it durably at home.
+        row: up to there what we hold at home has it.
     """
 
     node: str
@@ -162,6 +163,12 @@ class TaskMoves(Protocol):
 
     def send(self, now_us: int, fragment: str, node: str) -> None:
         """Hand it over. ``TaskHandedOver`` or ``TaskStayed`` answers."""
+        ...
+
+    def await_move(
+        self, now_us: int, fragment: str, node: str, client: str, request: int, timeout_us: int
+    ) -> None:
+        """Answer a client once what is being handed over to this node is there."""
         ...
 
     def recall(self, now_us: int, fragment: str) -> None:

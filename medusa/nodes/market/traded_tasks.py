@@ -43,6 +43,10 @@ OwnFragments: TypeAlias = Callable[[], Mapping[str, FragmentSpec]]
 RECALL_US = 10_000_000
 """What is to come home and doesn't is ordered home again."""
 
+CHECKPOINTS = 4
+"""A guest's owner counts rows by its checkpoints: so many there are in an interval at least. Too few: rows of
+the end of an interval aren't there when it is read; too many: the guest does little else."""
+
 DISTRUST_US = 60_000_000
 DISTRUST_US_MAX = 3_600_000_000
 """From a partner that didn't say what it pays for nothing is taken for so long, doubled each time."""
@@ -129,6 +133,10 @@ class TradedTasks:
         """Whether there is a contract with it."""
         return any(each == partner for each, _ in self._contracts)
 
+    def has(self, partner: str, contract: str) -> bool:
+        """Whether it is one about load."""
+        return (partner, contract) in self._contracts
+
     def signed(self, time_us: int, contract: Contract) -> None:
         """Both have signed it.
 
@@ -214,6 +222,24 @@ class TradedTasks:
         ours = [name for (whose, name), consumes in mine if whose == partner and not consumes]
         stopped = [self._paid.stopped(name, partner) for name in ours]
         return stopped[0] if stopped and all(stopped) else ""
+
+    # --- what was agreed beforehand --------------------------------------------------------------------
+
+    def is_planned(self, time_us: int, fragment: str, partner: str) -> bool:
+        """Whether a contract in force says that a fragment may go there at a signal."""
+        return self.trader.planned_at(time_us, partner, task_of(self._own, fragment))
+
+    def go_by_plan(self, time_us: int, fragment: str, partner: str) -> int | None:
+        """Have it go: the number of the negotiation; None: it can't go now."""
+        return self.trader.go_by_plan(time_us, partner, task_of(self._own, fragment))
+
+    def came_to_nothing(self, negotiation: int) -> str | None:
+        """The code with which a negotiation of ours ended; None: it goes on, or something went."""
+        return self.trader.ended(negotiation)
+
+    def come_by_plan(self, time_us: int, fragment: str) -> bool:
+        """Have what went so come home; False: it didn't go so."""
+        return self.trader.come_by_plan(time_us, task_of(self._own, fragment))
 
     # --- what has moved -------------------------------------------------------------------------------
 
@@ -320,7 +346,7 @@ class TradedTasks:
         away = self._moves.away()
         own = [name for name in self._fragments() if name not in away]
         tasks = self._measured.look(own, self._moves.guests())
-        idle = self._measured.idle(tasks)
+        idle = self._measured.idle(tasks, self._moves.permitted_in())
         self.used_cores = idle.cpu_cores + sum(each.use.cpu_cores for each in tasks)
         self.trader.measured(time_us, tasks, idle)
 
@@ -422,6 +448,7 @@ class TradedTasks:
                 definitions=contract.tasks.definitions,
                 ends_us=versions.last_us,
                 keep_us=self._rules.keep_us,
+                checkpoint_every_us=contract.interval_s * 1_000_000 // CHECKPOINTS,
             )
         return found
 

@@ -21,19 +21,19 @@ from typing import Any
 import msgspec
 
 from medusa.errors import LinkError
-from medusa.nodes.catalog.catalog import RUNNING, Catalog, ForwardingAddress
+from medusa.nodes.catalog.catalog import RUNNING, Catalog, CrossQueryRead, ForwardingAddress
 from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.config.settings_offers import OfferRules
 from medusa.nodes.deploy.foreign_readers import ForeignReaders
 from medusa.nodes.fragment.host import FragmentHost
-from medusa.nodes.fragment.link_teardown import tell_clients
+from medusa.nodes.fragment.link_teardown import close_links, tell_clients
 from medusa.nodes.migration.upstream_search import UpstreamSearch
 from medusa.nodes.names.names import NodeNames
 from medusa.nodes.requests import Requests
 from medusa.nodes.security.registry import Refusal
 from medusa.nodes.security.sessions import say_no
-from medusa.nodes.spec.fragment_spec import Feed, FragmentSpec
+from medusa.nodes.spec.fragment_spec import Feed, FragmentSpec, SoldStream
 from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.rerouting import (
     DivertMessage,
@@ -78,6 +78,7 @@ class Rerouting:
         gives_way: whether that has only begun: of both ends of a stream the sender goes first.
         whose: the participant of a peer; without keys all are ours.
         offers: to other participants, by name.
+        sold: as of ``ForeignReaders``.
         naming: where the stream of a sender is looked for that is lost.
 
     Attributes:
@@ -100,6 +101,7 @@ class Rerouting:
         gives_way: Callable[[str], bool],
         whose: Callable[[str], str | None],
         offers: Callable[[str], OfferRules | None],
+        sold: Callable[[str, str], SoldStream | None],
         naming: NodeNames,
     ) -> None:
         self.moving, self.gives_way, self.whose = moving, gives_way, whose
@@ -110,7 +112,9 @@ class Rerouting:
         self._saver = saver
         self._is_up = is_up
         self._count = count
-        self.guests = ForeignReaders(settings, catalog, fragments, outbox, moving=moving, offers=offers)
+        self.guests = ForeignReaders(
+            settings, catalog, fragments, outbox, moving=moving, offers=offers, sold=sold
+        )
         self.seeking = UpstreamSearch(
             fragments,
             is_up=is_up,
@@ -362,6 +366,61 @@ class Rerouting:
         self._read_by(hosted, sink, tuple(r for r in hosted.spec.readers.get(sink, ()) if r != reader))
         hosted.outputs[sink].sender.forget(now_us, reader)
         self.guests.left(hosted, sink)
+
+    # --- streams that are sold ------------------------------------------------------------------------
+
+    def origin(self, stream: str) -> int | None:
+        """As of ``ForeignReaders``."""
+        return self.guests.origin(stream)
+
+    def read_on(self, peer: str, message: Read, origin: int) -> tuple[int, int]:
+        """A node of another participant reads a sink of ours on, where it has read the rows before elsewhere.
+
+        Args:
+            origin: what its row 0 is called at the sink.
+
+        Returns:
+            The number of the first row that it gets here, and the write of the catalog with that.
+
+        Raises:
+            LinkError: as of ``ForeignReaders.read``.
+        """
+        participant = self.participant_of(peer) or ""
+        changed = self.guests.read(peer, participant, message, origin)
+        stream = self.guests.stream(participant, message)
+        begin = next(
+            spec.sold[id].begin
+            for spec in self._catalog.fragments.values()
+            for id in spec.sold
+            if spec.streams[id] == stream
+        )
+        return begin, self._saver.save() if changed else 0
+
+    def reads_on(self, now_us: int, stream: str, node: str, asked: int) -> int | None:
+        """A stream that a query of ours reads comes from another participant's node from now on, from the row
+        on that is next; that row, or None: nothing reads it here, or what does is being moved."""
+        for hosted in self._fragments.values():
+            for feed in hosted.spec.feeds:
+                if feed.stream != stream or self.moving(hosted.spec.name) or hosted.frozen:
+                    continue
+                row = hosted.inputs[feed.source, feed.node].receiver.next_seq
+                self.switched(now_us, hosted, feed, node, 1)
+                self._catalog.reading[stream] = CrossQueryRead(
+                    node=node, query=hosted.spec.query, asked=asked, begin=row
+                )
+                self._saver.save()
+                return row
+        return None
+
+    def unsell(self, now_us: int, stream: str, why: str) -> None:
+        """A stream that is sold is read no more: its reader hears why, and nothing is kept for it."""
+        for hosted in self._fragments.values():
+            spec = hosted.spec
+            for id in [each for each in spec.sold if spec.streams[each] == stream]:
+                close_links((), [hosted.outputs[id]], self._outbox, why, "E_NO_CONTRACT")
+                for reader in spec.readers.get(id, ()):
+                    self._drop(now_us, hosted, id, reader)
+                self._saver.save()
 
     def _read_by(self, hosted: FragmentHost, sink: str, readers: tuple[str, ...]) -> None:
         self._replace(hosted, readers={**hosted.spec.readers, sink: readers})

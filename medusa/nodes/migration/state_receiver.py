@@ -216,7 +216,7 @@ class StateReceiver:
         frame = message.fed[0].frame if isinstance(message, FedTogether) else message.frame
         return message.ticket == self.ticket and frame == self._frames
 
-    def check_whole(self, message: Whole) -> None:
+    def check_whole(self, message: Whole, payload: Buffer | None) -> None:
         """Whether all of a checkpoint has come that ends with this, as far as that can be told without
         opening it.
 

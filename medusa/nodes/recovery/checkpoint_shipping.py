@@ -140,6 +140,10 @@ class CheckpointFeed(StandbyChangeFeed):
         return True
 
     @property
+    def ships_checkpoints(self) -> bool:
+        return not self._marks
+
+    @property
     def holds_checkpoints(self) -> bool:
         return self.reading and not self._marks
 

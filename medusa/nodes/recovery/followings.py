@@ -22,6 +22,7 @@ from medusa.nodes.catalog.persistence import CatalogWriter
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.deploy.background_parsing import BackgroundParsing
 from medusa.nodes.deploy.room_promises import RoomPromises, RoomWanted
+from medusa.nodes.fragment.checkpoint_record import FragmentRecord
 from medusa.nodes.fragment.checkpointing import SavedCheckpoint
 from medusa.nodes.fragment.host import FragmentHost
 from medusa.nodes.message_table import Heard
@@ -31,12 +32,13 @@ from medusa.nodes.migration.state_receiver import WINDOW_BYTES, Carried, StateRe
 from medusa.nodes.recovery.heirs import Heir
 from medusa.nodes.recovery.held_checkpoint import CheckpointReceiver
 from medusa.nodes.recovery.rewiring import replicas_of
+from medusa.nodes.recovery.standby_kind import is_idle
 from medusa.nodes.security.registry import Caller
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
 from medusa.units import size_text
 from medusa.wire import limits
-from medusa.wire.messages.configuration import Configuration
+from medusa.wire.messages.configuration import Configuration, Replicas
 from medusa.wire.messages.move import GiveUp, Seed, Whole
 from medusa.wire.outbox import Outbox
 from medusa.wire.status_and_metrics import ComingStatus
@@ -140,6 +142,11 @@ class Followings:
         taking = self._followed.get(fragment)
         return fragment in self._heirs or (taking is not None and taking.spec.reads_again)
 
+    def held(self, fragment: str) -> FragmentRecord | None:
+        """Of the checkpoint that is held of this fragment, where nothing of it runs here."""
+        taking = self._followed.get(fragment)
+        return taking.record if isinstance(taking, CheckpointReceiver) else None
+
     def heir(self, fragment: str) -> Heir | None:
         """What is known here of a fragment that could be begun anew."""
         return self._heirs.get(fragment)
@@ -221,7 +228,8 @@ class Followings:
             ),
         )
 
-    def _check_free(self, peer: str, message: Seed) -> None:
+    def _check_free(self, peer: str, message: Seed) -> Replicas:
+        """Who has the fragment, and who stands by for it. Raises LinkError if we can't follow it."""
         me, name = self._settings.name, message.fragment
         query = name.partition("/")[0]
         if self._settings.forgets:
@@ -242,6 +250,7 @@ class Followings:
             raise LinkError(text, code="E_BUSY")
         if name not in self._followed and name not in self._heirs:
             self._check_number(1, self._promises.kept_from(peer, name))
+        return replicas
 
     def _check_number(self, more: int, promised: int) -> None:
         known = len(self._followed) + len(self._coming) + len(self._heirs)
@@ -270,7 +279,7 @@ class Followings:
     def _begin(self, now_us: int, peer: str, message: Seed, spec: FragmentSpec) -> None:
         me, name = self._settings.name, message.fragment
         try:
-            self._check_free(peer, message)
+            replicas = self._check_free(peer, message)
             if (spec.name, spec.node) != (name, me):
                 raise LinkError(f"the spec is of {spec.name!r} at {spec.node!r}", code="E_SPEC")
             self._admits(now_us, peer, spec)
@@ -294,7 +303,7 @@ class Followings:
             return
         if (before := self._coming.pop(name, None)) is not None:
             before.drop()
-        kind = CheckpointReceiver if spec.idle_standby else StateReceiver
+        kind = CheckpointReceiver if is_idle(spec, replicas) else StateReceiver
         made = self._coming[name] = kind(
             spec,
             owner=peer,
@@ -331,12 +340,13 @@ class Followings:
             return
         try:
             taking.heard(now_us)
-            if isinstance(message, Whole) and self._rests(name) and taking.is_next(message):
-                taking.check_whole(message)
-                self._held_frames[name] = [(peer, message, _copied(payload))]
-                self._step_aside(now_us, name)
-                return
-            if isinstance(message, Whole) and name in self._coming and name in self._followed:
+            ends = isinstance(message, Whole) and name in self._coming and taking.is_next(message)
+            if isinstance(message, Whole) and ends and (self._rests(name) or name in self._followed):
+                taking.check_whole(message, payload)
+                if self._rests(name):
+                    self._held_frames[name] = [(peer, message, _copied(payload))]
+                    self._step_aside(now_us, name)
+                    return
                 self._followed.pop(name).drop()  # The engine runs one of a name.
             taking.receive(now_us, message, payload)
             self._check_room(taking)

@@ -73,9 +73,37 @@ class CheckpointReceiver(StateReceiver):
                 raise self._broken_rule("a passive secondary is fed nothing")
         self._ack_soon(now_us)
 
+    def check_whole(self, message: Whole, payload: Buffer | None) -> None:
+        try:
+            self._record_of(self._checked(message, payload, self._files)[1])
+        except StateError as error:
+            raise self._broken_rule(error.message) from None
+
     def _whole(self, now_us: int, message: Whole, payload: Buffer | None) -> None:
         """Hold it in place of the one before, all at once."""
         came, self._files, self._sizes, self._bytes = self._files, {}, {}, 0
+        try:
+            manifest, files = self._checked(message, payload, came)
+        except StateError as error:
+            self._refuse(now_us, error.message)
+            return
+        record = self._record_of(files)
+        self._held, self._manifest, self.held_token, self.record = files, manifest, message.token, record
+        self._said_held, self._refused = 0 if self.spec.reads_again else message.token, 0
+        self._clients = self._next_clients
+        self._durable, self._opened, self._told = self._frames, True, -1
+        if self.state is TargetState.FILLING:
+            self.move(MoveEvent.WHOLE)
+
+    def _checked(
+        self, message: Whole, payload: Buffer | None, came: dict[str, bytearray]
+    ) -> tuple[CheckpointManifest, dict[str, Buffer]]:
+        """What a checkpoint is made of, of what came and what is held.
+
+        Raises:
+            RemoteProtocolError: it can't be what the owner has.
+            StateError: its deltas don't fit what is held.
+        """
         try:
             manifest = _MANIFESTS.decode(payload or b"")
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -88,20 +116,13 @@ class CheckpointReceiver(StateReceiver):
         except StateError as error:
             if not manifest.deltas:
                 raise self._broken_rule(error.message) from None
-            self._refuse(now_us, error.message)
-            return
+            raise
         files: dict[str, Buffer] = {}
         for name, fact in facts.items():
             files[name] = view = memoryview(came[name]) if name in came else self._held[name]
             if name in came and FileFacts(len(came[name]), crc32c(view)) != fact:
                 raise self._broken_rule(f"file {name!r} of checkpoint {message.token} isn't what was said")
-        record = self._record_of(files)
-        self._held, self._manifest, self.held_token, self.record = files, manifest, message.token, record
-        self._said_held, self._refused = 0 if self.spec.reads_again else message.token, 0
-        self._clients = self._next_clients
-        self._durable, self._opened, self._told = self._frames, True, -1
-        if self.state is TargetState.FILLING:
-            self.move(MoveEvent.WHOLE)
+        return manifest, files
 
     def _refuse(self, now_us: int, why: str) -> None:
         """Deltas don't fit what is held, which stays; their owner sends all of a checkpoint."""

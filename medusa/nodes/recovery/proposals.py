@@ -239,6 +239,10 @@ class Proposals:
                 "warning", "fragment can't be taken over", fragment=replicas.fragment, why=why
             )
 
+    def emptied(self) -> Collection[tuple[str, int]]:
+        """Fragment and epoch of which the owner says that its disk is lost. Some may be another's by now."""
+        return self._emptied.keys()
+
     def _emptied_due_us(self, replicas: Replicas) -> int | None:
         """When we go on with what was on its owner's lost disk; None: we don't."""
         since_us = self._emptied.get((replicas.fragment, replicas.epoch))

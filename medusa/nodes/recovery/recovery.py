@@ -28,13 +28,16 @@ from medusa.nodes.recovery.first_configuration import first_configuration, life_
 from medusa.nodes.recovery.followings import Followings
 from medusa.nodes.recovery.guards import Guards
 from medusa.nodes.recovery.handovers import Handovers
+from medusa.nodes.recovery.last_copies import LastCopies
 from medusa.nodes.recovery.missing_voters import MissingVoters
 from medusa.nodes.recovery.proposals import Proposals
 from medusa.nodes.recovery.replication import Replication
+from medusa.nodes.recovery.standby_kind import is_idle
 from medusa.nodes.recovery.succession import Succession
 from medusa.nodes.reports import Copied
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.ports import Buffer
+from medusa.query.recovery import ACTIVE, PASSIVE
 from medusa.wire.link.automaton import LinkEvent
 from medusa.wire.messages.commands import Reply
 from medusa.wire.messages.configuration import Configuration, Replicas
@@ -100,6 +103,7 @@ class Recovery:
         succession: what it does of what is decided.
         proposals: what it would have decided.
         coordination: who coordinates.
+        last_copies: what nobody has any more.
     """
 
     def __init__(
@@ -222,6 +226,14 @@ class Recovery:
             regrouped=regrouped,
             is_up=is_up,
         )
+        self.last_copies = LastCopies(
+            me,
+            outbox=outbox,
+            configuration=agreement.current,
+            without_state=self.succession.without_state,
+            emptied=self.proposals.emptied,
+            could_have=self._could_have,
+        )
         self.guards = Guards(me, catalog, agreement, self.handovers, self.succession, is_up)
 
     def _audience(self, query: str) -> Collection[str]:
@@ -339,6 +351,15 @@ class Recovery:
         if current is None or replicas is None or replicas.owner != self._me:
             return None
         return current.number, self._replicas_status(now_us, replicas)
+
+    def method(self, spec: FragmentSpec) -> tuple[str, str]:
+        """How who stands by for a fragment of this node goes on, and why that isn't as an output wishes that
+        it feeds; empty: nobody was to, and it is."""
+        current = self.agreement.current(spec.query) if spec.standby else None
+        replicas = None if current is None else current.replicas(spec.name)
+        if replicas is not None and is_idle(spec, replicas) and not spec.idle_standby:
+            return PASSIVE, "who lends it holds its checkpoints, and computes nothing of it"
+        return (spec.method or ACTIVE) if spec.standby else "", spec.method_reason
 
     def _replicas_status(self, now_us: int, replicas: Replicas) -> ReplicasStatus:
         return ReplicasStatus(
@@ -502,6 +523,9 @@ class Recovery:
             or self.succession.changes(fragment)
         )
 
+    def _could_have(self, fragment: str) -> bool:
+        return self._has(fragment) or self.followings.spec_of(fragment) is not None
+
     def leave(self, query: str) -> None:
         """Nothing of another participant's query is here any more, and what it decides is no matter of
         ours."""
@@ -538,6 +562,7 @@ class Recovery:
         self.succession.tick(now_us)
         self.followings.take_held(now_us)
         self.proposals.tick(now_us)
+        self.last_copies.tick()
         self.handovers.tick(now_us)
         self.coordination.tick(now_us)
 

@@ -24,6 +24,7 @@ from medusa.nodes.migration.state_sender import StateSender
 from medusa.nodes.recovery.checkpoint_shipping import CheckpointFeed, CheckpointSender
 from medusa.nodes.recovery.replication_automaton import REPLICATION, ReplicationEvent, ReplicationState
 from medusa.nodes.recovery.rewiring import replicas_of, rewired
+from medusa.nodes.recovery.standby_kind import is_idle
 from medusa.nodes.reports import Copied
 from medusa.nodes.spec.fragment_spec import FragmentSpec, fragment_to
 from medusa.wire.link.automaton import LinkEvent
@@ -335,7 +336,7 @@ class Replication:
         others = tuple(node for node in replicas.members if node != link.node)
         link.spec = msgspec.structs.replace(hosted.spec, node=link.node, standby=others)
         link.tap = StandbyChangeFeed()
-        if hosted.spec.idle_standby:
+        if is_idle(hosted.spec, replicas):
             link.tap = CheckpointFeed(marks=hosted.spec.reads_again)
         self._tap(link.fragment)
         self._say(now_us, replicas, link)

@@ -11,7 +11,7 @@ does so, twice if need be, and again after a restart. What this node would have 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, MutableMapping
+from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
 from dataclasses import dataclass
 
 from medusa.nodes.agreement.agreement import Agreement
@@ -434,6 +434,11 @@ class Succession:
         """Of a fragment that is ours and that we can't run, whether we may have begun in this epoch; None: it
         isn't one."""
         return self._without_state.get((replicas.fragment, replicas.epoch))
+
+    def without_state(self) -> Mapping[tuple[str, int], bool]:
+        """Fragment and epoch that are ours and that we can't run -> whether we may have begun in it. Some may
+        be another's by now."""
+        return self._without_state
 
     def queries_without_state(self) -> Collection[str]:
         """Those that have such a fragment."""

@@ -255,6 +255,7 @@ class SuccessorFragment(FragmentHost):
             streams={id: stream for id, stream in spec.streams.items() if id not in left},
             readers={id: nodes for id, nodes in spec.readers.items() if id not in left},
             guests={id: guest for id, guest in spec.guests.items() if id not in left},
+            sold={id: sold for id, sold in spec.sold.items() if id not in left},
         )
 
     def _relieve(self, old: FragmentHost, gone: Collection[str]) -> None:

@@ -28,6 +28,7 @@ __all__ = [
     "Feed",
     "ForeignReader",
     "FragmentSpec",
+    "SoldStream",
     "check_fragment",
     "fragment_from",
     "fragment_to",
@@ -75,6 +76,23 @@ class ForeignReader(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fi
     foreign: bool = False
 
 
+class SoldStream(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """By what another participant reads a sink, where that is paid for.
+
+    Attributes:
+        partner: who reads, and pays.
+        contract: that both have signed.
+        columns: of the sink, in its order: those that leave.
+        begin: the number of the first row of the reader's stream; above 0 where it read the rows before
+            elsewhere.
+    """
+
+    partner: Name
+    contract: Name
+    columns: Annotated[tuple[Name, ...], Meta(min_length=1, max_length=limits.COLUMNS_MAX)]
+    begin: Annotated[int, Meta(ge=0, le=limits.SEQ_MAX)] = 0
+
+
 class FragmentSpec(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, dict=True
 ):
@@ -89,6 +107,7 @@ class FragmentSpec(
         streams: sink id to the name under which other nodes and clients read it; also those of guests.
         readers: of those, the ones that other nodes read: sink id to the nodes.
         guests: other queries that read sinks of this one, by what stands for a sink id in ``streams``.
+        sold: of those guests, the ones that pay for what they read.
         stream_version: of all its streams: replicas share a stream's name and differ in this.
         read_versions: of the streams that it reads, by source; one that isn't here has version 1.
         standby: nodes that were to stand by for it when it was deployed, in the order in which they succeed.
@@ -111,6 +130,7 @@ class FragmentSpec(
     streams: dict[str, str]
     readers: dict[str, tuple[str, ...]]
     guests: dict[str, ForeignReader] = {}
+    sold: dict[str, SoldStream] = {}
     stream_version: Version = 1
     read_versions: dict[Name, Version] = {}
     standby: tuple[Name, ...] = ()
@@ -278,6 +298,8 @@ def check_fragment(fragment: FragmentSpec) -> CheckedGraph:
         raise QueryError(f"{label}: its checkpoints come too often", code="query.placement")
     if any(guest.sink not in sinks for guest in fragment.guests.values()):
         raise QueryError(f"{label}: its guests don't read its sinks", code="query.placement")
+    if not set(fragment.sold) <= set(fragment.guests):
+        raise QueryError(f"{label}: sells what no guest of it reads", code="query.placement")
     for names in (list(fragment.entries.values()), list(fragment.streams.values())):
         if len(set(names)) != len(names) or not all(
             name.startswith(f"{fragment.query}.") and len(name) <= 255 and _STREAM.fullmatch(name)

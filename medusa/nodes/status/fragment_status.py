@@ -21,7 +21,6 @@ from medusa.nodes.placement.recovered_outputs import guarantee_of
 from medusa.nodes.spec.fragment_spec import FragmentSpec
 from medusa.query.boxes import Sink, Source
 from medusa.query.delay_policies import Policies, policies_met
-from medusa.query.recovery import ACTIVE
 from medusa.wire import limits
 from medusa.wire.link.automaton import ReceiverState, SenderState
 from medusa.wire.link.named_subscriptions import owner_and_name
@@ -120,7 +119,8 @@ def fragment_status(
     engine: Mapping[str, Any],
     loads: NodeLoads,
     why: Mapping[str, Mapping[str, Any]],
-    guarded: tuple[int, ReplicasStatus] | None = None,
+    method: tuple[str, str],
+    guarded: tuple[int, ReplicasStatus] | None,
 ) -> FragmentStatus:
     """One fragment.
 
@@ -128,6 +128,7 @@ def fragment_status(
         engine: what the driver knows of the boxes, as ``reports.Stats`` has counted it: fields of the status,
             and ``boxes``; nothing until the engine has told.
         why: of each box, what it waits for: ``blocking_reasons.explained``.
+        method: how who stands by goes on, and why that isn't as was wished.
         guarded: the number of the configuration, and who stands by; None: nobody should.
     """
     # Publishers that went and left nothing open are only remembered.
@@ -194,8 +195,8 @@ def fragment_status(
         load=loads.fragment(name),
         configuration=UNSET if guarded is None else guarded[0],
         replicas=UNSET if guarded is None else guarded[1],
-        method=(hosted.spec.method or ACTIVE) if hosted.spec.standby else "",
-        method_reason=hosted.spec.method_reason,
+        method=method[0],
+        method_reason=method[1],
         delay_us=spec.delay_us,
         delay_failure=policies[0],
         delay_stabilization=policies[1],

@@ -111,8 +111,8 @@ class Federation:
 
         Returns:
             one dict per box, by query, fragment and place in it: ``query``, ``fragment``, ``node``,
-            ``box``, ``kind`` (empty: its node doesn't answer, or the fragment has ended or is in doubt: then
-            it is one dict without a ``box``); ``waits_for`` (text for people) and
+            ``box``, ``kind`` (empty: its node doesn't answer, or the fragment has ended, is in doubt, or runs
+            at another participant: it is one dict without a ``box``); ``waits_for`` (text for people) and
             ``held_by`` (the input with the lowest boundary, empty where none holds it); ``since_us`` (for how
             long its boundary stands where it stands, to a quarter of a second; None: unknown, or it has
             ended), ``boundary_us`` (None before anything and after the end) and ``lag_us`` (how far that is

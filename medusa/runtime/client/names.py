@@ -98,6 +98,9 @@ class Names:
         for id, source in reads_of(graph).items():
             place = self._stream_place(source.of or "")
             columns = tuple(Field(column, type) for column, type in place["columns"])
+            if place.get("participant"):  # Another one may sell some of them: its node knows which.
+                read = {field.name for field in source.schema}
+                columns = tuple(field for field in columns if field.name in read)
             differs = same_columns(source, columns, place["timed"]) if columns else ""
             if differs:
                 raise QueryError(

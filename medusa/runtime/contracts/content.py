@@ -6,7 +6,7 @@ and what they cost (``price``). Who the two are and how long it counts stands in
     customProperties:
       - property: medusa
         value: {contract: clicks, version: 1, provider: acme, consumer: bigco, begins: 2026-12-01,
-          ends: 2027-12-01, notice: 30d}
+          ends: 2027-12-01, notice: 30d, interval: 10s, settlement: 30d, breach: "0.50"}
 
 A promise is kept that either party can look at row by row, or measure. Any other is refused by name before
 somebody signs it. What promises nothing (team, support, tags, descriptions) is signed as it stands.
@@ -17,26 +17,30 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
 from medusa.errors import ContractError, MedusaError
 from medusa.market.contract.signed import DOCUMENT_BYTES_MAX, ContentDocument
-from medusa.market.money import micro_of, money_text
+from medusa.market.money import amount_text, micro_of, money_text
+from medusa.nodes.market.content_terms import PERIODS_S, ROWS_PER_S_MOST, ContentTerms, billing_contract
 from medusa.query.odcs.document import OdcsFile, odcs_text
 from medusa.query.odcs.fields import TERMS_PROPERTY
 from medusa.query.odcs.yaml_text import shown
-from medusa.query.structs import Schema
 from medusa.query.suggest import did_you_mean
 from medusa.runtime.contracts.terms_fields import date_or_time, time_text, time_us
 from medusa.units import TIME_UNITS_US, duration_text, duration_us
 
 __all__ = ["ContentTerms", "check_content", "content_document", "content_text", "not_kept", "read_content"]
 
-FIELDS = ("contract", "version", "provider", "consumer", "begins", "ends", "notice")
-PRICE_UNITS = ("row", "query", "unit", "megabyte", "gigabyte")
-"""What is counted: rows, answers to queries, units of the market, bytes."""
+FIELDS = (
+    *("contract", "version", "provider", "consumer", "begins", "ends", "notice"),
+    *("interval", "settlement", "breach", "most", "cap"),
+)
+PRICE_UNITS = ("row", "query", "unit", "megabyte", "gigabyte", *PERIODS_S)
+"""What is counted: rows, answers to queries, units of the market, bytes, time."""
+
+MOST = re.compile(r"([1-9][0-9]{0,8}) rows/s")
 
 NAME = re.compile(r"[a-z0-9_-]{1,64}")
 NAME_RULE = "1 to 64 characters of a-z, 0-9, _ and -"
@@ -48,31 +52,6 @@ INFORMATION = ("generalAvailability", "endOfSupport", "endOfLife")
 
 ROW_METRICS = ("nullValues", "missingValues", "invalidValues")
 """Of the standard's library: those that a row breaks by itself, so that each row shows it."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ContentTerms:
-    """What a file says that two parties keep.
-
-    Attributes:
-        streams: name -> columns.
-        price_micro: of one ``price_unit``; None: nothing is paid.
-        latency_us, availability_ppm: 0: not promised.
-    """
-
-    id: str
-    version: int
-    provider: str
-    consumer: str
-    begins_us: int
-    ends_us: int
-    notice_s: int
-    streams: Mapping[str, Schema]
-    price_micro: int | None
-    price_unit: str
-    currency: str
-    latency_us: int
-    availability_ppm: int
 
 
 def read_content(text: str, where: str) -> tuple[OdcsFile, ContentTerms]:
@@ -122,11 +101,37 @@ def read_content(text: str, where: str) -> tuple[OdcsFile, ContentTerms]:
     id, provider, consumer = name("contract", file.id), name("provider"), name("consumer")
     if provider == consumer:
         raise file.yaml.error((*path, "consumer"), f"expected another than the provider, got {consumer!r}")
-    try:
-        notice = duration_us(part("notice", str, "a duration", "0s"), what="notice", error=ContractError)
-    except ContractError as error:
-        reason = error.message.removeprefix("notice: ")
-        raise file.yaml.error((*path, "notice"), reason, hint=error.hint) from None
+
+    def seconds(key: str, default: str, least_s: int) -> int:
+        try:
+            us = duration_us(
+                part(key, str, "a duration", default),
+                what=key,
+                minimum_us=least_s * 1_000_000,
+                error=ContractError,
+            )
+        except ContractError as error:
+            reason = error.message.removeprefix(f"{key}: ")
+            raise file.yaml.error((*path, key), reason, hint=error.hint) from None
+        if us % 1_000_000:
+            raise file.yaml.error((*path, key), f"expected whole seconds, got {given[key]!r:.80}")
+        return us // 1_000_000
+
+    def amount(key: str) -> int:
+        try:
+            return micro_of(part(key, str, 'an amount such as "0.50"', "0"), what=key)
+        except ContractError as error:
+            reason = error.message.removeprefix(f"{key}: ")
+            raise file.yaml.error((*path, key), reason, hint=error.hint) from None
+
+    def most() -> int:
+        text: str = part("most", str, "rows a second", f"{ROWS_PER_S_MOST} rows/s")
+        found = MOST.fullmatch(text)
+        if found is None:
+            hint = 'write most: "1000 rows/s"'
+            raise file.yaml.error((*path, "most"), f"expected rows a second, got {text!r:.80}", hint=hint)
+        return int(found[1])
+
     version = part("version", int, "a whole number", 1)
     if not 1 <= version <= VERSION_MAX:
         raise file.yaml.error((*path, "version"), f"expected 1 to {VERSION_MAX:,}, got {version}")
@@ -138,13 +143,18 @@ def read_content(text: str, where: str) -> tuple[OdcsFile, ContentTerms]:
         consumer=consumer,
         begins_us=begins_us,
         ends_us=ends_us,
-        notice_s=notice // 1_000_000,
+        notice_s=seconds("notice", "0s", 0),
         streams={name: file.columns(at).schema for at, name in enumerate(file.objects)},
         price_micro=price[0],
         price_unit=price[1],
         currency=price[2],
         latency_us=sum(_latency_us(file, at) for at in _promised(file, "latency")),
         availability_ppm=sum(_availability_ppm(file, at) for at in _promised(file, "availability")),
+        breach_micro=amount("breach"),
+        interval_s=seconds("interval", "10s", 1),
+        settlement_s=seconds("settlement", "1d", 1),
+        rows_per_s=most(),
+        cap_micro=amount("cap"),
     )
 
 
@@ -155,6 +165,8 @@ def content_document(text: str, where: str, *, federation: str, until_us: int) -
         ContractError: as ``read_content``; or it is too long.
     """
     file, terms = read_content(text, where)
+    if terms.price_micro is None or terms.price_unit in ("row", *PERIODS_S):
+        billing_contract(terms)  # It can't contradict itself where nodes bill by it.
     content = json.dumps(file.yaml.root, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     if len(content.encode()) > DOCUMENT_BYTES_MAX - 1_024:
         raise ContractError(
@@ -373,8 +385,18 @@ def content_text(terms: ContentTerms, *, time: str | None = None) -> str:
         "begins": time_text(terms.begins_us),
         "ends": time_text(terms.ends_us),
     }
-    if terms.notice_s:
-        own["notice"] = duration_text(terms.notice_s * 1_000_000)
+    for key, value, default in (
+        ("notice", terms.notice_s, 0),
+        ("interval", terms.interval_s, 10),
+        ("settlement", terms.settlement_s, 86_400),
+    ):
+        if value != default:
+            own[key] = duration_text(value * 1_000_000)
+    for key, micro in (("breach", terms.breach_micro), ("cap", terms.cap_micro)):
+        if micro:
+            own[key] = amount_text(micro)
+    if terms.rows_per_s != ROWS_PER_S_MOST:
+        own["most"] = f"{terms.rows_per_s} rows/s"
     return odcs_text(
         id=terms.id,
         version=f"{terms.version}.0.0",

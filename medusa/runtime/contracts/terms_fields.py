@@ -13,7 +13,8 @@ from decimal import Decimal
 from typing import Any
 
 from medusa.errors import ContractError
-from medusa.market.money import micro_of, money_text
+from medusa.market.contract.terms import PlannedTask
+from medusa.market.money import amount_text, micro_of
 from medusa.units import byte_count, duration_text, duration_us
 
 __all__ = ["FIELDS", "TermsField", "date_or_time", "time_text", "time_us", "toml_text"]
@@ -107,7 +108,27 @@ def _amount(value: Any) -> int:
 
 
 def _written_amount(micro: int) -> str:
-    return f'"{money_text(micro).replace(",", "")}"'
+    return f'"{amount_text(micro)}"'
+
+
+_PLAN = re.compile(r"\s*(\S+)\s+for\s+(\S+)\s*")
+
+
+def _planned(value: Any) -> tuple[PlannedTask, ...]:
+    if not isinstance(value, list):
+        raise _wrong(value, "a list")
+    found = []
+    for each in value:
+        parts = _PLAN.fullmatch(each) if isinstance(each, str) else None
+        if parts is None:
+            raise _wrong(each, "a fragment and its price, such as 'clicks/filter for 0.02'")
+        found.append(PlannedTask(task=parts[1], price_micro=max(micro_of(parts[2]), 0)))
+    return tuple(found)
+
+
+def _written_planned(planned: tuple[PlannedTask, ...]) -> str:
+    texts = (f"{each.task} for {amount_text(each.price_micro)}" for each in planned)
+    return f"[{', '.join(map(toml_text, texts))}]"
 
 
 _SHARE = re.compile(r"\s*(\d{1,3}(?:\.\d{1,4})?)\s*%\s*\Z")
@@ -231,6 +252,11 @@ _MONEY: tuple[Callable[[Any], Any], Callable[[Any], str], str] = (_amount, _writ
 _SECONDS: tuple[Callable[[Any], Any], Callable[[Any], str], str] = (_duration_s, _written_s, '"10s"')
 _PART: tuple[Callable[[Any], Any], Callable[[Any], str], str] = (_share, _written_share, '"99.9 %"')
 _LIST: tuple[Callable[[Any], Any], Callable[[Any], str], str] = (_names, _written_names, '["clicks"]')
+_PLANS: tuple[Callable[[Any], Any], Callable[[Any], str], str] = (
+    _planned,
+    _written_planned,
+    '["clicks/filter for 0.02"]',
+)
 _BOOL: tuple[Callable[[Any], Any], Callable[[Any], str], str] = (_flag, _written_flag, "true")
 
 FIELDS: tuple[TermsField, ...] = (
@@ -279,6 +305,7 @@ FIELDS: tuple[TermsField, ...] = (
     TermsField(("tasks", "boxes"), "tasks.boxes", *_LIST, "kinds that may be in it"),
     TermsField(("tasks", "columns"), "tasks.columns", *_LIST, "that rows may have"),
     TermsField(("tasks", "definitions"), "tasks.definitions", *_LIST, "remote definitions, by name"),
+    TermsField(("tasks", "planned"), "planned", *_PLANS, "that go and come at a signal of the consumer"),
     TermsField(("tasks", "resale"), "resale", *_LIST, "to whom the provider may hand one on"),
     TermsField(("sold", "standby"), "standby", *_BOOL, "standbys may be bought under it"),
     TermsField(("sold", "backup"), "backup", *_BOOL, "backups may be bought under it"),

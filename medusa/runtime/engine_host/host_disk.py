@@ -71,7 +71,7 @@ class HostDisk:
                     raise StateError("what it is a delta on is not there any more", code="state.missing")
                 before = DeltaChain()
             name = group_name(effect.fragment, effect.token)
-            link = before.link(name, state.files(), known, self._secret if effect.fragment else None)
+            link = before.link(name, state.contents(), known, self._secret if effect.fragment else None)
             sum = self._groups.write(effect.fragment, effect.token, {**link.files, **files}, link.facts)
             chain = link.chain.sealed(sum, known)
         except (StateError, MemoryError) as error:

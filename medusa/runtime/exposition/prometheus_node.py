@@ -29,6 +29,7 @@ from medusa.wire.status_and_metrics import (
     NodeStatus,
     ReplicasStatus,
     SecondaryStatus,
+    StatelessStatus,
     metrics_of,
 )
 
@@ -52,6 +53,8 @@ def node_families(status: NodeStatus) -> Iterator[Metric]:
     yield from _families(NodeStatus, "node", node, [(status, [status.node])])
     undecided = [(of, [status.node, query]) for query, of in status.undecided.items()]
     yield from _families(AgreementStatus, "query", ["node", "query"], undecided)
+    stateless = [(of, [status.node, of.query, name]) for name, of in status.without_state.items()]
+    yield from _families(StatelessStatus, "fragment", fragment, stateless)
     trading = [] if status.market is UNSET else [status.market]
     yield from _families(MarketStatus, "market", node, [(of, [status.node]) for of in trading])
     contracts = [(each, [status.node, each.partner, each.id]) for of in trading for each in of.contracts]

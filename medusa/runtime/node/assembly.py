@@ -12,6 +12,7 @@ from medusa.nodes.config.settings import Settings
 from medusa.nodes.deploy.admission import Admission
 from medusa.nodes.node import NodeMind
 from medusa.nodes.reports import Listening
+from medusa.runtime.contracts.content import check_content
 from medusa.runtime.contracts.receipt_files import ReceiptFolder
 from medusa.runtime.engine_host.budgets import bounds_of
 from medusa.runtime.engine_host.gathering import Elsewhere, GatheringHost
@@ -137,6 +138,7 @@ def assembled(
             session=PROMPT,
             signer=keys.signer,
             papers=papers_of(settings),
+            content=check_content,
             accepting=None if elsewhere is None else Admission(elsewhere.accept, elsewhere.told),
         )
         transport = Transport(

@@ -278,7 +278,8 @@ class NodeLoop:
             settings = self._reload()
             assert settings.security is not None
             papers = None if self._papers is None else self._papers(settings)
-            self._brain.report(now_us, RulesRead(settings.security, settings.offers, papers))
+            suggest = None if settings.market is None else settings.market.suggest
+            self._brain.report(now_us, RulesRead(settings.security, settings.offers, papers, suggest))
         except ConfigError as error:
             self._say(ReportLine(level="error", what=f"keys and rules stay as they were: {error}"))
             return

@@ -7,14 +7,15 @@ from dataclasses import fields, replace
 from medusa.errors import ConfigError
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.config.settings_dht import DhtRules
+from medusa.nodes.config.settings_market import MarketRules
 from medusa.runtime.contracts.contract_folder import read_folder
 from medusa.runtime.node.configuration import NodeConfig, load_settings, shown
 
 __all__ = ["papers_of", "rules_again"]
 
 HINT = (
-    "only [participants], [clients], [offers], the keys of [peers] and contracts are read again: "
-    "restart the node for the rest; deny = true in [participants.NAME] cuts another owner off at once"
+    "only [participants], [clients], [offers], [market.suggest], the keys of [peers] and contracts are read"
+    " again: restart the node for the rest; deny = true in [participants.NAME] cuts another owner off at once"
 )
 AGAIN = ("security", "offers")
 
@@ -37,6 +38,8 @@ def rules_again(config: NodeConfig, before: Settings) -> Settings:
     changed = [name for name in own if getattr(after.security, name) != getattr(before.security, name)]
     settings = [each.name for each in fields(Settings) if each.name not in AGAIN]
     changed += [name for name in settings if getattr(after, name) != getattr(before, name)]
+    if "market" in changed and _but_for_suggestions(before) == _but_for_suggestions(after):
+        changed.remove("market")
     if {"peers", "dht"} <= set(changed) and _joins_anew(before) == _joins_anew(after):
         changed.remove("dht")  # It says nothing of whom it joins, so that is all peers.
     if changed:
@@ -51,6 +54,10 @@ def papers_of(settings: Settings) -> dict[str, str]:
         ConfigError: there is no such folder.
     """
     return {} if settings.market is None else read_folder(settings.market.contracts)
+
+
+def _but_for_suggestions(settings: Settings) -> MarketRules | None:
+    return None if settings.market is None else replace(settings.market, suggest={})
 
 
 def _joins_anew(settings: Settings) -> DhtRules | None:

@@ -31,6 +31,12 @@ MAPPED_BYTES_MIN = 1 << 26
 TOGETHER_BYTES = 1 << 18
 """Pieces of a file are written together up to this."""
 
+EARLY_BYTES = 1 << 23
+"""So much of a file at a time is given to the disk while it is being written."""
+
+SYNCED_TOGETHER = 64
+"""Files of a group are written before the first of them is synced, at most so many."""
+
 _GROUP = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,127}")
 _DRAFT = re.compile(rf"(?:{_GROUP.pattern})\.tmp")
 _FILE = re.compile(r"[A-Za-z0-9_@][A-Za-z0-9_@.-]{0,199}")
@@ -168,19 +174,19 @@ class FolderStore:
 
     def _fill(self, draft: str, files: Mapping[str, Content]) -> None:
         folder = os.open(draft, _FOLDER, dir_fd=self._folder)
+        written: list[int] = []
         try:
             for file, data in files.items():
                 _check(file, _FILE)
-                number = os.open(file, _WRITE, FILE_MODE, dir_fd=folder)
-                try:
-                    for piece in _together(pieces_of(data)):
-                        write_all(number, memoryview(piece).cast("B"))
-                    os.fsync(number)
-                finally:
-                    os.close(number)
+                written.append(os.open(file, _WRITE, FILE_MODE, dir_fd=folder))
+                _write_early(written[-1], data)
+                if len(written) == SYNCED_TOGETHER:
+                    _sync(written)
+            _sync(written)
             os.fsync(folder)
         finally:
-            os.close(folder)
+            for number in (*written, folder):
+                os.close(number)
 
     def read(self, name: str) -> dict[str, Buffer]:
         """All files of a group.
@@ -308,6 +314,30 @@ def _check(name: str, pattern: re.Pattern[str]) -> None:
 def write_all(number: int, data: memoryview) -> None:
     while len(data):
         data = data[os.write(number, data) :]
+
+
+def _write_early(number: int, data: Content) -> None:
+    """Write a file; of a large one the disk has most before it is synced."""
+    begun = at = 0
+    for piece in _together(pieces_of(data)):
+        left = memoryview(piece).cast("B")
+        while len(left):
+            write_all(number, left[:EARLY_BYTES])
+            at += len(left[:EARLY_BYTES])
+            left = left[EARLY_BYTES:]
+            if at - begun >= EARLY_BYTES and hasattr(os, "posix_fadvise"):
+                # The kernel begins to write what it shall forget. If it can't, fsync does, and tells.
+                with contextlib.suppress(OSError):
+                    os.posix_fadvise(number, begun, at - begun, os.POSIX_FADV_DONTNEED)
+                begun = at
+
+
+def _sync(files: list[int]) -> None:
+    """Sync and close files: after the first little is left to be done for the others."""
+    for number in files:
+        os.fsync(number)
+    while files:
+        os.close(files.pop())
 
 
 def _together(pieces: tuple[Buffer, ...]) -> Iterator[Buffer]:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from medusa.sim.actors.client import Client
     from medusa.sim.actors.node import NodeMachine
 
-__all__ = ["ReplicaChecks"]
+__all__ = ["ReplicaChecks", "held_by"]
 
 _KEPT = converter(KeptConfiguration)
 
@@ -248,7 +248,7 @@ class ReplicaChecks:
     def _check_held(self, name: str, record: FragmentRecord, replicas: Replicas) -> None:
         """A passive secondary holds what was shown of decisions."""
         for output in record.outputs:
-            held = max((entry.end for entry in output.entries), default=output.first_seq)
+            held = output.next_seq
             for stream in replicas.streams:
                 if stream.endswith(f".{output.sink}") and self._shown.get(stream, 0) > held:
                     raise SimulationError(

@@ -23,7 +23,7 @@ from medusa.runtime.embedded.embedded_run import collect
 from medusa.sim.actors.client import Client
 from medusa.sim.actors.node import NodeMachine
 from medusa.sim.checkers.delivery import check_restarted
-from medusa.sim.lending.lent_checks import LentChecks
+from medusa.sim.lending.lent_checks import LentChecks, could_succeed
 from medusa.sim.trials.federations import OFTEN, ROWS, SCHEMA, options, table
 from medusa.sim.trials.owners import MACHINES_IN_TIME
 from medusa.sim.trials.queries import QueryOptions, QueryTrial
@@ -121,7 +121,8 @@ class AbroadTrial(QueryTrial):
         self._decided = decided
         self.fragment = fragment
         self._burnt: set[str] = set()
-        self._ends = self._begun = False
+        self._ends = self._begun = self._dooms = False
+        """All is to come home; it is deployed; a host is to be lost as soon as it has the fragment."""
         self._market = world.dice("market")
         self._host = self._market.choice(HOSTS)
         """With whom there is a contract, or will be."""
@@ -185,6 +186,7 @@ class AbroadTrial(QueryTrial):
     def _lose(self, host: str) -> None:
         """For good: whichever host has the fragment, once somebody at home could go on; this one, if none
         has had it until all is to come home."""
+        self._dooms = True
         newest = self._checks.newest
         replicas = None if newest is None else newest.replicas(self.fragment)
         lent = replicas is not None and replicas.abroad
@@ -195,12 +197,13 @@ class AbroadTrial(QueryTrial):
             host = replicas.owner
         self.world.trace(host, "vanishes")
         self._burnt.add(host)
+        self._dooms = False
         self._look_at_us, self._resting = 0, False
         self.nodes[host].crash()
 
     def _guarded(self, replicas: Replicas) -> bool:
         nodes = (self.nodes[name] for name in replicas.secondaries)
-        return any(node.alive and node.brain.recovery.successor(self.fragment) is not None for node in nodes)
+        return any(node.alive and could_succeed(node, self.fragment) for node in nodes)
 
     def restart(self, name: str) -> None:
         if name not in self._burnt:
@@ -219,7 +222,9 @@ class AbroadTrial(QueryTrial):
         replicas = None if newest is None else newest.replicas(self.fragment)
         if replicas is None or self._ends:
             return
-        if dice.random() < 0.15:
+        if self._dooms:  # It is to get there.
+            what = "wait" if replicas.abroad or replicas.guest else "send"
+        elif dice.random() < 0.15:
             what = dice.choice(["send", "recall", "give back", "end"])
         elif replicas.abroad:
             what = dice.choice(["recall", "give back", "end", "wait", "wait", "wait"])
@@ -284,6 +289,7 @@ class AbroadTrial(QueryTrial):
         if not node.alive:
             return
         self._checks.look(node)
+        self._checks.check_idle(node)
         self.events += [type(each).__name__ for each in node.brain.abroad.take_events()]
         hosted = node.brain.fragments.get(self.fragment)
         if hosted is None or hosted.frozen:

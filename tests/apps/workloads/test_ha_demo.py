@@ -63,6 +63,8 @@ def result(of: HaMethod, windows: Sequence[HaWindow] = WHOLE, **changes: Any) ->
         "told_lost": 0,
         "told_unknown": False,
         "owner": of.secondary,
+        "killed_rows": 22,
+        "fed_rows": 18,
     }
     known |= changes
     known.setdefault("told_lost_by", {"rows": known["told_lost"]})
@@ -74,9 +76,15 @@ def later(by_s: float) -> list[HaWindow]:
 
 
 RESULTS = {
-    "B": result(PASSIVE, later(0.05)),
-    "C": result(ACTIVE, secondary_cpu_us=9.0, sent_bytes=30.0),
-    "D": result(UPSTREAM, [replace(each, at_s=each.at_s + 0.04 * (each.sent_s > 0.22)) for each in AGAIN]),
+    "B": result(PASSIVE, later(0.05), fed_rows=22),
+    "C": result(ACTIVE, secondary_cpu_us=9.0, sent_bytes=30.0, fed_rows=PUBLISHED),
+    "D": result(
+        UPSTREAM,
+        [replace(each, at_s=each.at_s + 0.04 * (each.sent_s > 0.22)) for each in AGAIN],
+        secondary_cpu_us=4.0,
+        sent_bytes=1.0,
+        fed_rows=30,
+    ),
     "E": result(EXACT, [replace(each, at_s=each.at_s + 0.04 * (each.sent_s > 0.22)) for each in WHOLE]),
     "F": result(
         AMNESIA, [replace(each, at_s=each.at_s + 0.04 * (each.sent_s > 0.22)) for each in GAP], told_lost=2
@@ -193,6 +201,10 @@ def test_what_is_wrong_ends_with_1(
         ("C", {"secondary_cpu_us": 4.0}, "takes most CPU"),
         ("C", {"windows": later(0.2)}, "recovers fastest"),
         ("B", {"windows": WHOLE}, "adds most delay"),
+        ("D", {"sent_bytes": 9.0}, "sends least"),
+        ("D", {"secondary_cpu_us": 6.0}, "takes least CPU"),
+        ("D", {"fed_rows": 20}, "reads most again"),
+        ("B", {"fed_rows": 36}, "reads most again"),
         ("D", {"windows": later(0.04)}, "rows come again"),
         ("D", {"windows": later(0.04)}, "duplicates in D, and none in E"),
         ("F", {"windows": WHOLE, "told_lost": 0, "told_lost_by": {"rows": 0}}, "there is a gap"),
@@ -217,6 +229,7 @@ def test_what_is_not_there_is_not_compared() -> None:
     assert held(two, "adds most delay") is None
     unknown = outcome(F=replace(RESULTS["F"], sent_bytes=None))
     assert held(unknown, "sends most") is None
+    assert held(outcome(B=replace(RESULTS["B"], fed_rows=None)), "reads most again") is None
     assert unknown.fine
 
 
@@ -230,10 +243,11 @@ def test_what_is_shown(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     assert shown.exit_code == 0, shown.output
     assert "10.0 + 9.0" in shown.output
     assert "2 missing, status says 2" in shown.output
-    assert shown.output.count("│ yes") == 18
+    assert shown.output.count("│ yes") == 21
     told = CliRunner().invoke(main, ["demo", "ha", "--json", "--plot", str(tmp_path / "ha.svg")])
     found = {each["letter"]: each for each in json.loads(told.stdout)["results"]}
     assert (found["F"]["missing"], found["F"]["told_lost"], found["C"]["doubled"]) == (2, 2, 0)
+    assert [found[letter]["read_again"] for letter in "BCDF"] == [4, 0, 12, 0]
 
 
 def test_the_four_plots_are_drawn(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -313,7 +327,10 @@ def test_all_primaries_are_killed_and_every_row_is_accounted_for(tmp_path: Path)
         assert each["published"] > 0
         assert each["takeover_s"] > 0
         assert each["primary_cpu_us"] > 0
-    assert {"C"} <= {each["letter"] for each in told["results"]}
+    again = {each["letter"]: each["read_again"] for each in told["results"]}
+    assert again["C"] == 0
+    assert all(0 <= rows <= told["results"][0]["published"] for rows in again.values())
+    assert again["D"] > 0  # At least what the windows held that were open.
 
 
 @pytest.mark.system

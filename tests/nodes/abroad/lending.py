@@ -91,6 +91,7 @@ class Lending:
         witnesses: Sequence[str] = ("w",),
         nodes: Mapping[str, str] = NODES,
         trades: Mapping[str, Any] | None = None,
+        checkpoint_every_us: int = 50_000,
         seed: int = 1,
     ) -> None:
         self.q, self.at, self.query = q, at, q.graph.name
@@ -104,7 +105,11 @@ class Lending:
         self.ring = Keyring(nodes, CLIENTS, {}, trades)
         self.owners: dict[tuple[str, int], str] = {}
         self.fed = Federation(
-            seed, list(nodes), limits=Limits(checkpoint_every_us=50_000), watch=self._watch, keyring=self.ring
+            seed,
+            list(nodes),
+            limits=Limits(checkpoint_every_us=checkpoint_every_us),
+            watch=self._watch,
+            keyring=self.ring,
         )
         self._plain: dict[str, str] = {}
         self.events: dict[str, list[Any]] = {name: [] for name in nodes}

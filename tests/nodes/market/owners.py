@@ -8,8 +8,9 @@ what is known of a fragment outlives its nodes.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -198,7 +199,9 @@ class Loads:
         self._world, self._node = world, node
         self.usage = Usage(cpu_us=0, engine_us=None, memory_bytes=0, cores=1)
         self.cpu_share: float | None = None
-        self.followed_share = 0.0
+
+    def followed_share(self, fragments: Collection[str]) -> float:
+        return 0.0
 
     def fragment(self, name: str) -> SmoothedLoad | None:
         found = self._world.hosted(self._node).get(name)
@@ -259,6 +262,10 @@ class Owner:
             fragments=lambda: {
                 name: each.spec for name, each in self.world.hosted(self.node, own=True).items()
             },
+            hosts={},
+            content=None,
+            whose=lambda node: None,
+            streams=SimpleNamespace(unsell=None),
             wall=lambda now_us: WALL_US + now_us,
             peers=self.peers,
             number=lambda: next(numbers),

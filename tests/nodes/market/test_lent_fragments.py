@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from medusa.nodes.abroad.abroad_moves import Lent, Returned
+from medusa.nodes.abroad.abroad_moves import HandedOver, Lent, Returned
 from medusa.nodes.market.lent_fragments import LentFragments
-from medusa.nodes.market.tasks_port import FragmentAway
+from medusa.nodes.market.tasks_port import FragmentAway, TaskHandedOver
 
 
 class Moves:
@@ -48,6 +48,17 @@ def test_it_is_on_its_way_until_it_is_known_how_far_it_is(moves: Moves, tasks: L
     assert tasks.away() == {"q/kind": FragmentAway(node="h", begin_row=70, row=70)}
     moves.row = 80
     assert tasks.away() == {"q/kind": FragmentAway(node="h", begin_row=70, row=80)}
+
+
+def test_handed_over_before_a_checkpoint_came_back_it_is_on_its_way_until_one_does(
+    moves: Moves, tasks: LentFragments
+) -> None:
+    moves.events = [HandedOver(fragment="q/kind", node="h", rows_in=None)]
+    assert tasks.take_events() == [TaskHandedOver(fragment="q/kind")]
+    assert (tasks.away(), tasks.going()) == ({}, ["q/kind"])
+    moves.row = 70
+    assert tasks.away() == {"q/kind": FragmentAway(node="h", begin_row=70, row=70)}
+    assert tasks.going() == []
 
 
 @pytest.mark.parametrize("row", [None, 90])

@@ -61,14 +61,14 @@ def rules(partner, node, unit_micro):
     )
 
 
-def trading(**terms):
+def trading(*, checkpoint_every_us=50_000, **terms):
     """A core-second costs alice ten, bob a tenth, and two by the contract."""
     papers = {"c.contract": signed(msgspec.structs.replace(TERMS, **terms))}
     trades = {
         "m": (rules("bob", "h", 10_000_000), papers),
         "h": (rules("alice", "m", 100_000), papers),
     }
-    return Lending(counting(), trades=trades)
+    return Lending(counting(), trades=trades, checkpoint_every_us=checkpoint_every_us)
 
 
 def market(run, name):
@@ -129,6 +129,22 @@ def test_a_host_that_vanishes_loses_it_and_is_paid_for_what_its_owner_has():
     run.node("h").start()
     run.fed.run(for_us=5_000_000)
     agree(run)
+
+
+def test_rows_are_counted_in_time_though_nodes_take_checkpoints_rarely():
+    """An owner has the rows that its host's newest checkpoint has: a guest takes four in an interval."""
+    run, fragment = lent(checkpoint_every_us=20_000_000, interval_s=2)
+    for begin in range(120, 240, 12):
+        run.publish(begin, begin + 12)
+        run.fed.run(for_us=1_300_000)
+        assert run.runs_at(fragment, "h")
+    run.check()
+    agree(run)
+    for name in ("m", "h"):
+        (contract,) = market(run, name).contracts
+        assert (contract.stopped, contract.disputes) == ("", 0)
+        assert contract.receipts >= 5
+    assert market(run, "m").came_home == 0
 
 
 @pytest.mark.parametrize("name", ["m", "h"])

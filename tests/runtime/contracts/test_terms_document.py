@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medusa.errors import ContractError
-from medusa.market.contract.terms import Contract, TaskTerms
+from medusa.market.contract.terms import Contract, PlannedTask, TaskTerms
 from medusa.runtime.contracts.terms_document import read_terms, terms_text
 from medusa.runtime.contracts.terms_fields import FIELDS, time_text, time_us
 from tests.blocks import blocks
@@ -56,6 +56,7 @@ boxes = [
 columns = ["ts"]
 definitions = ["fast"]
 resale = ["carol"]
+planned = ["clicks/filter for 0.018", "views/count for 0.02"]
 
 [sold]
 standby = true
@@ -85,6 +86,10 @@ CONTRACT = Contract(
     latency_us=500_000,
     breach_micro=500_000,
     resale=("carol",),
+    planned=(
+        PlannedTask(task="clicks/filter", price_micro=18_000),
+        PlannedTask(task="views/count", price_micro=20_000),
+    ),
     standby=True,
     backup=True,
     notice_s=30 * 86_400,
@@ -158,8 +163,8 @@ SLIPS = [
     ('  "aggregate",', '  "filter",', "line 32: tasks.boxes", "got 'filter' twice"),
     ('["ts"]', '["ts", "*"]', "line 36: tasks.columns", "got both"),
     ('["carol"]', '["bigco"]', "line 38: tasks.resale", "the consumer itself"),
-    ("standby", "stand_by", "line 41: sold.stand_by", "no such field"),
-    ("[sold]", "[bought]", "line 40: bought", "no such field"),
+    ("standby", "stand_by", "line 42: sold.stand_by", "no such field"),
+    ("[sold]", "[bought]", "line 41: bought", "no such field"),
     ('[load]\nmost = "4.5 units/s"', 'most = "4.5 units/s"', "line 17: price.most", "no such field"),
     ("[price]", "[[price]]", "line 10: price", "expected a table"),
     ('"0.02"', '"0.02', "line 12", ""),

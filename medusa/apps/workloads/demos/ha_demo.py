@@ -134,6 +134,7 @@ class _Lane:
         self.told_lost = 0
         self.told_lost_by: dict[str, int] = {}
         self.told_unknown = False
+        self.fed_rows: int | None = None
 
     def take(self, trains: Subscription, start_s: float) -> None:
         """Until the end of the result."""
@@ -169,6 +170,7 @@ class _Lane:
             if each["fragment"] == self.of.fragment:
                 self.told_lost, self.told_unknown = each["lost_rows"], each["lost_unknown"]
                 self.told_lost_by = each["lost_by"]
+                self.fed_rows = each["rows_in"]
 
     def has_after(self, killed_s: float) -> bool:
         """Whether a window came with a row that was published later than this."""
@@ -196,6 +198,7 @@ class _HaRun:
         self._events: list[HaEvent] = []
         self._published = 0
         self._killed_s: float | None = None
+        self._killed_rows = 0
         self._seconds = 0.0
         self._start = time.monotonic()
 
@@ -225,6 +228,8 @@ class _HaRun:
                 told_lost_by=each.told_lost_by,
                 told_unknown=each.told_unknown,
                 owner=each.owner,
+                killed_rows=self._killed_rows,
+                fed_rows=each.fed_rows,
             )
             for each in self._lanes
         ]
@@ -309,6 +314,7 @@ class _HaRun:
         for name in primaries:
             os.kill(self._nodes.pids[name], signal.SIGKILL)
         killed_s = self._killed_s = self._since()
+        self._killed_rows = self._published
         for each in self._lanes:
             each.shown.primary_is("killed")
         self._say(f"{', '.join(primaries)} are killed (SIGKILL), and never started again")

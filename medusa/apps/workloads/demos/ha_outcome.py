@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 from medusa.apps.workloads.demos.ha_query import POSTER, HaMethod, HaShape
-from medusa.query.recovery import PRECISE_UPSTREAM
+from medusa.query.recovery import ACTIVE, AMNESIA, PRECISE_UPSTREAM
 
 __all__ = ["HaAccount", "HaCheck", "HaEvent", "HaOutcome", "HaResult", "HaWindow", "account"]
 
@@ -85,6 +86,8 @@ class HaResult:
         sent_bytes: from primary to secondary for each row, before that; None: nobody knows.
         told_lost: rows that the status says are lost; ``told_unknown``: it says that there are more.
         told_lost_by: of each source of its fragment.
+    killed_rows: published by then.
+    fed_rows: that its new owner was fed, up to the end; None: nobody knows.
         owner: who has its fragment at the end.
     """
 
@@ -100,6 +103,8 @@ class HaResult:
     told_unknown: bool
     owner: str
     told_lost_by: Mapping[str, int] = field(default_factory=dict)
+    killed_rows: int = 0
+    fed_rows: int | None = None
     account: HaAccount = field(init=False)
 
     def __post_init__(self) -> None:
@@ -134,6 +139,16 @@ class HaResult:
         first = min(new, default=None)
         return None if first is None else first - self.killed_s
 
+    @property
+    def read_again(self) -> int | None:
+        """Rows that were published before the kill and that senders sent once more for the new owner; None:
+        nobody knows. By active standby it had them."""
+        if self.killed_s is None or self.fed_rows is None:
+            return None
+        # It is fed the rows from some number up to the last one.
+        begins = self.published - self.fed_rows
+        return 0 if self.of.method == ACTIVE else max(self.killed_rows - begins, 0)
+
     def to_json(self) -> dict[str, Any]:
         """For scripts."""
         amounts = asdict(self.account)
@@ -151,6 +166,7 @@ class HaResult:
             "delay_p50_s": self.delay_s(0.5),
             "delay_p99_s": self.delay_s(0.99),
             "takeover_s": self.takeover_s,
+            "read_again": self.read_again,
             "primary_cpu_us": self.primary_cpu_us,
             "secondary_cpu_us": self.secondary_cpu_us,
             "sent_bytes": self.sent_bytes,
@@ -234,6 +250,16 @@ class HaOutcome:
                 1e3,
                 beside=(PRECISE_UPSTREAM,),
             ),
+            *self._of_upstream(),
+        ]
+
+    def _of_upstream(self) -> list[HaCheck]:
+        """Held against those that lose nothing; E goes the same way as D at its primary."""
+        is_most = partial(self._is_most, "upstream_backup", beside=(PRECISE_UPSTREAM, AMNESIA))
+        return [
+            is_most("sends least to its secondary", _bytes, " B a row", least=True),
+            is_most("takes least CPU", lambda each: each.cpu_us, " us a row", least=True),
+            is_most("reads most again after the failure", lambda each: each.read_again, " rows", digits=0),
         ]
 
     def _duplicates(self) -> HaCheck:
@@ -255,6 +281,7 @@ class HaOutcome:
         *,
         least: bool = False,
         beside: Sequence[str] = (),
+        digits: int = 1,
     ) -> HaCheck:
         """That one method has the largest (or smallest) of a figure.
 
@@ -265,7 +292,7 @@ class HaOutcome:
         found = {each.of.name: figure(each) for each in self.results}
         known = {name: value for name, value in found.items() if value is not None}
         shown = ", ".join(
-            f"{each.of.letter} {known[each.of.name] * factor:,.1f}{unit}"
+            f"{each.of.letter} {known[each.of.name] * factor:,.{digits}f}{unit}"
             for each in self.results
             if each.of.name in known
         )

@@ -160,7 +160,7 @@ class MarketOutcome:
         made = [*self._shed(), self._acceptable("uneven load")]
         if self.late:
             made += [self._overloaded(), *self._flows(), self._acceptable("the fourth")]
-        return [*made, self._thrashes(), *self._exact(), *self._not_built()]
+        return [*made, *self._relieved(), self._thrashes(), *self._exact(), *self._not_built()]
 
     def phase(self, name: str) -> MarketPhase:
         return next(each for each in self.phases if each.name == name)
@@ -288,8 +288,9 @@ class MarketOutcome:
         paid = sum(each.by_consumer_micro for each in self.balances)
         yield MarketCheck("what was taken is paid for", paid > 0, True, f"{paid / 1e6:.6f} EUR")
 
-    def _not_built(self) -> Iterator[MarketCheck]:
-        """What the poster has, and this release doesn't."""
+    def _relieved(self) -> Iterator[MarketCheck]:
+        """Who sheds is rid of the work: what it lends it doesn't compute. Processors are shared, so a busy
+        machine may say otherwise."""
         first = next((each for each in self.moves if each.goes), None)
         if first is not None:
             mine = [each for each in self.samples if each.owner == first.giver]
@@ -297,13 +298,15 @@ class MarketOutcome:
             after = [each.cpu for each in mine if each.at_s >= first.at_s + BESIDE_S][:8]
             if before and after:
                 was, now = sum(before) / len(before), sum(after) / len(after)
-                why = "" if now < was else "; who lends a task stands by for it, and so computes it too"
                 yield MarketCheck(
                     f"the process of {first.giver} takes less CPU after the first move",
                     now < was,
                     False,
-                    f"{was:.3f} cores before, {now:.3f} after{why}",
+                    f"{was:.3f} cores before, {now:.3f} after",
                 )
+
+    def _not_built(self) -> Iterator[MarketCheck]:
+        """What the poster has, and this release doesn't."""
         if self.late:
             yield MarketCheck(
                 "a guest is passed on, from bob to carol to dave",

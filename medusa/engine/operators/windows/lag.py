@@ -146,11 +146,11 @@ class Lags:
             return pa.Table.from_arrays([pa.array(held.slots), *held.columns], schema=schema)
 
         def make() -> tuple[pa.Table, TableChange | None]:
-            if found is None:
+            changed = found.changed(slots) if found is not None else None
+            if found is None or changed is None:
                 return table(both.all()), None
-            then, changed = found[0], np.flatnonzero(found[1])
             held = both.of(changed)
-            return table(held), slots_changed(then, changed, held.slots)
+            return table(held), slots_changed(found.then, changed, held.slots)
 
         return Deferred(make, captured=capture is not None)
 

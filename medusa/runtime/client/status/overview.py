@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -66,6 +66,7 @@ def explanation(
             why = "; ".join(filter(None, whys))
             found += [_lost(each, box, why) for box in each["boxes"]]
     found += [each for status in nodes for each in _gone(status)]
+    found += [each | guarded.get(each["fragment"], {}) for each in _lent(nodes, names)]
     queries = sorted({fragment.query for _, fragment in there} | {each["query"] for each in found})
     if query is not None and query not in queries:
         raise LinkError(
@@ -83,6 +84,21 @@ def _guarded(statuses: Iterable[NodeStatus]) -> dict[str, dict[str, Any]]:
         each.fragment: {"standby": {node: of.state for node, of in each.replicas.secondaries.items()}}
         for each in guarded_fragments(statuses)
     }
+
+
+def _lent(nodes: Iterable[NodeStatus], told: Collection[str]) -> Iterator[dict[str, Any]]:
+    """Fragments that a node of another participant runs by contract, whose boxes it alone sees.
+
+    Args:
+        told: fragments that are in these statuses.
+    """
+    for status in nodes:
+        for query, of in status.queries.items():
+            fragments = {} if of.configuration is UNSET else of.configuration.fragments
+            for name, replicas in fragments.items():
+                if name not in told and (whose := status.abroad.get(replicas.owner)):
+                    why = f"its node, which is of participant {whose!r} and runs it by contract"
+                    yield _without_boxes(query, name, replicas.owner, why)
 
 
 def _gone(status: NodeStatus) -> Iterator[dict[str, Any]]:

@@ -1,0 +1,326 @@
+"""Streams that are sold: what leaves, from where on it is paid for, and who says that it came in time."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+
+import msgspec
+import pyarrow as pa
+import pytest
+
+from medusa.elements import Boundary, Train
+from medusa.errors import ContractError
+from medusa.market.ledger.effects import KeepRecord, LedgerLine, SayInLedger, StopWork
+from medusa.market.ledger.ledger import LedgerStanding
+from medusa.nodes.catalog.catalog import CrossQueryRead
+from medusa.nodes.catalog.kept_market import KeptMarket
+from medusa.nodes.fragment.outputs import FragmentOutput
+from medusa.nodes.market.content_terms import ContentTerms, billing_contract, nano_per_step
+from medusa.nodes.market.paid_tasks import PaidTasks
+from medusa.nodes.market.sold_streams import SoldStreams
+from medusa.nodes.spec.fragment_spec import Feed, ForeignReader, SoldStream
+from medusa.query.shape import StreamShape
+from medusa.query.structs import Field
+from medusa.wire.codec import TrainCodec
+from medusa.wire.link.automaton import LinkSettings
+from medusa.wire.outbox import Outbox, ReportLine
+from tests.nodes.keyed import Signer, verify
+from tests.nodes.market.owners import WALL_US
+
+S = 1_000_000
+STREAM, ASKED = "cars.out.bigco.q.cars", 7
+TERMS = ContentTerms(
+    id="cars",
+    version=1,
+    provider="acme",
+    consumer="bigco",
+    begins_us=WALL_US,
+    ends_us=WALL_US + 3_600 * S,
+    notice_s=0,
+    streams={"cars.out": (Field("ts", "int64"), Field("v", "int64"))},
+    price_micro=2_000,
+    price_unit="row",
+    currency="EUR",
+    latency_us=S,
+    availability_ppm=900_000,
+    breach_micro=500_000,
+    interval_s=10,
+)
+
+
+class Side:
+    """One of the two, with a ledger of its own and what it has of the stream."""
+
+    def __init__(self, own, terms):
+        self.own, self.unsold = own, []
+        self.rows, self.boundary_us, self.there = 0, 0, True
+        self.stream = True
+        self.outbox = Outbox()
+        keys = {name: Signer(name).key for name in ("acme", "bigco")}
+        self.paid = PaidTasks(own, "fed", signer=Signer(own), verify=verify, keys=keys, kept=KeptMarket())
+        self.said = []
+        self.stopped = []
+        self.fragments = {}
+        reading = {STREAM: CrossQueryRead(node="shop", query="q", asked=ASKED)}
+        self.sold = SoldStreams(
+            own,
+            paid=self.paid,
+            catalog=SimpleNamespace(reading=reading if own == "bigco" else {}),
+            fragments=self.fragments,
+            whose={"shop": "acme", "desk": "bigco"}.get,
+            unsell=self._unsell,
+            outbox=self.outbox,
+        )
+        billing = billing_contract(terms)
+        self.sold.signed(WALL_US, terms, billing)
+        self.paid.sign(WALL_US, billing)
+
+    def _unsell(self, now_us, stream, why):
+        self.unsold.append((stream, why))
+        self.stream = False
+
+    def show(self):
+        """The fragment as it is now."""
+        self.fragments.clear()
+        if not self.stream:
+            return
+        if self.own == "acme":
+            view = SimpleNamespace(sent_seq=self.rows, durable=0)
+            log = SimpleNamespace(next_seq=self.rows, boundary_us=self.boundary_us)
+            spec = SimpleNamespace(
+                feeds=(),
+                sold={"g": SoldStream(partner="bigco", contract="cars", columns=("ts", "v"))},
+                streams={"g": STREAM},
+                guests={"g": ForeignReader(sink="out", query="q", first=0, asked=ASKED, foreign=True)},
+            )
+            sender = SimpleNamespace(receivers={"desk": view}, log=log)
+            outputs = {"g": SimpleNamespace(sender=sender)}
+            self.fragments["cars/in"] = SimpleNamespace(spec=spec, outputs=outputs, inputs={})
+        else:
+            feed = Feed(source="cars", node="shop", stream=STREAM)
+            receiver = SimpleNamespace(next_seq=self.rows, boundary_us=self.boundary_us)
+            silent = None if self.there else 0
+            input = SimpleNamespace(receiver=receiver, fed_seq=self.rows, silent_since_us=silent)
+            spec = SimpleNamespace(feeds=(feed,), sold={}, streams={}, guests={})
+            self.fragments["q/cars"] = SimpleNamespace(
+                spec=spec, inputs={("cars", "shop"): input}, outputs={}
+            )
+
+    def standing(self) -> LedgerStanding:
+        return self.paid.status()[0]
+
+
+class Pair:
+    """Both, with a network that loses nothing; a second is a step."""
+
+    def __init__(self, terms=TERMS):
+        self.sides = {name: Side(name, terms) for name in ("acme", "bigco")}
+        self.acme, self.bigco = self.sides.values()
+        self.now_s = 0
+        self.told = True
+
+    @property
+    def time_us(self):
+        return WALL_US + self.now_s * S
+
+    def run(self, seconds, rows=0, *, comes=True):
+        """So many rows come in each second, and a boundary behind them."""
+        for _ in range(seconds):
+            self.now_s += 1
+            for side in self.sides.values():
+                if comes:
+                    side.rows += rows
+                    side.boundary_us += 1
+                side.show()
+                side.sold.follow(self.now_s * S, self.time_us, S)
+                side.sold.count(self.time_us)
+                side.paid.tick(self.time_us)
+                side.said += side.paid.due(self.time_us) if self.told else ()
+            for _ in range(6):
+                self._carry()
+
+    def _carry(self):
+        for name, side in self.sides.items():
+            other = self.bigco if name == "acme" else self.acme
+            said, side.said = side.said, []
+            for _, word in said:
+                if type(word).__name__ == "TaskRows":
+                    answer = other.paid.told(self.time_us, name, word)
+                    if answer is not None:
+                        other.sold.told(self.now_s * S, name, word)
+                        side.paid.heard(self.time_us, other.own, answer)
+                else:
+                    other.sold.count(self.time_us)
+                    other.paid.receive(self.time_us, name, word)
+            for effect in side.paid.take_effects():
+                match effect:
+                    case SayInLedger():
+                        side.said.append((effect.partner, effect.message))
+                    case StopWork():
+                        side.stopped.append(effect.code)
+                        side.sold.order(effect)(self.now_s * S)
+                    case KeepRecord() | LedgerLine():
+                        pass
+
+    def agrees(self):
+        ours, theirs = self.acme.standing(), self.bigco.standing()
+        assert (ours.owed_micro, ours.receipts) == (theirs.owed_micro, theirs.receipts)
+        assert ours.disputes == theirs.disputes == 0
+        return ours.owed_micro + ours.settled_micro
+
+
+def test_each_row_that_came_is_paid_once():
+    pair = Pair()
+    pair.run(61, rows=3)
+    assert pair.agrees() == 60 * 3 * 2_000
+    assert pair.acme.unsold == []
+
+
+def test_time_is_paid_by_the_interval_whether_rows_come_or_not():
+    terms = replace(TERMS, price_unit="minute", latency_us=0, availability_ppm=0, breach_micro=0)
+    assert nano_per_step(terms) * 6 == 1_000_000_000 - 4, "rounded down"
+    pair = Pair(terms)
+    pair.run(61, comes=False)
+    # The reading of the sixth interval has the seventh too, which has begun.
+    assert pair.agrees() == 7 * 2_000 // 6
+    assert sum(1 for _ in pair.acme.sold.selling()) == 1
+
+
+@pytest.mark.parametrize(("quiet_s", "broken"), [(2, 0), (5, 1), (25, 3)])
+def test_intervals_in_which_nothing_came_for_too_long_are_credited(quiet_s, broken):
+    """A second may be quiet, and a tenth of each interval of ten."""
+    pair = Pair()
+    pair.run(12, rows=1)
+    pair.run(quiet_s, comes=False)
+    pair.run(59 - quiet_s, rows=1)
+    paid = (70 - quiet_s) * 2_000
+    assert pair.agrees() == paid - broken * 500_000
+
+
+def test_the_reader_denies_what_is_said_of_a_breach_that_it_saw():
+    pair = Pair()
+    pair.run(12, rows=1)
+    # Acme says that a boundary left each second; none came.
+    for _ in range(28):
+        pair.acme.boundary_us += 1
+        pair.run(1, comes=False)
+    assert pair.bigco.standing().disputes > 0
+    assert pair.acme.standing().disputes == pair.bigco.standing().disputes
+    assert "contract.breaches" in pair.bigco.stopped, "after two it takes no more"
+    pair.run(5, comes=False)
+    assert pair.acme.unsold, "and gets no more"
+
+
+def test_who_is_not_reached_claims_nothing():
+    pair = Pair()
+    pair.run(12, rows=1)
+    pair.bigco.there = False
+    for _ in range(28):
+        pair.acme.boundary_us += 1
+        pair.run(1, comes=False)
+    assert pair.agrees() == 12 * 2_000
+
+
+def test_who_does_not_say_that_it_pays_gets_no_more_after_an_interval():
+    pair = Pair()
+    pair.told = False
+    pair.run(12, rows=1)
+    ((stream, why),) = pair.acme.unsold
+    assert stream == STREAM
+    assert "doesn't say from which row on it pays" in why
+    (line,) = [each for each in pair.acme.outbox.take() if isinstance(each, ReportLine)]
+    assert line.level == "warning"
+
+
+def test_a_reader_that_goes_pays_for_what_came_and_no_more():
+    pair = Pair()
+    pair.run(15, rows=2)
+    pair.bigco.stream = False
+    pair.run(20, rows=2)
+    assert pair.acme.unsold == [(STREAM, "its reader doesn't pay for it any more")]
+    assert pair.agrees() == 15 * 2 * 2_000
+    assert [*pair.bigco.sold.buying()] == [*pair.acme.sold.selling()] == []
+
+
+def test_it_sells_while_the_contract_counts():
+    pair = Pair(replace(TERMS, ends_us=WALL_US + 30 * S))
+    pair.run(25, rows=1)
+    sold = pair.acme.sold.sells("bigco", "cars.out")
+    assert sold == SoldStream(partner="bigco", contract="cars", columns=("ts", "v"))
+    assert pair.acme.sold.sells("carol", "cars.out") is pair.acme.sold.sells("bigco", "cars.in") is None
+    assert pair.bigco.sold.sells("acme", "cars.out") is None, "it is the other one that sells"
+    pair.run(20, rows=1)
+    assert pair.acme.stopped == ["contract.ended"]
+    assert pair.acme.unsold
+    assert pair.acme.sold.sells("bigco", "cars.out") is None
+    pair.run(10)
+    # Those of the second in which it ended had left: whether they are paid, both say alike.
+    assert pair.agrees() in (29 * 2_000, 30 * 2_000)
+
+
+def test_what_nodes_do_not_count_is_refused():
+    with pytest.raises(ContractError, match="nodes don't count 'gigabyte'"):
+        billing_contract(replace(TERMS, price_unit="gigabyte"))
+    free = billing_contract(replace(TERMS, price_micro=None, price_unit="", currency=""))
+    assert (free.price_micro, free.currency) == (0, "EUR")
+    assert billing_contract(replace(TERMS, availability_ppm=0)).availability_ppm == 1_000_000
+
+
+# --- what leaves --------------------------------------------------------------------------------------
+
+SCHEMA = (Field("ts", "int64"), Field("secret", "utf8"), Field("v", "int64"))
+MARK = "nobody else may see this"
+
+
+def sold_by(columns, begin=0):
+    return SoldStream(partner="bigco", contract="cars", columns=columns, begin=begin) if columns else None
+
+
+def output(columns):
+    return FragmentOutput(
+        "out",
+        "q.out",
+        StreamShape("box", SCHEMA, timed=True),
+        readers=["c"],
+        outbox=Outbox(),
+        settings=LinkSettings(),
+        fragment="q/box",
+        next_token=lambda: 1,
+        sold=sold_by(columns),
+    )
+
+
+def train(rows):
+    batch = pa.record_batch(
+        {
+            "ts": pa.array(range(rows), pa.int64()),
+            "secret": [MARK] * rows,
+            "v": pa.array(range(rows), pa.int64()),
+        }
+    )
+    times = pa.array([n * S for n in range(rows)], pa.timestamp("us", tz="UTC"))
+    return Train(batch=batch, times=times)
+
+
+def payloads(out):
+    return [bytes(each.payload) for each in out.sender.log.entries() if each.payload is not None]
+
+
+@pytest.mark.parametrize("columns", [("ts", "v"), ("v",)], ids=str)
+def test_columns_that_are_not_sold_never_leave(columns):
+    made, whole = output(columns), output(())
+    guest = ForeignReader(sink="out", query="r", first=0, asked=3, foreign=True)
+    later = whole.for_guest("out.r.s", "q.out.r.s", guest, "core", Outbox(), sold_by(columns))
+    for out in (made, whole, later):
+        out.take(0, train(40), hold=False)
+        out.take(0, Boundary(time_us=39 * S), hold=False)
+    assert any(MARK.encode() in each for each in payloads(whole)), "the mark would be seen"
+    kept = tuple(field for field in SCHEMA if field.name in columns)
+    for out in (made, later):
+        (payload,) = payloads(out)
+        assert MARK.encode() not in payload
+        assert out.sender.schema == kept
+        assert len(payload) < len(payloads(whole)[0])
+        alone = msgspec.structs.replace(train(40), batch=train(40).batch.select(list(columns)))
+        assert payload == bytes(next(iter(TrainCodec(kept, timed=True).encode(alone)))[0])
