@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from medusa.elements import Boundary, Kind, Train
+from medusa.elements import Boundary, Kind, Shed, Train
 from medusa.engine.state.checkpoint import crc32c
 from medusa.nodes.fragment.change_feed import ChangeFeed, CheckpointMark, FedElement, StandbyChangeFeed
 from medusa.nodes.fragment.host import FragmentHost
@@ -347,6 +347,7 @@ class StateSender:
         }
         if not isinstance(element, Train):
             time_us = element.time_us if isinstance(element, Boundary) else 0
+            time_us = element.share_ppm if isinstance(element, Shed) else time_us
             yield Fed(next_seq=tapped.next_seq, time_us=time_us, **fed), None, tapped.cost
             return
         pieces = _encoded(tapped, element)

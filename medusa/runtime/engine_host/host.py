@@ -508,7 +508,7 @@ class EngineHost:
             self._fail(running, name, error)
             return True
         dying = running.holding.held() if running.holding is not None else NOTHING
-        self._tell(name, running.life, Ran(name, outputs, refused, dying))
+        self._tell(name, running.life, Ran(name, outputs, refused, dying, fragment.ruled.take()))
         if not running.is_fork:
             self._untold.add(name)
             if self._clock.monotonic_us() - running.stats_at_us >= STATS_EVERY_US:
