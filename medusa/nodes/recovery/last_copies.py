@@ -62,7 +62,7 @@ class LastCopies:
     def tick(self) -> None:
         """Say what is lost, once."""
         lost = {(each.fragment, each.epoch): each for each, others in self._stateless() if not others}
-        for about in lost.keys() - self._said:
+        for about in [each for each in lost if each not in self._said]:
             self._outbox.report(
                 "error",
                 "last copy lost",

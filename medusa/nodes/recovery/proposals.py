@@ -110,7 +110,7 @@ class Proposals:
         self._ticked_us = -1
         self._sought: dict[tuple[str, str], int] = {}
         """Query and silent owner -> since when that was silent when we looked for what it had decided."""
-        self._sought_for: set[str] = set()
+        self._sought_for: dict[str, None] = {}
         """Fragments that are damaged here, and of which we looked whether somebody stands by for them."""
         self._emptied: dict[tuple[str, int], int] = {}
         """Fragment and epoch of which the owner says that its disk is lost -> since when."""
@@ -295,7 +295,7 @@ class Proposals:
             if each.owner == self._me and not each.secondaries and self._succession.is_damaged(each.fragment)
         ]
         fresh = [name for name in fresh if name not in self._sought_for]
-        self._sought_for.update(fresh)
+        self._sought_for.update(dict.fromkeys(fresh))
         return bool(fresh)
 
     def _resigning(self, current: Configuration) -> Configuration | None:
@@ -463,7 +463,8 @@ class Proposals:
         hindered.difference_update([one for one in hindered if one[0].partition("/")[0] == query])
         for about in [about for about in self._sought if about[0] == query]:
             del self._sought[about]
-        self._sought_for = {name for name in self._sought_for if name.partition("/")[0] != query}
+        for name in [name for name in self._sought_for if name.partition("/")[0] == query]:
+            del self._sought_for[name]
 
     @property
     def waits_for_rows(self) -> bool:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import msgspec
 
 from medusa.nodes.agreement.agreement import Agreement
-from medusa.nodes.catalog.catalog import Catalog, ForwardingAddress
+from medusa.nodes.catalog.catalog import Catalog
 from medusa.nodes.catalog.in_doubt import FragmentInDoubt
 from medusa.nodes.catalog.kept_moves import FIRST_EPOCH
 from medusa.nodes.catalog.persistence import CatalogWriter
@@ -101,7 +101,7 @@ class Succession:
         self._without_state: dict[tuple[str, int], bool] = {}
         """Fragment and epoch that are ours and that we can't run -> whether we may have begun in it: our disk
         has lost something. Else it would be named there: nothing is shown or acknowledged before."""
-        self._returned: set[str] = set()
+        self._returned: dict[str, None] = {}
         """Fragments whose newest state here is damaged, and that who stood by for them gave back."""
         self._alone_since_us: dict[str, int] = {}
         """Fragment of ours -> since when nobody could take it over."""
@@ -304,7 +304,7 @@ class Succession:
             why = f"{damaged.why}; who stood by for it has nothing of it either"
             found = msgspec.structs.replace(damaged, epoch=replicas.epoch, why=why)
             self._catalog.in_doubt.fragments[name] = found
-            self._returned.add(name)
+            self._returned[name] = None
             self._saver.save()
             self._outbox.report("error", "fragment in doubt", fragment=name, why=why)
         elif name not in self._returned:
@@ -316,15 +316,9 @@ class Succession:
         damaged = self._damaged(name)
         if damaged is None or replicas.epoch <= damaged.epoch:
             return
-        spec = self._catalog.in_doubt.settle(name).spec
-        self._catalog.end_move(name)
-        names = (*spec.streams.values(), *spec.entries.values())
-        self._catalog.left[name] = ForwardingAddress(
-            query=spec.query, node=replicas.owner, epoch=replicas.epoch, names=names
-        )
-        for known in (self._catalog.ownership.epochs, self._catalog.ownership.unplaced, self._offered):
-            known.pop(name, None)
-        self._returned.discard(name)
+        self._catalog.is_elsewhere(name, replicas.owner, replicas.epoch)
+        self._offered.pop(name, None)
+        self._returned.pop(name, None)
         self._closing.append((self._saver.save(), name))
         self._outbox.report(
             "warning", "fragment in doubt is not here", fragment=name, why=f"node {replicas.owner!r} has it"
@@ -533,12 +527,11 @@ class Succession:
     def removed(self, query: str) -> None:
         """The query is no more."""
         known = self._takeovers, self._offered, self._alone_since_us, self._logging, self._kept
-        for by_fragment in (*known, self._taken_over_at_us, self._had_before):
+        for by_fragment in (*known, self._taken_over_at_us, self._had_before, self._returned):
             for name in [name for name in by_fragment if name.partition("/")[0] == query]:
                 del by_fragment[name]
         for one in [one for one in self._without_state if one[0].partition("/")[0] == query]:
             del self._without_state[one]
-        self._returned = {name for name in self._returned if name.partition("/")[0] != query}
 
     @property
     def waits_for_rows(self) -> bool:
