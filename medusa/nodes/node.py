@@ -273,6 +273,7 @@ class NodeMind:
             moving=self._on_its_way,
             accepting=self.accepting,
             known_before=self._known_before,
+            successors=lambda fragment: self.recovery.successors(fragment),
             between=self._between(verify, signer),
             **shared,
         )
@@ -538,6 +539,7 @@ class NodeMind:
             peers=self.peers,
             number=self.diverting.number,
             count=self._count,
+            cluster=self.accepting.cluster,
         )
 
     def _own_fragments(self) -> dict[str, FragmentSpec]:
@@ -901,7 +903,7 @@ class NodeMind:
 
     def _lost(self, now_us: int, peer: str) -> None:
         """Nothing that it asked and that hasn't been looked at is done any more."""
-        self.naming.early.drop(peer)
+        self.naming.lost(peer)
         self.parsing.lost(peer)
         self._streams.lost(peer)
         if peer in self.sessions:

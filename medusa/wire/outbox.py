@@ -417,6 +417,20 @@ class Outbox:
     def append(self, effect: Effect) -> None:
         self._effects.append(effect)
 
+    def replace(self, old: Effect, new: Effect, over: tuple[type, ...]) -> bool:
+        """Put an effect in the place of one that wasn't taken yet; whether it could.
+
+        Args:
+            over: kinds that may stand behind it: what they do is the same before the new one and after it.
+        """
+        for at in range(len(self._effects) - 1, -1, -1):
+            if self._effects[at] is old:
+                self._effects[at] = new
+                return True
+            if not isinstance(self._effects[at], over):
+                return False
+        return False
+
     def take(self) -> list[Effect]:
         """Everything since the last call; the driver does it before it calls the mind again."""
         effects, self._effects = self._effects, []

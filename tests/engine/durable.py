@@ -41,6 +41,10 @@ class MemoryStore:
             raise md.StateError("the disk is full", code="state.io")
         self.groups[name] = {file: bytes(data) for file, data in files.items()}
 
+    def write_all(self, groups: Mapping[str, Mapping[str, Buffer]]) -> None:
+        for name, files in groups.items():
+            self.write(name, files)
+
     def read(self, name: str) -> dict[str, Buffer]:
         return dict(self.groups[name])
 

@@ -746,7 +746,7 @@ class FragmentHost:
             due = self._wanted and self._writing is None
         while (
             not (self.failed or due or self._stopping or self.frozen or self.decided.full)
-            and not any(tap.full for tap in taps)
+            and (self.tap is None or not self.tap.full)  # What goes to secondaries is waited for by nobody.
             and not (self._renumbers or self._renumbered > self.checkpoint_on_disk)
             and len(self._running) < running_max
         ):

@@ -162,7 +162,9 @@ class Recovery:
             "configuration": agreement.current,
             "next_token": next_token,
         }
-        self.replication = Replication(me, catalog, fragments, is_up=is_up, **shared)
+        self.replication = Replication(
+            me, catalog, fragments, is_up=is_up, abroad=hosting.is_abroad, **shared
+        )
         self.followings = Followings(
             settings,
             catalog,
@@ -245,6 +247,15 @@ class Recovery:
         if not votes or not self._hosting.is_abroad(node) or node not in hosts_of(configuration):
             return None
         return told_to(configuration, node)
+
+    def successors(self, fragment: str) -> tuple[str, ...]:
+        """Nodes of ours that may have a fragment next, in their order, as far as it is known here."""
+        current = self.agreement.current(fragment.partition("/")[0])
+        replicas = None if current is None else current.replicas(fragment)
+        if replicas is None or replicas.abroad:
+            return ()
+        nodes = dict.fromkeys((*replicas.secondaries, *replicas.followers))
+        return tuple(node for node in nodes if node != replicas.owner)
 
     def foreign(self, query: str) -> bool:
         """Whether a query of which something is here, or is known, is another participant's."""

@@ -165,7 +165,7 @@ class Succession:
             if taking.spec.query == new.query:
                 taking.rewired(now_us, rewired(taking.spec, new))
         self._place(new)
-        self._saver.save()
+        self._saver.save(joins=True)
 
     def _here(self, hosted: FragmentHost | None, replicas: Replicas) -> Here:
         if hosted is None:
@@ -278,7 +278,8 @@ class Succession:
         self._catalog.add(spec, configuration.coordinator)
         self._catalog.ownership.epochs[name] = replicas.epoch
         hosted = self._fragments[name] = made()
-        self._takeovers[name] = _Takeover(hosted=hosted, token=self._saver.save(), epoch=replicas.epoch)
+        token = self._saver.save(joins=True)
+        self._takeovers[name] = _Takeover(hosted=hosted, token=token, epoch=replicas.epoch)
 
     def lost(self, replicas: Replicas) -> None:
         """A fragment of ours was on a disk that is lost: it is that of the next in order."""
@@ -333,7 +334,8 @@ class Succession:
         del self._kept[name]
         self._followings.drop(name)  # Its host had begun to send us what it made of it.
         self._catalog.ownership.epochs[name] = replicas.epoch
-        self._takeovers[name] = _Takeover(hosted=hosted, token=self._saver.save(), epoch=replicas.epoch)
+        token = self._saver.save(joins=True)
+        self._takeovers[name] = _Takeover(hosted=hosted, token=token, epoch=replicas.epoch)
 
     def _step_down(self, now_us: int, hosted: FragmentHost, replicas: Replicas) -> None:
         """Another node has it: who asks is told where."""

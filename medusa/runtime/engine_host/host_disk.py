@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Callable, Iterable
+from functools import partial
 
 from medusa.engine.state.background_copy import BackgroundCopy
 from medusa.engine.state.checkpoint import DeltaChain
@@ -26,11 +27,17 @@ class HostDisk:
     Args:
         journal: where decision logs are; None: none can be written, and checkpoints do instead.
         tell: says of a fragment and its life what was done.
+        aside: has something done that the next write needn't wait for.
     """
 
     def __init__(
-        self, store: Store, journal: Journal | None, tell: Callable[[str, int, Completion], None]
+        self,
+        store: Store,
+        journal: Journal | None,
+        tell: Callable[[str, int, Completion], None],
+        aside: Callable[[Callable[[], None]], None],
     ) -> None:
+        self._aside = aside
         self._store = store
         self._groups = NodeGroups(store)
         self._secret = secrets.randbits(64), secrets.randbits(64)
@@ -80,6 +87,9 @@ class HostDisk:
         self._tell(effect.fragment, running.life, Persisted(effect.token, True))
         running.wrote(effect.token, effect.keep, chain)
         kept = {*running.needed, *(token for tokens in running.needed.values() for token in tokens)}
+        if not effect.fragment:  # Who takes something over writes several, and rows wait for each.
+            self._aside(partial(self._groups.sweep, "", kept, effect.token))
+            return
         self._groups.sweep(effect.fragment, kept, effect.token)
         self._let_go(effect.fragment, running.life, min(running.needed))
 
