@@ -1166,7 +1166,7 @@ class NodeMind:
             elsewhere=self.catalog.elsewhere(),
             queries=queries_of(self.catalog.deployments.values(), partial(self.recovery.status, now_us)),
             undecided=self.recovery.undecided(now_us),
-            without_state=self.recovery.last_copies.status(),
+            without_state=self.recovery.stateless(),
             in_doubt=self._resolving.status(),
             runs_on=self.accepting.status(),
             market=UNSET if self.market is None else self.market.status(now_us),

@@ -418,8 +418,8 @@ class FragmentStatus(_Status, frozen=True, kw_only=True):
             until it is back.
         delay_failure, delay_stabilization: what becomes of new rows meanwhile and afterwards: of what those
             outputs wish that by which rows show first; empty: none has an X.
-        left_out_rows: input rows left out behind its sources under overload; ``shed_rows`` is output that was
-            forgotten at the bound of what is kept.
+        left_out_rows, left_out_by: input rows left out behind its sources under overload, all and by
+            source; ``shed_rows`` is output that was forgotten at the bound of what is kept.
     """
 
     fragment: str
@@ -467,6 +467,7 @@ class FragmentStatus(_Status, frozen=True, kw_only=True):
     left_out_rows: Annotated[
         int, Metric("left_out_rows", "Input rows left out behind its sources under overload.", counts=True)
     ] = 0
+    left_out_by: dict[str, int] = {}
 
     def is_held(self, box: str) -> bool:
         """Whether an input holds a box back while another is further on."""

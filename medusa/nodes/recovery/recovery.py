@@ -51,6 +51,7 @@ from medusa.wire.status_and_metrics import (
     ConfigurationStatus,
     ReplicasStatus,
     SecondaryStatus,
+    StatelessStatus,
 )
 
 __all__ = ["Hosting", "Recovery"]
@@ -103,7 +104,6 @@ class Recovery:
         succession: what it does of what is decided.
         proposals: what it would have decided.
         coordination: who coordinates.
-        last_copies: what nobody has any more.
     """
 
     def __init__(
@@ -228,7 +228,7 @@ class Recovery:
             regrouped=regrouped,
             is_up=is_up,
         )
-        self.last_copies = LastCopies(
+        self._last_copies = LastCopies(
             me,
             outbox=outbox,
             configuration=agreement.current,
@@ -274,6 +274,10 @@ class Recovery:
     def undecided(self, now_us: int) -> dict[str, AgreementStatus]:
         """What of each query waits for the word of voters, and why."""
         return self._missing_voters.undecided(now_us)
+
+    def stateless(self) -> dict[str, StatelessStatus]:
+        """Fragments of which their owner has nothing, as far as this node has to do with them."""
+        return self._last_copies.status()
 
     def why_undecided(self, query: str) -> str:
         """Why nothing of a query can be taken over, as too many of its voters are away; empty: it can."""
@@ -582,7 +586,7 @@ class Recovery:
         self.succession.tick(now_us)
         self.followings.take_held(now_us)
         self.proposals.tick(now_us)
-        self.last_copies.tick()
+        self._last_copies.tick()
         self.handovers.tick(now_us)
         self.coordination.tick(now_us)
 

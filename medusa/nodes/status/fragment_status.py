@@ -176,6 +176,7 @@ def fragment_status(
         lost_by=hosted.lost_by,
         lost_unknown=hosted.lost_unknown,
         left_out_rows=sum(hosted.thinning.shed_rows.values()),
+        left_out_by=hosted.thinning.shed_rows,
         uncounted=tuple(hosted.uncounted),
         refused_rows=sum(each.refused_rows for each in inputs),
         checkpoints=hosted.checkpoints,

@@ -25,8 +25,8 @@ OWNERS = {
     ALICE: TradingOwner(node="a", tasks=2, threshold=0.15, below=0.008, above=0.06),
     CLUSTER: TradingOwner(node="s", tasks=0, threshold=2.0, capacity=2.0, cluster=0.011, delay=0.002),
 }
-DEAL = Deal(provider=CLUSTER, consumer=ALICE, price=0.02, width=0.01, interval_s=10)
-"""An interval is several triggers long: what goes to Spark begins with one, and is paid for from then on."""
+DEAL = Deal(provider=CLUSTER, consumer=ALICE, price=0.02, width=0.01, interval_s=20)
+"""A quarter of an interval, after which a guest takes a checkpoint at the latest, is some triggers long."""
 
 HOLD = "15s"
 
@@ -50,7 +50,7 @@ def _all_home(where: Mapping[str, str]) -> bool:
 PHASES = (
     PlannedPhase("room for all", 8.0, {ALICE: 1.5}),
     PlannedPhase("too much", 10.0, {ALICE: 20.0}, until=_some_away, more_s=240.0),
-    PlannedPhase("on Spark", 25.0, {}),
+    PlannedPhase("on Spark", 45.0, {}),
     PlannedPhase(ROOM_AGAIN, 10.0, {ALICE: 1.5}, until=_all_home, more_s=240.0),
     PlannedPhase("at home", 5.0, {}),
 )
