@@ -171,6 +171,7 @@ def test_who_took_over_says_from_whom_and_how_long_ago_until_another_has_it() ->
         return replicas.taken_over_us, replicas.taken_over_from
 
     assert told("m") == (None, "")
+    run.fed.run(for_us=20_000)  # The others hear who stands by: else the second may be the first to know.
     run.lose("m")
     run.until_owned(fragment, "s1")
     first_us, whose = told("s1")

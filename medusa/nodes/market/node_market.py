@@ -149,6 +149,7 @@ class NodeMarket:
             outbox=outbox,
             cluster=cluster,
         )
+        self._moves = moves
         self._content = content
         self._sold = SoldStreams(
             own,
@@ -515,6 +516,11 @@ class NodeMarket:
         for each in ready:
             each.do(now_us)
         return bool(ready)
+
+    @property
+    def is_selling(self) -> bool:
+        """A fragment of ours is on its way to a partner."""
+        return bool(self._moves.going())
 
     # --- what is seen ---------------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from medusa.elements import Boundary, Kind, Train
+from medusa.elements import Boundary, Kind, Shed, Train
 from medusa.engine.state.checkpoint import crc32c
 from medusa.nodes.fragment.change_feed import ChangeFeed, CheckpointMark, FedElement, StandbyChangeFeed
 from medusa.nodes.fragment.host import FragmentHost
@@ -48,6 +48,9 @@ GATHER_US = 20_000
 GATHER_ITEMS = 8
 """What no output waits for is sent to a secondary together, after so long or when so many are there: each
 message costs both nodes a turn. Too large: so much more is fed again after a takeover."""
+
+GATHER_SOON_US = 15_000
+"""...and after so long with whatever is fed then: a turn only to send it costs as much as a message."""
 
 STUCK_US = 10_000_000
 """An attempt in which nothing moves for so long is over."""
@@ -279,7 +282,7 @@ class StateSender:
             self._gather_until_us = None
             return False
         self._gather_until_us = self._gather_until_us or now_us + GATHER_US
-        if now_us >= self._gather_until_us:
+        if now_us >= self._gather_until_us - (GATHER_US - GATHER_SOON_US):
             self._gather_until_us = None
         return self._gather_until_us is not None
 
@@ -344,6 +347,7 @@ class StateSender:
         }
         if not isinstance(element, Train):
             time_us = element.time_us if isinstance(element, Boundary) else 0
+            time_us = element.share_ppm if isinstance(element, Shed) else time_us
             yield Fed(next_seq=tapped.next_seq, time_us=time_us, **fed), None, tapped.cost
             return
         pieces = _encoded(tapped, element)

@@ -64,6 +64,7 @@ class _Link:
 
     Attributes:
         spec: that it was sent.
+        fits: the spec here, and the configuration, that were found to fit it; None: none were.
         since_us: since when it is in its state.
         why: how it broke last.
         code: with which the other side refused it then; empty: it didn't.
@@ -74,6 +75,7 @@ class _Link:
     state: ReplicationState = _S.RESTING
     attempt: int = 0
     spec: FragmentSpec | None = None
+    fits: tuple[FragmentSpec, Configuration] | None = None
     tap: StandbyChangeFeed = field(default_factory=StandbyChangeFeed)
     sender: StateSender | None = None
     since_us: int = 0
@@ -334,14 +336,19 @@ class Replication:
     def _changed(self, spec: FragmentSpec, configuration: Configuration, link: _Link) -> bool:
         """A secondary has what was sent: a new reader, say, is none that it would keep rows for."""
         assert link.spec is not None
+        known = link.fits
+        if known is not None and known[0] is spec and known[1] is configuration:
+            return False
         link.spec = rewired(link.spec, configuration)
-        return msgspec.structs.replace(spec, node=link.node, standby=link.spec.standby) != link.spec
+        changed = msgspec.structs.replace(spec, node=link.node, standby=link.spec.standby) != link.spec
+        link.fits = None if changed else (spec, configuration)
+        return changed
 
     def _ask(self, now_us: int, hosted: FragmentHost, replicas: Replicas, link: _Link) -> None:
         link.move(now_us, _E.DUE)
         link.attempt = self._next_token()
         others = tuple(node for node in replicas.members if node != link.node)
-        link.spec = msgspec.structs.replace(hosted.spec, node=link.node, standby=others)
+        link.spec, link.fits = msgspec.structs.replace(hosted.spec, node=link.node, standby=others), None
         link.tap = StandbyChangeFeed()
         if is_idle(hosted.spec, replicas):
             link.tap = CheckpointFeed(marks=hosted.spec.reads_again)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from medusa.elements import Element, Silent
+from medusa.elements import Element, Shed, Silent
 from medusa.engine.fragment import Fragment
 from medusa.nodes.config.settings import Settings
 from medusa.nodes.deploy.admission import Admission, ClusterNow
@@ -154,6 +154,12 @@ class GatheringHost(EngineHost):
         if isinstance(effect.element, Silent):
             self._trigger(name)
             super()._run(effect)
+            return
+        if isinstance(
+            effect.element, Shed
+        ):  # Nothing is left out there: its cluster decides how much it takes.
+            self._trigger(name)
+            self._tell(name, running.life, Ran(name, []))
             return
         away.give(effect.stream, effect.element)
 

@@ -119,6 +119,10 @@ class NodeMachine(Machine):
         self.cluster: Callable[[], ClusterNow | None] = lambda: None
         """What runs its fragments in its place; read when it starts."""
 
+    def engine_is(self, make: Callable[..., EngineHost]) -> None:
+        """From its next start on this makes what runs its fragments."""
+        self.make_host = make
+
     def observe(self, seen: Callable[[NodeMachine], None]) -> None:
         """Call after every turn too, for one who measures."""
         self._seen = seen
