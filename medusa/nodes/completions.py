@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from medusa.errors import LocalProtocolError
 from medusa.nodes.abroad.abroad_moves import AbroadMoves
 from medusa.nodes.clock.wall_clock import WallClock
 from medusa.nodes.deploy.background_parsing import BackgroundParsing
@@ -123,7 +124,13 @@ class Completions:
     def _of_fragment(self, now_us: int, hosted: FragmentHost, done: Ran | Fetched | Logged) -> None:
         match done:
             case Ran():
-                hosted.ran(now_us, done.outputs, done.refused, done.dying)
+                try:
+                    hosted.ran(now_us, done.outputs, done.refused, done.dying, done.shed)
+                except LocalProtocolError as error:
+                    # State that came from another may say of its streams what its boxes don't keep to.
+                    if not hosted.failed:
+                        self._failed(now_us, FragmentFailed(done.fragment, error.message))
+                    return
                 self._orders.ran(now_us, done.fragment)
                 self._recovery.ran(now_us, done.fragment)
             case Fetched():

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from medusa.sim.lending.abroad import ABROAD
+from medusa.sim.lending.trading import TRADING
 from medusa.sim.shrink import RUNS_MAX, shrink
 from medusa.sim.trials.amnesia import AMNESIA
 from medusa.sim.trials.chains import CHAINS
@@ -51,6 +52,7 @@ SCENARIOS: dict[str, Scenario] = {
     **PRECISE,
     **DELAY,
     **ABROAD,
+    **TRADING,
 }
 
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from medusa.elements import Element, Silent
+from medusa.elements import Element, Shed, Silent
 from medusa.engine.state.delta import DeltaFiles
 from medusa.ports import Buffer, Content
 from medusa.query.boxes import Graph, Input
@@ -144,12 +144,13 @@ class RunFragment:
     """Feed one element to a fragment's input and run it until it rests; its output comes back.
 
     ``Silent`` is a question about its sources: the answer comes back, by source. Of a fragment it is about
-    those with ``idle``, of a fork about all.
+    those with ``idle``, of a fork about all. ``Shed`` says how much is left out of the stream from here on;
+    nothing comes of it.
     """
 
     fragment: str
     stream: str
-    element: Element | Silent
+    element: Element | Shed | Silent
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -143,11 +143,18 @@ class Nursery:
 
 
 class ForkedNodes(Nodes):
-    """The same nodes, started by fork: what is tested is not how long Python takes to import."""
+    """The same nodes, started by fork: what is tested is not how long Python takes to import.
 
-    def __init__(self, folder: Path, names: list[str], *, limits: str = "") -> None:
+    Args:
+        nursery: that many tests use, and whoever made it closes; None: one of its own.
+    """
+
+    def __init__(
+        self, folder: Path, names: list[str], *, limits: str = "", nursery: Nursery | None = None
+    ) -> None:
         super().__init__(folder, names, limits=limits)
-        self.nursery = Nursery()
+        self.nursery = Nursery() if nursery is None else nursery
+        self._is_own = nursery is None
 
     def _launch(self, name: str, *options: str) -> None:
         log = self.folder / f"{name}.log"
@@ -163,7 +170,8 @@ class ForkedNodes(Nodes):
 
     def close(self) -> None:
         super().close()
-        self.nursery.close()
+        if self._is_own:
+            self.nursery.close()
 
 
 def first_line(process: subprocess.Popen[str]) -> str:

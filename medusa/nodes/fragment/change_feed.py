@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from medusa.elements import Boundary, Silent, Train
-from medusa.nodes.fragment.input_log_records import JOINED, LOST, PROMISE, ROWS
+from medusa.elements import Boundary, Shed, Silent, Train
+from medusa.nodes.fragment.input_log_records import JOINED, LOST, PROMISE, ROWS, SHED
 from medusa.nodes.fragment.inputs import FragmentInput, Work
 from medusa.nodes.upstream_backup.marks import Mark
 from medusa.ports import Buffer
@@ -40,7 +40,7 @@ class FedElement:
     kind: int
     number: int
     input: FragmentInput
-    element: Train | Boundary | None
+    element: Train | Boundary | Shed | None
     next_seq: int
     boundary_us: int
     note: bytes
@@ -152,6 +152,8 @@ class ChangeFeed:
                 kind = ROWS
             case Boundary():
                 kind = PROMISE
+            case Shed():
+                kind = SHED
             case None:
                 kind = LOST if work.number >= 0 else PASSED
         at = work.next_seq, work.boundary_us, work.note
@@ -169,7 +171,7 @@ class ChangeFeed:
         kind: int,
         number: int,
         input: FragmentInput,
-        element: Train | Boundary | None,
+        element: Train | Boundary | Shed | None,
         next_seq: int,
         boundary_us: int,
         note: bytes,

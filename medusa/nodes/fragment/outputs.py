@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from medusa.elements import START_US, Boundary, Element, Kind, Train
+from medusa.errors import LocalProtocolError
 from medusa.nodes.fragment.checkpoint_record import EntryRecord, OutputRecord, entries_from
 from medusa.nodes.fragment.spilling import OutputSpilling
 from medusa.nodes.spec.fragment_spec import ForeignReader, FragmentSpec, SoldStream
@@ -242,6 +243,10 @@ class FragmentOutput:
         Args:
             hold: keep it back until ``release``.
             note: goes with each frame of it.
+
+        Raises:
+            LocalProtocolError: it doesn't go on where the stream is, as where it began from state whose boxes
+                say otherwise than what lies beside them. Nothing changed.
         """
         if isinstance(element, Train) and (early := self._first - element.first_seq) > 0:
             if early >= len(element):
@@ -255,7 +260,12 @@ class FragmentOutput:
         else:
             assert isinstance(element, Train), "only trains and boundaries leave a fragment"
             first_seq = element.first_seq + self._engine_seq
-            assert first_seq == self.given, "rows of a sink are numbered without gaps"
+            if first_seq != self.given:
+                raise LocalProtocolError(
+                    f"rows of sink {self.sink!r} are numbered without gaps: {self.given:,} is the next, and"
+                    f" {first_seq:,} came",
+                    code="E_STATE",
+                )
             self.given += len(element)
             if self.given <= self.rows:
                 return ()

@@ -14,7 +14,7 @@ import msgspec
 from medusa.decoders import msgpack_decoder
 from medusa.engine.state.checkpoint import crc32c
 from medusa.engine.state.delta import DeltaFiles
-from medusa.errors import RemoteProtocolError, StateError
+from medusa.errors import MedusaError, RemoteProtocolError, StateError
 from medusa.nodes.fragment.checkpoint_record import LOG, RECORD, read_record
 from medusa.nodes.fragment.checkpointing import SavedCheckpoint
 from medusa.nodes.migration.automaton import TARGET, MoveEvent, TargetState
@@ -260,8 +260,8 @@ class StateReceiver:
             if record.fragment != self.spec.name:
                 raise StateError(f"it is of fragment {record.fragment!r}", code="state.owner")
             self.shadow = self._make(self.spec, saved_from(record, logs), self.owner)
-        except (StateError, KeyError, AssertionError, ValueError) as error:
-            raise self._broken_rule(f"the checkpoint can't be used: {error}") from None
+        except (MedusaError, LookupError, AssertionError, ValueError, OverflowError) as error:
+            raise self._broken_rule(f"the checkpoint can't be used: {error}"[:500]) from None
         self._outbox.append(
             OpenFragment(
                 fragment=self.spec.name,

@@ -103,6 +103,7 @@ class Replication:
         fragments: what runs here, by name.
         configuration: of a query, as far as it is known here.
         is_up: whether a node is there.
+        abroad: whether a node is of another participant: how it runs fragments isn't known here.
         next_token: gives the numbers of attempts: larger than any before, over all lives.
     """
 
@@ -115,9 +116,10 @@ class Replication:
         outbox: Outbox,
         configuration: Callable[[str], Configuration | None],
         is_up: Callable[[str], bool],
+        abroad: Callable[[str], bool],
         next_token: Callable[[], int],
     ) -> None:
-        self._me = me
+        self._me, self._abroad = me, abroad
         self._catalog = catalog
         self._fragments = fragments
         self._outbox = outbox
@@ -148,9 +150,14 @@ class Replication:
         return link is not None and link.state is _S.FOLLOWING
 
     def near(self, fragment: str, node: str) -> bool:
-        """Whether it has fed all but the last few of them: if it has the fragment next the pause is short."""
+        """Whether it has fed all but the last few of them: if it has the fragment next the pause is short.
+        One of another participant may work in batches, and is near where it keeps pace."""
         link = self._links.get((fragment, node))
-        return self.follows(fragment, node) and link is not None and link.close
+        return self.follows(fragment, node) and link is not None and self._is_close(link)
+
+    def _is_close(self, link: _Link) -> bool:
+        steady = link.sender is not None and link.sender.keeps_pace
+        return link.close or (steady and self._abroad(link.node))
 
     def why(self, fragment: str, node: str) -> str:
         """How the last attempt of one that doesn't follow ended; empty: there was none, or it follows."""
@@ -215,7 +222,7 @@ class Replication:
         sender = link.sender
         if sender is None:
             return
-        if link.state is _S.SEEDING and sender.near:
+        if link.state is _S.SEEDING and self._is_close(link):
             link.move(now_us, _E.NEAR)
             link.tries, link.why = 0, ""
             self._outbox.report("info", "secondary follows", fragment=link.fragment, peer=link.node)

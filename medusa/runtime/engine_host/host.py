@@ -508,7 +508,7 @@ class EngineHost:
             self._fail(running, name, error)
             return True
         dying = running.holding.held() if running.holding is not None else NOTHING
-        self._tell(name, running.life, Ran(name, outputs, refused, dying))
+        self._tell(name, running.life, Ran(name, outputs, refused, dying, fragment.ruled.take()))
         if not running.is_fork:
             self._untold.add(name)
             if self._clock.monotonic_us() - running.stats_at_us >= STATS_EVERY_US:
@@ -576,6 +576,8 @@ class EngineHost:
 
         def copied(why: str) -> None:
             if not why:
+                if not effect.fragment:
+                    self._kept.catalog_comes(effect.token)
                 self._disk.give(lambda: self._kept.write(running, effect, copying, before))
                 return
             self._tell(effect.fragment, running.life, Persisted(effect.token, False, why))

@@ -281,10 +281,14 @@ class QueryTrial(Federation):
         for_us = self.options.publish_us
         while begin < len(part):
             piece = part.slice(begin, self._dice.randrange(1, self.options.piece_rows + 1))
-            at_us = world.now_us + for_us * begin // len(part)
+            at_us = world.now_us + self._due_us(begin, len(part))
             world.at(at_us, lambda piece=piece: self._push(client, stream, piece, schema))  # type: ignore[misc]
             begin += len(piece)
         world.after(for_us, lambda: self._finish(client, stream, schema))
+
+    def _due_us(self, begin: int, rows: int) -> int:
+        """When a row of so many is published, from the first on."""
+        return self.options.publish_us * begin // rows
 
     def _push(self, client: Client, stream: str, piece: pa.Table, schema: Schema) -> None:
         client.publish(stream, piece, schema)

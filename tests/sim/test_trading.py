@@ -1,0 +1,91 @@
+"""Whole nodes that trade, under faults: ``medusa.sim.lending.trading``; mistakes of the market on nodes."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+import pytest
+
+from medusa.sim.scenarios import run_scenario
+from tests.sim.conftest import SPENT
+from tests.sim.planted_trading import TRADING
+from tests.sim.planting import noticed, planted
+
+SCENARIOS = ("trading", "deserted")
+SEEDS = 25
+"""Of each of the two."""
+SEARCHED = 200
+CAUGHT_MIN = 8
+CAUGHT = {name: mistake for name, mistake in TRADING.items() if mistake.seed is not None}
+
+
+def passed(scenario: str, seed: int) -> None:
+    began = time.process_time()
+    outcome = run_scenario(scenario, seed)
+    assert outcome.ok, str(outcome)
+    SPENT.append((scenario, outcome.events, time.process_time() - began))
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_seed(scenario: str, seed: int) -> None:
+    """Nothing runs without a contract that allows it, each move was worth it to both, one node has a fragment
+    in each epoch, the answer is that of one program, and both book the same."""
+    passed(scenario, seed)
+
+
+@pytest.mark.full
+@pytest.mark.issue(21)
+@pytest.mark.parametrize("scenario", SCENARIOS)
+@pytest.mark.parametrize("block", range(20))
+def test_more_seeds(scenario: str, block: int) -> None:
+    """1,000 in all."""
+    for seed in range(1000 + 25 * block, 1000 + 25 * (block + 1)):
+        passed(scenario, seed)
+
+
+SEEN = ("fragment is home", "its contract is over", "its host is silent")
+
+
+def test_in_them_load_goes_to_partners_and_comes_home() -> None:
+    seen: Counter[str] = Counter()
+    for scenario in SCENARIOS:
+        for seed in range(4):
+            lines = run_scenario(scenario, seed, keep_trace=True).last
+            seen.update(what for what in SEEN for line in lines if what in line)
+    assert {*seen} == {*SEEN}, seen
+
+
+def violation(name: str, seed: int) -> str:
+    mistake = CAUGHT[name]
+    with planted(mistake, also=mistake.beside):
+        return run_scenario(mistake.scenarios[0], seed).violation
+
+
+@pytest.mark.parametrize("name", CAUGHT)
+def test_the_recorded_seed_notices_it(name: str) -> None:
+    mistake = CAUGHT[name]
+    assert mistake.seed is not None
+    assert noticed(lambda seed: violation(name, seed), mistake.seed, mistake.shows)
+
+
+@pytest.mark.full
+@pytest.mark.issue(21)
+@pytest.mark.parametrize("name", CAUGHT)
+def test_a_search_notices_it(name: str) -> None:
+    """And without the mistake the seed that does is as it should be."""
+    mistake = CAUGHT[name]
+    for seed in range(SEARCHED):
+        found = violation(name, seed)
+        if found and found.startswith(mistake.shows):
+            passed(mistake.scenarios[0], seed)
+            return
+    pytest.fail(f"none of {SEARCHED} seeds notices it")
+
+
+def test_the_table_is_whole() -> None:
+    for mistake in TRADING.values():
+        assert {*mistake.scenarios} <= {*SCENARIOS}
+        assert mistake.about.endswith(".")
+    assert len(CAUGHT) >= CAUGHT_MIN
